@@ -1,0 +1,77 @@
+"""Checks of arguments at the edge: every message names the argument, what was given and what is allowed.
+
+Values of people are the exception: a message says where an inadmissible value stands, never what it is.
+"""
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_EPS = 700.0  # exp(700) is still a double; every formula here works in logarithms up to it
+MIN_EPS = 1e-9  # below it p - q drowns in the rounding of p and q
+MAX_K = 2**31 - 1
+MAX_REPORTS = 2**62
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+def integer(name: str, value: object, low: int, high: int) -> int:
+    """`value` as an int in [low, high]; booleans and fractions are refused with a ValueError."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not low <= int(value) <= high:
+        raise ValueError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
+    return int(value)
+
+
+def real(name: str, value: object, low: float, high: float) -> float:
+    """`value` as a float in [low, high]; booleans, NaN and infinities are refused with a ValueError."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not _within(value, low, high):
+        raise ValueError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
+    return float(value)
+
+
+def _within(value: Any, low: float, high: float) -> bool:
+    return bool(low <= value <= high)  # compared as it is: float() of a huge integer raises OverflowError
+
+
+def epsilon(name: str, value: object) -> float:
+    """A privacy parameter in nats: a number in [1e-9, 700]."""
+    return real(name, value, MIN_EPS, MAX_EPS)
+
+
+def chain_epsilons(eps_inf: object, eps_1: object) -> tuple[float, float]:
+    """The pair (eps_inf, eps_1) of a longitudinal mechanism: 1e-9 <= eps_1 < eps_inf <= 700."""
+    long, single = epsilon("eps_inf", eps_inf), epsilon("eps_1", eps_1)
+    if single >= long:
+        raise ValueError(f"eps_1 must be in (0, eps_inf) = (0, {long:g}), got {single!r}")
+    return long, single
+
+
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """`value` if it is one of the allowed words, else a ValueError that lists them."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    return str(value)
+
+
+def user_values(values: npt.ArrayLike, k: int) -> IntArray:
+    """People's values as an (n,) int64 array in [0, k). The message never shows a value."""
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"values must be a one-dimensional array of integers in [0, {k}), got {array.ndim} dimensions of {array.dtype}"
+        )
+    wrong = (array < 0) | (array >= k)
+    if wrong.any():
+        raise ValueError(
+            f"values must be integers in [0, {k}), got {int(wrong.sum())} outside, the first at position {int(wrong.argmax())}"
+        )
+    return array.astype(np.int64, copy=False)
+
+
+def log1mexp(x: float) -> float:
+    """ln(1 - e^-x) for x > 0, accurate at both ends (Maechler 2012, "Accurately computing log(1 - exp(-|a|))")."""
+    return math.log(-math.expm1(-x)) if x < math.log(2) else math.log1p(-math.exp(-x))

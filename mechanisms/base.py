@@ -1,0 +1,292 @@
+"""What every mechanism is: a local randomizer on the device, and the meaning of its reports for the server."""
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms import ledger
+from mechanisms.arguments import MAX_REPORTS, FloatArray, IntArray, integer, real, user_values
+from mechanisms.table import CountTable
+
+Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report, as it travels
+MAX_CHANNEL_ENTRIES = 2**24
+Invalid = Literal["symbol out of range", "padding bits set"]
+
+
+class Mechanism(ABC):
+    """A pure LDP mechanism over the values 0 … k-1, used once or (see `Longitudinal`) at every time step.
+
+    Attributes:
+        name: the name in the literature, e.g. ``"L-OSUE"``.
+        k: domain size, at least 2.
+        eps_1: privacy loss of a single report, in nats (the papers' ε, or ε₁).
+        eps_inf: bound over infinitely many reports of an unchanged value, in nats (ε∞); infinite for a one-time mechanism.
+        p: Pr[report supports v | the value is v].
+        q: Pr[report supports v | the value is another].
+        report_dtype: NumPy dtype of one report, fixed width and little-endian, as in the envelope's payload.
+        table_shape: shape of the count table.
+        signature: names the mechanism and everything its counts depend on; tables add if their signatures are equal.
+        invalid: what is wrong with a row that is not `valid`.
+    """
+
+    name: str
+    k: int
+    eps_1: float
+    eps_inf: float
+    p: float
+    q: float
+    report_dtype: np.dtype[Any]
+    table_shape: tuple[int, ...]
+    signature: str
+    invalid: Invalid = "symbol out of range"
+
+    fakes: int = 1  # d: one device in d puts in its person's value, the others a uniform one (`with_fake_data`)
+    _device: "Mechanism | None" = None
+
+    # ---- on the device
+
+    @property
+    def device(self) -> "Mechanism":
+        """What a device runs: the mechanism itself, or under fake data the one that real and fake values are put into."""
+        return self._device or self
+
+    def with_fake_data(self, d: int) -> "Mechanism":
+        """What reports mean if only one device in d puts in its person's value, and the others one drawn uniformly (RS+FD).
+
+        The server does not learn which. Support probabilities become
+
+            p' = (p + (d-1) u) / d,   q' = (q + (d-1) u) / d,   u = q + (p - q) / k
+
+        so estimators need nothing else; p' - q' is d times smaller. The device's own mechanism is `device`.
+
+        Source: Arcolezi, Couchot, Al Bouna and Xiao 2021 (RS+FD), with uniform fake values for every mechanism.
+        """
+        d = integer("d", d, 1, 10**6)
+        mixed = copy.copy(self)
+        uniform = self.q + (self.p - self.q) / self.k
+        mixed.p, mixed.q = (self.p + (d - 1) * uniform) / d, (self.q + (d - 1) * uniform) / d
+        mixed.fakes, mixed._device = d, self
+        mixed.signature = f"{self.signature} with fake data, d={d}"
+        return mixed
+
+    @abstractmethod
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        """Sanitized reports of the values (of the memos, for a longitudinal mechanism), one row each.
+
+        Args:
+            values: (n,) integers in [0, k); for a longitudinal mechanism the rows that `Longitudinal.memoize` returned.
+            rng: source of randomness. NumPy's own class may be stretched by a fast generator that can be predicted: for
+                simulation. From a subclass, such as a device's cryptographic source, every random bit is drawn itself, with
+                ``integers(low, high, [size, [dtype]])`` and ``random(size)`` only.
+        """
+
+    # ---- on the server
+
+    @abstractmethod
+    def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
+        """(n,) whether a device could have sent the row: symbols in range, padding bits zero."""
+
+    @abstractmethod
+    def _count(self, reports: Reports) -> IntArray:
+        """Counts of valid reports, in `table_shape`."""
+
+    def tabulate(self, reports: Reports) -> CountTable:
+        """Count table of the reports.
+
+        Raises:
+            ValueError: if the rows are not of `report_dtype`, or a row is not a report of this mechanism.
+        """
+        reports = self._as_reports(reports)
+        wrong = ~self.valid(reports)
+        if wrong.any():
+            raise ValueError(
+                f"{int(wrong.sum())} of {len(reports)} reports are not reports of {self.signature}, "
+                f"the first at position {int(wrong.argmax())}"
+            )
+        return CountTable(self.signature, len(reports), self._count(reports))
+
+    def table(self, n: int, counts: npt.ArrayLike) -> CountTable:
+        """A count table of this mechanism from stored counts, checked.
+
+        Raises:
+            ValueError: if the counts are not non-negative integers of `table_shape`, or cannot come from n reports.
+        """
+        n = integer("n", n, 0, 2**62)
+        array = np.asarray(counts)
+        if array.shape != self.table_shape or array.dtype.kind not in "iu":
+            raise ValueError(
+                f"counts of {self.signature} must be integers of shape {self.table_shape}, "
+                f"got {array.dtype} of shape {array.shape}"
+            )
+        if array.size and (array.min() < 0 or array.max() > n):
+            raise ValueError(f"counts of {n} reports must be in [0, {n}], got {array.min()} to {array.max()}")
+        return CountTable(self.signature, n, array.astype(np.int64))
+
+    def table_from_bytes(self, blob: bytes) -> CountTable:
+        """The inverse of `CountTable.to_bytes`."""
+        numbers = np.frombuffer(blob, "<i8")
+        if numbers.size != 1 + math.prod(self.table_shape):
+            raise ValueError(
+                f"a stored table of {self.signature} holds {math.prod(self.table_shape)} counts, got {numbers.size - 1}"
+            )
+        return self.table(int(numbers[0]), numbers[1:].reshape(self.table_shape))
+
+    def empty_table(self) -> CountTable:
+        """The table of no reports: the neutral element of ``+``."""
+        return CountTable(self.signature, 0, np.zeros(self.table_shape, np.int64))
+
+    def support(self, table: CountTable) -> IntArray:
+        """(k,) int64 support counts C_v: how many reports support each value."""
+        self.require(table)
+        return self._support(table)
+
+    def _support(self, table: CountTable) -> IntArray:
+        return table.counts
+
+    def require(self, table: CountTable) -> None:
+        """ValueError unless the table is this mechanism's."""
+        if table.mechanism != self.signature:
+            raise ValueError(f"expected a count table of {self.signature}, got one of {table.mechanism}")
+
+    def channel(self) -> FloatArray:
+        """Dense channel (k, outputs): row v holds Pr[output | v] of one report of a fresh device. For small domains.
+
+        Raises:
+            ValueError: if the channel would have more than 2^24 entries.
+        """
+        if self._log2_outputs() + math.log2(self.k) > math.log2(MAX_CHANNEL_ENTRIES):
+            raise ValueError(f"the dense channel of {self.signature} would have more than {MAX_CHANNEL_ENTRIES} entries")
+        if self.fakes == 1:
+            return self._channel()
+        real = self.device.channel()
+        return np.asarray((real + (self.fakes - 1) * real.mean(axis=0)) / self.fakes)
+
+    @abstractmethod
+    def _channel(self) -> FloatArray: ...
+
+    @abstractmethod
+    def _log2_outputs(self) -> float: ...
+
+    # ---- accuracy and privacy
+
+    def variance(self, f: float = 0.0, n: int = 10_000, steps: int = 1) -> float:
+        """Exact variance of one bin of the matrix inversion.
+
+            steps = 1:  γ(1 - γ) / (n (p - q)²),  γ = q + f (p - q)
+            steps = W:  Var S / (n W² (p - q)²),
+                        Var S = W [π p₂(1-p₂) + (1-π) q₂(1-q₂)] + W² (p₂-q₂)² π (1-π),  π = f a + (1-f) b
+
+        for n people drawn at random from a population in which a share f has the value, who all report at every one of
+        the W steps with unchanged values. Here a, b are the probabilities that the memo supports the value. The memo's
+        noise does not average out, so the second formula is not the first divided by W.
+
+        Args:
+            f: true frequency of the bin, in [0, 1].
+            n: number of people, at least 1.
+            steps: number of steps W that are averaged, at least 1.
+
+        Infinite where p and q are the same double, as ``calibration="paper"`` can make them.
+
+        Source: variance of a binomial count; the papers' Eq. (10) of ALLOMFREE agrees at f = 0 only.
+        """
+        f, n, steps = real("f", f, 0.0, 1.0), integer("n", n, 1, 2**62), integer("steps", steps, 1, 2**31)
+        scale = n * (steps * (self.p - self.q)) ** 2
+        return float(self.support_covariance(np.array([f]), steps)[0][0]) / scale if scale else math.inf
+
+    def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> tuple[FloatArray, FloatArray]:
+        """Covariance of the support counts that one random person's reports add in W steps with an unchanged value.
+
+        Cov(S_u, S_v) = -Σ_r x_ru x_rv for u ≠ v and Var S_v = d_v; S_v counts the reports that support v.
+
+        Args:
+            frequencies: true frequencies of all values (of some, if only the variances are wanted), each in [0, 1].
+            steps: W, at least 1.
+
+        Returns:
+            d: variances, of the shape of `frequencies`; and x: (r, k) with r = 1 or 2.
+
+        For local hashing the covariances leave out what three linearly dependent values have in common.
+        """
+        if self.fakes > 1:  # the values that devices put in: the person's, or else a uniform one
+            return self.device.support_covariance((frequencies + (self.fakes - 1) / self.k) / self.fakes, steps)
+        memo_p, memo_q, p2, q2 = self._rounds()
+        hit = frequencies * memo_p + (1 - frequencies) * memo_q
+        fresh = hit * p2 * (1 - p2) + (1 - hit) * q2 * (1 - q2)
+        kept = (p2 - q2) ** 2 * hit * (1 - hit)
+        return steps * fresh + steps**2 * kept, self._covariance_factors(frequencies, steps)
+
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
+        """Bits are independent given the value, so only the value's being one of k makes them depend on each other."""
+        return np.asarray([steps * (self.p - self.q) * frequencies])
+
+    def _rounds(self) -> tuple[float, float, float, float]:
+        """Pr[memo supports v | value is v], the same for another value, and of a report given whether its memo does."""
+        return 1.0, 0.0, self.p, self.q
+
+    def eps_t(self, t: int) -> float:
+        """Exact privacy loss of t reports of an unchanged value, in nats."""
+        return integer("t", t, 1, MAX_REPORTS) * self.eps_1
+
+    def eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        """Privacy loss of t reports between any two value sequences, in nats."""
+        return ledger.SequenceLoss(self.eps_t(t), True, "any two sequences that differ at every step")
+
+    def _as_reports(self, reports: Reports) -> Reports:
+        reports = np.asarray(reports)
+        row = self.report_dtype
+        if reports.dtype != row.base or reports.shape[1:] != row.shape or reports.ndim == 0:
+            raise ValueError(f"reports of {self.signature} must be rows of {row}, got {reports.dtype} of shape {reports.shape}")
+        return reports
+
+    def __repr__(self) -> str:
+        return self.signature
+
+
+class Longitudinal(Mechanism):
+    """A memoizing mechanism: the value is sanitized once (the memo, ε∞), and the memo afresh for every report (ε₁).
+
+    Attributes:
+        p1, q1: first round's probabilities (bits of a unary encoding; symbols of GRR; the g hashed symbols of L-LH).
+        p2, q2: second round's.
+        max_memos: how many memos a device can draw in its lifetime: k, or g for local hashing.
+    """
+
+    p1: float
+    q1: float
+    p2: float
+    q2: float
+    max_memos: int
+
+    def enroll(self, n: int, rng: np.random.Generator) -> IntArray:
+        """What n devices choose once and keep for ever: the index of their hash function; zeros where there is none."""
+        return np.zeros(integer("n", n, 0, 2**40), np.int64)
+
+    def memo_keys(self, values: npt.ArrayLike, enrolment: IntArray) -> IntArray:
+        """What a device looks its memo up by: the value, or the hashed symbol for local hashing."""
+        return user_values(values, self.k)
+
+    @abstractmethod
+    def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
+        """First round: a fresh memo for each value, in rows of `report_dtype`. A device draws it once for each memo key.
+
+        Args:
+            values: (n,) integers in [0, k).
+            rng: source of randomness, as in `report`.
+            enrolment: (n,) what `enroll` gave these devices; drawn afresh if left out.
+        """
+
+    def _as_memos(self, memos: npt.ArrayLike) -> Reports:
+        """Memos as a device has kept them, checked; the message never shows one."""
+        rows = self._as_reports(np.asarray(memos))
+        wrong = ~self.valid(rows)
+        if wrong.any():
+            raise ValueError(f"memos must be memos of {self.signature}, got something else at position {int(wrong.argmax())}")
+        return rows
+
+    def eps_changes(self, report_counts: list[int]) -> float:
+        """Exact loss of two sequences that change at the same times, with so many reports from each memo, in nats."""
+        return ledger.eps_changes(self.eps_t, report_counts, self.max_memos)

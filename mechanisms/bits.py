@@ -1,0 +1,98 @@
+"""Packed bit rows: how the reports of unary encodings and subsets are drawn and counted.
+
+A row of k bits takes ⌈k/8⌉ bytes; bit v is bit v mod 8 (least significant first) of byte ⌊v/8⌋; padding bits are zero.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms.arguments import IntArray
+
+Rows = npt.NDArray[np.uint8]
+_BLOCK_BYTES = 2**20
+
+
+def row_bytes(k: int) -> int:
+    """Bytes of a row of k bits."""
+    return -(-k // 8)
+
+
+def padding_mask(k: int) -> int:
+    """The bits of a row's last byte that belong to the domain."""
+    return (1 << ((k - 1) % 8 + 1)) - 1
+
+
+def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator) -> Rows:
+    """(n, ⌈k/8⌉) rows of k independent bits, each one with the probability (to within 2^-64, far below a test's reach).
+
+    A NumPy generator only seeds the compiled loop's own, which is fast and good for simulation but can be predicted. From
+    any other source (a subclass of `numpy.random.Generator`: a device's cryptographic one) every random bit is drawn itself.
+    """
+    size = n * row_bytes(k)
+    threshold = min(int(probability * 2.0**64), 2**64 - 1)
+    if type(rng) is np.random.Generator:
+        from mechanisms.kernels import bernoulli_words
+
+        words = np.empty(-(-size // 8), np.uint64)
+        bernoulli_words(words, np.uint64(threshold), rng.integers(0, 2**64, 4, np.uint64))
+    else:
+        words = _bernoulli_words(threshold, -(-size // 8), rng)
+    rows = words.view(np.uint8)[:size].reshape(n, row_bytes(k))
+    rows[:, -1] &= padding_mask(k)
+    return rows
+
+
+def _bernoulli_words(threshold: int, size: int, rng: np.random.Generator) -> npt.NDArray[np.uint64]:
+    """What `kernels.bernoulli_words` does, with all random words from rng."""
+    undecided = np.full(size, ~np.uint64(0))
+    below = np.zeros(size, np.uint64)
+    for place in range(63, -1, -1):
+        if threshold % 2 ** (place + 1) == 0 or not undecided.any():
+            break
+        word = rng.integers(0, 2**64, size, np.uint64)
+        if threshold >> place & 1:
+            below |= undecided & ~word
+            undecided &= word
+        else:
+            undecided &= ~word
+    return below
+
+
+def set_bits(rows: Rows, values: IntArray, on: npt.NDArray[np.bool_]) -> None:
+    """Overwrite bit values[i] of row i with on[i]."""
+    index, byte = np.arange(len(rows)), values >> 3
+    bit = (1 << (values & 7)).astype(np.uint8)
+    rows[index, byte] = np.where(on, rows[index, byte] | bit, rows[index, byte] & ~bit)
+
+
+def count_ones(rows: Rows, k: int) -> IntArray:
+    """(k,) how many rows have each bit set.
+
+    A tree of carry-save adders: three words of weight w become one of weight w and one of weight 2w by five bitwise
+    operations, so a bit costs a fraction of an operation. Harley and Seal's method, see Warren, Hacker's Delight, §5-2.
+    """
+    counts = np.zeros(row_bytes(k) * 8, np.int64)
+    block = max(_BLOCK_BYTES // rows.shape[1], 64)
+    for start in range(0, len(rows), block):
+        level, weight = _as_words(rows[start : start + block]), 0
+        while len(level):
+            carries = []
+            while len(level) >= 3:
+                third = len(level) // 3
+                a, b, c = level[:third], level[third : 2 * third], level[2 * third : 3 * third]
+                difference = a ^ b
+                carries.append((a & b) | (difference & c))
+                level = np.concatenate((difference ^ c, level[3 * third :]))
+            ones = np.unpackbits(level.view(np.uint8), axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
+            counts += ones[: counts.size] << weight
+            level, weight = np.concatenate(carries) if carries else level[:0], weight + 1
+    return counts[:k]
+
+
+def _as_words(rows: Rows) -> npt.NDArray[np.unsignedinteger]:
+    """Rows as the widest words that waste least, padded with zeros."""
+    width = next(w for w in (1, 2, 4, 8) if w >= rows.shape[1] or w == 8)
+    spare = -rows.shape[1] % width
+    if spare:
+        rows = np.pad(rows, ((0, 0), (0, spare)))
+    return np.ascontiguousarray(rows).view(f"<u{width}")

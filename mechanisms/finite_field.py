@@ -1,0 +1,85 @@
+"""Arithmetic of the finite fields GF(g), g a prime power, as tables: what the linear hash functions compute in.
+
+An element is an integer 0 … g-1. For g = r^e with r prime it stands for the polynomial whose coefficients are its base-r
+digits, least significant first; sums and products are taken modulo r and modulo the first irreducible monic polynomial
+of degree e in the order of their low coefficients read as a base-r number (for g = 4: x²+x+1, for 8: x³+x+1, for 9: x²+1,
+for 16: x⁴+x+1). Another language that follows these two sentences computes the same hash.
+"""
+
+from functools import cache
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms.arguments import IntArray
+
+MAX_FIELD = 1024
+FieldTable = npt.NDArray[np.uint16]
+
+
+def prime_power(g: int) -> tuple[int, int] | None:
+    """(r, e) with g = r^e and r prime, or None."""
+    for r in range(2, g + 1):
+        if g % r == 0:
+            e = 0
+            while g % r == 0:
+                g, e = g // r, e + 1
+            return (r, e) if g == 1 else None
+    return None
+
+
+@cache
+def prime_powers(limit: int) -> tuple[int, ...]:
+    """All prime powers from 2 to the limit, ascending."""
+    return tuple(g for g in range(2, limit + 1) if prime_power(g))
+
+
+def _times(a: tuple[int, ...], b: tuple[int, ...], r: int) -> tuple[int, ...]:
+    out = [0] * (len(a) + len(b) - 1)
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            out[i + j] = (out[i + j] + x * y) % r
+    return tuple(out)
+
+
+def _monic(r: int, degree: int) -> list[tuple[int, ...]]:
+    """All monic polynomials of the degree, coefficients least significant first, in the module's order."""
+    return [(*low[::-1], 1) for low in product(range(r), repeat=degree)]
+
+
+def modulus(r: int, e: int) -> tuple[int, ...]:
+    """The irreducible polynomial that GF(r^e) is built with, coefficients least significant first."""
+    reducible = {_times(a, b, r) for d in range(1, e // 2 + 1) for a in _monic(r, d) for b in _monic(r, e - d)}
+    return next(f for f in _monic(r, e) if f not in reducible)
+
+
+def _multiples(add: IntArray, elements: IntArray, r: int) -> IntArray:
+    """0, 1, … r-1 times the elements, stacked."""
+    out = [np.zeros_like(elements)]
+    for _ in range(r - 1):
+        out.append(add[out[-1], elements])
+    return np.array(out)
+
+
+@cache
+def field(g: int) -> tuple[FieldTable, FieldTable]:
+    """Addition and multiplication tables of GF(g), each (g, g) uint16.
+
+    Raises:
+        ValueError: if g is not a prime power in [2, 1024].
+    """
+    power = prime_power(g) if 2 <= g <= MAX_FIELD else None
+    if power is None:
+        raise ValueError(f"g must be a prime power in [2, {MAX_FIELD}], got {g!r}")
+    r, e = power
+    every, top = np.arange(g), r ** (e - 1)
+    add = sum((every[:, None] // r**i + every // r**i) % r * r**i for i in range(e))
+    minus_f = sum(-c % r * r**i for i, c in enumerate(modulus(r, e)[:e]))  # x^e = -(low part of f)
+    reduced = _multiples(add, np.array(minus_f), r)
+    times_x = add[every % top * r, reduced[every // top]]
+    multiply, shifted = np.zeros((g, 1), np.int64), every  # products with the numbers below r^i; products with x^i
+    for _ in range(e):
+        multiply = np.concatenate([add[multiply, multiple[:, None]] for multiple in _multiples(add, shifted, r)], axis=1)
+        shifted = times_x[shifted]
+    return add.astype(np.uint16), multiply.astype(np.uint16)

@@ -1,0 +1,168 @@
+"""Geometric mechanisms on a line and on a grid: noise that falls off with the distance. Their ε is not an LDP ε.
+
+Both are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance counted in cells
+(multiply an ε per kilometre by the cell's side in kilometres). Both draw a cell of the infinite lattice and move it to the
+nearest cell of the domain, which as post-processing costs no privacy.
+
+    line: Pr[cell z | x] ∝ e^{-ε |z - x|}        grid: Pr[cell z | x] ∝ e^{-ε ‖z - x‖₂}
+
+Sources: Ghosh, Roughgarden and Sundararajan 2009 (line); Chatzikokolakis, ElSalamouny and Palamidessi 2017 (grid);
+ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy", §2.2 and §2.3.
+"""
+
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms.arguments import MAX_EPS, MAX_K, FloatArray, IntArray, epsilon, integer, real, user_values
+from mechanisms.base import Reports
+from mechanisms.location import MAX_CELLS, ChannelMechanism, StoredChannel
+
+MIN_PLANAR_EPS = 0.01  # below it the noise spans hundreds of cells and the lattice sums take tens of millions of terms
+ROWS_AT_ONCE = 256  # of lattice cells, to keep memory small
+
+
+class TruncatedGeometric(ChannelMechanism):
+    """Truncated geometric mechanism on a line of k cells. Its ε is a loss per cell of distance, not an LDP ε.
+
+        P(z|x) = c_z e^{-ε|z-x|},   c_z = 1/(1+e^{-ε}) at both ends, (1-e^{-ε})/(1+e^{-ε}) between them
+
+    Geo-indistinguishable with ε and no smaller one; the LDP ε of a report, `eps_1`, is (k-1) ε.
+
+    Args:
+        k: number of cells, in [2, 2^31).
+        eps: loss per cell of distance, in [1e-9, 700] nats.
+
+    Raises:
+        ValueError: naming the argument, what was given and what is allowed.
+
+    >>> m = TruncatedGeometric(k=100, eps=0.5)
+    >>> m.eps_distance, m.eps_1
+    (0.5, 49.5)
+    """
+
+    name = "truncated-geometric"
+
+    def __init__(self, k: int, eps: float) -> None:
+        self._set_domain(integer("k", k, 2, MAX_K))
+        self.eps = epsilon("eps", eps)
+        self.eps_1 = self.eps * (self.k - 1)
+        self.signature = f"{self.name}(k={self.k}, eps={self.eps!r})"
+
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        """The difference of two geometric variables is two-sided geometric; ⌊Exponential/ε⌋ is geometric of ratio e^{-ε}."""
+        checked = user_values(values, self.k)
+        up = (rng.standard_exponential(checked.size) / self.eps).astype(np.int64)
+        down = (rng.standard_exponential(checked.size) / self.eps).astype(np.int64)
+        return np.asarray(np.clip(checked + up - down, 0, self.k - 1), self.report_dtype)
+
+    def _channel(self) -> FloatArray:
+        weight = np.full(self.k, -math.expm1(-self.eps))
+        weight[[0, -1]] = 1.0
+        return np.asarray(weight / (1 + math.exp(-self.eps)) * np.exp(-self.eps * self.distances()))
+
+    def distances(self) -> FloatArray:
+        """(k, k) |x - x'|, in cells."""
+        cells = np.arange(self.k, dtype=np.float64)
+        return np.abs(cells[:, None] - cells)
+
+    @cached_property
+    def eps_distance(self) -> float:
+        """Exactly ε: the report z = x tells x from any x' by ε |x - x'|."""
+        return self.eps
+
+
+class PlanarGeometric(StoredChannel):
+    """Truncated planar geometric mechanism on a grid of square cells. Its ε is a loss per cell of distance, not an LDP ε.
+
+        P(z|x) = λ Σ_{y ∈ R(z)} e^{-ε ‖y - x‖₂},   1/λ = Σ_{y ∈ Z²} e^{-ε ‖y‖₂}
+
+    R(z) is the set of lattice cells whose nearest cell of the grid is z: z itself inside, a half-line of cells at an edge, a
+    quadrant at a corner. The nearest cell is unique: each coordinate is clipped by itself. `lattice_sums` says how the
+    infinite sums are taken.
+
+    Geo-indistinguishable with ε. No smaller one will do if both sides are at least 2 and one at least 3; on a line of cells
+    and on 2 × 2 every cell gathers lines or quadrants of the lattice, and the exact `eps_distance` is below ε.
+
+    Args:
+        shape: (width, height) of the grid in cells, each at least 1, in [2, 4096] cells together. Values number the cells
+            row by row: the cell in column i and row j is i + width · j.
+        eps: loss per cell of distance, in nats, at least 0.01 and at most 700 / the distance of opposite corners.
+
+    Raises:
+        ValueError: naming the argument, what was given and what is allowed.
+
+    >>> m = PlanarGeometric(shape=(24, 16), eps=0.5)
+    >>> m.k, round(m.eps_distance, 9)
+    (384, 0.5)
+    """
+
+    name = "planar-geometric"
+
+    def __init__(self, shape: tuple[int, int], eps: float) -> None:
+        self.shape = width, height = grid_shape(shape)
+        self._set_domain(width * height)
+        self.eps = real("eps", eps, MIN_PLANAR_EPS, MAX_EPS / math.hypot(width - 1, height - 1))
+        self.signature = f"{self.name}(shape={self.shape}, eps={self.eps!r})"
+        sums = lattice_sums(width, height, self.eps)
+        columns = _regions(width)[None, :, None, :]
+        rows = _regions(height)[:, None, :, None]
+        self._set_channel((sums[columns, rows] / sums[-1, -1]).reshape(self.k, self.k))
+
+    def distances(self) -> FloatArray:
+        """(k, k) Euclidean distance of the cells' centres, in cells."""
+        y, x = np.divmod(np.arange(self.k), self.shape[0])
+        return np.asarray(np.hypot(x[:, None] - x, y[:, None] - y))
+
+
+def grid_shape(shape: Any) -> tuple[int, int]:
+    """`shape` as (width, height) of a grid of 2 to 4096 cells."""
+    if not isinstance(shape, (tuple, list)) or len(shape) != 2:
+        raise ValueError(f"shape must be (width, height), got {shape!r}")
+    width, height = (integer("each side of shape", side, 1, MAX_CELLS) for side in shape)
+    integer("the number of cells of shape", width * height, 2, MAX_CELLS)
+    return width, height
+
+
+def _regions(side: int) -> IntArray:
+    """(side, side) index into an axis of `lattice_sums`: the set of offsets y - x that clipping moves to cell z, from x."""
+    reach = max(side, 2)
+    if side == 1:
+        return np.array([[2 * reach]])
+    cells = np.arange(side)
+    index = np.abs(cells[:, None] - cells)
+    index[:, 0] = reach + cells
+    index[:, -1] = reach + cells[::-1]
+    return np.asarray(index)
+
+
+def lattice_sums(width: int, height: int, eps: float) -> FloatArray:
+    """Sums of e^{-ε ‖(i, j)‖₂} over i in one of the sets I₀, I₁, … and j in one of J₀, J₁, …
+
+    With reach r = max(side, 2), an axis has the 2r + 1 sets {0}, …, {r-1}, then {0, 1, …}, {1, 2, …}, …, {r-1, r, …}, then
+    all integers; so the last entry of all is 1/λ.
+
+    All terms are positive and none is subtracted. Sums stop at the offset N = ⌈45/ε⌉ + 2r of the longer axis: what is left
+    out is below e^{-44} of any sum here. The long sums are NumPy's pairwise ones, so the relative error is a few 1e-16.
+
+    Returns:
+        (2 max(width, 2) + 1, 2 max(height, 2) + 1) float64.
+    """
+    if width < height:  # the axis summed first is kept whole for every offset of the other: let it be the shorter
+        return lattice_sums(height, width, eps).T
+    long, short = max(width, 2), max(height, 2)
+    offsets = np.arange(math.ceil(45 / eps) + 2 * long, dtype=np.float64)
+    blocks = [offsets[start : start + ROWS_AT_ONCE] for start in range(0, offsets.size, ROWS_AT_ONCE)]
+    rows = np.concatenate([_sets(np.exp(-eps * np.hypot(block[:, None], offsets)), short) for block in blocks])
+    return _sets(np.ascontiguousarray(rows.T), long).T
+
+
+def _sets(terms: FloatArray, reach: int) -> FloatArray:
+    """(n, N) terms at the offsets 0 … N-1 to their (n, 2 reach + 1) sums over one axis' sets."""
+    single = terms[:, :reach]
+    beyond = terms[:, reach:].sum(axis=1, keepdims=True)
+    tails = np.cumsum(np.hstack([beyond, single[:, ::-1]]), axis=1)[:, :0:-1]
+    return np.hstack([single, tails, tails[:, :1] + tails[:, 1:2]])

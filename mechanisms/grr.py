@@ -1,0 +1,171 @@
+"""Generalized randomized response (GRR, k-ary randomized response) and its memoizing chain L-GRR = GRR∘GRR.
+
+    report = the value with probability p, any other symbol with probability q each
+
+One time: p = e^ε/(e^ε+k-1), q = 1/(e^ε+k-1) (Kairouz, Bonawitz and Ramage 2016). For the chain, with rounds (p₁, q₁) and
+(p₂, q₂) and E = e^{ε₂} = p₂/q₂,
+
+    p = p₁p₂ + (k-1) q₁q₂        q = p₁q₂ + q₁p₂ + (k-2) q₁q₂        p/q = e^{ε₁}
+    E - 1 = (1 + (k-1) e^{-ε∞}) (e^{ε₁} - 1) / (1 - e^{ε₁-ε∞})
+
+The last line inverts p/q = e^{ε₁} exactly. Arcolezi et al. (ALLOMFREE, Eq. 13) solve it for k = 2 and use it for every k,
+which makes the reports more private than they claim and much less accurate: `calibration="paper"`.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms import ledger
+from mechanisms.arguments import (
+    MAX_K,
+    MAX_REPORTS,
+    FloatArray,
+    IntArray,
+    chain_epsilons,
+    epsilon,
+    integer,
+    log1mexp,
+    one_of,
+    user_values,
+)
+from mechanisms.base import Longitudinal, Mechanism, Reports
+
+CALIBRATIONS = ("exact", "paper")
+
+
+def unsigned(symbols: int) -> np.dtype[np.unsignedinteger]:
+    """The least little-endian unsigned integer type that holds 0 … symbols-1."""
+    for width in (1, 2, 4):
+        if symbols <= 256**width:
+            return np.dtype(f"<u{width}")
+    raise ValueError(f"symbols must be at most 2^32, got {symbols!r}")
+
+
+def probabilities(k: int, eps: float) -> tuple[float, float]:
+    """(p, q) of one round of GRR on k symbols with loss eps in nats; no overflow up to eps = 700 and beyond."""
+    p = 1 / (1 + (k - 1) * math.exp(-eps))
+    return p, p * math.exp(-eps)
+
+
+def second_round_eps(k: int, eps_inf: float, eps_1: float) -> float:
+    """ε₂ = ln(p₂/q₂), for which GRR∘GRR on k symbols has a single-report loss of exactly eps_1. See the module's text."""
+    log_excess = math.log1p((k - 1) * math.exp(-eps_inf)) + eps_1 + log1mexp(eps_1) - log1mexp(eps_inf - eps_1)
+    return float(np.logaddexp(0.0, log_excess))
+
+
+def chain(k: int, p1: float, q1: float, p2: float, q2: float) -> tuple[float, float]:
+    """(p, q) of GRR∘GRR on k symbols; every term is positive, so nothing cancels."""
+    return p1 * p2 + (k - 1) * q1 * q2, p1 * q2 + q1 * p2 + (k - 2) * q1 * q2
+
+
+def randomize(symbols: IntArray, k: int, p: float, rng: np.random.Generator) -> IntArray:
+    """Each symbol kept with probability p, else replaced by one of the other k-1, uniformly.
+
+    p is realised to within 2^-53, so a loss above 36 nats is not: such a symbol is always kept.
+    """
+    other = rng.integers(0, k - 1, symbols.size)
+    other += other >= symbols
+    return np.where(rng.random(symbols.size) < p, symbols, other)
+
+
+class _Symbols(Mechanism):
+    """What GRR and L-GRR share: the report is one of k symbols, the table counts symbols."""
+
+    def _set_domain(self, k: object) -> None:
+        self.k = integer("k", k, 2, MAX_K)
+        self.report_dtype = unsigned(self.k)
+        self.table_shape = (self.k,)
+
+    def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
+        return np.asarray(reports < self.k)
+
+    def _count(self, reports: Reports) -> IntArray:
+        return np.bincount(reports, minlength=self.k).astype(np.int64, copy=False)
+
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
+        """A report supports exactly one value: -γ_u γ_v within a step, -(p₂-q₂)² π_u π_v between steps, by the memo."""
+        memo_p, memo_q, p2, q2 = self._rounds()
+        hit = frequencies * memo_p + (1 - frequencies) * memo_q
+        return np.asarray([
+            math.sqrt(steps) * (q2 + (p2 - q2) * hit),
+            math.sqrt(steps * (steps - 1)) * (p2 - q2) * hit,
+        ])  # fmt: skip
+
+    def _channel(self) -> FloatArray:
+        return np.full((self.k, self.k), self.q) + np.eye(self.k) * (self.p - self.q)
+
+    def _log2_outputs(self) -> float:
+        return math.log2(self.k)
+
+
+class GRR(_Symbols):
+    """One-time generalized randomized response.
+
+    Args:
+        k: domain size, in [2, 2^31).
+        eps: privacy loss of the report, in [1e-9, 700] nats.
+
+    >>> round(GRR(k=32, eps=1.0).variance(n=10_000), 6)
+    0.001108
+    """
+
+    name = "GRR"
+
+    def __init__(self, k: int, eps: float) -> None:
+        self._set_domain(k)
+        self.eps_1, self.eps_inf = epsilon("eps", eps), math.inf
+        self.p, self.q = probabilities(self.k, self.eps_1)
+        self.signature = f"GRR(k={self.k}, eps={self.eps_1!r})"
+
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        return randomize(user_values(values, self.k), self.k, self.p, rng).astype(self.report_dtype)
+
+
+class LongitudinalGRR(_Symbols, Longitudinal):
+    """L-GRR = GRR∘GRR: the memo is a GRR symbol at ε∞, each report a GRR symbol of the memo.
+
+    Args:
+        k: domain size, in [2, 2^31).
+        eps_inf: loss of the memo, up to 700 nats.
+        eps_1: loss of a single report, in [1e-9, eps_inf) nats.
+        calibration: ``"exact"`` meets eps_1 exactly; ``"paper"`` is ALLOMFREE's Eq. (13), whose true `eps_1` is lower
+            than the one asked for when k > 2 (the attribute `eps_1` tells the true one).
+
+    >>> LongitudinalGRR(k=32, eps_inf=2.0, eps_1=1.0).eps_1
+    1.0
+    >>> round(LongitudinalGRR(k=32, eps_inf=2.0, eps_1=1.0, calibration="paper").eps_1, 4)
+    0.3889
+    """
+
+    name = "L-GRR"
+
+    def __init__(self, k: int, eps_inf: float, eps_1: float, calibration: str = "exact") -> None:
+        self._set_domain(k)
+        self.eps_inf, self.eps_1 = chain_epsilons(eps_inf, eps_1)
+        one_of("calibration", calibration, CALIBRATIONS)
+        self.signature = f"L-GRR(k={self.k}, eps_inf={self.eps_inf!r}, eps_1={self.eps_1!r}, {calibration})"
+        self.max_memos = self.k
+        self.eps_2 = second_round_eps(self.k if calibration == "exact" else 2, self.eps_inf, self.eps_1)
+        self.p1, self.q1 = probabilities(self.k, self.eps_inf)
+        self.p2, self.q2 = probabilities(self.k, self.eps_2)
+        self.p, self.q = chain(self.k, self.p1, self.q1, self.p2, self.q2)
+        if calibration == "paper":
+            self.eps_1 = self.eps_t(1)
+
+    def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
+        return randomize(user_values(values, self.k), self.k, self.p1, rng).astype(self.report_dtype)
+
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        memo = self._as_memos(values).astype(np.int64)
+        return randomize(memo, self.k, self.p2, rng).astype(self.report_dtype)
+
+    def _rounds(self) -> tuple[float, float, float, float]:
+        return self.p1, self.q1, self.p2, self.q2
+
+    def eps_t(self, t: int) -> float:
+        return ledger.eps_t_grr(integer("t", t, 1, MAX_REPORTS), k=self.k, log_e1=self.eps_inf, log_e2=self.eps_2)
+
+    def eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        return ledger.eps_sequence_grr(integer("t", t, 1, MAX_REPORTS), k=self.k, log_e1=self.eps_inf, log_e2=self.eps_2)

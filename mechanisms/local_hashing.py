@@ -1,0 +1,221 @@
+"""Local hashing: a device hashes its value to g symbols with a function of its own and sends function and randomized symbol.
+
+BLH and L-BLH take g = 2; OLH and L-OLH the prime power with the smallest exact variance. One time: GRR on the g symbols
+(Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017). Memoized: L-GRR on the g symbols (Arcolezi et al., LOLOHA), with
+the exact second round of `mechanisms.grr`. The functions are the linear forms of `mechanisms.linear_pool`, so a report
+supports another value than the device's with probability q = 1/g exactly.
+
+A device keeps its function for ever and draws one memo for each hashed symbol: at most g memos in a lifetime.
+
+Report: the function's number a in [0, S), then the symbol in [0, g), each as the least little-endian unsigned integer.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms import ledger
+from mechanisms.arguments import MAX_REPORTS, FloatArray, IntArray, chain_epsilons, epsilon, integer, one_of, user_values
+from mechanisms.base import Longitudinal, Mechanism, Reports
+from mechanisms.finite_field import MAX_FIELD, prime_power, prime_powers
+from mechanisms.grr import CALIBRATIONS, chain, probabilities, randomize, second_round_eps, unsigned
+from mechanisms.linear_pool import LinearPool, digits_needed
+from mechanisms.table import CountTable
+
+MAX_TABLE = 2**26  # counts, 512 MiB of int64
+MAX_HASH_K = 2**24
+
+
+def fits(k: int, g: int) -> bool:
+    """Whether the count table of g symbols for k values stays within the limit."""
+    return digits_needed(k, g)[1] * g <= MAX_TABLE
+
+
+def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
+    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, among those whose table fits.
+
+    The variance falls, then rises in g, so the search ends when it has risen for three prime powers in a row.
+    """
+    best, best_variance, worse = 2, math.inf, 0
+    for g in prime_powers(MAX_FIELD):
+        if worse == 3:
+            break
+        if not fits(k, g):  # a larger g may: its S = g^m is the next power above k, which can be a smaller one
+            continue
+        p, q = p_of_g(g), 1 / g
+        variance = q * (1 - q) / (p - q) ** 2
+        best, best_variance, worse = (g, variance, 0) if variance < best_variance else (best, best_variance, worse + 1)
+    return best
+
+
+def papers_g(k: int, eps_inf: float, eps_1: float) -> int:
+    """L-OLH's g by LOLOHA's formula, moved to the next prime power below whose table fits.
+
+        g = 1 + max(1, ⌊(1 - a² + sqrt(a⁴ - 14a² + 12ab(1-ab) + 12a³b + 1)) / (6(a-b))⌋),  a = e^{ε∞}, b = e^{ε₁}
+
+    as printed in the IBU-against-MI paper, §3.2. The radicand is (a²-1)² + 12a(a-b)(ab-1), so the quotient is
+    2a(ab-1) / (a²-1 + sqrt(radicand)), in which nothing cancels; both sides of its fraction are divided by a² here.
+    """
+    square, product, difference = -math.expm1(-2 * eps_inf), -math.expm1(-eps_inf - eps_1), -math.expm1(eps_1 - eps_inf)
+    root = math.sqrt(square**2 + 12 * math.exp(eps_1 - eps_inf) * difference * product)
+    g = 1 + max(1, math.floor(2 * math.exp(eps_1) * product / (square + root)))
+    return max(h for h in prime_powers(MAX_FIELD) if h <= g and fits(k, h))
+
+
+class _Hashed(Mechanism):
+    """What one-time and memoized local hashing share: pool, report, table."""
+
+    g: int
+    pool: LinearPool
+    other_symbol: float  # Pr[report is y | hashed symbol is another], where p is Pr[it is the hashed symbol]
+
+    def _set_domain(self, k: object) -> None:
+        self.k = integer("k", k, 2, MAX_HASH_K)
+
+    def _set_pool(self, g: object) -> None:
+        self.g = integer("g", g, 2, MAX_FIELD)
+        if prime_power(self.g) is None:
+            raise ValueError(f"g must be a prime power in [2, {MAX_FIELD}], got {g!r}")
+        if not fits(self.k, self.g):
+            raise ValueError(f"g = {self.g} for k = {self.k} needs a count table of more than {MAX_TABLE} counts")
+        self.pool = LinearPool(self.k, self.g)
+        self.report_dtype = np.dtype([("function", unsigned(self.pool.size)), ("symbol", unsigned(self.g))])
+        self.table_shape = (self.pool.size, self.g)
+
+    def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
+        return np.asarray((reports["function"] < self.pool.size) & (reports["symbol"] < self.g))
+
+    def _count(self, reports: Reports) -> IntArray:
+        cells = reports["function"].astype(np.int64) * self.g + reports["symbol"]
+        return np.bincount(cells, minlength=self.pool.size * self.g).reshape(self.table_shape).astype(np.int64, copy=False)
+
+    def _support(self, table: CountTable) -> IntArray:
+        return self.pool.support(table.counts)
+
+    def _rows(self, functions: IntArray, symbols: IntArray) -> Reports:
+        rows = np.empty(functions.size, self.report_dtype)
+        rows["function"], rows["symbol"] = functions, symbols
+        return rows
+
+    def _draw_functions(self, n: int, rng: np.random.Generator) -> IntArray:
+        return rng.integers(0, self.pool.size, n)
+
+    def _channel(self) -> FloatArray:
+        functions = np.arange(self.pool.size)
+        out = np.full((self.k, self.pool.size, self.g), self.other_symbol / self.pool.size)
+        for v in range(self.k):
+            out[v, functions, self.pool.hash(functions, np.full(functions.size, v))] = self.p / self.pool.size
+        return out.reshape(self.k, -1)
+
+    def _log2_outputs(self) -> float:
+        return math.log2(self.pool.size * self.g)
+
+
+class LocalHashing(_Hashed):
+    """One-time local hashing, BLH or OLH.
+
+    Args:
+        name: ``"BLH"`` (g = 2) or ``"OLH"`` (the best g).
+        k: domain size, in [2, 2^24].
+        eps: privacy loss of the report, in [1e-9, 700] nats.
+        g: number of symbols, a prime power up to 1024, to overrule the name's choice.
+
+    >>> m = LocalHashing("OLH", k=100, eps=1.0)
+    >>> m.g, round(m.variance(n=10_000), 6)
+    (4, 0.000369)
+    """
+
+    def __init__(self, name: str, k: int, eps: float, g: int | None = None) -> None:
+        self.name = one_of("name", name, ("BLH", "OLH"))
+        self._set_domain(k)
+        self.eps_1, self.eps_inf = epsilon("eps", eps), math.inf
+        if g is None:
+            g = 2 if name == "BLH" else best_g(self.k, lambda g: probabilities(g, self.eps_1)[0])
+        self._set_pool(g)
+        self.p, self.other_symbol = probabilities(self.g, self.eps_1)
+        self.q = 1 / self.g
+        self.signature = f"{name}(k={self.k}, eps={self.eps_1!r}, g={self.g})"
+
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        checked = user_values(values, self.k)
+        functions = self._draw_functions(checked.size, rng)
+        return self._rows(functions, randomize(self.pool.hash(functions, checked), self.g, self.p, rng))
+
+
+class LongitudinalHashing(_Hashed, Longitudinal):
+    """L-LH: L-GRR on the g symbols to which the device's own function hashes its values.
+
+    Args:
+        name: ``"L-BLH"`` (g = 2) or ``"L-OLH"`` (the best g).
+        k: domain size, in [2, 2^24].
+        eps_inf: loss of the memo, up to 700 nats.
+        eps_1: loss of a single report, in [1e-9, eps_inf) nats.
+        calibration: ``"exact"``; or ``"paper"``: LOLOHA's g (moved to a prime power) and second round.
+        g: number of symbols, a prime power up to 1024, to overrule the name's choice.
+
+    >>> m = LongitudinalHashing("L-OLH", k=100, eps_inf=2.0, eps_1=1.0)
+    >>> m.g, round(m.variance(n=10_000), 6)
+    (4, 0.000369)
+    """
+
+    def __init__(
+        self, name: str, k: int, eps_inf: float, eps_1: float, calibration: str = "exact", g: int | None = None
+    ) -> None:
+        self.name = one_of("name", name, ("L-BLH", "L-OLH"))
+        self._set_domain(k)
+        self.eps_inf, self.eps_1 = chain_epsilons(eps_inf, eps_1)
+        exact = one_of("calibration", calibration, CALIBRATIONS) == "exact"
+        if g is None and name == "L-BLH":
+            g = 2
+        elif g is None:
+            g = best_g(self.k, self._chain_p) if exact else papers_g(self.k, self.eps_inf, self.eps_1)
+        self._set_pool(g)
+        self.max_memos = self.g
+        self.signature = f"{name}(k={self.k}, eps_inf={self.eps_inf!r}, eps_1={self.eps_1!r}, g={self.g}, {calibration})"
+        self.eps_2 = second_round_eps(self.g if exact else 2, self.eps_inf, self.eps_1)
+        self.p1, self.q1 = probabilities(self.g, self.eps_inf)
+        self.p2, self.q2 = probabilities(self.g, self.eps_2)
+        self.p, self.other_symbol = chain(self.g, self.p1, self.q1, self.p2, self.q2)
+        self.q = 1 / self.g
+        if not exact:
+            self.eps_1 = self.eps_t(1)
+
+    def _chain_p(self, g: int) -> float:
+        eps_2 = second_round_eps(g, self.eps_inf, self.eps_1)
+        return chain(g, *probabilities(g, self.eps_inf), *probabilities(g, eps_2))[0]
+
+    def enroll(self, n: int, rng: np.random.Generator) -> IntArray:
+        return self._draw_functions(integer("n", n, 0, 2**40), rng)
+
+    def _functions(self, enrolment: IntArray, n: int) -> IntArray:
+        """The enrolment of n devices, checked, because the compiled hash reads wherever it points."""
+        functions = np.asarray(enrolment)
+        if functions.shape != (n,) or functions.dtype.kind not in "iu":
+            raise ValueError(f"enrolment must be {n} integers, got {functions.dtype} of shape {functions.shape}")
+        if n and not (functions.min() >= 0 and functions.max() < self.pool.size):
+            raise ValueError(f"enrolment must be in [0, {self.pool.size}), got {functions.min()} to {functions.max()}")
+        return functions.astype(np.int64, copy=False)
+
+    def memo_keys(self, values: npt.ArrayLike, enrolment: IntArray) -> IntArray:
+        checked = user_values(values, self.k)
+        return self.pool.hash(self._functions(enrolment, checked.size), checked)
+
+    def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
+        checked = user_values(values, self.k)
+        functions = self.enroll(checked.size, rng) if enrolment is None else self._functions(enrolment, checked.size)
+        return self._rows(functions, randomize(self.pool.hash(functions, checked), self.g, self.p1, rng))
+
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        memo = self._as_memos(values)
+        return self._rows(memo["function"], randomize(memo["symbol"].astype(np.int64), self.g, self.p2, rng))
+
+    def _rounds(self) -> tuple[float, float, float, float]:
+        return self.p1, 1 / self.g, self.p2, self.q2  # another value collides with the device's with probability 1/g
+
+    def eps_t(self, t: int) -> float:
+        return ledger.eps_t_grr(integer("t", t, 1, MAX_REPORTS), k=self.g, log_e1=self.eps_inf, log_e2=self.eps_2)
+
+    def eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        return ledger.eps_sequence_grr(integer("t", t, 1, MAX_REPORTS), k=self.g, log_e1=self.eps_inf, log_e2=self.eps_2)

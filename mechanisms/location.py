@@ -1,0 +1,190 @@
+"""What location mechanisms share: a report is one of the k values, and a dense channel says how likely each one is.
+
+    A[x, z] = Pr[report z | value x]
+
+They are not pure (no two numbers p and q describe them), and the ε or the bound they are made with is **not** an LDP ε.
+The geometric mechanisms promise geo-indistinguishability: the loss between two values is at most ε times their distance.
+Shokri's mechanism promises an expected error of an adversary with a known prior, and no likelihood ratio at all. Every
+mechanism here tells its true worst-case loss as `eps_1`, infinite where a report rules a value out.
+
+Sources: Andrés, Bordenabe, Chatzikokolakis and Palamidessi 2013 (geo-indistinguishability); ElSalamouny and Palamidessi,
+"Reconstruction of the distribution of sensitive data under free-will privacy", §2 and §8.2.4 (the mechanisms).
+"""
+
+import math
+from functools import cached_property
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms.arguments import FloatArray, IntArray, integer, user_values
+from mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism, Reports
+from mechanisms.grr import unsigned
+from mechanisms.table import CountTable
+
+MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # domains of the mechanisms that keep their channel
+
+
+class ChannelMechanism(Mechanism):
+    """A one-time mechanism that is described by its channel, not by p and q, which are NaN. Its ε is not an LDP ε.
+
+    An estimator reads the counts of the reports, `CountTable.counts`, and `channel()` or `inverse()`; whatever presumes a
+    pure mechanism (`support`, `support_covariance`, `variance`) raises ValueError.
+
+    Attributes:
+        pure: False.
+        eps_1: exact worst-case loss ln A[x, z]/A[x', z] over all values x, x' and reports z, in nats; infinite if a value
+            cannot produce a report that another can. This is the LDP ε of one report, where it is finite.
+        k, eps_inf, report_dtype, table_shape, signature: as in `Mechanism`; `eps_inf` is infinite.
+    """
+
+    pure = False
+    p = math.nan
+    q = math.nan
+    eps_inf = math.inf
+
+    def _set_domain(self, k: int) -> None:
+        self.k = k
+        self.report_dtype = unsigned(k)
+        self.table_shape = (k,)
+
+    # ---- what a mechanism adds
+
+    def distances(self) -> FloatArray:
+        """(k, k) distance of every two values, in the unit that geo-indistinguishability is measured in."""
+        raise NotImplementedError
+
+    # ---- on the server
+
+    def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
+        return np.asarray(reports < self.k)
+
+    def _count(self, reports: Reports) -> IntArray:
+        return np.bincount(reports, minlength=self.k).astype(np.int64)
+
+    def _log2_outputs(self) -> float:
+        return math.log2(self.k)
+
+    def inverse(self) -> FloatArray:
+        """Pseudo-inverse B of the channel, (k, k): the least-squares inversion of a count table is ``counts / n @ B``.
+
+        Where the channel is invertible the inversion is unbiased and sums to 1. Where it is not (as Shokri's often is not) the
+        result is the smallest vector of least squares: values that reports cannot tell apart share alike, and it is biased.
+        Singular values below 1e-13 of the largest count as zero.
+
+        Raises:
+            ValueError: if the channel is too large to be dense.
+        """
+        return np.asarray(np.linalg.pinv(self.channel(), rcond=1e-13))
+
+    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
+        """Exact variances of the k bins of the least-squares inversion; the place of `variance`, which needs a pure mechanism.
+
+            Var f̂_v = [ W (Σ_z γ_z B_zv² - Σ_x f_x H_xv²) + W² (Σ_x f_x H_xv² - (Σ_z γ_z B_zv)²) ] / (n W²)
+
+        with γ = f A, B = `inverse()` and H = A B, for n people drawn at random from a population with frequencies f, who all
+        report at every one of the W steps with unchanged values and fresh noise.
+
+        Args:
+            frequencies: (k,) true frequencies f of all values: unlike a pure mechanism's, a bin's variance needs them all.
+            n: number of people, at least 1.
+            steps: number of steps W that are averaged, at least 1.
+
+        Source: covariance of multinomial counts; within a step diag(γ) - γγᵀ, between steps Aᵀ diag(f) A - γγᵀ.
+        """
+        f = distribution("frequencies", frequencies, self.k)
+        n, steps = integer("n", n, 1, 2**62), integer("steps", steps, 1, 2**31)
+        a, b = self.channel(), self.inverse()
+        gamma = f @ a
+        single, same_value, mean = gamma @ b**2, f @ (a @ b) ** 2, gamma @ b
+        total = (single - same_value) / steps + same_value - mean**2
+        return np.asarray(np.maximum(total, 0) / n)
+
+    @cached_property
+    def eps_distance(self) -> float:
+        """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x'), every triple enumerated.
+
+        The mechanism is geo-indistinguishable with this ε and no smaller one; infinite where `eps_1` is. O(k³), once.
+        """
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.channel())
+        distances, worst = self.distances(), 0.0
+        for x in range(self.k - 1):
+            with np.errstate(invalid="ignore"):  # a report that neither value can produce: -inf - -inf, left out by fmax
+                ratios = np.fmax.reduce(np.abs(logs[x + 1 :] - logs[x]), axis=1)
+            worst = max(worst, float((ratios / distances[x, x + 1 :]).max()))
+        return worst
+
+    # ---- what only a pure mechanism has
+
+    def support(self, table: CountTable) -> NoReturn:
+        self._refuse("support counts")
+
+    def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> NoReturn:
+        self._refuse("a covariance of support counts")
+
+    def variance(self, f: float = 0.0, n: int = 10_000, steps: int = 1) -> NoReturn:
+        self._refuse("a variance that depends on one bin's frequency only (see inversion_variances)")
+
+    def _rounds(self) -> NoReturn:
+        self._refuse("p and q")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ValueError(f"{self.signature} is not a pure mechanism and has no {what}: use its counts and its channel")
+
+
+class StoredChannel(ChannelMechanism):
+    """A channel mechanism that keeps its channel and draws from it by inverting each row's distribution function.
+
+    Reports follow the channel up to the 2^-53 of a uniform double; an entry that is zero is never drawn.
+    """
+
+    def _set_channel(self, channel: FloatArray) -> None:
+        self._matrix = channel
+        self._matrix.setflags(write=False)
+        self.eps_1 = worst_loss(channel)
+        cumulative = np.cumsum(channel, axis=1)
+        self._cumulative = cumulative / cumulative[:, -1:]  # from the last entry that is not zero on exactly 1
+
+    def _channel(self) -> FloatArray:
+        return self._matrix
+
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        checked = user_values(values, self.k)
+        uniform = rng.random(checked.size)
+        order = np.argsort(checked.astype(self.report_dtype), kind="stable")  # a radix sort, for these small integers
+        ends = np.cumsum(np.bincount(checked, minlength=self.k))
+        reports = np.empty(checked.size, self.report_dtype)
+        start = 0
+        for row, end in zip(self._cumulative, ends):
+            if end > start:
+                people = order[start:end]
+                reports[people] = row.searchsorted(uniform[people], side="right")
+            start = end
+        return reports
+
+
+def worst_loss(channel: FloatArray) -> float:
+    """max over x, x', z of ln A[x, z]/A[x', z], in nats; a report that nobody can send is left out."""
+    high, low = channel.max(axis=0), channel.min(axis=0)
+    high, low = high[high > 0], low[high > 0]
+    return float(np.log(high / low).max()) if low.all() else math.inf
+
+
+def distribution(name: str, values: npt.ArrayLike, k: int | None = None) -> FloatArray:
+    """`values` as a (k,) distribution: non-negative numbers that sum to 1 to within 1e-9, returned to sum to 1."""
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iuf" or (k is not None and array.size != k):
+        raise ValueError(
+            f"{name} must be a one-dimensional array of {'at least 2' if k is None else k} numbers, "
+            f"got {array.dtype} of shape {array.shape}"
+        )
+    array = array.astype(np.float64)
+    good = (array >= 0) & (array <= 1 + 1e-9)  # NaN is neither
+    if not good.all():
+        i = int(good.argmin())
+        raise ValueError(f"{name} must hold probabilities in [0, 1], got {float(array[i])!r} at position {i}")
+    if not abs(array.sum() - 1) <= 1e-9:
+        raise ValueError(f"{name} must sum to 1 to within 1e-09, got {float(array.sum())!r}")
+    return np.asarray(array / array.sum())

@@ -1,0 +1,106 @@
+"""All mechanisms by the names of the literature, and the choice among them."""
+
+from collections.abc import Callable
+
+from mechanisms.arguments import one_of
+from mechanisms.base import Longitudinal, Mechanism
+from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
+from mechanisms.grr import GRR, LongitudinalGRR
+from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from mechanisms.location import ChannelMechanism
+from mechanisms.shokri import Shokri
+from mechanisms.subset import SubsetSelection
+from mechanisms.unary import CHAINS, ROUNDS, LongitudinalUnary, UnaryEncoding
+
+
+def _named(make: Callable[..., Mechanism], name: str) -> Callable[..., Mechanism]:
+    return lambda **parameters: make(name, **parameters)
+
+
+ONE_TIME: dict[str, Callable[..., Mechanism]] = {
+    "GRR": GRR,
+    "SS": SubsetSelection,
+    **{name: _named(UnaryEncoding, name) for name in ROUNDS},
+    **{name: _named(LocalHashing, name) for name in ("BLH", "OLH")},
+}
+LONGITUDINAL: dict[str, Callable[..., Mechanism]] = {
+    "L-GRR": LongitudinalGRR,
+    **{name: _named(LongitudinalUnary, name) for name in CHAINS},
+    **{name: _named(LongitudinalHashing, name) for name in ("L-BLH", "L-OLH")},
+}
+NAMES = (*ONE_TIME, *LONGITUDINAL)
+# Not pure, each with arguments of its own, and with no LDP ε to choose them by: made from here, not by `mechanism`.
+LOCATION: dict[str, Callable[..., ChannelMechanism]] = {m.name: m for m in (TruncatedGeometric, PlanarGeometric, Shokri)}
+AUTO_CANDIDATES = ("L-GRR", "L-OSUE", "L-OLH")
+
+
+def mechanism(
+    name: str,
+    k: int,
+    *,
+    eps: float | None = None,
+    eps_inf: float | None = None,
+    eps_1: float | None = None,
+    calibration: str | None = None,
+    g: int | None = None,
+    omega: int | None = None,
+) -> Mechanism:
+    """The mechanism of that name.
+
+    Args:
+        name: one of `NAMES`, or ``"auto"``: see `choose`.
+        k: domain size, at least 2.
+        eps: loss of the report of a one-time mechanism, in [1e-9, 700] nats.
+        eps_inf, eps_1: losses of a longitudinal mechanism's memo and single report, in nats, 1e-9 <= eps_1 < eps_inf <= 700.
+        calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
+        g: number of hashed symbols, for local hashing; chosen if left out.
+        omega: size of the set, for subset selection; chosen if left out.
+
+    Raises:
+        ValueError: naming the argument, what was given and what is allowed.
+
+    >>> mechanism("L-GRR", k=4, eps_inf=2.0, eps_1=1.0)
+    L-GRR(k=4, eps_inf=2.0, eps_1=1.0, exact)
+    """
+    one_of("mechanism", name, (*NAMES, "auto"))
+    one_time = name in ONE_TIME
+    needed = {"eps": eps} if one_time else {"eps_inf": eps_inf, "eps_1": eps_1}
+    refused = {"eps_inf": eps_inf, "eps_1": eps_1, "calibration": calibration} if one_time else {"eps": eps}
+    if not name.endswith("LH"):
+        refused["g"] = g
+    if name != "SS":
+        refused["omega"] = omega
+    for argument, value in refused.items():
+        if value is not None:
+            raise ValueError(f"{argument} does not belong to {name}, which takes {' and '.join(needed)}")
+    for argument, value in needed.items():
+        if value is None:
+            raise ValueError(f"{name} needs {argument}")
+    if name == "auto":
+        return choose(k, eps_inf=eps_inf, eps_1=eps_1, calibration=calibration or "exact")[0]
+    options = {key: value for key, value in (("calibration", calibration), ("g", g), ("omega", omega)) if value is not None}
+    return (ONE_TIME | LONGITUDINAL)[name](k=k, **needed, **options)
+
+
+def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: str = "exact") -> tuple[Mechanism, str]:
+    """The longitudinal mechanism with the smallest exact variance at f = 0 among L-GRR, L-OSUE and L-OLH, and the reason.
+
+    ALLOMFREE's rule (Arcolezi et al., Algorithm 1), widened by L-OLH. Where L-OLH's variance is within 1 % of the best it
+    is preferred to L-OSUE: its report takes a few bytes in place of k bits, and a value that changes betrays far less.
+
+    >>> choose(4, eps_inf=2.0, eps_1=1.0)[0].name, choose(1000, eps_inf=2.0, eps_1=1.0)[0].name
+    ('L-GRR', 'L-OLH')
+    """
+    candidates = [LONGITUDINAL[name](k=k, eps_inf=eps_inf, eps_1=eps_1, calibration=calibration) for name in AUTO_CANDIDATES]
+    variance = {m.name: m.variance() for m in candidates}
+    best = min(variance.values())
+    order = ("L-GRR", "L-OLH", "L-OSUE")
+    chosen = next(m for name in order for m in candidates if m.name == name and variance[name] <= 1.01 * best)
+    others = ", ".join(f"{name} {variance[name] / variance[chosen.name]:.3g}" for name in order if name != chosen.name)
+    size = chosen.report_dtype.itemsize
+    return chosen, f"{chosen.name}: smallest variance to within 1 % (others relative to it: {others}); {size} bytes a report"
+
+
+def is_longitudinal(m: Mechanism) -> bool:
+    """Whether the mechanism memoizes."""
+    return isinstance(m, Longitudinal)

@@ -1,0 +1,147 @@
+"""Shokri's optimal location mechanism: a linear programme. It has no ε; it bounds an adversary's expected error instead.
+
+    maximise    Σ_z t_z
+    subject to  t_z ≤ Σ_x π_x A[x, z] d(x, g)         for every report z and every guess g
+                Σ_x π_x Σ_z A[x, z] ℓ(x, z) ≤ Q       the user's expected quality loss
+                Σ_z A[x, z] = 1,  A ≥ 0
+
+π is the prior, d the adversary's error, ℓ the user's quality loss. The optimum is the expected error of an adversary who knows
+π and A and guesses best. It promises nothing to a user against an adversary who knows more than π, and a report may rule
+values out: `eps_1` and `eps_distance` are infinite more often than not.
+
+Where ℓ = d the optimum is known in advance, min(Q, the error of the best guess without a report): an adversary who believes
+the report errs by the user's loss. Telling the truth or else the best blind guess attains it, and so does any mechanism whose
+every report is the best guess of where it came from, as a geometric one's is unless ε is small. The programme then has many
+optima, a solver returns one of them (often a singular channel), and results depend on which.
+
+Sources: Shokri, Theodorakopoulos, Troncoso, Hubaux and Le Boudec 2012; ElSalamouny and Palamidessi, "Reconstruction of the
+distribution of sensitive data under free-will privacy", §8.2.4, which takes ℓ = d.
+"""
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms.arguments import FloatArray, integer, real
+from mechanisms.location import StoredChannel, distribution
+
+MAX_LP_K = 128  # the programme has k² unknowns and k³ coefficients: a minute at k = 100, in the worst case
+DUST = 1e-11  # smaller entries of a solution are the solver's rounding
+
+
+class Shokri(StoredChannel):
+    """Shokri's optimal mechanism for a prior and a bound on the expected quality loss. It has no ε, and so no LDP ε.
+
+    The channel depends on the solver where the optimum is not unique, so the signature holds a digest of it: tables add
+    only if they come from the same channel. Solve once and hand the mechanism to the devices.
+
+    Args:
+        prior: (k,) π, the distribution of the value that the adversary knows; positive everywhere, 2 <= k <= 128.
+        distance: (k, k) d, the adversary's error: symmetric, zero on the diagonal and positive elsewhere; `eps_distance` is
+            per unit of it.
+        max_loss: Q, the bound on the expected quality loss, from 0 (which reports the truth) to the largest loss.
+        loss: (k, k) ℓ, the quality loss ℓ(x, z) of reporting z for x: zero on the diagonal, not negative; d if left out.
+
+    Attributes:
+        expected_loss: the channel's expected quality loss, at most Q to within 1e-9 of the largest loss.
+        expected_error: the adversary's smallest expected error: the optimum.
+
+    Raises:
+        ValueError: naming the argument, what was given and what is allowed.
+        RuntimeError: if the solver gives up, with its message.
+
+    >>> line = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
+    >>> m = Shokri(prior=np.full(5, 0.2), distance=line, max_loss=0.5)
+    >>> round(m.expected_loss, 9), round(m.expected_error, 9)
+    (0.5, 0.5)
+    """
+
+    name = "Shokri"
+
+    def __init__(
+        self, prior: npt.ArrayLike, distance: npt.ArrayLike, max_loss: float, loss: npt.ArrayLike | None = None
+    ) -> None:
+        self.prior = distribution("prior", prior)
+        self._set_domain(integer("the length of prior", self.prior.size, 2, MAX_LP_K))
+        if not self.prior.all():
+            raise ValueError(f"prior must be positive everywhere, got 0.0 at position {int(self.prior.argmin())}")
+        self._distance = _matrix("distance", distance, self.k)
+        _require_metric(self._distance)
+        self.loss = self._distance if loss is None else _matrix("loss", loss, self.k)
+        self.max_loss = real("max_loss", max_loss, 0.0, float(self.loss.max()))
+        channel = optimal_channel(self.prior, self._distance, self.loss, self.max_loss)
+        self._set_channel(channel)
+        self.expected_loss = expected_loss(channel, self.prior, self.loss)
+        self.expected_error = expected_error(channel, self.prior, self._distance)
+        digest = hashlib.sha256(np.ascontiguousarray(channel, "<f8").tobytes()).hexdigest()[:16]
+        self.signature = f"{self.name}(k={self.k}, max_loss={self.max_loss!r}, channel={digest})"
+
+    def distances(self) -> FloatArray:
+        """(k, k) the matrix `distance`, as given."""
+        return self._distance
+
+
+def expected_loss(channel: FloatArray, prior: FloatArray, loss: FloatArray) -> float:
+    """Σ_x π_x Σ_z A[x, z] ℓ(x, z): what the user loses in quality."""
+    return float(prior @ (channel * loss).sum(axis=1))
+
+
+def expected_error(channel: FloatArray, prior: FloatArray, distance: FloatArray) -> float:
+    """Σ_z min_g Σ_x π_x A[x, z] d(x, g): the error of an adversary who knows the prior and the channel."""
+    return float((distance.T @ (prior[:, None] * channel)).min(axis=0).sum())
+
+
+def optimal_channel(prior: FloatArray, distance: FloatArray, loss: FloatArray, max_loss: float) -> FloatArray:
+    """The channel that solves the linear programme of the module's text, by HiGHS.
+
+    Unknowns: A report by report, then t. Both matrices are scaled to a largest entry of 1. Entries below 1e-11 are taken as
+    zero and rows normalized.
+    """
+    from scipy import sparse  # here because it takes long to load, and only who solves needs it
+    from scipy.optimize import linprog
+
+    k = prior.size
+    guesses = -(distance * prior[:, None]).T / distance.max()
+    errors = sparse.hstack([sparse.kron(sparse.eye_array(k), guesses), sparse.kron(sparse.eye_array(k), np.ones((k, 1)))])
+    scale = loss.max() or 1.0
+    quality = np.concatenate([(loss * prior[:, None]).T.ravel() / scale, np.zeros(k)])[None, :]
+    rows = sparse.hstack([sparse.kron(np.ones((1, k)), sparse.eye_array(k)), sparse.csr_array((k, k))])
+    solution = linprog(
+        np.concatenate([np.zeros(k * k), -np.ones(k)]),
+        A_ub=sparse.vstack([errors, quality]).tocsr(),
+        b_ub=np.concatenate([np.zeros(k * k), [max_loss / scale]]),
+        A_eq=rows.tocsr(),
+        b_eq=np.ones(k),
+        bounds=(0, None),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    if solution.status != 0:
+        raise RuntimeError(f"no optimal channel for k = {k}, max_loss = {max_loss!r}: {solution.message}")
+    channel = solution.x[: k * k].reshape(k, k).T.copy()
+    channel[channel < DUST] = 0.0
+    return np.asarray(channel / channel.sum(axis=1, keepdims=True))
+
+
+def _matrix(name: str, values: npt.ArrayLike, k: int) -> FloatArray:
+    """`values` as a (k, k) array of finite numbers that are not negative and zero on the diagonal."""
+    array = np.asarray(values)
+    if array.shape != (k, k) or array.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must be numbers of shape {(k, k)}, got {array.dtype} of shape {array.shape}")
+    array = array.astype(np.float64)
+    _require(name, array, (array >= 0) & (array < np.inf), "finite and not negative")
+    _require(name, array, (array == 0) | ~np.eye(k, dtype=bool), "zero on the diagonal")
+    array.setflags(write=False)
+    return array
+
+
+def _require_metric(distance: FloatArray) -> None:
+    _require("distance", distance, (distance > 0) | np.eye(len(distance), dtype=bool), "positive off the diagonal")
+    _require("distance", distance, distance == distance.T, "symmetric")
+
+
+def _require(name: str, array: FloatArray, good: npt.NDArray[np.bool_], what: str) -> None:
+    if not good.all():
+        i, j = np.unravel_index(int(good.argmin()), good.shape)
+        raise ValueError(f"{name} must be {what}, got {float(array[i, j])!r} at [{i}, {j}]")

@@ -1,0 +1,110 @@
+"""Subset selection (SS): a report is a set of ω values, more likely one that holds the device's.
+
+    p = ω e^ε / (ω e^ε + k - ω)         the value is in the set; the rest of the set is uniform among the others
+    q = p (ω-1)/(k-1) + (1-p) ω/(k-1)   another value is
+
+A set with the value is e^ε times as likely as one without. ω = 1 is GRR. Ye and Barg 2018; Wang et al. 2016.
+"""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms.arguments import FloatArray, IntArray, epsilon, integer, user_values
+from mechanisms.base import Reports
+from mechanisms.bits import padding_mask, row_bytes
+from mechanisms.unary import Bits
+
+
+def probabilities(k: int, eps: float, omega: int) -> tuple[float, float]:
+    """(p, q) of subset selection."""
+    p = 1 / (1 + (k - omega) / omega * math.exp(-eps))
+    outside = (k - omega) / omega * math.exp(-eps) * p  # 1 - p, without cancellation
+    return p, (p * (omega - 1) + outside * omega) / (k - 1)
+
+
+def best_omega(k: int, eps: float) -> int:
+    """The integer ω with the smallest variance q(1-q)/(p-q)², next to the real optimum k/(e^ε+1)."""
+    real = k / (math.exp(eps) + 1)
+    near = {max(1, math.floor(real)), min(k - 1, max(1, math.ceil(real)))}
+    return min(near, key=lambda omega: _variance(*probabilities(k, eps, omega)))
+
+
+def _variance(p: float, q: float) -> float:
+    return q * (1 - q) / (p - q) ** 2
+
+
+class SubsetSelection(Bits):
+    """One-time subset selection; the report is k bits, ω of them ones.
+
+    Args:
+        k: domain size, in [2, 2^31).
+        eps: privacy loss of the report, in [1e-9, 700] nats.
+        omega: size of the set, in [1, k-1]; the one with the smallest variance if left out.
+
+    >>> m = SubsetSelection(k=32, eps=1.0)
+    >>> m.omega, round(m.variance(n=10_000), 6)
+    (8, 0.00034)
+    """
+
+    name = "SS"
+
+    def __init__(self, k: int, eps: float, omega: int | None = None) -> None:
+        self._set_domain(k)
+        self.eps_1, self.eps_inf = epsilon("eps", eps), math.inf
+        self.omega = best_omega(self.k, self.eps_1) if omega is None else integer("omega", omega, 1, self.k - 1)
+        self.p, self.q = probabilities(self.k, self.eps_1, self.omega)
+        self.signature = f"SS(k={self.k}, eps={self.eps_1!r}, omega={self.omega})"
+        self.invalid = "symbol out of range"
+
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        checked = user_values(values, self.k)
+        rows = np.zeros((checked.size, row_bytes(self.k)), np.uint8)
+        with_value = rng.random(checked.size) < self.p
+        if type(rng) is np.random.Generator:
+            from mechanisms.kernels import subset_rows
+
+            subset_rows(checked, with_value, self.omega, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
+        else:  # every random number from rng: see `bits.bernoulli_rows`
+            for row, value, inside in zip(rows, checked.tolist(), with_value.tolist()):
+                members = self._draw(value, inside, rng)
+                np.bitwise_or.at(row, members >> 3, (1 << (members & 7)).astype(np.uint8))
+        return rows
+
+    def _draw(self, value: int, inside: bool, rng: np.random.Generator) -> IntArray:
+        """What `kernels.subset_rows` does for one row; the members of the set."""
+        chosen: set[int] = set()
+        for j in range(self.k - 1 - self.omega + inside, self.k - 1):
+            drawn = int(rng.integers(0, j + 1))
+            chosen.add(j if drawn in chosen else drawn)
+        return np.array([self.k - 1 if x == value else x for x in chosen] + [value] * inside)
+
+    def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
+        clean = reports[:, -1] & ~np.uint8(padding_mask(self.k)) == 0
+        return np.asarray(clean & (np.bitwise_count(reports).sum(axis=1, dtype=np.int64) == self.omega))
+
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
+        """Two values u, v of a set: -(a + b (f_u + f_v) + d² f_u f_v) within a step, -d² f_u f_v between steps."""
+        k, omega, p, q, d = self.k, self.omega, self.p, self.q, self.p - self.q
+        pairs = (k - 1) * max(k - 2, 1)
+        both_others = (p * (omega - 1) * (omega - 2) + (1 - p) * omega * (omega - 1)) / pairs
+        with_value = p * (omega - 1) / (k - 1)
+        a, b = q**2 - both_others, q * d - with_value + both_others
+        level, slope = (q, d) if omega == 1 else (math.sqrt(a), b / math.sqrt(a))  # the second in general; q² may underflow
+        first = level + slope * frequencies
+        second = math.sqrt(max(d**2 - slope**2, 0.0)) * frequencies
+        between = math.sqrt(steps * (steps - 1)) * d * frequencies
+        return np.asarray([math.sqrt(steps) * first, math.sqrt(steps) * second, between])
+
+    def _channel(self) -> FloatArray:
+        members = np.zeros((math.comb(self.k, self.omega), self.k), bool)
+        for row, subset in zip(members, combinations(range(self.k), self.omega)):
+            row[list(subset)] = True
+        inside = self.p / math.comb(self.k - 1, self.omega - 1)
+        outside = (1 - self.p) / math.comb(self.k - 1, self.omega)
+        return np.where(members.T, inside, outside)
+
+    def _log2_outputs(self) -> float:
+        return (math.lgamma(self.k + 1) - math.lgamma(self.omega + 1) - math.lgamma(self.k - self.omega + 1)) / math.log(2)

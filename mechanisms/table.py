@@ -1,0 +1,45 @@
+"""The count table: everything the service ever keeps about reports, and the only thing an estimator reads."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mechanisms.arguments import IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class CountTable:
+    """Additive counts of the reports of one mechanism.
+
+    Tables of the same mechanism add with ``+``; adding tables of different mechanisms raises ValueError. Whatever the
+    mechanism, its table is a sufficient statistic of the estimators here, so nothing depends on the number of reports
+    once they are counted.
+
+    Args:
+        mechanism: signature of the mechanism that the counts belong to (`Mechanism.signature`).
+        n: number of reports counted, at least 0.
+        counts: int64, of the mechanism's `table_shape`: reports per symbol (GRR), ones per bit (unary encodings and
+            subsets), reports per hash function and symbol (local hashing).
+    """
+
+    mechanism: str
+    n: int
+    counts: IntArray
+
+    def __add__(self, other: "CountTable") -> "CountTable":
+        if not isinstance(other, CountTable):
+            return NotImplemented
+        if other.mechanism != self.mechanism:
+            raise ValueError(f"count tables of different mechanisms do not add: {self.mechanism} and {other.mechanism}")
+        return CountTable(self.mechanism, self.n + other.n, self.counts + other.counts)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CountTable):
+            return NotImplemented
+        return (self.mechanism, self.n) == (other.mechanism, other.n) and np.array_equal(self.counts, other.counts)
+
+    __hash__ = None  # type: ignore[assignment]  # it holds an array
+
+    def to_bytes(self) -> bytes:
+        """n and the counts as little-endian int64, the form in which a count store keeps a table."""
+        return np.concatenate(([self.n], self.counts.ravel())).astype("<i8").tobytes()

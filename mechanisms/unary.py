@@ -1,0 +1,267 @@
+"""Unary encodings: a report is k bits, each randomized alone; one time (SUE, OUE) and memoized (L-SUE, L-OSUE, L-SOUE, L-OUE).
+
+A round turns a one into a one with probability p and a zero into a one with probability q:
+
+    SUE (basic one-time RAPPOR)   p = e^{ε/2}/(e^{ε/2}+1)   q = 1-p            Erlingsson, Pihur and Korolova 2014
+    OUE                           p = 1/2                   q = 1/(e^ε+1)      Wang, Blocki, Li and Jha 2017
+
+The chains are named first round first: L-OSUE is OUE, then SUE (Arcolezi et al., ALLOMFREE). With rounds (p₁, q₁) and
+(p₂, q₂) a report's bits have p = p₁p₂ + (1-p₁)q₂ and q = q₁p₂ + (1-q₁)q₂, and the second round is chosen such that
+
+    ln[p(1-q) / ((1-p)q)] = ε₁
+
+This is a quadratic equation in e^{ε₂/2} for SUE and in 2q₂ for OUE: see `calibrate`. Complements are carried beside the
+probabilities, so that nothing cancels for ε up to 700.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms import ledger
+from mechanisms.arguments import (
+    MAX_K,
+    MAX_REPORTS,
+    FloatArray,
+    IntArray,
+    chain_epsilons,
+    epsilon,
+    integer,
+    log1mexp,
+    one_of,
+    user_values,
+)
+from mechanisms.base import Invalid, Longitudinal, Mechanism, Reports
+from mechanisms.bits import bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
+from mechanisms.grr import CALIBRATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Pr[one | one], Pr[zero | one], Pr[one | zero], Pr[zero | zero] of one bit."""
+
+    p: float
+    not_p: float
+    q: float
+    not_q: float
+
+    def then(self, second: "Round") -> "Round":
+        """This round followed by another one."""
+        return Round(
+            self.p * second.p + self.not_p * second.q,
+            self.p * second.not_p + self.not_p * second.not_q,
+            self.q * second.p + self.not_q * second.q,
+            self.q * second.not_p + self.not_q * second.not_q,
+        )
+
+    def eps(self) -> float:
+        """Privacy loss between two different values, in nats: one's own bit and the other's, each at its worst."""
+        return math.log(self.p) - math.log(self.not_p) - math.log(self.q) + math.log(self.not_q)
+
+
+def symmetric(eps: float) -> Round:
+    """The round of SUE with loss eps."""
+    p, not_p = _logistic(eps / 2)
+    return Round(p, not_p, not_p, p)
+
+
+def optimized(eps: float) -> Round:
+    """The round of OUE with loss eps."""
+    not_q, q = _logistic(eps)
+    return Round(0.5, 0.5, q, not_q)
+
+
+def _logistic(x: float) -> tuple[float, float]:
+    """(1/(1+e^-x), 1/(1+e^x)) for x >= 0."""
+    small = math.exp(-x)
+    return 1 / (1 + small), small / (1 + small)
+
+
+def thresholded(eps: float) -> Round:
+    """The round of THE: a one-hot vector plus Laplace(2/ε) noise, cut at the θ in (1/2, 1) with the smallest variance.
+
+    The device cuts, so its report is bits. Its loss is a little below the ε that the noise is made for: `Round.eps` tells.
+    Source: Wang, Blocki, Li and Jha 2017, §4.1.
+    """
+    from scipy.optimize import minimize_scalar  # here because it takes long to load, and only this mechanism needs it
+
+    def variance(theta: float) -> float:
+        bit = _cut(eps, theta)
+        return bit.q * bit.not_q / (bit.p - bit.q) ** 2
+
+    return _cut(eps, minimize_scalar(variance, bounds=(0.5, 1.0), method="bounded", options={"xatol": 1e-12}).x)
+
+
+def _cut(eps: float, theta: float) -> Round:
+    not_p, q = 0.5 * math.exp(eps * (theta - 1) / 2), 0.5 * math.exp(-eps * theta / 2)
+    return Round(1 - not_p, not_p, q, 1 - q)
+
+
+ROUNDS = {"SUE": symmetric, "OUE": optimized, "THE": thresholded}
+CHAINS = {"L-SUE": ("SUE", "SUE"), "L-OSUE": ("OUE", "SUE"), "L-SOUE": ("SUE", "OUE"), "L-OUE": ("OUE", "OUE")}
+
+
+def largest_eps_1(first: Round, second: str) -> float:
+    """The supremum of the ε₁ that a second round of this form can reach after the first: ε∞ for SUE, less for OUE.
+
+    An OUE second round turns a one into a coin flip, so even with q₂ = 0 a zero says little:
+    ln[p₁(2-q₁) / ((2-p₁)q₁)], which is 2/3 ε∞ for small ε∞; for large ε∞ half of it after SUE, nearly all after OUE.
+    """
+    if second == "SUE":
+        return first.eps()
+    return math.log(first.p) - math.log(first.q) + math.log(1 + first.not_q) - math.log(1 + first.not_p)
+
+
+def calibrate(first: Round, second: str, eps_inf: float, eps_1: float) -> Round:
+    """The second round of this form after which one report costs exactly eps_1, which must be below `largest_eps_1`.
+
+    With p(1-q) = e^{ε₁} (1-p)q, n₁ = 1-p₁, m₁ = 1-q₁, and everything divided by e^{ε₁}:
+
+        SUE  a R² - b R - c = 0 in R = p₂/q₂ = e^{ε₂/2}: the only positive root;
+             a = p₁m₁ (e^{-ε₁} - e^{-ε∞}),  b = (1 - e^{-ε₁}) (p₁q₁ + n₁m₁),  c = p₁m₁ (1 - e^{-ε₁-ε∞})
+        OUE  a u² - b u + c = 0 in u = 2q₂ in (0, 1): the smaller root;
+             a = (1 - e^{-ε₁}) n₁m₁,  b = (1 + e^{-ε₁}) (p₁-q₁) + 2a,  c = (1+n₁) q₁ (e^{limit - ε₁} - 1)
+    """
+    gain = -math.expm1(-eps_1)
+    crossed = first.not_p * first.not_q
+    if second == "SUE":
+        hit = first.p * first.not_q
+        log_a = math.log(hit) - eps_1 + log1mexp(eps_inf - eps_1)  # in logarithms, since R can be as large as e^732
+        b = gain * (first.p * first.q + crossed)
+        c = -hit * math.expm1(-eps_1 - eps_inf)
+        return symmetric(2 * (math.log(b + math.sqrt(b * b + 4 * c * math.exp(log_a))) - math.log(2) - log_a))
+    a = gain * crossed
+    b = (2 - gain) * (first.p - first.q) + 2 * a
+    c = (1 + first.not_p) * first.q * math.expm1(largest_eps_1(first, second) - eps_1)
+    q = c / (b + math.sqrt(b * b - 4 * a * c))
+    return Round(0.5, 0.5, q, 1 - q)
+
+
+class Bits(Mechanism):
+    """What unary encodings and subsets share: k bits a report, counted by bit."""
+
+    invalid: Invalid = "padding bits set"
+
+    def _set_domain(self, k: object) -> None:
+        self.k = integer("k", k, 2, MAX_K)
+        self.report_dtype = np.dtype(("u1", (row_bytes(self.k),)))
+        self.table_shape = (self.k,)
+
+    def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
+        return np.asarray(reports[:, -1] & ~np.uint8(padding_mask(self.k)) == 0)
+
+    def _count(self, reports: Reports) -> IntArray:
+        return count_ones(reports, self.k)
+
+
+class _IndependentBits(Bits):
+    """Bits that are randomized each by itself, given the value.
+
+    Attributes:
+        report_round: from the value's bit to the report's.
+    """
+
+    report_round: Round
+
+    def _set_report_round(self, report_round: Round) -> None:
+        self.report_round, self.p, self.q = report_round, report_round.p, report_round.q
+
+    def _encode(self, values: npt.ArrayLike, bit: Round, rng: np.random.Generator) -> Reports:
+        """One-hot rows, every bit put through the round."""
+        checked = user_values(values, self.k)
+        rows = bernoulli_rows(bit.q, checked.size, self.k, rng)
+        set_bits(rows, checked, rng.random(checked.size) < bit.p)
+        return rows
+
+    def _channel(self) -> FloatArray:
+        channel, r = np.ones((self.k, 1)), self.report_round
+        for bit in np.eye(self.k, dtype=bool)[:, :, None]:  # bit v of an output's number is bit v of the report
+            zero, one = np.where(bit, r.not_p, r.not_q), np.where(bit, r.p, r.q)
+            channel = np.concatenate((channel * zero, channel * one), axis=1)
+        return channel
+
+    def _log2_outputs(self) -> float:
+        return self.k
+
+
+class UnaryEncoding(_IndependentBits):
+    """One-time unary encoding, SUE or OUE.
+
+    Args:
+        name: ``"SUE"`` or ``"OUE"``.
+        k: domain size, in [2, 2^31).
+        eps: privacy loss of the report, in [1e-9, 700] nats.
+
+    >>> round(UnaryEncoding("OUE", k=32, eps=1.0).variance(n=10_000), 6)
+    0.000368
+    """
+
+    def __init__(self, name: str, k: int, eps: float) -> None:
+        self.name = one_of("name", name, tuple(ROUNDS))
+        self._set_domain(k)
+        self.eps_1, self.eps_inf = epsilon("eps", eps), math.inf
+        self.signature = f"{name}(k={self.k}, eps={self.eps_1!r})"
+        self._set_report_round(ROUNDS[name](self.eps_1))
+        if name == "THE":
+            self.eps_1 = self.report_round.eps()
+
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        return self._encode(values, self.report_round, rng)
+
+
+class LongitudinalUnary(_IndependentBits, Longitudinal):
+    """Memoized unary encoding: the memo is k bits at ε∞, each report the memo's bits randomized again.
+
+    Args:
+        name: ``"L-SUE"``, ``"L-OSUE"``, ``"L-SOUE"`` or ``"L-OUE"``.
+        k: domain size, in [2, 2^31).
+        eps_inf: loss of the memo, up to 700 nats.
+        eps_1: loss of a single report, in [1e-9, eps_inf) nats; an OUE second round reaches less: see `largest_eps_1`.
+        calibration: both settings are the same here, since ALLOMFREE's second round is exact for unary encodings.
+
+    >>> LongitudinalUnary("L-OUE", k=10, eps_inf=2.0, eps_1=1.7)
+    Traceback (most recent call last):
+    ValueError: eps_1 must be in (0, 1.66001) for L-OUE with eps_inf=2, got 1.7
+    """
+
+    def __init__(self, name: str, k: int, eps_inf: float, eps_1: float, calibration: str = "exact") -> None:
+        self.name = one_of("name", name, tuple(CHAINS))
+        self._set_domain(k)
+        self.eps_inf, self.eps_1 = chain_epsilons(eps_inf, eps_1)
+        one_of("calibration", calibration, CALIBRATIONS)
+        self.max_memos = self.k
+        first, second = CHAINS[name]
+        self.first = ROUNDS[first](self.eps_inf)
+        limit = largest_eps_1(self.first, second)
+        if second == "OUE" and self.eps_1 >= limit:
+            raise ValueError(f"eps_1 must be in (0, {limit:g}) for {name} with eps_inf={self.eps_inf:g}, got {eps_1!r}")
+        self.second = calibrate(self.first, second, self.eps_inf, self.eps_1)
+        self.p1, self.q1, self.p2, self.q2 = self.first.p, self.first.q, self.second.p, self.second.q
+        self._set_report_round(self.first.then(self.second))
+        self.signature = f"{name}(k={self.k}, eps_inf={self.eps_inf!r}, eps_1={self.eps_1!r})"
+
+    def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
+        return self._encode(values, self.first, rng)
+
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        memo = self._as_memos(values)
+        flips = bernoulli_rows(self.q2, len(memo), self.k, rng)
+        if CHAINS[self.name][1] == "SUE":
+            return np.asarray(memo ^ flips)  # p₂ = 1 - q₂: a flip, whatever the bit
+        coins = bernoulli_rows(self.p2, len(memo), self.k, rng)
+        return np.asarray((memo & coins) | (~memo & flips))
+
+    def _rounds(self) -> tuple[float, float, float, float]:
+        return self.p1, self.q1, self.p2, self.q2
+
+    def _log_rounds(self) -> ledger.UnaryRounds:
+        logs = [math.log(x) for r in (self.first, self.second) for x in (r.p, r.not_p, r.q, r.not_q)]
+        return ledger.UnaryRounds(*logs)
+
+    def eps_t(self, t: int) -> float:
+        return ledger.eps_t_unary(integer("t", t, 1, MAX_REPORTS), rounds=self._log_rounds())
+
+    def eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        return ledger.eps_sequence_unary(integer("t", t, 1, MAX_REPORTS), k=self.k, rounds=self._log_rounds())

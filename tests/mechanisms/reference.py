@@ -1,0 +1,201 @@
+"""What the mechanisms are compared with: slow, dense, and written from the docstrings alone.
+
+`rounds` builds a mechanism's probabilities symbol by symbol and bit by bit from p, q (p₁, q₁, p₂, q₂); everything else here
+is arithmetic on them. The arrays' axes are (value, block, …): a block is what a person keeps and everybody sees, the hash
+function of memoized local hashing; the other mechanisms have one block.
+"""
+
+import math
+from functools import cache
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
+from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from mechanisms.subset import SubsetSelection
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Polynomial = tuple[int, ...]  # coefficients, least significant first
+
+# ---- which mechanisms
+
+
+def build(name: str, k: int, eps_inf: float, eps_1: float, **options: Any) -> Mechanism:
+    """A mechanism of either kind; a one-time mechanism has eps_1 only."""
+    budgets: dict[str, Any] = {"eps": eps_1} if name in ONE_TIME else {"eps_inf": eps_inf, "eps_1": eps_1}
+    return mechanism(name, k, **budgets, **options)
+
+
+def grid(ks: tuple[int, ...] = (2, 3, 8), pairs: tuple[tuple[float, float], ...] = ((2.0, 1.0),)) -> list[Mechanism]:
+    """Every registered mechanism, in every calibration and with a few other sizes, for all k and (eps_inf, eps_1)."""
+    found = []
+    for k, (eps_inf, eps_1) in product(ks, pairs):
+        found += [build(name, k, eps_inf, eps_1) for name in NAMES]
+        found += [build(name, k, eps_inf, eps_1, calibration="paper") for name in ("L-GRR", "L-BLH", "L-OLH")]
+        found += [build(name, k, eps_inf, eps_1, g=g) for name in ("OLH", "L-OLH") for g in (3, 8)]
+        found += [build("SS", k, eps_inf, eps_1, omega=omega) for omega in {(k + 1) // 2, k - 1}]
+    return list({m.signature: m for m in found if getattr(m, "g", 0) <= 32}.values())
+
+
+# ---- the finite field, by the two sentences of mechanisms.finite_field
+
+
+def prime_power(g: int) -> tuple[int, int]:
+    """(r, e) with g = r^e."""
+    r = next(r for r in range(2, g + 1) if g % r == 0)
+    e = round(math.log(g, r))
+    assert r**e == g
+    return r, e
+
+
+def remainder(a: Polynomial, f: Polynomial, r: int) -> Polynomial:
+    """a modulo the monic polynomial f over the integers modulo r, by long division."""
+    rest = list(a)
+    while len(rest) >= len(f):
+        top = rest[-1]
+        for i, c in enumerate(f):
+            rest[len(rest) - len(f) + i] = (rest[len(rest) - len(f) + i] - top * c) % r
+        rest.pop()
+    return tuple(rest) + (0,) * (len(f) - 1 - len(rest))
+
+
+def digits(number: int, base: int, count: int) -> Polynomial:
+    """The digits of a number, least significant first."""
+    return tuple(number // base**i % base for i in range(count))
+
+
+@cache
+def modulus(r: int, e: int) -> Polynomial:
+    """The first irreducible monic polynomial of degree e: one that no monic polynomial of a lower degree divides."""
+    lower = [(*digits(n, r, d), 1) for d in range(1, e // 2 + 1) for n in range(r**d)]
+    candidates = ((*digits(n, r, e), 1) for n in range(r**e))
+    return next(f for f in candidates if all(any(remainder(f, h, r)) for h in lower))
+
+
+@cache
+def times(g: int, a: int, b: int) -> int:
+    """a b in GF(g)."""
+    r, e = prime_power(g)
+    products = [0] * (2 * e - 1)
+    for (i, x), (j, y) in product(enumerate(digits(a, r, e)), enumerate(digits(b, r, e))):
+        products[i + j] += x * y
+    reduced = remainder(tuple(c % r for c in products), modulus(r, e), r)
+    return sum(c * r**i for i, c in enumerate(reduced))
+
+
+@cache
+def plus(g: int, a: int, b: int) -> int:
+    """a + b in GF(g)."""
+    r, e = prime_power(g)
+    return sum((x + y) % r * r**i for i, (x, y) in enumerate(zip(digits(a, r, e), digits(b, r, e))))
+
+
+def linear_form(g: int, m: int, a: int, v: int) -> int:
+    """H_a(v) = Σ_j a_j v_j over GF(g), for the m base-g digits of a and v."""
+    total = 0
+    for x, y in zip(digits(a, g, m), digits(v, g, m)):
+        total = plus(g, total, times(g, x, y))
+    return total
+
+
+@cache
+def hashes(g: int, k: int) -> Ints:
+    """(S, k) H_a(v) of all functions and values."""
+    m = next(m for m in range(1, 64) if g**m >= k)
+    return np.array([[linear_form(g, m, a, v) for v in range(k)] for a in range(g**m)])
+
+
+# ---- reports and what they support
+
+
+def all_reports(m: Mechanism) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Every possible report in the order of the channel's columns, and (outputs, k) which values it supports."""
+    if isinstance(m, (LocalHashing, LongitudinalHashing)):
+        table = hashes(m.g, m.k)
+        pairs = list(product(range(len(table)), range(m.g)))
+        return np.array(pairs, "i8,i8").astype(m.report_dtype), np.array([table[a] == y for a, y in pairs])
+    if m.report_dtype.shape:
+        if isinstance(m, SubsetSelection):
+            chosen = [np.isin(np.arange(m.k), subset) for subset in combinations(range(m.k), m.omega)]
+        else:
+            chosen = [np.array(digits(i, 2, m.k), bool) for i in range(2**m.k)]
+        return np.packbits(chosen, axis=1, bitorder="little"), np.array(chosen)
+    return np.arange(m.k).astype(m.report_dtype), np.eye(m.k, dtype=bool)
+
+
+def column_of(m: Mechanism, reports: npt.NDArray[Any]) -> Ints:
+    """The channel's column of each report."""
+    rows, _ = all_reports(m)
+    index = {row.tobytes(): i for i, row in enumerate(rows)}
+    return np.array([index[row.tobytes()] for row in reports])
+
+
+# ---- probabilities
+
+
+def symbols(k: int, p: float, q: float) -> Floats:
+    """(k, k) one round on k symbols."""
+    return np.where(np.eye(k, dtype=bool), p, q)
+
+
+def bits(k: int, p: float, q: float, inputs: Floats | None = None) -> Floats:
+    """(inputs, 2^k) one round on k bits: of the one-hot vectors, or of the given ones. Bit v of a column's number is bit v."""
+    rows = np.eye(k) if inputs is None else inputs
+    outputs = np.array([digits(i, 2, k) for i in range(2**k)])
+    one = np.where(rows == 1, p, q)[:, None, :]
+    return np.asarray(np.where(outputs == 1, one, 1 - one).prod(axis=2))
+
+
+def one_round(m: Mechanism) -> Floats:
+    """(k, outputs) Pr[report | value] of a one-time mechanism."""
+    if isinstance(m, LocalHashing):
+        table = hashes(m.g, m.k)
+        return (symbols(m.g, m.p, (1 - m.p) / (m.g - 1))[table.T] / len(table)).reshape(m.k, -1)
+    if isinstance(m, SubsetSelection):
+        _, members = all_reports(m)
+        sets_with, sets_without = math.comb(m.k - 1, m.omega - 1), math.comb(m.k - 1, m.omega)
+        return np.where(members.T, m.p / sets_with, (1 - m.p) / sets_without)
+    return bits(m.k, m.p, m.q) if m.report_dtype.shape else symbols(m.k, m.p, m.q)
+
+
+def rounds(m: Longitudinal) -> tuple[Floats, Floats]:
+    """(k, blocks, memos) Pr[block and memo | value]; (memos, symbols) Pr[the report's symbol | memo] within a block."""
+    if isinstance(m, LongitudinalHashing):
+        table = hashes(m.g, m.k)
+        return symbols(m.g, m.p1, m.q1)[table.T] / len(table), symbols(m.g, m.p2, m.q2)
+    if m.report_dtype.shape:
+        memos = np.array([digits(i, 2, m.k) for i in range(2**m.k)], float)
+        return bits(m.k, m.p1, m.q1)[:, None, :], bits(m.k, m.p2, m.q2, memos)
+    return symbols(m.k, m.p1, m.q1)[:, None, :], symbols(m.k, m.p2, m.q2)
+
+
+def sequences(m: Mechanism, t: int) -> Floats:
+    """(k, blocks, symbols^t) Pr[block and t reports of an unchanged value | value]; the first report varies slowest."""
+    if isinstance(m, Longitudinal):
+        memo, fresh = rounds(m)
+    else:  # the value is its own memo
+        memo, fresh = np.eye(m.k)[:, None, :], one_round(m)
+    joint = np.ones((len(fresh), 1))
+    for _ in range(t):
+        joint = (joint[:, :, None] * fresh[:, None, :]).reshape(len(fresh), -1)
+    return np.asarray(memo @ joint)
+
+
+def supports(m: Mechanism, t: int) -> Ints:
+    """(blocks, symbols^t, k) how many of the t reports of `sequences` support each value."""
+    _, single = all_reports(m)
+    single = single.reshape(-1, m.g if isinstance(m, LongitudinalHashing) else len(single), m.k)
+    total = np.zeros((len(single), 1, m.k), np.int64)
+    for _ in range(t):
+        total = (total[:, :, None, :] + single[:, None, :, :]).reshape(len(single), -1, m.k)
+    return total
+
+
+def worst_ratio(probabilities: Floats) -> float:
+    """The largest |ln of the ratio| of two rows' probabilities of one outcome; outcomes that nobody has are left out."""
+    logs = np.log(probabilities.reshape(len(probabilities), -1))
+    return float((logs.max(axis=0) - logs.min(axis=0)).max())

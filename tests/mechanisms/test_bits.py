@@ -1,0 +1,192 @@
+"""Packed bit rows: drawn with exactly the stated probability, counted without error."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mechanisms.bits import _bernoulli_words, bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
+from mechanisms.kernels import bernoulli_words
+
+MASK = 2**64 - 1
+SEED = (1, 2, 3, 4)
+THRESHOLDS = (0, 1, 2, 3, 2**62, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1, 0x5555555555555555, 2**40)
+
+
+class Other(np.random.Generator):
+    """Not NumPy's own class: `bernoulli_rows` draws every bit from it."""
+
+
+def generator(kind: str, seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed) if kind == "compiled" else Other(np.random.PCG64(seed))
+
+
+each_path = pytest.mark.parametrize("kind", ["compiled", "drawn"])
+
+
+# ---- counting
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 400), st.integers(1, 300), st.sampled_from([0.0, 0.02, 0.5, 1.0]), st.integers(0, 2**32))
+@example(0, 1, 0.5, 0)
+@example(1, 64, 1.0, 0)
+@example(2, 65, 1.0, 0)
+@example(3, 8, 1.0, 0)
+@example(4, 300, 1.0, 0)
+def test_count_ones_is_the_sum_of_the_bits(n: int, k: int, density: float, seed: int) -> None:
+    bits = np.random.default_rng(seed).random((n, k)) < density
+    rows = np.packbits(bits, axis=1, bitorder="little")
+    before = rows.copy()
+    assert count_ones(rows, k).tolist() == bits.sum(axis=0).tolist()
+    assert np.array_equal(rows, before)
+
+
+@pytest.mark.parametrize(("n", "k"), [(1_100_000, 1), (600_000, 9), (20_000, 1000)])
+def test_count_ones_over_several_blocks_and_of_views(n: int, k: int) -> None:
+    rows = np.random.default_rng(k).integers(0, 256, (n, row_bytes(k)), np.uint8)
+    for view in (rows, rows[::-3], rows[:, ::-1][:, ::-1], np.asfortranarray(rows)):
+        expected = np.unpackbits(view, axis=1, count=k, bitorder="little").sum(axis=0, dtype=np.int64)
+        assert np.array_equal(count_ones(view, k), expected)
+
+
+@given(st.integers(1, 100), st.data())
+def test_set_bits_changes_those_bits_only(k: int, data: st.DataObject) -> None:
+    n = data.draw(st.integers(0, 20))
+    values = np.array(data.draw(st.lists(st.integers(0, k - 1), min_size=n, max_size=n)), np.int64)
+    on = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)), bool)
+    bits = np.random.default_rng(n).random((n, k)) < 0.5
+    rows = np.packbits(bits, axis=1, bitorder="little")
+    set_bits(rows, values, on)
+    bits[np.arange(n), values] = on
+    assert np.array_equal(np.unpackbits(rows, axis=1, count=k, bitorder="little"), bits)
+
+
+# ---- drawing
+
+
+def xoshiro(count: int, seed: tuple[int, ...] = SEED) -> list[int]:
+    """xoshiro256++ in whole numbers, after Blackman and Vigna's description."""
+
+    def rotate(x: int, by: int) -> int:
+        return (x << by | x >> (64 - by)) & MASK
+
+    a, b, c, d = seed
+    out = []
+    for _ in range(count):
+        out.append((rotate((a + d) & MASK, 23) + a) & MASK)
+        a, b, c, d = a ^ b ^ d, a ^ b ^ c, c ^ a ^ (b << 17 & MASK), rotate(d ^ b, 45)
+    return out
+
+
+def test_the_generator_is_xoshiro256plusplus() -> None:
+    """The first outputs for the seed 1, 2, 3, 4, as in the tests of Rust's rand_xoshiro and of the authors' C program."""
+    assert xoshiro(4) == [41943041, 58720359, 3588806011781223, 3591011842654386]
+    words = np.empty(10, np.uint64)
+    draw(words, 2**63)  # a threshold of one digit takes one word: the bit is one where the word's is zero
+    assert [MASK ^ int(word) for word in words] == xoshiro(10)
+
+
+def draw(words: npt.NDArray[np.uint64], threshold: int, seed: tuple[int, ...] = SEED) -> None:
+    """Call the compiled loop."""
+    bernoulli_words(words, np.uint64(threshold), np.array(seed, np.uint64))
+
+
+class Recorded(np.random.Generator):
+    """Hands out recorded words, one array of them a call."""
+
+    def __init__(self, words: list[int], size: int) -> None:
+        super().__init__(np.random.PCG64(0))
+        self.calls = iter(np.array(words, np.uint64).reshape(-1, size))
+
+    def integers(self, *_: object, **__: object) -> npt.NDArray[np.uint64]:  # type: ignore[override]
+        return next(self.calls)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, MASK), st.tuples(*[st.integers(1, MASK)] * 4))
+@example(0, SEED)
+@example(1, SEED)
+@example(MASK, SEED)
+@example(2**63, SEED)
+def test_a_bit_is_one_if_its_uniform_number_is_below_the_threshold(threshold: int, seed: tuple[int, int, int, int]) -> None:
+    """Exactly: bit j of the i-th random word is digit i of lane j's uniform number."""
+    words = xoshiro(64, seed)
+    uniform = [sum((word >> lane & 1) << (63 - i) for i, word in enumerate(words)) for lane in range(64)]
+    expected = sum((u < threshold) << lane for lane, u in enumerate(uniform))
+    compiled = np.empty(1, np.uint64)
+    draw(compiled, threshold, seed)
+    assert int(compiled[0]) == expected
+    assert int(_bernoulli_words(threshold, 1, Recorded(words, 1))[0]) == expected
+
+
+@pytest.mark.parametrize("threshold", THRESHOLDS)
+def test_uniform_numbers_next_to_the_threshold(threshold: int) -> None:
+    """To the last digit: numbers up to 32 below and above the threshold, which chance would never draw."""
+    uniform = [(threshold + lane - 32) & MASK for lane in range(64)]
+    words = [sum((u >> (63 - i) & 1) << lane for lane, u in enumerate(uniform)) for i in range(64)]
+    expected = sum((u < threshold) << lane for lane, u in enumerate(uniform))
+    assert int(_bernoulli_words(threshold, 1, Recorded(words, 1))[0]) == expected
+
+
+@pytest.mark.parametrize("threshold", THRESHOLDS)
+def test_both_paths_agree_on_the_share_of_ones(threshold: int) -> None:
+    """2 × 12 exact comparisons at 6 standard deviations: false alarm 5e-8."""
+    size = 20_000
+    compiled = np.empty(size, np.uint64)
+    draw(compiled, threshold, (11, 12, 13, 14))
+    for words in (compiled, _bernoulli_words(threshold, size, np.random.default_rng(1))):
+        ones, mean = int(np.bitwise_count(words).sum()), 64 * size * threshold / 2**64
+        assert abs(ones - mean) <= 6 * np.sqrt(mean * (1 - threshold / 2**64)) + 1e-6 * (threshold < 2**40)
+
+
+@each_path
+@pytest.mark.parametrize("k", [1, 7, 8, 9, 64, 65, 200])
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_sure_bits_and_padding(kind: str, k: int, n: int) -> None:
+    rng = generator(kind, 5)
+    assert not bernoulli_rows(0.0, n, k, rng).any()
+    ones = bernoulli_rows(1.0, n, k, rng)
+    assert ones.shape == (n, row_bytes(k))
+    assert count_ones(ones, k).tolist() == [n] * k
+    for rows in (ones, bernoulli_rows(0.5, n, k, rng)):
+        assert not (rows[:, -1] & ~np.uint8(padding_mask(k))).any()
+    assert padding_mask(k) == sum(1 << (v % 8) for v in range(k - (k - 1) % 8 - 1, k))
+
+
+@each_path
+@pytest.mark.parametrize("probability", [0.5, 1e-4, 1 - 1e-4, 0.1, 2.0**-20, 0.7310585786300049])
+def test_shares_and_lanes(kind: str, probability: float) -> None:
+    """Each of the 64 lanes has the stated share, and no two neighbouring bits or words have more in common than chance.
+
+    6 × 2 × 64 × 3 scores at 7 standard deviations (Poisson tails for the rare ones: 40 expected more): false alarm < 1e-8.
+    """
+    n = 40_000
+    rows = bernoulli_rows(probability, n, 64, generator(kind, 20240609))
+    bits = np.unpackbits(rows, axis=1, bitorder="little").astype(float)
+
+    def close(counts: npt.NDArray[np.float64], share: float, trials: int) -> bool:
+        deviation = 7 * np.sqrt(trials * share * (1 - share))
+        return bool((np.abs(counts - trials * share) <= deviation + 12).all())
+
+    assert close(bits.sum(axis=0), probability, n)
+    assert close((bits * np.roll(bits, 1, axis=1)).sum(axis=0), probability**2, n)
+    assert close((bits[1:] * bits[:-1]).sum(axis=0), probability**2, n - 1)
+    if 0.01 < probability < 0.99:
+        assert not close(bits.sum(axis=0), probability * 1.1, n)
+        assert not close((bits * bits).sum(axis=0), probability**2, n)
+
+
+def test_a_source_that_is_not_numpys_own_supplies_every_bit() -> None:
+    """A device's cryptographic generator must not be stretched by one that can be predicted."""
+    asked = []
+
+    class Counting(np.random.Generator):
+        def integers(self, *arguments: object, **named: object) -> npt.NDArray[np.uint64]:  # type: ignore[override]
+            out = super().integers(*arguments, **named)  # type: ignore[call-overload]
+            asked.append(np.size(out))
+            return np.asarray(out)
+
+    bernoulli_rows(0.3, 1, 1000, Counting(np.random.PCG64(1)))
+    assert sum(asked) >= 5 * 1000 / 64  # at least as many words as the bits take on average

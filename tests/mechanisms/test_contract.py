@@ -1,0 +1,267 @@
+"""What every registered mechanism promises: its channel, its privacy, its count tables, its way through the envelope."""
+
+import doctest
+import importlib
+import math
+import pkgutil
+from datetime import UTC, datetime
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mechanisms
+from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, choose, mechanism
+from mechanisms.registry import is_longitudinal
+from surveys import open_envelope, seal
+from surveys.survey import parse_survey
+
+from . import reference
+from .reference import build, grid
+
+PAIRS = ((0.02, 0.01), (2.0, 1.0), (20.0, 10.0))
+EVERY = grid((2, 3, 8), PAIRS)
+SMALL = grid((2, 3), PAIRS)
+ONE_OF_EACH = grid((5,))
+TAKES_TWO = [m for m in EVERY if isinstance(m, Longitudinal)]
+
+each = pytest.mark.parametrize("m", EVERY, ids=repr)
+each_small = pytest.mark.parametrize("m", SMALL, ids=repr)
+one_of_each = pytest.mark.parametrize("m", ONE_OF_EACH, ids=repr)
+
+
+def draw(m: Mechanism, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """One report of each value."""
+    return m.report(m.memoize(values, rng) if isinstance(m, Longitudinal) else values, rng)
+
+
+def test_the_grid_holds_every_registered_mechanism() -> None:
+    assert {m.name for m in EVERY} == set(NAMES)
+    assert {m.name for m in TAKES_TWO} == set(NAMES) - set(ONE_TIME)
+    assert all(is_longitudinal(m) == isinstance(m, Longitudinal) for m in EVERY)
+
+
+@pytest.mark.parametrize("module", [module.name for module in pkgutil.iter_modules(mechanisms.__path__)])
+def test_the_examples_in_the_docstrings_run(module: str) -> None:
+    assert doctest.testmod(importlib.import_module(f"mechanisms.{module}")).failed == 0
+
+
+# ---- privacy, exactly
+
+
+@each
+def test_the_channel_is_a_channel(m: Mechanism) -> None:
+    channel = m.channel()
+    assert channel.min() > 0
+    np.testing.assert_allclose(channel.sum(axis=1), 1, rtol=0, atol=1e-12)
+
+
+@each
+def test_privacy_loss_of_a_report_reaches_but_never_exceeds_eps_1(m: Mechanism) -> None:
+    assert reference.worst_ratio(m.channel()) == pytest.approx(m.eps_1, rel=1e-9, abs=1e-13)
+    assert m.eps_t(1) == pytest.approx(m.eps_1, rel=1e-9, abs=1e-13)
+
+
+def test_the_loss_asked_for_is_the_loss_that_is_spent() -> None:
+    """Calibrated exactly, `eps_1` is the number given. THE and the papers' calibration stay below it, and say so."""
+    for k in (2, 3, 8, 1000):
+        for eps_inf, eps_1 in PAIRS:
+            assert all(build(name, k, eps_inf, eps_1).eps_1 == eps_1 for name in NAMES if name != "THE")
+            for m in (build("THE", k, eps_inf, eps_1), build("L-GRR", k, eps_inf, eps_1, calibration="paper")):
+                assert 0 < m.eps_1 <= eps_1 * (1 + 1e-9)
+
+
+@each
+def test_p_and_q_are_the_probabilities_of_support(m: Mechanism) -> None:
+    """GRR supports its symbol, bits the values whose bit is set, hashing the values that hash to the symbol."""
+    _, supported = reference.all_reports(m)
+    matrix = m.channel() @ supported
+    np.testing.assert_allclose(matrix, reference.symbols(m.k, m.p, m.q), rtol=0, atol=1e-12)
+
+
+@each
+def test_the_channel_is_the_rounds_one_after_the_other(m: Mechanism) -> None:
+    composed = reference.sequences(m, 1).reshape(m.k, -1)
+    np.testing.assert_allclose(m.channel(), composed, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("m", TAKES_TWO, ids=repr)
+def test_the_memo_costs_eps_inf(m: Longitudinal) -> None:
+    memo, fresh = reference.rounds(m)
+    np.testing.assert_allclose(memo.sum(axis=(1, 2)), 1, atol=1e-12)
+    np.testing.assert_allclose(fresh.sum(axis=1), 1, atol=1e-12)
+    assert reference.worst_ratio(memo) == pytest.approx(m.eps_inf, rel=1e-9)
+
+
+@each_small
+@pytest.mark.parametrize("t", [1, 2, 3])
+def test_eps_t_is_the_loss_of_all_sequences_of_reports(m: Mechanism, t: int) -> None:
+    if isinstance(m, Longitudinal):
+        assert m.eps_t(t) == pytest.approx(reference.worst_ratio(reference.sequences(m, t)), rel=1e-8)
+        assert m.eps_t(t) < m.eps_inf
+    else:
+        assert m.eps_t(t) == pytest.approx(t * m.eps_1)
+
+
+@pytest.mark.parametrize("m", TAKES_TWO, ids=repr)
+def test_eps_t_rises_to_eps_inf(m: Longitudinal) -> None:
+    losses = [m.eps_t(t) for t in (1, 2, 3, 10, 100, 10**6, 10**12)]
+    assert losses == sorted(losses)
+    assert losses[-1] == pytest.approx(m.eps_inf, rel=1e-12)
+
+
+def test_the_dense_channel_is_refused_before_it_fills_the_memory() -> None:
+    for name in NAMES:
+        with pytest.raises(ValueError, match="the dense channel of"):
+            build(name, 5000, 2.0, 1.0).channel()
+    assert build("OUE", 19, 2.0, 1.0).channel().shape == (19, 2**19)
+
+
+# ---- the choice
+
+
+@pytest.mark.parametrize("k", [2, 3, 5, 10, 11, 12, 32, 1024])
+@pytest.mark.parametrize("calibration", ["exact", "paper"])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_auto_is_best_to_within_one_percent(k: int, calibration: str, pair: tuple[float, float]) -> None:
+    chosen, reason = choose(k, eps_inf=pair[0], eps_1=pair[1], calibration=calibration)
+    every = [build(name, k, *pair, calibration=calibration) for name in ("L-GRR", "L-OSUE", "L-OLH")]
+    assert chosen.variance() <= 1.01 * min(m.variance() for m in every)
+    assert reason.startswith(chosen.name)
+    assert mechanism("auto", k, eps_inf=pair[0], eps_1=pair[1], calibration=calibration).signature == chosen.signature
+
+
+@pytest.mark.parametrize("eps_1", [0.1, 0.5, 1.0, 1.9])
+def test_the_rule_of_allomfree_with_exact_calibration(eps_1: float) -> None:
+    """L-GRR is the better one of L-GRR and L-OSUE exactly if k < 3 e^{ε₁} + 2, whatever ε∞."""
+    for k in range(2, 40):
+        grr, osue = build("L-GRR", k, 2.0, eps_1), build("L-OSUE", k, 2.0, eps_1)
+        assert (grr.variance() < osue.variance()) == (k < 3 * math.exp(eps_1) + 2)
+
+
+# ---- count tables
+
+
+@one_of_each
+def test_every_report_counts_as_what_it_supports(m: Mechanism) -> None:
+    rows, supported = reference.all_reports(m)
+    for i in range(len(rows)):
+        assert np.array_equal(m.support(m.tabulate(rows[i : i + 1])), supported[i])
+    assert np.array_equal(m.support(m.tabulate(rows)), supported.sum(axis=0))
+
+
+@one_of_each
+@settings(max_examples=20)
+@given(cuts=st.lists(st.integers(0, 60), max_size=5), seed=st.integers(0, 2**32))
+def test_tables_add_up_in_any_order(m: Mechanism, cuts: list[int], seed: int) -> None:
+    """Whatever the shards, empty ones and single reports included, their sum is the table of all."""
+    rng = np.random.default_rng(seed)
+    reports = draw(m, rng.integers(0, m.k, 60), rng)
+    edges = [0, *sorted(cuts), 60]
+    shards = [m.tabulate(reports[a:b]) for a, b in pairwise(edges)]
+    rng.shuffle(shards)
+    total = m.empty_table()
+    for shard in shards:
+        total = total + shard
+    assert total == m.tabulate(reports) == m.tabulate(rng.permutation(reports))
+    assert total.n == 60
+    assert total + m.empty_table() == total == m.empty_table() + total
+    assert np.array_equal(m.support(total), sum(m.support(shard) for shard in shards))
+    assert m.table_from_bytes(total.to_bytes()) == total == m.table(total.n, total.counts)
+
+
+@one_of_each
+def test_a_table_keeps_its_counts_to_itself(m: Mechanism) -> None:
+    table = m.tabulate(draw(m, np.arange(m.k), np.random.default_rng(1)))
+    again, stored = m.table(table.n, table.counts), m.table_from_bytes(table.to_bytes())
+    for copy in (again, stored, table + m.empty_table()):
+        copy.counts[...] = 0
+    assert table.counts.sum() > 0
+
+
+def test_tables_of_different_mechanisms_do_not_add() -> None:
+    different = [
+        *grid((5, 6), PAIRS[:2]),
+        build("L-GRR", 5, 2.0, 0.9),
+        build("L-GRR", 5, 2.1, 1.0),
+        build("OLH", 5, 2.0, 1.0, g=9),
+    ]
+    for a, b in combinations(different, 2):
+        with pytest.raises(ValueError, match="do not add"):
+            a.empty_table() + b.empty_table()
+        with pytest.raises(ValueError, match="expected a count table of"):
+            a.support(b.empty_table())
+    twin = build("L-OLH", 5, 2, 1)  # integers for the same numbers
+    assert (twin.empty_table() + build("L-OLH", 5, 2.0, 1.0).empty_table()).n == 0
+
+
+@one_of_each
+def test_counts_that_cannot_be_are_refused(m: Mechanism) -> None:
+    good = m.tabulate(draw(m, np.arange(m.k), np.random.default_rng(1)))
+    for n, counts in [
+        (-1, good.counts),
+        (good.n, good.counts.astype(float)),
+        (good.n, good.counts[:-1]),
+        (good.n, good.counts[None]),
+        (good.n, good.counts - 10),
+        (int(good.counts.max()) - 1, good.counts),
+        (good.n, np.full(good.counts.shape, 2**64 - 1, np.uint64)),
+        (True, good.counts),
+        (2.5, good.counts),
+    ]:
+        with pytest.raises(ValueError):
+            m.table(n, counts)  # type: ignore[arg-type]
+    blob = good.to_bytes()
+    for broken in (b"", blob[:-1], blob[:-8], blob + bytes(8), b"\xff" * len(blob)):
+        with pytest.raises(ValueError):
+            m.table_from_bytes(broken)
+
+
+@one_of_each
+def test_valid_rows_are_those_that_a_device_can_send(m: Mechanism) -> None:
+    """All rows of one byte, or of two for hashing."""
+    width = m.report_dtype.itemsize
+    every = np.arange(256**width).astype(f"<u{width}").view(np.uint8)
+    possible = {row.tobytes() for row in reference.all_reports(m)[0]}
+    rows = np.frombuffer(every.tobytes(), m.report_dtype)
+    assert m.valid(rows).tolist() == [row.tobytes() in possible for row in rows]
+
+
+@one_of_each
+def test_rows_that_are_no_reports_are_refused(m: Mechanism) -> None:
+    reports = draw(m, np.arange(m.k), np.random.default_rng(1))
+    raw = np.frombuffer(reports.tobytes(), np.uint8)
+    wrong = np.frombuffer(raw.tobytes()[: -m.report_dtype.itemsize] + b"\xff" * m.report_dtype.itemsize, m.report_dtype)
+    assert m.valid(reports).all()
+    assert list(m.valid(wrong)) == [True] * (m.k - 1) + [False]
+    with pytest.raises(ValueError, match=f"1 of {m.k} reports are not reports of .*, the first at position {m.k - 1}"):
+        m.tabulate(wrong)
+    for other in (reports[None], reports[0], np.zeros(3), np.zeros((3, 9), np.uint8), np.zeros(3, bool), np.zeros(3, "u2")):
+        with pytest.raises(ValueError, match="must be rows of"):
+            m.tabulate(other)
+
+
+# ---- the envelope
+
+
+@pytest.mark.parametrize("k", [2, 3, 8, 9, 257])
+@pytest.mark.parametrize("name", NAMES)
+def test_reports_arrive_as_they_left(name: str, k: int) -> None:
+    budgets = {"eps": 1.0} if name in ONE_TIME else {"eps_inf": 2.0, "eps_1": 1.0}
+    survey = parse_survey(
+        {
+            "name": "s", "step_seconds": 60, "window_steps": 1, "lateness_steps": 0, "collection": "smp",
+            "start": datetime(2026, 1, 5, tzinfo=UTC),
+            "attribute": [{"name": "a", "size": k, "level": [{"name": "l", "mechanism": name, **budgets}]}],
+        }
+    )  # fmt: skip
+    m = survey.mechanisms[0][0]
+    reports = draw(m, np.arange(k), np.random.default_rng(k))
+    envelope = open_envelope(survey, seal(survey, 0, 0, 0, reports), survey.opens_ms(0))
+    assert envelope.n == k
+    assert len(envelope.payload) == k * m.report_dtype.itemsize
+    arrived = np.frombuffer(envelope.payload, m.report_dtype)
+    assert np.array_equal(arrived, reports)
+    assert m.tabulate(arrived) == m.tabulate(reports)

@@ -1,0 +1,90 @@
+"""Fake data (RS+FD): what the reports mean, what they cost, and the literature's amplification found wanting."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism
+
+
+def make(name: str, k: int, eps: float = 1.0) -> Mechanism:
+    return mechanism(name, k, eps=eps) if name in ONE_TIME else mechanism(name, k, eps_inf=2 * eps, eps_1=eps)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_mixture_has_the_stated_support_probabilities(name: str) -> None:
+    """For symbols and bits the channel shows them; for local hashing support is averaged over the functions."""
+    k, d = 5, 3
+    real, mixed = make(name, k), make(name, k).with_fake_data(d)
+    channel = mixed.channel()
+    np.testing.assert_allclose(channel.sum(axis=1), 1)
+    np.testing.assert_allclose(channel, (real.channel() + (d - 1) * real.channel().mean(axis=0)) / d)
+    rng = np.random.default_rng(1)
+    n = 400_000
+    values = np.where(rng.random(n) < 1 / d, 0, rng.integers(0, k, n))  # everybody's true value is 0
+    memo = real.memoize(values, rng) if name in LONGITUDINAL else values  # type: ignore[attr-defined]
+    table = mixed.table(n, real.tabulate(real.report(memo, rng)).counts)
+    share = mixed.support(table) / n
+    expected = np.where(np.arange(k) == 0, mixed.p, mixed.q)
+    error = np.sqrt(expected * (1 - expected) / n)
+    assert (np.abs(share - expected) < 5.5 * error).all()  # 70 normal values: beyond 5.5 with probability 3e-6
+    assert (np.abs(share - np.where(np.arange(k) == 0, real.p, real.q)) > 5.5 * error).any()  # the control
+
+
+@pytest.mark.parametrize("name", ["GRR", "OUE", "L-OSUE", "L-OLH"])
+def test_the_variance_is_that_of_the_mixed_values(name: str) -> None:
+    real, mixed = make(name, 4), make(name, 4).with_fake_data(2)
+    f = 0.3
+    inner = (f + 1 / 4) / 2
+    assert mixed.variance(f, 1000, 3) == pytest.approx(4 * real.variance(inner, 1000, 3))
+
+
+def tuple_loss(channels: list[np.ndarray], differ: int) -> float:
+    """The exact loss of an RS+FD tuple by enumeration, over pairs of tuples that differ in at most so many attributes."""
+    d = len(channels)
+    uniform = [c.mean(axis=0) for c in channels]
+    domains = [range(len(c)) for c in channels]
+    worst = 0.0
+    likelihood = {}
+    for v in itertools.product(*domains):
+        total = 0.0
+        for j in range(d):
+            parts = [channels[i][v[i]] if i == j else uniform[i] for i in range(d)]
+            outer = parts[0]
+            for part in parts[1:]:
+                outer = np.multiply.outer(outer, part)
+            total = total + outer / d
+        likelihood[v] = total
+    for a, b in itertools.permutations(likelihood, 2):
+        if sum(x != y for x, y in zip(a, b, strict=True)) <= differ:
+            worst = max(worst, float(np.log(likelihood[a] / likelihood[b]).max()))
+    return worst
+
+
+@pytest.mark.parametrize("name", ["GRR", "OUE", "L-GRR", "SS"])
+def test_a_tuple_never_costs_more_than_its_mechanism(name: str) -> None:
+    """By the mediant inequality, whatever the tuples; and it is reached, so nothing is given away."""
+    channels = [make(name, 3).channel(), make(name, 3).channel()]
+    assert tuple_loss(channels, differ=2) == pytest.approx(1.0)
+
+
+def test_amplification_by_sampling_holds_for_one_attribute_of_equal_domains_only() -> None:
+    """The literature raises the budget to ln(d (e^ε - 1) + 1). Between people who differ in several attributes, or with
+    domains of different size, the tuple then costs more than ε."""
+    eps, d = 1.0, 2
+    raised = math.log(d * (math.exp(eps) - 1) + 1)
+    equal = [make("GRR", 3, raised).channel()] * d
+    assert tuple_loss(equal, differ=1) == pytest.approx(eps)
+    assert tuple_loss(equal, differ=2) == pytest.approx(raised)
+    assert raised > 1.48
+    unequal = [make("GRR", 2, raised).channel(), make("GRR", 9, raised).channel()]
+    assert tuple_loss(unequal, differ=1) > eps + 0.05
+
+
+def test_one_attribute_is_no_mixture() -> None:
+    real = make("OUE", 4)
+    assert (real.with_fake_data(1).p, real.with_fake_data(1).q) == pytest.approx((real.p, real.q))
+    with pytest.raises(ValueError, match="d must be"):
+        real.with_fake_data(0)

@@ -1,0 +1,185 @@
+"""The finite fields and the linear hash functions, against the independent ones of `reference`; golden hashes."""
+
+import hashlib
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechanisms.finite_field import MAX_FIELD, field, modulus, prime_power, prime_powers
+from mechanisms.linear_pool import LinearPool, digits_needed
+from mechanisms.local_hashing import MAX_HASH_K, MAX_TABLE, best_g, fits
+
+from . import reference
+from .reference import build
+
+FIELDS = (2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19, 23, 25, 27, 29, 31, 32)
+POOLS = [(2, 20), (3, 27), (3, 20), (4, 17), (5, 30), (8, 60), (8, 65), (9, 80), (16, 20), (25, 24), (25, 26), (27, 30)]
+
+each_pool = pytest.mark.parametrize(("g", "k"), POOLS)
+
+
+# ---- the field
+
+
+def test_prime_powers() -> None:
+    assert prime_powers(32) == FIELDS
+    assert [g for g in range(1025) if prime_power(g)] == list(prime_powers(1024))
+    for g in prime_powers(MAX_FIELD):
+        r, e = prime_power(g) or (0, 0)
+        assert r**e == g
+        assert all(r % d for d in range(2, r))
+
+
+@pytest.mark.parametrize("g", FIELDS)
+def test_field_axioms(g: int) -> None:
+    add, multiply = (table.astype(int) for table in field(g))
+    every = np.arange(g)
+    for table, neutral in ((add, 0), (multiply, 1)):
+        assert np.array_equal(table, table.T)
+        assert np.array_equal(table[neutral], every)
+        assert np.array_equal(table[table], table[every[:, None, None], table])  # (a b) c = a (b c)
+    assert np.array_equal(multiply[every[:, None, None], add], add[multiply[:, :, None], multiply[:, None, :]])
+    assert np.array_equal(np.sort(add, axis=1), np.tile(every, (g, 1)))  # every element has a negative
+    assert np.array_equal(np.sort(multiply[1:], axis=1), np.tile(every, (g - 1, 1)))  # all but 0 have an inverse
+    assert not multiply[0].any()
+
+
+@pytest.mark.parametrize("g", FIELDS)
+def test_the_field_is_the_documented_one(g: int) -> None:
+    add, multiply = field(g)
+    assert add.tolist() == [[reference.plus(g, a, b) for b in range(g)] for a in range(g)]
+    assert multiply.tolist() == [[reference.times(g, a, b) for b in range(g)] for a in range(g)]
+
+
+@pytest.mark.parametrize(
+    ("r", "e", "polynomial"),
+    [
+        (2, 2, (1, 1, 1)),
+        (2, 3, (1, 1, 0, 1)),
+        (3, 2, (1, 0, 1)),
+        (2, 4, (1, 1, 0, 0, 1)),
+        (5, 2, (2, 0, 1)),
+        (3, 3, (1, 2, 0, 1)),
+        (2, 5, (1, 0, 1, 0, 0, 1)),
+        (2, 8, (1, 1, 0, 1, 1, 0, 0, 0, 1)),  # x⁸+x⁴+x³+x+1, the field of AES
+        (2, 10, (1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1)),
+    ],
+)
+def test_irreducible_polynomials(r: int, e: int, polynomial: tuple[int, ...]) -> None:
+    """The lexicographically first ones of published tables (e.g. Lidl and Niederreiter 1997, chapter 10, table C)."""
+    assert modulus(r, e) == polynomial == reference.modulus(r, e)
+
+
+def test_a_product_of_aes() -> None:
+    """FIPS 197, §4.2: 57 · 83 = c1 and 57 · 13 = fe, in hexadecimal."""
+    _, multiply = field(256)
+    assert multiply[0x57, 0x83] == 0xC1
+    assert multiply[0x57, 0x13] == 0xFE
+
+
+@pytest.mark.parametrize("g", [-1, 0, 1, 6, 10, 12, 100, 1023, 1025])
+def test_only_prime_powers_are_fields(g: int) -> None:
+    with pytest.raises(ValueError, match="prime power"):
+        field(g)
+    with pytest.raises(ValueError, match="g must be"):
+        build("OLH", 10, 2.0, 1.0, g=g)
+
+
+# ---- the hash functions
+
+
+@each_pool
+def test_the_hash_is_the_documented_one(g: int, k: int) -> None:
+    pool, table = LinearPool(k, g), reference.hashes(g, k)
+    functions, values = (grid.ravel() for grid in np.indices(table.shape))
+    assert pool.size == len(table)
+    assert np.array_equal(pool.hash(functions, values).reshape(table.shape), table)
+
+
+@each_pool
+def test_any_two_values_collide_under_a_share_of_one_in_g(g: int, k: int) -> None:
+    table = reference.hashes(g, k)
+    together = (table[:, :, None] == table[:, None, :]).sum(axis=0)
+    assert np.array_equal(together, np.where(np.eye(k, dtype=bool), len(table), len(table) // g))
+
+
+@each_pool
+def test_support_counts_by_the_transform(g: int, k: int) -> None:
+    table = reference.hashes(g, k)
+    counts = np.random.default_rng(g).integers(0, 2**40, (len(table), g))
+    brute_force = [counts[np.arange(len(table)), table[:, v]].sum() for v in range(k)]
+    before = counts.copy()
+    assert LinearPool(k, g).support(counts).tolist() == brute_force
+    assert np.array_equal(counts, before)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from([(2, 1000), (3, 1000), (4, 5000), (7, 5000), (9, 1000), (32, 1025)]), st.data())
+def test_large_pools(g_k: tuple[int, int], data: st.DataObject) -> None:
+    """Single hashes and single reports, where the whole table is too much to write down."""
+    g, k = g_k
+    pool = LinearPool(k, g)
+    a, y = data.draw(st.integers(0, pool.size - 1)), data.draw(st.integers(0, g - 1))
+    v = data.draw(st.integers(0, k - 1))
+    hashed = pool.hash(np.full(k, a), np.arange(k))
+    assert hashed[v] == reference.linear_form(g, pool.m, a, v)
+    counts = np.zeros((pool.size, g), np.int64)
+    counts[a, y] = 1
+    assert np.array_equal(pool.support(counts), hashed == y)
+
+
+def test_golden_hashes() -> None:
+    """H_a(v) of a few functions, computed by `reference`; a change of these breaks every device in the field.
+
+    By hand: in GF(9) with x² = -1, 8 is 2+2x, and H_8(8) = (2+2x)² = 8x = 2x, which is 6.
+    """
+    pool = LinearPool(100, 9)
+    assert pool.hash(np.array([0, 1, 13, 700, 728]), np.array([99, 99, 77, 50, 8])).tolist() == [0, 0, 6, 0, 6]
+    pool = LinearPool(1000, 4)
+    assert pool.hash(np.array([1, 4, 6, 1023, 512]), np.array([3, 7, 999, 999, 600])).tolist() == [3, 1, 0, 0, 3]
+    digests = {
+        (4, 16): "c7359a3ccdfb9a5e",
+        (8, 64): "4438436b65b4ae99",
+        (9, 81): "3cf8780e123c4bf3",
+        (27, 27): "7c5b61ced0c50fef",
+    }
+    for (g, k), digest in digests.items():
+        functions, values = (grid.ravel() for grid in np.indices((k, k)))
+        found = LinearPool(k, g).hash(functions, values).astype(np.uint8).tobytes()
+        assert hashlib.sha256(found).hexdigest()[:16] == digest
+
+
+# ---- sizes
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5, 8, 9, 16, 17, 1000, 2**20, MAX_HASH_K])
+def test_digits(k: int) -> None:
+    for g in prime_powers(64):
+        m, size = digits_needed(k, g)
+        assert size == g**m >= k > (g ** (m - 1) if m > 1 else 0)
+
+
+def test_the_best_g_is_the_best_of_all_that_fit() -> None:
+    """Also where a smaller g does not fit and a larger one does, as 3 and 4 at k = 2^24."""
+    assert not fits(2**24, 3)
+    assert fits(2**24, 4)
+    for k, eps in itertools.product((2, 100, 10**5, 3**14 + 1, 2**24 - 1, 2**24), (0.1, 1.0, 2.0, 3.0, 5.0)):
+
+        def variance(g: int, eps: float = eps) -> float:
+            p = np.exp(eps) / (np.exp(eps) + g - 1)
+            return float((1 / g) * (1 - 1 / g) / (p - 1 / g) ** 2)
+
+        g = best_g(k, lambda g, eps=eps: np.exp(eps) / (np.exp(eps) + g - 1))  # type: ignore[misc]
+        assert digits_needed(k, g)[1] * g <= MAX_TABLE
+        assert variance(g) == min(variance(h) for h in prime_powers(MAX_FIELD) if fits(k, h))
+
+
+def test_a_device_of_the_largest_domain_needs_little_memory() -> None:
+    """A device holds two tables of g × g and nothing of the size of the domain."""
+    for name in ("BLH", "OLH", "L-BLH", "L-OLH"):
+        m = build(name, MAX_HASH_K, 2.0, 1.0)
+        held = [x for x in vars(m.pool).values() if isinstance(x, np.ndarray)]  # type: ignore[attr-defined]
+        assert sum(x.nbytes for x in held) < 10_000

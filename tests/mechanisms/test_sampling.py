@@ -1,0 +1,237 @@
+"""What is drawn follows what is stated, and the tests notice when it does not.
+
+Seeds are fixed. Every p-value is compared with `LIMIT`; there are about 4000 of them, most of single bits, so if all seeds
+were changed a correct mechanism would fail with probability 4e-6. Each law has a control, a wrong mechanism or a wrong
+parameter, that must fail.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from mechanisms import NAMES, Longitudinal, Mechanism
+from mechanisms.arguments import IntArray
+from mechanisms.base import Reports
+
+from . import reference
+from .reference import Floats, build
+
+LIMIT = 1e-9
+N = 60_000
+BITWISE = tuple(name for name in NAMES if build(name, 5, 2.0, 1.0).report_dtype.shape)
+
+
+class Unpredictable(np.random.Generator):
+    """A source that is not NumPy's own, as a device's: every random bit of a report must come from it."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(np.random.PCG64DXSM(seed))
+
+
+Source = Callable[[int], np.random.Generator]
+
+
+def sources(names: tuple[str, ...]) -> pytest.MarkDecorator:
+    """Every name with NumPy's source, and one of each way of drawing bits with a device's."""
+    cases: list[tuple[str, Source]] = [(name, np.random.default_rng) for name in names]
+    cases += [(name, Unpredictable) for name in ("OUE", "L-OSUE", "L-OUE", "SS") if name in names]
+    ids = [f"{name}-{'numpy' if source is np.random.default_rng else 'device'}" for name, source in cases]
+    return pytest.mark.parametrize(("name", "source"), cases, ids=ids)
+
+
+def p_value(counts: IntArray, expected: Floats) -> float:
+    """Chi-squared test of counts against a distribution; outcomes expected fewer than 10 times are taken as one."""
+    expected = expected.ravel() * counts.sum()
+    rare = expected < 10
+    observed = np.append(counts.ravel()[~rare], counts.ravel()[rare].sum())
+    expected = np.append(expected[~rare], expected[rare].sum())
+    seen = expected > 0
+    assert not observed[~seen].any()
+    return float(stats.chisquare(observed[seen], expected[seen], sum_check=False).pvalue)
+
+
+def bits_of(m: Mechanism, rows: Reports) -> npt.NDArray[np.int64]:
+    return np.unpackbits(rows, axis=1, count=m.k, bitorder="little").astype(np.int64)
+
+
+# ---- one and two reports of a person, jointly: symbols, bits within a report, and the memo behind two reports
+
+
+def two_reports(m: Mechanism, values: IntArray, rng: np.random.Generator, keep: bool = True) -> tuple[Reports, Reports]:
+    """Two reports of each value, from the same memo or (`keep` false, which is wrong) each from a memo of its own."""
+    if not isinstance(m, Longitudinal):
+        return m.report(values, rng), m.report(values, rng)
+    enrolment = m.enroll(len(values), rng)
+    memo = m.memoize(values, rng, enrolment)
+    return m.report(memo, rng), m.report(memo if keep else m.memoize(values, rng, enrolment), rng)
+
+
+def joint_counts(m: Mechanism, first: Reports, second: Reports) -> IntArray:
+    """How often each pair of reports occurs, in the order of `reference.sequences`."""
+    a, b = reference.column_of(m, first), reference.column_of(m, second)
+    blocks, states = reference.sequences(m, 1).shape[1:]
+    assert np.array_equal(a // states % blocks, b // states % blocks)  # a device keeps its hash function
+    cells = (a // states % blocks) * states**2 + (a % states) * states + b % states
+    return np.bincount(cells, minlength=blocks * states**2)
+
+
+@sources(NAMES)
+def test_two_reports_of_a_person_follow_the_rounds(name: str, source: Source) -> None:
+    m = build(name, 3, 2.0, 1.0)
+    rng = source(20240601)
+    for value in (0, 2):
+        counts = joint_counts(m, *two_reports(m, np.full(N, value), rng))
+        assert p_value(counts, reference.sequences(m, 2)[value]) > LIMIT
+        for wrong in (0.9, 1.1):
+            other = build(name, 3, 2.0, wrong)
+            assert p_value(counts, reference.sequences(other, 2)[value]) < LIMIT
+        assert p_value(counts, reference.sequences(m, 2)[1]) < LIMIT
+        if isinstance(m, Longitudinal):
+            redrawn = joint_counts(m, *two_reports(m, np.full(N, value), rng, keep=False))
+            assert p_value(redrawn, reference.sequences(m, 2)[value]) < LIMIT
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("L-")])
+def test_memos_and_the_reports_of_one_memo(name: str) -> None:
+    """The memo follows the first round; reports of one and the same memo follow the second."""
+    m = build(name, 3, 2.0, 1.0)
+    assert isinstance(m, Longitudinal)
+    rng = np.random.default_rng(20240602)
+    memo_channel, fresh = reference.rounds(m)
+    memos = m.memoize(np.full(N, 1), rng)
+    counts = np.bincount(reference.column_of(m, memos), minlength=memo_channel[1].size)
+    assert p_value(counts, memo_channel[1]) > LIMIT
+    assert p_value(counts, memo_channel[0]) < LIMIT
+    one = reference.column_of(m, memos[:1])[0]
+    reports = reference.column_of(m, m.report(np.repeat(memos[:1], N, axis=0), rng))
+    assert set(reports // len(fresh)) == {one // len(fresh)}
+    counts = np.bincount(reports % len(fresh), minlength=len(fresh))
+    assert p_value(counts, fresh[one % len(fresh)]) > LIMIT
+    assert p_value(counts, fresh[(one + 1) % len(fresh)]) < LIMIT
+
+
+@pytest.mark.parametrize("name", ["GRR", "L-GRR", "OLH", "L-OLH"])
+@pytest.mark.parametrize("k", [2, 257])
+def test_symbols_of_two_bytes(name: str, k: int) -> None:
+    """All symbols (sets of functions and symbols for hashing) at a width of one byte and of two."""
+    m = build(name, k, 6.0, 3.0, **({"g": 2 if k == 2 else 5} if name.endswith("LH") else {}))
+    rng = np.random.default_rng(20240603)
+    counts = m.tabulate(two_reports(m, np.full(N, k - 1), rng)[0]).counts
+    assert p_value(counts, m.channel()[k - 1]) > LIMIT
+    assert p_value(counts, m.channel()[0]) < LIMIT
+
+
+# ---- bits, one by one
+
+
+def bit_p_values(m: Mechanism, rows: Reports, value: int) -> list[float]:
+    """Exact binomial test of every bit."""
+    ones = bits_of(m, rows).sum(axis=0)
+    return [stats.binomtest(int(c), len(rows), m.p if v == value else m.q).pvalue for v, c in enumerate(ones)]
+
+
+class LastBitInClear:
+    """A fault that was once in a library: the last bit is never randomised."""
+
+    def __init__(self, m: Mechanism) -> None:
+        self.m = m
+
+    def report(self, values: IntArray, rng: np.random.Generator) -> Reports:
+        rows = self.m.report(self.m.memoize(values, rng) if isinstance(self.m, Longitudinal) else values, rng).copy()
+        last = bits_of(self.m, rows)
+        last[:, -1] = values == self.m.k - 1
+        return np.packbits(last, axis=1, bitorder="little")
+
+
+@sources(BITWISE)
+@pytest.mark.parametrize("k", [13, 129])
+def test_every_bit_is_randomised(name: str, k: int, source: Source) -> None:
+    m, n = build(name, k, 2.0, 1.0), 1500
+    rng = source(20240604)
+    for value in (0, k - 1):
+        rows, _ = two_reports(m, np.full(n, value), rng)
+        assert min(bit_p_values(m, rows, value)) > LIMIT
+        assert bit_p_values(m, rows, (value + 1) % k)[value] < LIMIT
+        broken = bit_p_values(m, LastBitInClear(m).report(np.full(n, value), rng), value)
+        assert np.flatnonzero(np.array(broken) < LIMIT).tolist() == [k - 1]
+
+
+# ---- nothing else hangs together: bits of a report, neighbouring reports, words of the generator
+
+
+def largest_correlation(x: Floats, y: Floats) -> float:
+    """Largest standard score of the correlations between the columns of x and those of y, pairs of a column left out."""
+    scores = (x.T @ y) / np.sqrt(len(x))
+    if x is y:
+        np.fill_diagonal(scores, 0)
+    return float(np.abs(scores).max())
+
+
+def independence(m: Mechanism, rows: Reports, value: int) -> dict[str, float]:
+    """Scores between bits of a report, and between a report's bits and the next one's; each a normal maximum of k² pairs."""
+    mean = np.where(np.arange(m.k) == value, m.p, m.q)
+    z = (bits_of(m, rows) - mean) / np.sqrt(mean * (1 - mean))
+    return {"within": largest_correlation(z, z), "next row": largest_correlation(z[:-1], z[1:])}
+
+
+@sources(tuple(name for name in BITWISE if name != "SS"))
+def test_bits_and_rows_are_independent(name: str, source: Source) -> None:
+    """Pr[|score| > 7.8] is 6e-15, so one of the 16 900 pairs exceeds it with probability 1e-10."""
+    m = build(name, 130, 2.0, 1.0)
+    rows, _ = two_reports(m, np.full(10_000, 77), source(20240605))
+    assert max(independence(m, rows, 77).values()) < 7.8
+    copied = bits_of(m, rows)
+    copied[:, 65] = copied[:, 3]
+    assert independence(m, np.packbits(copied, axis=1, bitorder="little"), 77)["within"] > 7.8
+    repeated = rows.copy()
+    repeated[1::2, 5] = repeated[::2, 5]
+    assert independence(m, repeated, 77)["next row"] > 7.8
+
+
+def test_subsets_with_the_value_are_equally_likely_and_so_are_those_without() -> None:
+    """All 20 sets of 3 of 6 values."""
+    m = build("SS", 6, 2.0, 1.0, omega=3)
+    rows = m.report(np.full(N, 4), np.random.default_rng(20240606))
+    counts = np.bincount(reference.column_of(m, rows), minlength=20)
+    assert p_value(counts, reference.one_round(m)[4]) > LIMIT
+    assert p_value(counts, reference.one_round(m)[3]) < LIMIT
+
+
+def test_people_and_calls_do_not_share_noise() -> None:
+    """The same people reporting twice, and two calls in a row, draw anew; the same seed draws the same."""
+    for name in NAMES:
+        m = build(name, 50, 2.0, 1.0)
+        values = np.full(2000, 7)
+
+        def run(seed: int, m: Mechanism = m, values: Any = values) -> list[bytes]:
+            rng = np.random.default_rng(seed)
+            return [r.tobytes() for pair in (two_reports(m, values, rng), two_reports(m, values, rng)) for r in pair]
+
+        assert len(set(run(1) + run(2))) == 8
+        assert run(1) == run(1)
+
+
+def test_enrolment_is_uniform_and_memo_keys_are_the_hashes() -> None:
+    """Devices' functions are uniform, a memo keeps its device's function, and its key is the hashed symbol."""
+    m = build("L-OLH", 20, 2.0, 1.0, g=3)
+    assert isinstance(m, Longitudinal)
+    rng = np.random.default_rng(20240607)
+    enrolment = m.enroll(N, rng)
+    assert p_value(np.bincount(enrolment, minlength=27), np.full(27, 1 / 27)) > LIMIT
+    values = rng.integers(0, 20, N)
+    keys = m.memo_keys(values, enrolment)
+    assert np.array_equal(keys, reference.hashes(3, 20)[enrolment, values])
+    assert keys.max() < m.max_memos == 3
+    memo = m.memoize(values, rng, enrolment)
+    assert np.array_equal(memo["function"], enrolment)
+    assert np.mean(memo["symbol"] == keys) == pytest.approx(m.p1, abs=0.01)
+    for name in ("L-GRR", "L-OSUE"):
+        other = build(name, 20, 2.0, 1.0)
+        assert isinstance(other, Longitudinal)
+        assert not other.enroll(5, rng).any()
+        assert np.array_equal(other.memo_keys(values[:5], other.enroll(5, rng)), values[:5])
+        assert other.max_memos == 20

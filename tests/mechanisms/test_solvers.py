@@ -1,0 +1,35 @@
+"""The largest eps_1 for a horizon and a budget is within the budget, and the next larger one is not."""
+
+import pytest
+
+from mechanisms import LONGITUDINAL, mechanism
+from mechanisms.solvers import largest_eps_1
+
+
+@pytest.mark.parametrize("name", LONGITUDINAL)
+@pytest.mark.parametrize(("horizon", "budget"), [(1, 1.0), (30, 2.0), (10**6, 1.0)])
+def test_the_budget_is_met_and_used_up(name: str, horizon: int, budget: float) -> None:
+    best = largest_eps_1(name, 10, eps_inf=4.0, horizon=horizon, budget=budget)
+    assert best.eps_t(horizon) == pytest.approx(budget, rel=1e-6)
+    assert best.eps_t(horizon) <= budget
+    dearer = mechanism(name, 10, eps_inf=4.0, eps_1=best.eps_1 * 1.001)
+    assert dearer.eps_t(horizon) > budget
+
+
+def test_a_large_budget_is_met_by_the_largest_that_can_be_reached() -> None:
+    assert largest_eps_1("L-GRR", 10, eps_inf=4.0, horizon=10, budget=4.0).eps_1 == pytest.approx(4.0)
+    assert largest_eps_1("L-OUE", 10, eps_inf=2.0, horizon=1, budget=2.0).eps_1 == pytest.approx(1.66001, abs=1e-5)
+
+
+def test_wrong_arguments_are_refused() -> None:
+    for change, words in [
+        ({"name": "GRR"}, "name must be one of L-GRR"),
+        ({"horizon": 0}, "horizon"),
+        ({"budget": -1.0}, "budget"),
+        ({"eps_inf": float("nan")}, "eps_inf"),
+        ({"k": 1}, "k must be"),
+        ({"budget": 1e-9, "horizon": 10**6}, "budget 1e-09 is too small"),
+    ]:
+        arguments = {"name": "L-GRR", "k": 10, "eps_inf": 4.0, "horizon": 10, "budget": 1.0} | change
+        with pytest.raises(ValueError, match=words):
+            largest_eps_1(**arguments)  # type: ignore[arg-type]
