@@ -1,0 +1,326 @@
+"""The survey: what is asked, with which privacy, and when. One public TOML file, the same for devices and service.
+
+    name = "commute"                    # letters, digits, . _ -
+    start = 2026-01-05T00:00:00Z        # beginning of step 0, with a time zone
+    step_seconds = 3600                 # length of a time step
+    window_steps = 24                   # the sliding window covers so many steps
+    lateness_steps = 1                  # a step closes so many steps after its end
+    skew_seconds = 60                   # a device's clock may run ahead by so much (default: 60, at most a step)
+    collection = "smp"                  # smp: a device samples one attribute, once, and answers only that one
+                                        # spl: it answers all and splits its budget evenly
+                                        # rs+fd: it samples one and answers all, the others with fake values
+
+    [[attribute]]
+    name = "mode"
+    values = ["car", "bus", "bicycle"]  # or size = 100, or bins = [0, 10, 20, 50] for numbers
+    [[attribute.level]]                 # a participant picks one level
+    name = "standard"
+    mechanism = "auto"                  # a name of mechanisms.NAMES, or auto
+    eps_inf = 2.0                       # the whole budget of a device for ever, in nats
+    eps_1 = 1.0                         # and for a single report (eps = 1.0 instead of both for a one-time mechanism)
+
+Unknown keys are refused. Everything is checked once, when the file is read; a `SurveyError` names the key, what was given
+and what is allowed.
+"""
+
+import hashlib
+import json
+import math
+import re
+import tomllib
+from bisect import bisect_right
+from datetime import UTC, datetime
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from mechanisms import Mechanism, mechanism
+
+MAX_LABELS = 2**24
+MAX_REPORT_BYTES = 900_000  # an envelope holds at least one report
+FINGERPRINT_BYTES = 8
+
+
+class SurveyError(ValueError):
+    """A survey that cannot be used: one line that names the file, the key, what was given and what is allowed."""
+
+
+def _name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
+        raise ValueError("must be 1 to 64 letters, digits, dots, underscores or hyphens")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Label = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Level(_Part):
+    """One choice of privacy that a participant may make.
+
+    Attributes:
+        name: unique within the attribute.
+        mechanism: a mechanism's name, or ``"auto"``.
+        eps_inf, eps_1: a device's whole budget for ever and for one report, in nats (longitudinal mechanisms).
+        eps: loss of each report, in nats (one-time mechanisms).
+        calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
+    """
+
+    name: Name
+    mechanism: str
+    eps_inf: float | None = None
+    eps_1: float | None = None
+    eps: float | None = None
+    calibration: Literal["exact", "paper"] | None = None
+
+    def build(self, k: int, share: int) -> Mechanism:
+        """The mechanism on k values, with the budget divided by `share`."""
+        eps, eps_inf, eps_1 = (None if budget is None else budget / share for budget in (self.eps, self.eps_inf, self.eps_1))
+        return mechanism(self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration)
+
+
+class Attribute(_Part):
+    """One question: its values, in the order of their indices 0 … k-1, and its levels."""
+
+    name: Name
+    values: tuple[Label, ...] | None = None
+    size: Annotated[int, Field(ge=2, le=MAX_LABELS)] | None = None
+    bins: tuple[float, ...] | None = None
+    levels: Annotated[tuple[Level, ...], Field(alias="level", min_length=1, max_length=32)]
+
+    @model_validator(mode="after")
+    def _check(self) -> "Attribute":
+        given = [key for key in ("values", "size", "bins") if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise ValueError(f"needs exactly one of values, size and bins, got {' and '.join(given) or 'none'}")
+        if self.values is not None and (len(self.values) < 2 or len(set(self.values)) < len(self.values)):
+            raise ValueError("values must be at least 2 different texts")
+        if self.bins is not None and (
+            len(self.bins) < 3 or not all(map(math.isfinite, self.bins)) or any(b <= a for a, b in pairwise(self.bins))
+        ):
+            raise ValueError("bins must be at least 3 finite edges in ascending order")
+        _distinct("level", [level.name for level in self.levels])
+        return self
+
+    @cached_property
+    def k(self) -> int:
+        """Domain size."""
+        if self.values is not None:
+            return len(self.values)
+        return self.size if self.size is not None else len(self.bins or ()) - 1
+
+    def label(self, index: int) -> str:
+        """The value of an index, as a text: the value itself, the number, or the bin ``[a, b)``."""
+        if self.values is not None:
+            return self.values[index]
+        if self.bins is None:
+            return str(index)
+        return f"[{_short(self.bins[index])}, {_short(self.bins[index + 1])}{']' if index == self.k - 1 else ')'}"
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """All k labels, in the order of the indices."""
+        return tuple(self.label(i) for i in range(self.k))
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {label: i for i, label in enumerate(self.values or ())}
+
+    def index(self, raw: str) -> int:
+        """The index of a value given as a text.
+
+        Raises:
+            ValueError: if it is not in the domain; the message does not show it, since it is somebody's value.
+        """
+        found: int | None = None
+        if self.values is not None:
+            found = self._index.get(raw)
+        elif self.bins is not None:
+            number = _number(raw)
+            if number is not None and self.bins[0] <= number <= self.bins[-1]:
+                found = min(bisect_right(self.bins, number) - 1, self.k - 1)
+        elif raw.isascii() and raw.isdigit() and int(raw) < self.k:
+            found = int(raw)
+        if found is None:
+            raise ValueError(f"not a value of the attribute {self.name} ({self.domain})")
+        return found
+
+    @property
+    def domain(self) -> str:
+        """The domain in a few words, for messages."""
+        if self.values is not None:
+            return f"{self.k} values, {self.values[0]} … {self.values[-1]}"
+        if self.bins is None:
+            return f"integers 0 … {self.k - 1}"
+        return f"numbers {_short(self.bins[0])} … {_short(self.bins[-1])}"
+
+
+def _short(number: float) -> str:
+    """The shortest text that is read back as the same number."""
+    return repr(number).removesuffix(".0")
+
+
+def _number(raw: str) -> float | None:
+    try:
+        return float(raw)
+    except ValueError:
+        return None
+
+
+def _distinct(what: str, names: list[str]) -> None:
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise ValueError(f"two {what}s are named {name}")
+
+
+class Survey(_Part):
+    """A checked survey. Times are milliseconds since 1970 UTC, as in Kafka; steps are numbered from 0 at `start`."""
+
+    name: Name
+    start: datetime
+    step_seconds: Annotated[int, Field(ge=1, le=10**9)]
+    window_steps: Annotated[int, Field(ge=1, le=10_000)]
+    lateness_steps: Annotated[int, Field(ge=0, le=10_000)]
+    skew_seconds: Annotated[int, Field(ge=0)] | None = None
+    collection: Literal["smp", "spl", "rs+fd"]
+    attributes: Annotated[tuple[Attribute, ...], Field(alias="attribute", min_length=1, max_length=1000)]
+
+    @model_validator(mode="after")
+    def _check(self) -> "Survey":
+        if self.start.tzinfo is None:
+            raise ValueError("start must have a time zone, as in 2026-01-05T00:00:00Z")
+        if not 1970 < self.start.year < 9000:
+            raise ValueError(f"start must be between the years 1971 and 8999, got {self.start.year}")
+        _distinct("attribute", [attribute.name for attribute in self.attributes])
+        for i, attribute in enumerate(self.attributes):
+            for j, level in enumerate(attribute.levels):
+                try:
+                    row_bytes = level.build(attribute.k, self.share).report_dtype.itemsize
+                    if row_bytes > MAX_REPORT_BYTES:
+                        raise ValueError(f"a report must take at most {MAX_REPORT_BYTES} bytes, got {row_bytes}")
+                except ValueError as error:
+                    raise ValueError(f"attribute[{i}].level[{j}] ({attribute.name}, {level.name}): {error}") from error
+        return self
+
+    # ---- what is asked
+
+    @property
+    def share(self) -> int:
+        """Into how many equal parts a device splits its budget: the number of attributes under spl, else 1."""
+        return len(self.attributes) if self.collection == "spl" else 1
+
+    @cached_property
+    def mechanisms(self) -> tuple[tuple[Mechanism, ...], ...]:
+        """The mechanism of every attribute and level, by their indices."""
+        d = len(self.attributes)
+        built = [[level.build(a.k, self.share) for level in a.levels] for a in self.attributes]
+        if self.collection == "rs+fd" and d > 1:
+            built = [[m.with_fake_data(d) for m in levels] for levels in built]
+        return tuple(map(tuple, built))
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """8 bytes of the SHA-256 of the survey's canonical JSON; an envelope for another survey is refused by it."""
+        document = self.model_dump(mode="json", by_alias=True) | {"start": self.start_ms}
+        canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).digest()[:FINGERPRINT_BYTES]
+
+    # ---- when
+
+    @cached_property
+    def start_ms(self) -> int:
+        return round(self.start.astimezone(UTC).timestamp() * 1000)
+
+    @property
+    def step_ms(self) -> int:
+        return self.step_seconds * 1000
+
+    @property
+    def skew_ms(self) -> int:
+        return 1000 * (min(60, self.step_seconds) if self.skew_seconds is None else self.skew_seconds)
+
+    def step_at(self, time_ms: int) -> int:
+        """The step that contains the time; negative before the start."""
+        return (time_ms - self.start_ms) // self.step_ms
+
+    def opens_ms(self, step: int) -> int:
+        """The beginning of the step."""
+        return self.start_ms + step * self.step_ms
+
+    def closes_ms(self, step: int) -> int:
+        """The first moment at which a report of the step is too late."""
+        return self.opens_ms(step + 1 + self.lateness_steps)
+
+    def too_old(self, step: int, appended_ms: int) -> bool:
+        """Whether a report of the step, appended to the log at that time, comes after the step's close."""
+        return appended_ms >= self.closes_ms(step)
+
+    def too_early(self, step: int, appended_ms: int) -> bool:
+        """Whether the step lies in the future of the append time by more than the allowed clock skew."""
+        return appended_ms + self.skew_ms < self.opens_ms(step)
+
+    # ---- names in Kafka
+
+    @property
+    def reports_topic(self) -> str:
+        return f"ldpstream.{self.name}.reports"
+
+    @property
+    def rejected_topic(self) -> str:
+        return f"ldpstream.{self.name}.rejected"
+
+    @property
+    def estimates_topic(self) -> str:
+        return f"ldpstream.{self.name}.estimates"
+
+
+def parse_survey(document: dict[str, Any], source: str = "survey") -> Survey:
+    """A survey from a parsed TOML document; `source` names it in errors."""
+    try:
+        return Survey.model_validate(_tuples(document))
+    except ValidationError as error:
+        raise SurveyError(f"{source}: {_explain(error)}") from error
+
+
+def load_survey(path: str | Path) -> Survey:
+    """Read and check a survey file.
+
+    Raises:
+        SurveyError: if the file cannot be read, is not TOML, or is not a survey.
+    """
+    try:
+        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SurveyError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, or numbers and nesting beyond all reason
+        raise SurveyError(f"{path}: not TOML: {error}") from None
+    try:
+        return parse_survey(document, str(path))
+    except RecursionError:
+        raise SurveyError(f"{path}: nested too deeply") from None
+
+
+def _tuples(value: Any) -> Any:
+    """TOML's lists as tuples, which strict validation expects."""
+    if isinstance(value, dict):
+        return {key: _tuples(inner) for key, inner in value.items()}
+    return tuple(_tuples(inner) for inner in value) if isinstance(value, list) else value
+
+
+def _explain(error: ValidationError) -> str:
+    first, *more = error.errors(include_url=False)
+    where = ""
+    for part in first["loc"]:
+        where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else str(part)
+    message = first["msg"].removeprefix("Value error, ")
+    given = first["input"]
+    shown = f", got {given!r}" if isinstance(given, (str, int, float, bool)) else ""
+    rest = f" (and {len(more)} more)" if more else ""
+    return f"{where + ': ' if where else ''}{message}{shown}{rest}"

@@ -1,0 +1,133 @@
+"""The wire format: what is promised to stay, and that nothing invalid gets through."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surveys import REASONS, Rejected, load_survey, open_envelope, seal
+from surveys.envelope import MAX_ENVELOPE_BYTES, reports_per_envelope
+
+SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
+NOW = SURVEY.opens_ms(5) + 1000
+FINGERPRINT = SURVEY.fingerprint
+GRR, BITS, HASHED = (0, 0), (1, 0), (1, 1)
+
+
+def raw(*elements: object) -> bytes:
+    return msgspec.msgpack.encode(list(elements))
+
+
+def reason_of(envelope: bytes, now_ms: int = NOW) -> str:
+    with pytest.raises(Rejected) as caught:
+        open_envelope(SURVEY, envelope, now_ms)
+    return caught.value.reason
+
+
+@pytest.mark.parametrize(("attribute", "level"), [GRR, BITS, HASHED])
+def test_reports_arrive_as_they_left(attribute: int, level: int) -> None:
+    m = SURVEY.mechanisms[attribute][level]
+    rng = np.random.default_rng(1)
+    reports = m.report(m.memoize(rng.integers(0, m.k, 100), rng), rng)  # type: ignore[attr-defined]
+    envelope = open_envelope(SURVEY, seal(SURVEY, attribute, level, 5, reports), NOW)
+    assert (envelope.attribute, envelope.level, envelope.step, envelope.n) == (attribute, level, 5, 100)
+    assert np.array_equal(np.frombuffer(envelope.payload, m.report_dtype), reports)
+
+
+def test_golden_bytes() -> None:
+    """Version 1 to the byte; a change of these is a change of the wire format."""
+    sealed = seal(SURVEY, 0, 0, 5, np.array([4, 2], np.uint8))
+    assert sealed == b"\x97\x01\xc4\x08" + FINGERPRINT + b"\x00\x00\x05\x02\xc4\x02\x04\x02"
+
+
+@pytest.mark.parametrize(
+    ("envelope", "reason"),
+    [
+        (b"", "undecodable"),
+        (b"\xc1", "undecodable"),
+        (b"\x91" * 10_000, "undecodable"),  # nesting deeper than any decoder's stack
+        (b"not msgpack", "undecodable"),
+        (raw(), "undecodable"),
+        (msgspec.msgpack.encode({"version": 1}), "undecodable"),
+        (raw("1", FINGERPRINT, 0, 0, 5, 1, b"\x00"), "undecodable"),
+        (raw(True, FINGERPRINT, 0, 0, 5, 1, b"\x00"), "undecodable"),
+        (raw(1, FINGERPRINT, 0, 0, 5, 1), "undecodable"),
+        (raw(1, FINGERPRINT, 0, 0, 5, 1, b"\x00", 0), "undecodable"),
+        (raw(1, FINGERPRINT, 0, 0, 5, 1, b"\x00") + b"\x00", "undecodable"),
+        (raw(1, FINGERPRINT, 0.5, 0, 5, 1, b"\x00"), "undecodable"),
+        (raw(2, "anything"), "unknown version"),
+        (raw(2, FINGERPRINT, 0, 0, 5, 1, b"\x00"), "unknown version"),
+        (raw(0), "unknown version"),
+        (raw(1, b"\x00" * 8, 0, 0, 5, 1, b"\x00"), "wrong survey"),
+        (raw(1, b"", 0, 0, 5, 1, b"\x00"), "wrong survey"),
+        (raw(1, FINGERPRINT, 2, 0, 5, 1, b"\x00"), "unknown attribute or level"),
+        (raw(1, FINGERPRINT, -1, 0, 5, 1, b"\x00"), "unknown attribute or level"),
+        (raw(1, FINGERPRINT, 0, 1, 5, 1, b"\x00"), "unknown attribute or level"),
+        (raw(1, FINGERPRINT, 0, -1, 5, 1, b"\x00"), "unknown attribute or level"),
+        (raw(1, FINGERPRINT, 0, 0, 5, 2, b"\x00"), "wrong length"),
+        (raw(1, FINGERPRINT, 0, 0, 5, 0, b""), "wrong length"),
+        (raw(1, FINGERPRINT, 0, 0, 5, -1, b""), "wrong length"),
+        (raw(1, FINGERPRINT, 0, 0, 5, 2**62, b"\x00"), "wrong length"),
+        (raw(1, FINGERPRINT, 0, 0, 3, 1, b"\x00"), "step too old"),
+        (raw(1, FINGERPRINT, 0, 0, -1, 1, b"\x00"), "step too old"),
+        (raw(1, FINGERPRINT, 0, 0, 7, 1, b"\x00"), "step in the future"),
+        (raw(1, FINGERPRINT, 0, 0, 2**60, 1, b"\x00"), "step in the future"),
+        (b"\x00" * (MAX_ENVELOPE_BYTES + 1), "too large"),
+    ],
+)
+def test_each_broken_envelope_has_its_reason(envelope: bytes, reason: str) -> None:
+    assert reason in REASONS
+    assert reason_of(envelope) == reason
+
+
+@settings(max_examples=2000)
+@given(st.binary(max_size=60), st.integers(0, 10**13))
+def test_any_bytes_are_opened_or_refused_for_a_listed_reason(envelope: bytes, now_ms: int) -> None:
+    try:
+        opened = open_envelope(SURVEY, envelope, now_ms)
+    except Rejected as rejected:
+        assert rejected.reason in REASONS
+    else:
+        assert opened.fingerprint == FINGERPRINT
+
+
+@settings(max_examples=2000)
+@given(st.data())
+def test_a_damaged_envelope_is_never_longer_than_its_count_says(data: st.DataObject) -> None:
+    good = seal(SURVEY, 1, 1, 5, np.zeros(3, SURVEY.mechanisms[1][1].report_dtype))
+    position = data.draw(st.integers(0, len(good) - 1))
+    damaged = good[:position] + bytes([data.draw(st.integers(0, 255))]) + good[position + 1 :]
+    try:
+        opened = open_envelope(SURVEY, damaged, NOW)
+    except Rejected as rejected:
+        assert rejected.reason in REASONS
+    else:
+        row = SURVEY.mechanisms[opened.attribute][opened.level].report_dtype.itemsize
+        assert len(opened.payload) == opened.n * row
+
+
+@pytest.mark.parametrize(
+    ("attribute", "level", "step", "reports"),
+    [
+        (2, 0, 0, np.zeros(1, np.uint8)),
+        (0, 1, 0, np.zeros(1, np.uint8)),
+        (0, 0, -1, np.zeros(1, np.uint8)),
+        (0, 0, 0, np.zeros(0, np.uint8)),
+        (0, 0, 0, np.zeros(1, np.int64)),
+        (1, 0, 0, np.zeros((1, 3), np.uint8)),
+        (0, 0, 0, np.zeros(MAX_ENVELOPE_BYTES, np.uint8)),
+    ],
+)
+def test_sealing_refuses_what_could_not_be_opened(attribute: int, level: int, step: int, reports: np.ndarray) -> None:
+    with pytest.raises(ValueError):
+        seal(SURVEY, attribute, level, step, reports)
+
+
+@given(st.integers(1, 10_000), st.integers(1, 10**6))
+def test_envelopes_are_about_the_size_that_was_asked_for(row: int, target: int) -> None:
+    n = reports_per_envelope(row, target)
+    assert n >= 1
+    assert n == 1 or n * row + 32 <= target
