@@ -1,0 +1,183 @@
+"""A device's memory: one SQLite file that survives restarts, crashes and a second process on it.
+
+Everything that a device does to its file is one immediate transaction, so two processes take turns, and what a transaction
+wrote is on the disk before it ends: rollback journal, ``synchronous=EXTRA`` (the journal's removal, which is the commit, is
+synced as well; FULL would leave it to the operating system) and ``fullfsync`` where the system has it. A write-ahead log
+would sync less, but it needs two more files beside the first one, which are easily lost or copied without it.
+
+    survey       the fingerprint of the survey that the device answers
+    enrolment    for every attribute: level, whether the device answers it, its hash function, its fake value; how many
+                 distinct steps it has reported (`reports`) and the latest step whose envelope is not kept (`forgotten`)
+    memo         for every attribute and memo key: the memo, never changed, and how many steps were reported from it
+    sent         the envelopes of the last steps: every step reported is here or is at most `forgotten`
+
+The connection lasts as long as the transaction, so several threads may use a `Device`, and a fork carries none over. The
+file is never opened by other means while it exists: closing such a second descriptor would drop SQLite's locks (POSIX).
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+FORMAT = 1  # of the file, as SQLite's user_version; 0 says that nobody has enrolled
+BUSY_S = 60.0  # how long a process waits for its turn
+
+_TABLES = (
+    "CREATE TABLE survey (fingerprint BLOB NOT NULL)",
+    "CREATE TABLE enrolment (attribute INTEGER PRIMARY KEY, level INTEGER NOT NULL, answers INTEGER NOT NULL,"
+    " function INTEGER NOT NULL, fake INTEGER NOT NULL,"
+    " reports INTEGER NOT NULL DEFAULT 0, forgotten INTEGER NOT NULL DEFAULT -1)",
+    "CREATE TABLE memo (attribute INTEGER, key INTEGER, memo BLOB NOT NULL, reports INTEGER NOT NULL DEFAULT 0,"
+    " PRIMARY KEY (attribute, key)) WITHOUT ROWID",
+    "CREATE TABLE sent (attribute INTEGER, step INTEGER, envelope BLOB NOT NULL, PRIMARY KEY (attribute, step)) WITHOUT ROWID",
+)
+
+
+class DeviceError(Exception):
+    """A device's file that cannot be used as asked: one line with the file and the reason, never what it holds."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Enrolment:
+    """What a device chose once for an attribute.
+
+    Attributes:
+        level: index of the level.
+        answers: whether the device answers the attribute at all.
+        function: number of its hash function, 0 for mechanisms without one.
+        fake: the value that it puts in for ever in place of the person's (rs+fd); -1 for none.
+    """
+
+    level: int
+    answers: bool
+    function: int
+    fake: int
+
+
+class MemoFile:
+    """The file. It is created if it is missing, readable and writable by its owner alone.
+
+    Args:
+        path: of the file; its folder must exist.
+
+    Raises:
+        DeviceError: if the file cannot be created.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+        try:
+            with suppress(FileExistsError):
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            self._path.chmod(0o600)
+        except OSError as error:
+            raise DeviceError(f"{self._path}: cannot be created: {error.strerror}") from None
+
+    @contextmanager
+    def transaction(self) -> Iterator["Transaction"]:
+        """One immediate transaction: what it wrote is on the disk when it ends, and an exception undoes all of it.
+
+        Raises:
+            DeviceError: if the file is missing, is no SQLite database, is of another format, or cannot be written.
+        """
+        connection = None
+        try:
+            connection = sqlite3.connect(f"{self._path.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None)
+            for pragma in ("synchronous=EXTRA", "fullfsync=ON", "secure_delete=ON"):
+                connection.execute(f"PRAGMA {pragma}")
+            connection.execute("BEGIN IMMEDIATE")
+            transaction = Transaction(connection)
+            if transaction.format not in (0, FORMAT):
+                raise DeviceError(f"{self._path}: is of format {transaction.format}, this is the program for format {FORMAT}")
+            yield transaction
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise DeviceError(f"{self._path}: {error}") from None
+        finally:
+            if connection is not None:
+                connection.close()  # undoes what is not committed
+
+
+class Transaction:
+    """The memory during one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+        self.format: int = connection.execute("PRAGMA user_version").fetchone()[0]
+
+    # ---- enrolment
+
+    def enrol(self, fingerprint: bytes, choices: list[Enrolment]) -> None:
+        """Create the memory of a device that has chosen, attribute by attribute."""
+        for table in _TABLES:
+            self._db.execute(table)
+        self._db.execute("INSERT INTO survey VALUES (?)", (fingerprint,))
+        self._db.executemany(
+            "INSERT INTO enrolment (attribute, level, answers, function, fake) VALUES (?, ?, ?, ?, ?)",
+            [(attribute, c.level, c.answers, c.function, c.fake) for attribute, c in enumerate(choices)],
+        )
+        self._db.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def fingerprint(self) -> bytes | None:
+        """The survey's, or None if nobody has enrolled."""
+        if self.format == 0:
+            return None
+        return bytes(self._db.execute("SELECT fingerprint FROM survey").fetchone()[0])
+
+    def enrolment(self, attribute: int) -> Enrolment:
+        """What the device chose for the attribute."""
+        read = "SELECT level, answers, function, fake FROM enrolment WHERE attribute = ?"
+        level, answers, function, fake = self._db.execute(read, (attribute,)).fetchone()
+        return Enrolment(level, bool(answers), function, fake)
+
+    def forget(self) -> None:
+        """Erase everything. SQLite overwrites the freed pages with zeros (``secure_delete``)."""
+        for table in ("survey", "enrolment", "memo", "sent"):
+            self._db.execute(f"DROP TABLE {table}")
+        self._db.execute("PRAGMA user_version = 0")
+
+    # ---- memos
+
+    def memo(self, attribute: int, key: int, draw: Callable[[], bytes]) -> bytes:
+        """The memo of a key; drawn and written if there is none yet. The primary key admits one for ever."""
+        read = "SELECT memo FROM memo WHERE attribute = ? AND key = ?"
+        if self._db.execute(read, (attribute, key)).fetchone() is None:
+            insert = "INSERT INTO memo (attribute, key, memo) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+            self._db.execute(insert, (attribute, key, draw()))
+        return bytes(self._db.execute(read, (attribute, key)).fetchone()[0])
+
+    # ---- what was sent
+
+    def sent(self, attribute: int, step: int) -> bytes | None:
+        """The envelope that was made for the step, if it is still kept."""
+        row = self._db.execute("SELECT envelope FROM sent WHERE attribute = ? AND step = ?", (attribute, step)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def forgotten(self, attribute: int) -> int:
+        """The latest step whose envelope is no longer kept; -1 if there is none."""
+        return int(self._db.execute("SELECT forgotten FROM enrolment WHERE attribute = ?", (attribute,)).fetchone()[0])
+
+    def keep(self, attribute: int, step: int, envelope: bytes, key: int | None, n_kept: int) -> None:
+        """Enter a step's only report in the books and keep its envelope; drop those of the earliest steps beyond n_kept.
+
+        Args:
+            key: of the memo that the report was made from; None for a one-time mechanism.
+        """
+        db = self._db
+        db.execute("INSERT INTO sent VALUES (?, ?, ?)", (attribute, step, envelope))
+        db.execute("UPDATE enrolment SET reports = reports + 1 WHERE attribute = ?", (attribute,))
+        if key is not None:
+            db.execute("UPDATE memo SET reports = reports + 1 WHERE attribute = ? AND key = ?", (attribute, key))
+        surplus = "SELECT step FROM sent WHERE attribute = ? ORDER BY step DESC LIMIT -1 OFFSET ?"
+        for (dropped,) in db.execute(surplus, (attribute, n_kept)).fetchall():
+            db.execute("DELETE FROM sent WHERE attribute = ? AND step = ?", (attribute, dropped))
+            db.execute("UPDATE enrolment SET forgotten = max(forgotten, ?) WHERE attribute = ?", (dropped, attribute))
+
+    def counts(self, attribute: int) -> tuple[int, list[int]]:
+        """How many distinct steps were reported, and how many of them from each memo."""
+        reports = self._db.execute("SELECT reports FROM enrolment WHERE attribute = ?", (attribute,)).fetchone()[0]
+        rows = self._db.execute("SELECT reports FROM memo WHERE attribute = ? AND reports > 0", (attribute,)).fetchall()
+        return reports, [row[0] for row in rows]

@@ -1,0 +1,59 @@
+"""The memo store of a simulated population: what its devices drew once and keep for ever."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms import Longitudinal, Reports
+from mechanisms.arguments import IntArray
+
+
+class Memos:
+    """The memos of many devices under one mechanism: one for each device and memo key, never changed, never forgotten.
+
+    A device that returns to an old value finds the memo that it drew for it the first time. Without that, each return
+    would cost another ε∞.
+    """
+
+    def __init__(self, mechanism: Longitudinal) -> None:
+        self._n_keys = mechanism.max_memos
+        # in ascending order of device · n_keys + key, so that all of a step's memos are found by one search
+        self._codes: IntArray = np.empty(0, np.int64)
+        self._rows: Reports = np.empty(0, mechanism.report_dtype)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def recall(self, devices: IntArray, keys: IntArray, draw: Callable[[IntArray], Reports]) -> Reports:
+        """The memos of devices for their keys; those that are missing are drawn now and kept.
+
+        Args:
+            devices: (n,) numbers of devices, each at most once.
+            keys: (n,) their memo keys (`Longitudinal.memo_keys`), in [0, max_memos).
+            draw: given the positions in `devices` that have no memo yet, draws one for each.
+
+        Returns:
+            (n,) memos, rows of the mechanism's `report_dtype`.
+        """
+        codes = devices * self._n_keys + keys
+        places, known = self._find(codes)
+        if not known.all():
+            new = np.flatnonzero(~known)
+            self._insert(codes[new], draw(new))
+            places, _ = self._find(codes)
+        return np.asarray(self._rows[places])
+
+    def _find(self, codes: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+        """Where each code stands or would stand, and whether it is there."""
+        places = np.searchsorted(self._codes, codes)
+        known = places < len(self._codes)
+        known[known] = self._codes[places[known]] == codes[known]
+        return places, known
+
+    def _insert(self, codes: IntArray, rows: Reports) -> None:
+        order = np.argsort(codes, kind="stable")
+        codes = codes[order]
+        places = np.searchsorted(self._codes, codes)
+        self._codes = np.insert(self._codes, places, codes)
+        self._rows = np.insert(self._rows, places, rows[order], axis=0)

@@ -1,0 +1,144 @@
+"""A simulated population of devices: who answers what, the memos they keep, and their reports step by step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from mechanisms import Longitudinal, Mechanism, Reports
+from mechanisms.arguments import IntArray, integer
+from producers.memos import Memos
+from producers.randomness import Purpose, stream
+from producers.values import ValueSource
+from surveys import Survey
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """All reports of one attribute, level and step, in random order: nothing tells whose they are.
+
+    Attributes:
+        attribute, level: indices in the survey.
+        step: time step.
+        reports: (n,) rows of the mechanism's `report_dtype`, n >= 1.
+        truth: (k,) int64, how many of the n people have each value. Only a simulation knows it, and it never travels.
+    """
+
+    attribute: int
+    level: int
+    step: int
+    reports: Reports
+    truth: IntArray
+
+
+class Population:
+    """Simulated devices that answer a survey.
+
+    Each person chooses once and for ever: under smp the one attribute that they answer (under spl and rs+fd they answer
+    all), at random; for each attribute that they answer one of its levels, at random; and whatever else the mechanism's
+    devices choose (`Longitudinal.enroll`). Under rs+fd a person answers truly one attribute, at random, and puts in a
+    uniform value for each of the others, always the same. Whoever has a value of the attribute at a step reports.
+
+    What a step yields depends on the survey, the source and the seed alone: not on the steps asked for before, nor on the
+    order in which they are.
+
+    Args:
+        survey: the survey.
+        source: people's true values.
+        seed: of all randomness of the devices, at least 0; it shares none with a source of the same seed.
+    """
+
+    def __init__(self, survey: Survey, source: ValueSource, seed: int) -> None:
+        seed = integer("seed", seed, 0, 2**63)
+        self.n_steps = source.n_steps
+        self._groups = [
+            _Group(source, survey.mechanisms[attribute][level].device, members, fakes, seed, attribute, level)
+            for attribute, level, members, fakes in _enrol(survey, source.n_people, seed)
+        ]
+
+    def batches(self, step: int) -> Iterator[Batch]:
+        """The reports of a step in [0, n_steps), for each attribute and level that anybody answers then."""
+        integer("step", step, 0, self.n_steps - 1)
+        for group in self._groups:
+            batch = group.batch(step)
+            if batch is not None:
+                yield batch
+
+
+def _enrol(survey: Survey, n_people: int, seed: int) -> Iterator[tuple[int, int, IntArray, IntArray]]:
+    """Who answers which attribute at which level: (attribute, level, people in ascending order, their fake values).
+
+    The fake value is what a person puts in at every step in place of their own; -1 for none.
+    """
+    everyone = np.arange(n_people)
+    sampled = stream(seed, Purpose.ATTRIBUTES).integers(len(survey.attributes), size=n_people)
+    for a, attribute in enumerate(survey.attributes):
+        people = np.flatnonzero(sampled == a) if survey.collection == "smp" else everyone
+        fakes = np.full(len(people), -1)
+        if survey.collection == "rs+fd":
+            fakes = np.where(sampled == a, -1, stream(seed, Purpose.FAKES, a).integers(attribute.k, size=n_people))
+        levels = stream(seed, Purpose.LEVELS, a).integers(len(attribute.levels), size=len(people))
+        for level in range(len(attribute.levels)):
+            yield a, level, people[levels == level], fakes[levels == level]
+
+
+class _Group:
+    """The devices that answer one attribute at one level. A device's number is its position among the members."""
+
+    def __init__(
+        self,
+        source: ValueSource,
+        mechanism: Mechanism,
+        members: IntArray,
+        fakes: IntArray,
+        seed: int,
+        attribute: int,
+        level: int,
+    ) -> None:
+        self._source, self._mechanism, self._members, self._fakes = source, mechanism, members, fakes
+        self._seed, self._attribute, self._level = seed, attribute, level
+        if isinstance(mechanism, Longitudinal):
+            self._enrolment = mechanism.enroll(len(members), stream(seed, Purpose.ENROLMENT, attribute, level))
+            self._memos = Memos(mechanism)
+            self._next_step = 0  # memos of all steps before it are drawn
+
+    def batch(self, step: int) -> Batch | None:
+        """The group's reports of a step; None if nobody answers."""
+        devices, values = self._answers(step)
+        if not len(devices):
+            return None
+        rng = self._stream(Purpose.REPORTS, step)
+        if isinstance(self._mechanism, Longitudinal):
+            for earlier in range(self._next_step, step):
+                self._recall(self._mechanism, earlier, *self._answers(earlier))
+            reports = self._mechanism.report(self._recall(self._mechanism, step, devices, values), rng)
+            self._next_step = max(self._next_step, step + 1)
+        else:
+            reports = self._mechanism.report(self._put_in(devices, values), rng)
+        truth = np.bincount(values, minlength=self._mechanism.k)
+        return Batch(self._attribute, self._level, step, reports[rng.permutation(len(reports))], truth)
+
+    def _answers(self, step: int) -> tuple[IntArray, IntArray]:
+        """The devices of the group that have a value at the step, and their true values."""
+        people, values = self._source.at(step, self._attribute)
+        places = np.searchsorted(self._members, people)
+        places[places == len(self._members)] = 0
+        present = self._members[places] == people if len(self._members) else np.zeros(len(people), bool)
+        return places[present], values[present]
+
+    def _put_in(self, devices: IntArray, values: IntArray) -> IntArray:
+        """What the devices put into the mechanism: the true values, except where they keep a fake one."""
+        fakes = self._fakes[devices]
+        return np.where(fakes < 0, values, fakes)
+
+    def _recall(self, mechanism: Longitudinal, step: int, devices: IntArray, values: IntArray) -> Reports:
+        """The memos with which the devices answer the step; the missing ones are drawn."""
+        enrolment, values = self._enrolment[devices], self._put_in(devices, values)
+
+        def draw(new: IntArray) -> Reports:
+            return mechanism.memoize(values[new], self._stream(Purpose.MEMOS, step), enrolment[new])
+
+        return self._memos.recall(devices, mechanism.memo_keys(values, enrolment), draw)
+
+    def _stream(self, purpose: Purpose, step: int) -> np.random.Generator:
+        return stream(self._seed, purpose, self._attribute, self._level, step)

@@ -1,0 +1,165 @@
+"""Where envelopes go: a Kafka topic, or memory."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import Any, Protocol
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from surveys.envelope import MAX_ENVELOPE_BYTES
+
+CONNECT_MS = 5_000
+REQUEST_MS = 10_000
+DELIVERY_MS = 30_000  # a broker that comes back within it costs nothing but the wait
+CLOSE_S = 5.0
+BATCH_BYTES = 256 * 1024  # of a partition in one request: one is under way at a time, so small batches would wait in line
+LINGER_MS = 5
+MAX_WAITING_BYTES = 64 * 2**20  # the library's own buffer has no limit
+OVERHEAD_BYTES = 1024  # of an envelope that waits
+
+
+class SinkError(RuntimeError):
+    """Envelopes cannot be sent, or some may not have arrived: one line that names the place."""
+
+
+class Sink(Protocol):
+    """A place that envelopes are sent to."""
+
+    def send(self, envelope: bytes) -> None:
+        """Take an envelope; it may be sent later.
+
+        Raises:
+            SinkError: if this or an earlier envelope cannot be sent.
+        """
+
+    def flush(self) -> None:
+        """Send whatever has been taken; returns when all of it is acknowledged.
+
+        Raises:
+            SinkError: if any envelope taken so far was not.
+        """
+
+    def close(self) -> None:
+        """Let go of the place. What has not been flushed may be lost; never raises, and may be called again."""
+
+
+class MemorySink:
+    """Hands each envelope to a function, at once.
+
+    Args:
+        append: takes an envelope.
+    """
+
+    def __init__(self, append: Callable[[bytes], None]) -> None:
+        self._append = append
+
+    def send(self, envelope: bytes) -> None:
+        self._append(envelope)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class _Producer(KafkaProducer):  # type: ignore[misc]
+    """A producer whose flush never raises: what became of an envelope is asked of its future.
+
+    The library's `close`, which also runs when the program ends, flushes first. Where that raised, it would not close and
+    its thread would go on, so a broker that is gone would leave tracebacks behind.
+    """
+
+    def flush(self, timeout: float | None = None) -> None:
+        with suppress(KafkaError):
+            super().flush(timeout)
+
+
+class KafkaSink:
+    """Sends each envelope as a record of a Kafka topic, without a key, to one partition after the other.
+
+    The producer is idempotent and every in-sync replica acknowledges: an envelope that is acknowledged stands in the log
+    exactly once, also where the broker was away for a while. After a `SinkError` some envelopes may stand there and others
+    not; the sink then takes no more. It makes no topic.
+
+    The library's own lines in the log are switched off unless the program has set the level of its logger ``kafka``:
+    whatever matters is raised here.
+
+    Args:
+        bootstrap: ``host:port[,host:port…]``.
+        topic: an existing topic.
+
+    Raises:
+        SinkError: within a few seconds, if the broker can't be reached or has no such topic.
+    """
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        library = logging.getLogger("kafka")
+        if library.level == logging.NOTSET:
+            library.setLevel(logging.CRITICAL)
+        self._topic, self._place = topic, f"Kafka at {bootstrap}"
+        self._failed: SinkError | None = None
+        self._turns = count()
+        self._waiting: deque[tuple[Any, int]] = deque()  # futures of envelopes not known to be acknowledged, and sizes
+        self._waiting_bytes = 0
+        try:
+            self._producer = _Producer(
+                bootstrap_servers=bootstrap.split(","),
+                enable_idempotence=True,
+                acks="all",
+                allow_auto_create_topics=False,
+                batch_size=BATCH_BYTES,
+                linger_ms=LINGER_MS,
+                max_request_size=2 * MAX_ENVELOPE_BYTES,
+                bootstrap_timeout_ms=CONNECT_MS,
+                max_block_ms=CONNECT_MS,
+                request_timeout_ms=REQUEST_MS,
+                delivery_timeout_ms=DELIVERY_MS,
+            )
+        except KafkaError as error:
+            raise SinkError(f"{self._place} cannot be reached: {error}") from error
+        try:
+            self._producer.partitions_for(topic)
+        except KafkaError as error:
+            self.close()
+            raise SinkError(f"{self._place} has no topic {topic}: {error}") from error
+
+    def send(self, envelope: bytes) -> None:
+        with self._reporting_failure():
+            while self._waiting_bytes > MAX_WAITING_BYTES:
+                self._await_oldest(timeout_s=DELIVERY_MS / 1000)
+            partitions = sorted(self._producer.partitions_for(self._topic))
+            partition = partitions[next(self._turns) % len(partitions)]
+            size = len(envelope) + OVERHEAD_BYTES
+            self._waiting.append((self._producer.send(self._topic, envelope, partition=partition), size))
+            self._waiting_bytes += size
+
+    def flush(self) -> None:
+        with self._reporting_failure():
+            self._producer.flush(timeout=(DELIVERY_MS + REQUEST_MS) / 1000)
+            while self._waiting:
+                self._await_oldest(timeout_s=0)
+
+    def close(self) -> None:
+        self._producer.close(timeout=CLOSE_S if self._failed is None else 0)
+
+    def _await_oldest(self, timeout_s: float) -> None:
+        """Wait until the first envelope that waits is acknowledged."""
+        future, size = self._waiting.popleft()
+        self._waiting_bytes -= size
+        future.get(timeout=timeout_s)
+
+    @contextmanager
+    def _reporting_failure(self) -> Iterator[None]:
+        if self._failed is not None:
+            raise self._failed
+        try:
+            yield
+        except KafkaError as error:
+            self._failed = SinkError(f"{self._place} did not acknowledge what was sent to {self._topic}: {error}")
+            self.close()
+            raise self._failed from error

@@ -1,0 +1,270 @@
+"""Where people's true values come from: a simulation, or a file. What is read here is seen by nobody but the devices.
+
+A file of values is CSV in UTF-8 with a header. The first column is the person (any text), the second the step (an integer),
+and each attribute of the survey has a column of its name:
+
+    person,step,mode,zone
+    8f3a,0,bus,17
+    8f3a,1,car,
+    c071,1,bus,4
+
+A survey with a single attribute also takes a file of exactly three columns, whatever their names. A value is written as in
+the survey: one of its texts, an integer below its size, or a number within its bins. An empty cell says that the person has
+no value of that attribute at that step; columns of other names are ignored. A person has at most one row for a step.
+"""
+
+import csv
+import re
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms.arguments import FloatArray, IntArray, integer
+from producers.randomness import Purpose, stream
+from surveys import Attribute, Survey
+
+MAX_STEPS = 1_000_000
+STAY = 0.9  # probability that a simulated value is kept for another step
+DAY_STEPS = 24  # period of the drift of the simulated values' popularity
+DRIFT = 0.5  # in logarithms of popularity
+
+
+class DataError(ValueError):
+    """A file of values that cannot be used: one line with file, line and column, and never what the cell holds."""
+
+
+class ValueSource(Protocol):
+    """People's true values, step by step.
+
+    Attributes:
+        n_people: people are numbered 0 … n_people-1.
+        n_steps: steps are numbered 0 … n_steps-1.
+    """
+
+    @property
+    def n_people(self) -> int: ...
+
+    @property
+    def n_steps(self) -> int: ...
+
+    def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
+        """Who has a value at a step, and which; the same at every call, in whatever order the steps are asked for.
+
+        Args:
+            step: in [0, n_steps).
+            attribute: index in the survey.
+
+        Returns:
+            people: (n,) int64, each person at most once.
+            values: (n,) int64, their values, in [0, k). Neither array may be written to.
+        """
+
+
+class MarkovValues:
+    """Simulated values: for every person and attribute a Markov chain, independent of all others.
+
+    From one step to the next a value stays with probability 0.9, else it is drawn afresh. The popularity of value i falls
+    like 1/(i+1) and drifts: within a day of 24 steps each value's share swells and fades, every value at another hour.
+    Everybody has a value of every attribute at every step.
+
+    Args:
+        survey: whose attributes have the values.
+        n_people: in [1, 10^8].
+        n_steps: in [1, 10^6].
+        seed: at least 0.
+    """
+
+    def __init__(self, survey: Survey, n_people: int, n_steps: int, seed: int) -> None:
+        self.n_people = integer("n_people", n_people, 1, 10**8)
+        self.n_steps = integer("n_steps", n_steps, 1, MAX_STEPS)
+        self._seed = integer("seed", seed, 0, 2**63)
+        self._sizes = [attribute.k for attribute in survey.attributes]
+        self._people = np.arange(self.n_people)
+        self._reached: dict[int, tuple[int, IntArray]] = {}
+
+    def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
+        """See `ValueSource.at`. A step before the last one asked for costs as much as all steps up to it."""
+        integer("step", step, 0, self.n_steps - 1)
+        reached, values = self._reached.get(attribute, (-1, self._people))
+        if reached > step:
+            reached = -1
+        for later in range(reached + 1, step + 1):
+            values = self._next(attribute, later, values)
+        self._reached[attribute] = (step, values)
+        return self._people, values
+
+    def _next(self, attribute: int, step: int, values: IntArray) -> IntArray:
+        """The values at a step, from those at the step before; at step 0 all are drawn."""
+        rng = stream(self._seed, Purpose.VALUES, attribute, step)
+        redrawn = rng.random(self.n_people) >= (STAY if step else 0.0)
+        cumulated = np.cumsum(popularity(self._sizes[attribute], step))
+        drawn = np.searchsorted(cumulated, rng.random(np.count_nonzero(redrawn)) * cumulated[-1], side="right")
+        values = values.copy()
+        values[redrawn] = drawn
+        return values
+
+
+def popularity(k: int, step: int) -> FloatArray:
+    """(k,) shares with which a simulated value is drawn at a step; they sum to 1."""
+    i = np.arange(k)
+    weights = np.exp(DRIFT * np.sin(2 * np.pi * (step / DAY_STEPS + i / k))) / (i + 1)
+    return np.asarray(weights / weights.sum())
+
+
+class _RecordedValues:
+    """Values in memory, from a file.
+
+    Args:
+        n_people, n_steps: see `ValueSource`.
+        columns: for every attribute (person, step, value) of all its entries, each (n,) int64.
+    """
+
+    def __init__(self, n_people: int, n_steps: int, columns: list[tuple[IntArray, IntArray, IntArray]]) -> None:
+        self.n_people, self.n_steps = n_people, n_steps
+        self._columns = []
+        for people, steps, values in columns:
+            order = np.argsort(steps, kind="stable")
+            self._columns.append((steps[order], people[order], values[order]))
+
+    def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
+        """See `ValueSource.at`."""
+        integer("step", step, 0, self.n_steps - 1)
+        steps, people, values = self._columns[attribute]
+        first, end = np.searchsorted(steps, [step, step + 1])
+        return people[first:end], values[first:end]
+
+
+def load_values(path: str | Path, survey: Survey, first_step: int = 0) -> ValueSource:
+    """The values of a file, which is read and checked as a whole; its format is in the module's text.
+
+    Args:
+        path: of the file.
+        survey: whose attributes have the values.
+        first_step: the number that the file gives to the survey's step 0. The last step is the latest one in the file.
+
+    Raises:
+        DataError: if the file cannot be read, is not CSV in UTF-8, is empty or lacks a column; if a step is not an integer,
+            before `first_step` or a million steps after it; if a value is not in its attribute's domain; or if a person
+            has two rows for a step.
+    """
+    return _Reader(Path(path), survey, first_step).read()
+
+
+class _Reader:
+    """One reading of a file of values."""
+
+    def __init__(self, path: Path, survey: Survey, first_step: int) -> None:
+        self._path, self._attributes, self._first_step = path, survey.attributes, first_step
+        self._line = 0
+        self._person_ids: dict[str, int] = {}
+        self._step_of: dict[str, int] = {}  # texts seen before; so each different text is parsed once
+        self._value_of: list[dict[str, int]] = [{} for _ in self._attributes]
+        # one entry a row: its line, person and step, and of every attribute the value, or -1 where the cell is empty
+        self._lines, self._people, self._steps = array("q"), array("q"), array("q")
+        self._values = [array("q") for _ in self._attributes]
+
+    def read(self) -> ValueSource:
+        """Read the file."""
+        try:
+            with self._path.open(encoding="utf-8-sig", newline="") as file:
+                self._read_rows(csv.reader(self._counted(file), strict=True))
+        except OSError as error:
+            raise DataError(f"{self._path}: cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError:  # it holds the text around the fault, so it does not go on
+            self._line = self._first_line_not_utf8()
+            self._refuse("not UTF-8")
+        except csv.Error as error:
+            self._refuse(f"not CSV: {error}")
+        people, steps = _int64(self._people), _int64(self._steps)
+        self._require_one_row_a_step(people, steps)
+        columns = []
+        for values in map(_int64, self._values):
+            given = values >= 0
+            columns.append((people[given], steps[given], values[given]))
+        if not any(len(values) for _, _, values in columns):
+            raise DataError(f"{self._path}: holds no values")
+        return _RecordedValues(len(self._person_ids), int(steps.max()) + 1, columns)
+
+    def _counted(self, lines: Iterator[str]) -> Iterator[str]:
+        for self._line, line in enumerate(lines, 1):
+            yield line
+
+    def _read_rows(self, rows: Iterator[list[str]]) -> None:
+        header = next(rows, None)
+        if not header:
+            raise DataError(f"{self._path}: is empty; it needs a header of person, step and values")
+        where = [self._column(header, attribute) for attribute in self._attributes]
+        cells = list(zip(where, self._attributes, self._value_of, self._values))
+        for row in rows:
+            if not row:
+                continue  # an empty line
+            if len(row) != len(header):
+                self._refuse(f"has {len(row)} columns, the header {len(header)}")
+            person, step = row[0], self._step_of.get(row[1])
+            if not person:
+                self._refuse("the person is empty")
+            self._lines.append(self._line)
+            self._people.append(self._person_ids.setdefault(person, len(self._person_ids)))
+            self._steps.append(self._step(row[1]) if step is None else step)
+            for column, attribute, known, values in cells:
+                value = known.get(row[column])
+                values.append(self._value(row[column], attribute, known) if value is None else value)
+
+    def _column(self, header: list[str], attribute: Attribute) -> int:
+        """Which column holds the attribute's values."""
+        found = [i for i, name in enumerate(header) if i >= 2 and name == attribute.name]
+        if len(self._attributes) == 1 and len(header) == 3:
+            return 2
+        if len(found) != 1:
+            self._refuse(
+                f"{'two columns' if found else 'no column'} named {attribute.name}; the header must be person, step"
+                f" and {', '.join(a.name for a in self._attributes)}"
+            )
+        return found[0]
+
+    def _step(self, text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+            self._refuse("the step (second column) must be an integer")
+        step = int(text) - self._first_step
+        if not 0 <= step < MAX_STEPS:
+            last = self._first_step + MAX_STEPS - 1
+            self._refuse(f"the step (second column) must be from {self._first_step}, the first step, to {last}")
+        self._step_of[text] = step
+        return step
+
+    def _value(self, text: str, attribute: Attribute, known: dict[str, int]) -> int:
+        if not text:
+            return -1
+        try:
+            known[text] = attribute.index(text)
+        except ValueError as error:  # its text names the attribute and its domain, not the value
+            self._refuse(str(error))
+        return known[text]
+
+    def _require_one_row_a_step(self, people: IntArray, steps: IntArray) -> None:
+        order = np.lexsort((steps, people))  # stable, so a person's rows for a step stay in the order of the file
+        again = (np.diff(people[order]) == 0) & (np.diff(steps[order]) == 0)
+        if again.any():
+            self._line = int(_int64(self._lines)[order[1:][again]].min())
+            self._refuse("a second row of the same person for the same step")
+
+    def _first_line_not_utf8(self) -> int:
+        with self._path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    line.decode()
+                except UnicodeDecodeError:
+                    return number
+        raise AssertionError("every line is UTF-8, so the file is")
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise DataError(f"{self._path}, line {self._line}: {why}") from None
+
+
+def _int64(numbers: "array[int]") -> IntArray:
+    entries: npt.NDArray[np.int64] = np.frombuffer(numbers, np.int64)
+    return entries

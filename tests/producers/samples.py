@@ -1,0 +1,49 @@
+"""Small surveys for the tests of producers, and values written down by hand."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+from mechanisms import LONGITUDINAL
+from mechanisms.arguments import IntArray
+from surveys import Survey, parse_survey
+
+START = datetime(2026, 1, 5, tzinfo=UTC)
+EPS_INF, EPS_1 = 4.0, 2.0
+
+
+def level(mechanism: str, eps_inf: float = EPS_INF, eps_1: float = EPS_1) -> dict[str, object]:
+    """A level with that mechanism, named after it; a one-time mechanism takes eps_1."""
+    losses = {"eps_inf": eps_inf, "eps_1": eps_1} if mechanism in LONGITUDINAL else {"eps": eps_1}
+    return {"name": mechanism, "mechanism": mechanism, **losses}
+
+
+def make_survey(attributes: Mapping[str, tuple[int, Sequence[dict[str, object]]]], collection: str = "smp") -> Survey:
+    """A survey of attributes with so many values and these levels; its steps take a minute."""
+    return parse_survey({
+        "name": "sample", "start": START, "step_seconds": 60, "window_steps": 3, "lateness_steps": 1, "collection": collection,
+        "attribute": [{"name": name, "size": k, "level": list(levels)} for name, (k, levels) in attributes.items()],
+    })  # fmt: skip
+
+
+def one_question(mechanism: str, k: int = 10, eps_inf: float = EPS_INF, eps_1: float = EPS_1) -> Survey:
+    """A survey of one attribute with one level."""
+    return make_survey({"zone": (k, [level(mechanism, eps_inf, eps_1)])})
+
+
+class WrittenValues:
+    """A source of values written down by hand: for each step those of all people, None where a person has none.
+
+    Args:
+        steps: for each step one value a person; every attribute has the same.
+    """
+
+    def __init__(self, steps: Sequence[Sequence[int | None]]) -> None:
+        self.n_people, self.n_steps = len(steps[0]), len(steps)
+        self._steps = steps
+
+    def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
+        given = [(person, value) for person, value in enumerate(self._steps[step]) if value is not None]
+        people, values = np.array(given, np.int64).reshape(-1, 2).T
+        return people, values

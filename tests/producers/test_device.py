@@ -1,0 +1,354 @@
+"""A device keeps its promises: one memo a key for ever, one report a step, and silence about the value.
+
+One test here has a false-alarm rate, of `LIMIT`: that of the attribute sampled under smp.
+"""
+
+import logging
+import os
+import sqlite3
+import traceback
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from mechanisms import Longitudinal
+from producers.device import Device, StepForgotten
+from producers.device_memo import DeviceError, MemoFile
+from producers.secure_random import SecureRandom
+from surveys import Survey, open_envelope, parse_survey
+
+LIMIT = 1e-9
+LONG = {"mechanism": "L-GRR", "eps_inf": 2.0, "eps_1": 1.0}
+ONCE = {"mechanism": "OLH", "eps": 1.0}
+HASHED = {"mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0}
+BITS = {"mechanism": "L-OSUE", "eps_inf": 2.0, "eps_1": 1.0}
+
+
+def survey(*attributes: tuple[dict[str, Any], ...], collection: str = "spl", lateness_steps: int = 1, k: int = 5) -> Survey:
+    """A survey of attributes q0, q1, … on k values, each with levels a, b, … given by their parameters."""
+    asked = [
+        {"name": f"q{i}", "size": k, "level": [{"name": "abcd"[j], **level} for j, level in enumerate(levels)]}
+        for i, levels in enumerate(attributes)
+    ]
+    head = {"name": "study", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 1}
+    return parse_survey(head | {"lateness_steps": lateness_steps, "collection": collection, "attribute": asked})
+
+
+def rows(path: Path, sql: str) -> list[Any]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def payload(asked: Survey, raw: bytes, step: int) -> bytes:
+    envelope = open_envelope(asked, raw, asked.opens_ms(step))
+    assert (envelope.step, envelope.n) == (step, 1)
+    m = asked.mechanisms[envelope.attribute][envelope.level]
+    assert m.tabulate(np.frombuffer(envelope.payload, m.report_dtype.base).reshape(-1, *m.report_dtype.shape)).n == 1
+    return envelope.payload
+
+
+# ---- one report a step
+
+
+@pytest.mark.parametrize("level", [LONG, HASHED, BITS, ONCE, {"mechanism": "SS", "eps": 1.0}], ids=lambda x: x["mechanism"])
+def test_a_step_has_one_report_even_after_a_restart(level: dict[str, Any], tmp_path: Path) -> None:
+    asked = survey((level,), k=40)
+    device = Device(asked, tmp_path)
+    sent = {}
+    for step in (0, 1, 7):
+        raw = device.report("q0", 3, step)
+        assert raw is not None
+        payload(asked, raw, step)
+        sent[step] = raw
+    assert len(set(sent.values())) == 3
+    for again in (device, Device(asked, tmp_path)):
+        assert {step: again.report("q0", 3, step) for step in sent} == sent
+        assert again.report("q0", 4, 7) == sent[7]  # another value for a step that has its report: the first one decides
+        assert again.spent("q0").reports == 3
+
+
+def test_what_is_no_longer_remembered_is_refused(tmp_path: Path) -> None:
+    device = Device(survey((LONG,), lateness_steps=2), tmp_path / "file")
+    first = {step: device.report("q0", 1, step) for step in range(10)}
+    for step in (6, 7, 8, 9):
+        assert device.report("q0", 1, step) == first[step]
+    for step in (5, 0):
+        with pytest.raises(StepForgotten) as caught:
+            device.report("q0", 1, step)
+        assert (caught.value.attribute, caught.value.step, caught.value.earliest) == ("q0", step, 6)
+    assert len(rows(tmp_path / "file", "SELECT * FROM sent")) == 4
+
+
+def test_a_clock_that_ran_ahead_for_a_while(tmp_path: Path) -> None:
+    device = Device(survey((LONG,)), tmp_path)
+    for step in (0, 1, 2, 10**9, 3, 10**9 + 1, 4, 5, 10**9 + 2, 6, 7):  # by fewer steps than are kept: it goes on
+        assert device.report("q0", 1, step)
+    for step in (6, 7):  # reported before, and no longer kept: never a second time
+        with pytest.raises(StepForgotten):
+            device.report("q0", 1, step)
+    assert device.report("q0", 1, 10**9 + 3)  # by more: what is true again is refused, until the steps catch up
+    with pytest.raises(StepForgotten):
+        device.report("q0", 1, 8)
+    assert device.spent("q0").reports == 12
+
+
+def test_threads_share_a_device(tmp_path: Path) -> None:
+    device = Device(survey((BITS,), lateness_steps=30, k=40), tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        envelopes = list(pool.map(lambda i: device.report("q0", 3, i % 20), range(80)))
+    assert len(set(envelopes)) == 20
+    assert envelopes[:20] * 4 == envelopes
+    assert device.spent("q0").reports == 20
+
+
+# ---- memos
+
+
+@pytest.mark.parametrize("level", [LONG, HASHED, BITS], ids=lambda x: x["mechanism"])
+def test_a_memo_is_drawn_once_a_key_and_never_changes(level: dict[str, Any], tmp_path: Path) -> None:
+    asked = survey((level,), k=40)
+    m = asked.mechanisms[0][0]
+    assert isinstance(m, Longitudinal)
+    seen: dict[int, bytes] = {}
+    values = [value for step in range(3) for value in range(12)]
+    for step, value in enumerate(values):
+        Device(asked, tmp_path / "file").report("q0", value, step)
+        memos = dict(rows(tmp_path / "file", "SELECT key, memo FROM memo"))
+        assert memos.items() >= seen.items()
+        seen = memos
+    function = rows(tmp_path / "file", "SELECT function FROM enrolment")[0][0]
+    keys = m.memo_keys(np.array(values), np.full(len(values), function))
+    assert seen.keys() == set(keys)
+    assert dict(rows(tmp_path / "file", "SELECT key, reports FROM memo")) == Counter(keys)
+    if level is HASHED:
+        assert len(seen) <= m.max_memos
+        assert {int.from_bytes(memo[: m.report_dtype["function"].itemsize], "little") for memo in seen.values()} == {function}
+
+
+def test_the_books(tmp_path: Path) -> None:
+    asked = survey((LONG,), (ONCE,), (BITS,), k=6)
+    device = Device(asked, tmp_path)
+    for step, value in enumerate([0, 0, 0, 5, 5, 0]):
+        for _ in range(2):  # a resend is free
+            device.report("q0", value, step)
+            device.report("q1", value, step)
+    grr, olh = asked.mechanisms[0][0], asked.mechanisms[1][0]
+    spent = device.spent("q0")
+    assert (spent.reports, spent.eps_sequence) == (6, grr.eps_sequence(6).value)
+    assert spent.eps_changes == pytest.approx(grr.eps_t(4) + grr.eps_t(2), rel=1e-12)
+    assert device.spent("q1").eps_changes == pytest.approx(6 * olh.eps_1, rel=1e-12)
+    assert device.spent("q2") == type(spent)(0, 0.0, 0.0)
+
+
+# ---- enrolment
+
+
+def test_a_level_is_chosen_once(tmp_path: Path) -> None:
+    asked = survey((LONG, HASHED), (LONG, BITS))
+    device = Device(asked, tmp_path, levels={"q1": "b"})
+    raw = device.report("q1", 0, 0)
+    assert raw is not None
+    assert open_envelope(asked, raw, asked.opens_ms(0)).level == 1
+    for same in ({}, {"q1": "b"}, {"q0": "a"}):
+        assert Device(asked, tmp_path, levels=same).report("q1", 0, 0) == raw
+    for other in ({"q1": "a"}, {"q0": "b"}):
+        with pytest.raises(DeviceError, match=r"for ever, got [ab]; a second level would be a second budget"):
+            Device(asked, tmp_path, levels=other)
+    for wrong in ({"q2": "a"}, {"q0": "c"}):
+        with pytest.raises(ValueError, match="must be one of"):
+            Device(asked, tmp_path / "new", levels=wrong)
+    assert not (tmp_path / "new").exists()
+
+
+def test_another_survey_is_refused(tmp_path: Path) -> None:
+    device = Device(survey((LONG,)), tmp_path / "file")
+    with pytest.raises(DeviceError, match="belongs to a survey with fingerprint"):
+        Device(survey((HASHED,)), tmp_path / "file")
+    assert device.report("q0", 1, 0)
+
+
+def test_a_device_samples_its_attribute_uniformly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = survey((LONG,), (LONG,), (LONG,), collection="smp")
+    counts = [0, 0, 0]
+    for i in range(45):
+        device = Device(asked, tmp_path / str(i))
+        answered = [a for a in range(3) if device.report(f"q{a}", 1, 0) is not None]
+        if i < 5:
+            again = Device(asked, tmp_path / str(i))
+            assert answered == [a for a in range(3) if again.report(f"q{a}", 1, 1) is not None]
+        counts[answered[0]] += 1
+        assert len(answered) == 1
+        assert device.spent(f"q{(answered[0] + 1) % 3}").reports == 0
+    assert stats.chisquare(counts).pvalue > LIMIT
+    assert stats.chisquare([45, 0, 0]).pvalue < LIMIT
+    for a in range(3):  # exactly: the attribute is a uniform integer below 3, and nothing else
+        drawn: dict[int, int] = {3: a}  # a draw below anything else is a KeyError, and so is a second one
+        monkeypatch.setattr(SecureRandom, "below", lambda self, n, drawn=drawn: drawn.pop(n))
+        device = Device(asked, tmp_path / f"exact {a}")
+        assert not drawn
+        monkeypatch.undo()
+        assert device.report(f"q{a}", 1, 0) is not None
+
+
+# ---- silence
+
+
+def test_a_value_is_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+    caplog.set_level(logging.DEBUG)
+    named = {"name": "city", "values": ["Ulm", "Bonn"], "level": [{"name": "a", **LONG}]}
+    binned = {"name": "age", "bins": [0, 20, 90], "level": [{"name": "a", **LONG}]}
+    head = {"name": "study", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 1}
+    sized = {"name": "zone", "size": 7, "level": [{"name": "a", **LONG}]}
+    asked = parse_survey(head | {"lateness_steps": 1, "collection": "spl", "attribute": [named, binned, sized]})
+    device = Device(asked, tmp_path / "file")
+    secrets: list[Any] = ["SECRET", 4711, -4711, 4711.5, "4711", "4711.5", 10**4711, "9" * 4711, float("nan"), True, None]
+    secrets += [["SECRET"], {"SECRET"}, b"SECRET", np.int64(4711), np.array([4711]), 4711 + 1j]
+    for attribute in ("city", "age", "zone"):
+        for value in secrets:
+            with pytest.raises(ValueError, match=f"^not a value of the attribute {attribute} ") as caught:
+                device.report(attribute, value, 0)
+            shown = "".join(traceback.format_exception(caught.value))
+            assert not any(word in shown for word in ("SECRET", "4711", "9" * 50))
+    hidden = "Bonn"
+    assert device.report("zone", 3, 0) == device.report("zone", "3", 0)
+    assert device.report("zone", np.int64(3), 0)  # type: ignore[arg-type]  # registered as an integer
+    assert device.report("city", "Bonn", 0) == device.report("city", 1, 0)
+    assert device.report("age", 25, 0)
+    keys = rows(tmp_path / "file", "SELECT attribute, key FROM memo ORDER BY attribute")
+    assert keys == [(0, 1), (1, 1), (2, 3)]
+    (tmp_path / "file").write_bytes(b"no database" * 100)
+    with pytest.raises(DeviceError, match="not a database") as broken:
+        device.report("city", hidden, 1)
+    assert hidden not in "".join(traceback.format_exception(broken.value))
+    assert repr(device) == str(device) == "<Device>"
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
+
+
+def test_arguments(tmp_path: Path) -> None:
+    device = Device(survey((LONG,)), tmp_path)
+    for step in (-1, 0.5, True, 2**63):
+        with pytest.raises(ValueError, match="step must be an integer"):
+            device.report("q0", 1, step)  # type: ignore[arg-type]
+    for ask in (lambda: device.report("other", 1, 0), lambda: device.spent("other")):
+        with pytest.raises(ValueError, match="attribute must be one of q0, got 'other'"):
+            ask()
+    with pytest.raises(DeviceError, match="cannot be created: No such file"):
+        Device(survey((LONG,)), tmp_path / "missing" / "file")
+
+
+# ---- the file
+
+
+def test_the_file_is_its_owners_and_its_commits_reach_the_disk(tmp_path: Path) -> None:
+    previous = os.umask(0)
+    try:
+        Device(survey((LONG,)), tmp_path)
+        file = tmp_path / "study.device"
+        with MemoFile(file).transaction() as memory:
+            memory.memo(0, 0, lambda: b"\0")
+            assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
+                "study.device": 0o600,
+                "study.device-journal": 0o600,
+            }
+            pragmas = {
+                p: memory._db.execute(f"PRAGMA {p}").fetchone()[0] for p in ("synchronous", "journal_mode", "secure_delete")
+            }
+        assert pragmas == {"synchronous": 3, "journal_mode": "delete", "secure_delete": 1}
+        file.chmod(0o644)
+        Device(survey((LONG,)), tmp_path)
+        assert file.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(previous)
+
+
+def test_a_file_that_cannot_be_used_is_never_replaced(tmp_path: Path) -> None:
+    asked, file = survey((BITS,), k=40), tmp_path / "file"
+    device = Device(asked, file)
+    device.report("q0", 1, 0)
+    kept = file.read_bytes()
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE memo SET memo = x'00ff'")
+    connection.close()
+    with pytest.raises(DeviceError, match="something else than a memo of q0"):
+        device.report("q0", 1, 1)
+    file.write_bytes(kept[: len(kept) // 2])  # torn
+    for use in (lambda: device.report("q0", 1, 1), lambda: Device(asked, file)):
+        with pytest.raises(DeviceError, match="malformed"):
+            use()
+    file.unlink()
+    with pytest.raises(DeviceError, match="unable to open"):
+        device.report("q0", 1, 1)
+    assert not file.exists()
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version = 9")
+    connection.close()
+    with pytest.raises(DeviceError, match="format 9"):
+        Device(asked, file)
+
+
+def test_forgetting_is_deliberate_and_thorough(tmp_path: Path) -> None:
+    asked, file = survey((BITS,), k=256), tmp_path / "file"
+    device, other = Device(asked, file), Device(asked, file)
+    raw = device.report("q0", 200, 0)
+    [(memo,)] = rows(file, "SELECT memo FROM memo")
+    assert raw is not None
+    assert memo in file.read_bytes()
+    with pytest.raises(ValueError, match="confirm must be the survey's name, study"):
+        device.forget(confirm="yes")
+    assert device.report("q0", 200, 0) == raw
+    device.forget(confirm="study")
+    assert memo not in file.read_bytes()
+    assert payload(asked, raw, 0) not in file.read_bytes()
+    for forgotten in (device, other):
+        with pytest.raises(DeviceError, match="it was forgotten; a new Device enrols afresh"):
+            forgotten.report("q0", 200, 0)
+    assert Device(asked, file).report("q0", 200, 0) != raw
+
+
+def test_a_full_disk_lets_nothing_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device(survey((BITS,), k=40_000), tmp_path / "file")
+    connect = sqlite3.connect
+
+    def small(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*args, **options)
+        connection.execute("PRAGMA max_page_count = 5")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    with pytest.raises(DeviceError, match="full"):
+        device.report("q0", 1, 0)
+    monkeypatch.undo()
+    assert device.spent("q0").reports == 0
+    assert not rows(tmp_path / "file", "SELECT * FROM memo")
+
+
+def test_fake_data_hides_which_attribute_is_answered_truly(tmp_path: Path) -> None:
+    """With GRR at ε = 700 a report is what was put in: one attribute follows the value, the others stay the same for ever."""
+    sure = {"mechanism": "GRR", "eps": 700.0}
+    asked = survey((sure,), (sure,), (sure,), collection="rs+fd", k=50)
+    truly = Counter[str]()
+    for person in range(12):
+        device = Device(asked, tmp_path / f"{person}.device")
+        told: dict[str, list[int]] = {name: [] for name in ("q0", "q1", "q2")}
+        for step, value in enumerate([3, 17, 44]):
+            again = Device(asked, tmp_path / f"{person}.device")
+            for name, answers in told.items():
+                raw = (device if step % 2 else again).report(name, value, step)
+                assert raw is not None
+                answers.append(payload(asked, raw, step)[0])
+        followed = [name for name, answers in told.items() if answers == [3, 17, 44]]
+        constant = [name for name, answers in told.items() if len(set(answers)) == 1]
+        assert len(followed) == 1
+        assert len(constant) == 2
+        truly[followed[0]] += 1
+    assert len(truly) > 1  # all 12 the same with probability 3^-11

@@ -1,0 +1,205 @@
+"""A device whose process is killed, or that has rivals on its file, keeps one memo a key and one report a step.
+
+Crashes and rivals are real processes: `drive` runs in an interpreter of its own, forks children that report, and kills them
+with SIGKILL. The survey's second round is nearly certain, so every envelope shows the memo that it was made from: a memo
+that was drawn twice is seen with probability 0.997 each time.
+
+A killed process is not a power cut: what the system was given to write is still written. That a commit reaches the disk is
+SQLite's promise for the settings that `test_device.py` reads back.
+"""
+
+import json
+import os
+import random
+import select
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producers.device import Device
+from surveys import Survey
+
+from .test_device import payload, rows, survey
+
+ROOT = Path(__file__).parents[2]
+# this folder as a package of another name, since other distributions have packages named tests
+CODE = f"""
+import sys, types
+here = sys.modules["here"] = types.ModuleType("here")
+here.__path__ = [{str(Path(__file__).parent)!r}]
+from here.test_device_crashes import main
+main()
+"""
+NEARLY_CERTAIN = {"mechanism": "L-GRR", "eps_inf": 1.0, "eps_1": 1.0 - 1e-9}  # with k = 1000 a report is its memo but for 2e-9
+CRASH_SURVEY = survey((NEARLY_CERTAIN,), k=1000, lateness_steps=10)
+RIVAL_SURVEY = survey((NEARLY_CERTAIN,), k=1000, lateness_steps=200)
+LAST_STATEMENT = 40  # before it enrolment and the first report are over
+Emitted = list[tuple[int, str]]  # step and envelope, as hexadecimal digits, in the order of emission
+
+
+def value_at(step: int) -> int:
+    """Mostly new values, and now and then an old one."""
+    return step * 37 % 300
+
+
+def child(run: Callable[[Callable[[int, bytes | None], None]], None]) -> tuple[int, int]:
+    """Fork a process that emits envelopes into a pipe; its id, and the pipe's end to read."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        try:
+            with os.fdopen(write, "w", buffering=1) as pipe:  # line by line, each in one piece
+                run(lambda step, raw: print(step, raw.hex() if raw else "", file=pipe))
+        finally:
+            os._exit(0)
+    os.close(write)
+    return pid, read
+
+
+def emitted(pid: int, read: int) -> Emitted:
+    """All whole lines of a child that has ended or ends by itself."""
+    with os.fdopen(read) as pipe:
+        lines = pipe.readlines()
+    os.waitpid(pid, 0)
+    return [(int(line.split()[0]), line.split()[1]) for line in lines if line.endswith("\n")]
+
+
+def drive(mode: str, file: Path) -> Emitted:
+    """Run the children of one test; this is the process of its own."""
+    out: Emitted = []
+    if mode == "rivals":
+
+        def rival(seed: int, emit: Callable[[int, bytes | None], None]) -> None:
+            steps = list(range(60))
+            random.Random(seed).shuffle(steps)
+            device = Device(RIVAL_SURVEY, file)
+            for step in steps:
+                emit(step, device.report("q0", value_at(step), step))
+
+        children = [child(lambda emit, seed=seed: rival(seed, emit)) for seed in range(3)]  # type: ignore[misc]
+        return [line for pid, read in children for line in emitted(pid, read)]
+
+    if mode == "statement":  # a crash before each SQL statement of enrolment and of the first report, on a fresh file
+        for nth in range(1, LAST_STATEMENT):
+            fresh = file.with_name(f"{file.name} {nth}")
+
+            def run(emit: Callable[[int, bytes | None], None], fresh: Path = fresh, nth: int | None = None) -> None:
+                if nth is not None:
+                    die_at_statement(nth)
+                for step in (0, 1, 2):
+                    emit(step, Device(CRASH_SURVEY, fresh).report("q0", value_at(0), step))
+
+            lines = emitted(*child(lambda emit, run=run, nth=nth: run(emit, nth=nth)))  # type: ignore[misc]
+            lines += emitted(*child(run))
+            out += [(1000 * nth + step, raw) for step, raw in lines]
+        return out
+
+    for turn in range(60 if mode == "kill" else 12):
+        first = max(0, max((step for step, _ in out), default=0) - 5)
+        used = file
+        if mode == "amnesia":  # the control: memory that does not outlive the process
+            used = file.with_name("copy")
+            shutil.copy(file, used) if file.exists() else None
+
+        def report_on(emit: Callable[[int, bytes | None], None], used: Path = used, first: int = first) -> None:
+            device = Device(CRASH_SURVEY, used)
+            for step in range(first, first + 1000):
+                emit(step, device.report("q0", value_at(step), step))
+
+        pid, read = child(report_on)
+        if turn % 2:  # half of them as soon as they are at work, so that the run goes forward on a slow machine as well
+            select.select([read], [], [])
+        time.sleep(random.uniform(0.002, 0.03))
+        os.kill(pid, signal.SIGKILL)
+        out += emitted(pid, read)
+    return out
+
+
+def main() -> None:
+    """The process of its own."""
+    json.dump(drive(sys.argv[1], Path(sys.argv[2])), sys.stdout)
+
+
+def die_at_statement(nth: int) -> None:
+    """From now on this process kills itself before its nth SQL statement."""
+    connect, count = sqlite3.connect, iter(range(1, 10**6))
+
+    def traced(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*args, **options)
+        connection.set_trace_callback(lambda _: os.kill(os.getpid(), signal.SIGKILL) if next(count) == nth else None)
+        return connection
+
+    sqlite3.connect = traced  # type: ignore[assignment]
+
+
+def driven(mode: str, file: Path) -> Emitted:
+    """What the children of a mode emitted, from the process of its own."""
+    command = [sys.executable, "-W", "ignore", "-c", CODE, mode, str(file)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return [(step, raw) for step, raw in json.loads(done.stdout)]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder in memory, where there is one: what a killed process leaves does not depend on the disk."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+        yield Path(name)
+
+
+def require_consistent(asked: Survey, file: Path, lines: Emitted) -> dict[int, str]:
+    """Each step has one envelope, made from the one memo that the file holds for its value; returns step and envelope."""
+    by_step: dict[int, str] = {}
+    memos = dict(rows(file, "SELECT key, memo FROM memo"))
+    for step, raw in lines:
+        assert by_step.setdefault(step, raw) == raw
+        assert payload(asked, bytes.fromhex(raw), step) == memos[value_at(step)]
+    [(reported,)] = rows(file, "SELECT reports FROM enrolment")
+    assert reported == sum(count for (count,) in rows(file, "SELECT reports FROM memo")) >= len(by_step)
+    assert rows(file, "PRAGMA integrity_check") == [("ok",)]
+    return by_step
+
+
+def test_a_device_that_is_killed_at_any_time_keeps_its_memos(folder: Path) -> None:
+    by_step = require_consistent(CRASH_SURVEY, folder / "file", driven("kill", folder / "file"))
+    assert len(by_step) > 30
+
+
+def test_the_crash_test_notices_lost_memos(folder: Path) -> None:
+    Device(CRASH_SURVEY, folder / "file")
+    lines = driven("amnesia", folder / "file")
+    assert lines
+    with pytest.raises((AssertionError, KeyError)):
+        require_consistent(CRASH_SURVEY, folder / "copy", lines)
+
+
+def test_a_device_that_is_killed_before_any_statement_keeps_its_memo(folder: Path) -> None:
+    lines = driven("statement", folder / "file")
+    emitted_before_the_crash = set()
+    for nth in range(1, LAST_STATEMENT):
+        mine = [(step % 1000, raw) for step, raw in lines if step // 1000 == nth]
+        assert {step for step, _ in mine} == {0, 1, 2}
+        assert len(set(mine)) == 3
+        [(memo,)] = rows(folder / f"file {nth}", "SELECT memo FROM memo")
+        assert {payload(CRASH_SURVEY, bytes.fromhex(raw), step) for step, raw in mine} == {memo}
+        emitted_before_the_crash.add(len(mine) - 3)
+    assert emitted_before_the_crash >= {0, 1}  # crashes fell before and after the first report
+
+
+def test_rival_processes_on_one_file_are_one_device(folder: Path) -> None:
+    lines = driven("rivals", folder / "file")
+    assert len(lines) == 180
+    assert require_consistent(RIVAL_SURVEY, folder / "file", lines).keys() == set(range(60))
+    assert rows(folder / "file", "SELECT reports FROM enrolment") == [(60,)]

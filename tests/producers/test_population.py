@@ -1,0 +1,245 @@
+"""The population: memoization, enrolment, truth, and that a step depends on the seed alone."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Reports, mechanism
+from mechanisms.arguments import IntArray
+from producers.memos import Memos
+from producers.population import Batch, Population
+from producers.randomness import Purpose, stream
+from producers.values import MarkovValues
+from surveys import Survey
+from tests.producers.samples import WrittenValues, level, make_survey, one_question
+
+FALSE_ALARM = 1e-6
+Recall = Callable[[Memos, IntArray, IntArray, Callable[[IntArray], Reports]], Reports]
+EXACT = 700.0  # a loss at which one-time GRR never lies
+
+
+def forget(memos: Memos, devices: IntArray, keys: IntArray, draw: Callable[[IntArray], Reports]) -> Reports:
+    """A broken store: every memo is drawn afresh."""
+    return draw(np.arange(len(devices)))
+
+
+def forget_the_past(memos: Memos, devices: IntArray, keys: IntArray, draw: Callable[[IntArray], Reports]) -> Reports:
+    """Another broken store: it knows each device's last memo only, as a device might that overwrites it."""
+    known = memos.__dict__.setdefault("last", {})
+    fresh = draw(np.arange(len(devices)))
+    for i, (device, key) in enumerate(zip(devices.tolist(), keys.tolist())):
+        if known.get(device, (None,))[0] != key:
+            known[device] = (key, fresh[i])
+    return np.array([known[device][1] for device in devices.tolist()], fresh.dtype).reshape(fresh.shape)
+
+
+def only(batches: Iterator[Batch]) -> Batch:
+    (batch,) = batches
+    return batch
+
+
+# ---- memoization
+
+
+def memos_of_a_b_a(name: str, monkeypatch: pytest.MonkeyPatch, recall: Recall) -> list[Reports]:
+    """The memos with which 200 people answer A, then B, then A again."""
+    used = []
+
+    def spy(memos: Memos, devices: IntArray, keys: IntArray, draw: Callable[[IntArray], Reports]) -> Reports:
+        assert devices.tolist() == list(range(200))
+        used.append(recall(memos, devices, keys, draw))
+        return used[-1]
+
+    monkeypatch.setattr(Memos, "recall", spy)
+    eps_1 = 1.0 if name == "L-SOUE" else 2.0
+    population = Population(
+        one_question(name, k=32, eps_inf=4.0, eps_1=eps_1), WrittenValues([[3] * 200, [8] * 200, [3] * 200]), 1
+    )
+    for step in range(3):
+        only(population.batches(step))
+    return used
+
+
+@pytest.mark.parametrize("name", LONGITUDINAL)
+def test_a_person_who_returns_to_an_old_value_uses_the_old_memo(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, between, again = memos_of_a_b_a(name, monkeypatch, Memos.recall)
+    assert again.tolist() == first.tolist()
+    assert between.tolist() != first.tolist()
+
+
+@pytest.mark.parametrize("broken", [forget, forget_the_past])
+@pytest.mark.parametrize("name", LONGITUDINAL)
+def test_the_memo_test_notices_a_broken_store(name: str, broken: Recall, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _, again = memos_of_a_b_a(name, monkeypatch, broken)
+    assert again.tolist() != first.tolist()
+
+
+def reports_of_a_b_a(name: str) -> list[list[object]]:
+    """What 100 people, each the only one of a population, report of A, B, A, through a second round that hardly ever lies."""
+    survey = one_question(name, k=50, eps_inf=1.0, eps_1=1.0 - 1e-12)
+    populations = [Population(survey, WrittenValues([[3], [8], [3]]), seed) for seed in range(100)]
+    return [[only(population.batches(step)).reports.tolist() for population in populations] for step in range(3)]
+
+
+# the second round of L-SOUE and L-OUE is a coin, so their reports cannot show it
+@pytest.mark.parametrize("name", [name for name in LONGITUDINAL if not name.endswith("OUE") or name == "L-OSUE"])
+def test_the_reports_show_the_memo(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A symbol or bit of a report differs from its memo with probability below 2e-12, so none of 15 000 does."""
+    first, _, again = reports_of_a_b_a(name)
+    assert again == first
+    monkeypatch.setattr(Memos, "recall", forget)
+    first, _, again = reports_of_a_b_a(name)
+    assert again != first
+
+
+@pytest.mark.parametrize(("name", "at_most"), [("L-GRR", 10), ("L-OSUE", 10), ("L-BLH", 2)])
+def test_a_device_draws_no_more_memos_than_the_mechanism_says(name: str, at_most: int) -> None:
+    n_people, n_steps = 40, 60
+    rng = np.random.default_rng(1)
+    population = Population(one_question(name), WrittenValues(rng.integers(0, 10, (n_steps, n_people)).tolist()), 1)
+    for step in range(n_steps):
+        only(population.batches(step))
+    (group,) = population._groups
+    assert n_people < len(group._memos) <= at_most * n_people
+
+
+def test_a_device_keeps_its_hash_function() -> None:
+    population = Population(one_question("L-OLH", k=1000), WrittenValues([[v, (v + 1) % 1000] for v in range(20)]), 1)
+    functions = [sorted(only(population.batches(step)).reports["function"].tolist()) for step in range(20)]
+    assert all(pair == functions[0] for pair in functions)
+    assert functions[0][0] != functions[0][1]
+
+
+# ---- a step depends on the seed alone
+
+MIXED = make_survey({"mode": (5, [level("L-GRR"), level("OLH")]), "zone": (12, [level("L-OSUE"), level("L-OLH"), level("SS")])})
+
+
+def contents(batches: Iterator[Batch]) -> list[tuple[int, int, int, bytes, list[int]]]:
+    return [(b.attribute, b.level, b.step, b.reports.tobytes(), b.truth.tolist()) for b in batches]
+
+
+EXPECTED = [contents(Population(MIXED, MarkovValues(MIXED, 60, 5, 7), 7).batches(step)) for step in range(5)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=8))
+def test_a_step_is_the_same_whatever_was_asked_before(asked: list[tuple[int, int]]) -> None:
+    population = Population(MIXED, MarkovValues(MIXED, 60, 5, 7), 7)
+    for step, n_batches in asked:
+        for _ in zip(range(n_batches), population.batches(step)):
+            pass  # the reader may leave before the last batch
+    for step in (3, 1, 4):
+        assert contents(population.batches(step)) == EXPECTED[step]
+
+
+def test_another_seed_gives_other_reports() -> None:
+    assert contents(Population(MIXED, MarkovValues(MIXED, 60, 5, 7), 8).batches(0)) != EXPECTED[0]
+
+
+def test_purposes_and_places_share_no_randomness() -> None:
+    draws = [int(stream(7, purpose, a, b).integers(2**62)) for purpose in Purpose for a in range(4) for b in range(4)]
+    assert len(set(draws)) == len(draws)
+    assert stream(7, Purpose.MEMOS, 1, 2).integers(2**62) == stream(7, Purpose.MEMOS, 1, 2).integers(2**62)
+
+
+# ---- who answers, and what
+
+
+def who(batch: Batch) -> list[int]:
+    """The people of a batch, where each person's value is their own number."""
+    return np.flatnonzero(batch.truth).tolist()
+
+
+def everyone_tells_their_number(collection: str, n_people: int, n_steps: int = 2) -> tuple[Survey, Population]:
+    levels = [level("GRR", eps_1=EXACT), {**level("GRR", eps_1=EXACT), "name": "other"}]
+    survey = make_survey(dict.fromkeys(("a", "b", "c"), (n_people, levels)), collection)
+    return survey, Population(survey, WrittenValues([list(range(n_people))] * n_steps), 5)
+
+
+def test_under_smp_a_person_answers_one_attribute_at_one_level_for_ever() -> None:
+    """Two tests of uniformity, each with a false alarm in 1e6 seeds."""
+    n = 6000
+    _, population = everyone_tells_their_number("smp", n)
+    first, second = ({(b.attribute, b.level): who(b) for b in population.batches(step)} for step in range(2))
+    assert first == second
+    assert sorted(person for people in first.values() for person in people) == list(range(n))
+    sizes = np.array([[len(first[a, lvl]) for lvl in range(2)] for a in range(3)])
+    assert chisquare(sizes.sum(axis=1)).pvalue > FALSE_ALARM
+    assert chisquare(sizes.ravel()).pvalue > FALSE_ALARM
+    assert chisquare(sizes.sum(axis=1) + np.array([300, 0, -300])).pvalue < FALSE_ALARM  # it would notice
+
+
+def test_under_spl_everybody_answers_every_attribute_each_at_one_level() -> None:
+    n = 6000
+    _, population = everyone_tells_their_number("spl", n)
+    batches = {(b.attribute, b.level): who(b) for b in population.batches(0)}
+    for attribute in range(3):
+        assert sorted(batches[attribute, 0] + batches[attribute, 1]) == list(range(n))
+        assert chisquare([len(batches[attribute, lvl]) for lvl in range(2)]).pvalue > FALSE_ALARM
+    assert batches[0, 0] != batches[1, 0]  # the levels are chosen for each attribute by itself
+
+
+def test_the_truth_counts_exactly_those_who_report() -> None:
+    survey = make_survey({"zone": (6, [level("GRR", eps_1=EXACT), {**level("GRR", eps_1=EXACT), "name": "other"}])})
+    steps: list[list[int | None]] = [[0, 1, None, 1, 5, 5, 5], [None] * 7, [2, None, None, None, None, None, None]]
+    population = Population(survey, WrittenValues(steps), 2)
+    for step, values in enumerate(steps):
+        batches = list(population.batches(step))
+        for batch in batches:
+            assert np.bincount(batch.reports, minlength=6).tolist() == batch.truth.tolist()  # GRR does not lie here
+            assert batch.truth.dtype == np.int64
+        total = sum((batch.truth for batch in batches), np.zeros(6, np.int64))
+        assert total.tolist() == [values.count(value) for value in range(6)]
+    assert list(population.batches(1)) == []
+
+
+def test_reports_come_in_an_order_that_does_not_repeat() -> None:
+    survey = one_question("GRR", k=300, eps_1=EXACT)
+    population = Population(survey, WrittenValues([list(range(300))] * 2), 1)
+    first, second = (only(population.batches(step)).reports.tolist() for step in range(2))
+    assert sorted(first) == sorted(second) == list(range(300))
+    assert sum(a == b for a, b in zip(first, second)) < 20  # about 1 by chance
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reports_are_the_mechanisms(name: str) -> None:
+    """|z| < 6.5 for 3 steps of 10 bins: a false alarm in 4e8 seeds. The control compares with shifted shares."""
+    n = 20_000
+    survey = one_question(name, eps_1=1.9)
+    m = survey.mechanisms[0][0]
+    assert (m.name in ONE_TIME) == (name in ONE_TIME)
+    population = Population(survey, MarkovValues(survey, n, 3, 1), 1)
+    for step in range(3):
+        batch = only(population.batches(step))
+        f = batch.truth / n
+        estimate = (m.support(m.tabulate(batch.reports)) / n - m.q) / (m.p - m.q)
+        sd = np.array([m.variance(share, n) for share in f]) ** 0.5
+        assert np.abs((estimate - f) / sd).max() < 6.5
+        assert np.abs((estimate - np.roll(f, 1)) / sd).max() > 6.5
+
+
+def test_a_survey_of_one_person_works() -> None:
+    population = Population(MIXED, MarkovValues(MIXED, 1, 2, 1), 1)
+    assert [len(b.reports) for b in population.batches(1)] == [1]
+
+
+@pytest.mark.parametrize("step", [-1, 3, 1.0])
+def test_a_step_outside_the_source_is_refused(step: int) -> None:
+    population = Population(MIXED, MarkovValues(MIXED, 1, 3, 1), 1)
+    with pytest.raises(ValueError, match=r"step must be an integer in \[0, 2\]"):
+        list(population.batches(step))
+
+
+def test_a_source_with_a_value_outside_the_domain_is_refused_without_showing_it() -> None:
+    population = Population(one_question("L-GRR"), WrittenValues([[1, 77]]), 1)
+    with pytest.raises(ValueError, match="1 outside") as caught:
+        list(population.batches(0))
+    assert "77" not in str(caught.value)
+
+
+def test_the_mechanisms_of_the_memo_tests_are_all_there_are() -> None:
+    assert {mechanism(name, k=4, eps_inf=4.0, eps_1=1.0).name for name in LONGITUDINAL} == set(LONGITUDINAL)

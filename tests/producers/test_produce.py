@@ -1,0 +1,211 @@
+"""From reports to envelopes to the sink, at once and as time goes by."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from mechanisms import NAMES
+from producers.population import Population
+from producers.produce import produce_live, produce_step
+from producers.sinks import MemorySink, SinkError
+from producers.values import MarkovValues
+from surveys import Envelope, Survey, SurveyError, open_envelope
+from tests.producers.samples import WrittenValues, level, make_survey, one_question
+
+SURVEY = make_survey({"mode": (5, [level("L-GRR"), level("OLH")]), "zone": (100, [level("L-OSUE")])})
+N_PEOPLE, N_STEPS = 3000, 4
+
+
+class Recorder:
+    """A sink that notes what happens to it, and when."""
+
+    def __init__(self, clock: "Clock | None" = None) -> None:
+        self.envelopes: list[bytes] = []
+        self.sent_ms: list[int] = []
+        self.flushed = 0
+        self._clock = clock
+
+    def send(self, envelope: bytes) -> None:
+        self.envelopes.append(envelope)
+        self.sent_ms.append(self._clock.now_ms() if self._clock else 0)
+        if self._clock:
+            self._clock.time_ms += self._clock.cost_ms
+
+    def flush(self) -> None:
+        self.flushed = len(self.envelopes)
+
+    def close(self) -> None: ...
+
+
+class Clock:
+    """A clock that moves by sleeping only, and by what it costs to send."""
+
+    def __init__(self, survey: Survey, starts_in_s: float, cost_ms: int = 0) -> None:
+        self.time_ms = survey.opens_ms(0) - round(starts_in_s * 1000)
+        self.cost_ms = cost_ms
+        self.stop_at_ms: int | None = None
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def sleep(self, seconds: float) -> bool:
+        assert seconds >= 0
+        until = self.time_ms + round(seconds * 1000)
+        if self.stop_at_ms is not None and until >= self.stop_at_ms:
+            self.time_ms = max(self.time_ms, self.stop_at_ms)
+            return True
+        self.time_ms = until
+        return False
+
+
+def make_population(seed: int = 1) -> Population:
+    return Population(SURVEY, MarkovValues(SURVEY, N_PEOPLE, N_STEPS, seed), seed)
+
+
+def opened(survey: Survey, envelopes: list[bytes], step: int) -> list[Envelope]:
+    return [open_envelope(survey, envelope, survey.opens_ms(step)) for envelope in envelopes]
+
+
+@pytest.mark.parametrize("step", range(2))
+def test_envelopes_open_again_and_hold_the_populations_reports(step: int) -> None:
+    sink = Recorder()
+    truths = produce_step(SURVEY, make_population(), sink, step, envelope_bytes=512)
+    assert sink.flushed == len(sink.envelopes) > 10
+    found = opened(SURVEY, sink.envelopes, step)
+    for batch in make_population().batches(step):
+        where = batch.attribute, batch.level
+        mine = [e for e in found if (e.attribute, e.level) == where]
+        assert b"".join(e.payload for e in mine) == batch.reports.tobytes()
+        assert sum(e.n for e in mine) == truths[where].reports == truths[where].truth.sum()
+        assert truths[where].truth.tolist() == batch.truth.tolist()
+        reports = np.frombuffer(b"".join(e.payload for e in mine), SURVEY.mechanisms[where[0]][where[1]].report_dtype)
+        assert SURVEY.mechanisms[where[0]][where[1]].tabulate(reports).n == truths[where].reports
+    assert {(e.attribute, e.level) for e in found} == set(truths) == {(0, 0), (0, 1), (1, 0)}
+    assert sum(e.n for e in found) == N_PEOPLE
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("target", [200, 16_384])
+def test_envelopes_are_about_as_large_as_wanted(name: str, target: int) -> None:
+    survey = one_question(name, k=64, eps_1=1.9)
+    sink = Recorder()
+    n_reports = 5 * target
+    produce_step(survey, Population(survey, WrittenValues([[1] * n_reports]), 1), sink, 0, envelope_bytes=target)
+    *full, last = map(len, sink.envelopes)
+    assert all(0.9 * target < size <= target for size in full)
+    assert last <= target
+
+
+def test_a_report_larger_than_the_target_travels_alone() -> None:
+    survey = one_question("SUE", k=10_000)
+    sink = Recorder()
+    produce_step(survey, Population(survey, WrittenValues([[1, 2, 3]]), 1), sink, 0, envelope_bytes=100)
+    assert [e.n for e in opened(survey, sink.envelopes, 0)] == [1, 1, 1]
+
+
+def test_the_cut_of_the_envelopes_changes_no_report() -> None:
+    payloads = []
+    for size in (100, 16_384):
+        sink = Recorder()
+        produce_step(SURVEY, make_population(), sink, 2, envelope_bytes=size)
+        payloads.append(b"".join(e.payload for e in opened(SURVEY, sink.envelopes, 2)))
+    assert payloads[0] == payloads[1]
+
+
+def test_a_step_that_nobody_answers_sends_nothing() -> None:
+    survey, sink = one_question("L-GRR"), Recorder()
+    assert produce_step(survey, Population(survey, WrittenValues([[None, None]]), 1), sink, 0) == {}
+    assert sink.envelopes == []
+
+
+def test_the_memory_sink_hands_over_at_once() -> None:
+    taken: list[bytes] = []
+    sink = MemorySink(taken.append)
+    sink.send(b"x")
+    assert taken == [b"x"]
+    sink.flush()
+    sink.close()
+
+
+# ---- as the steps go by
+
+
+@pytest.mark.parametrize("starts_in_s", [1000.0, 0.5, 0.0, -59.0])
+def test_every_step_is_sent_within_its_own_step(starts_in_s: float) -> None:
+    clock = Clock(SURVEY, starts_in_s, cost_ms=10)
+    sink = Recorder(clock)
+    steps = dict(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep))
+    assert list(steps) == list(range(N_STEPS))
+    assert sum(truth.reports for truths in steps.values() for truth in truths.values()) == N_PEOPLE * N_STEPS
+    reports = Counter[int]()
+    for envelope, sent_ms in zip(sink.envelopes, sink.sent_ms, strict=True):
+        found = open_envelope(SURVEY, envelope, sent_ms)
+        assert found.step == SURVEY.step_at(sent_ms)
+        reports[found.step] += found.n
+    assert reports == dict.fromkeys(range(N_STEPS), N_PEOPLE)
+
+
+def test_the_end_can_be_asked_for() -> None:
+    clock = Clock(SURVEY, 10)
+    clock.stop_at_ms = SURVEY.opens_ms(2) - 1
+    sink = Recorder(clock)
+    assert [step for step, _ in produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep)] == [0, 1]
+    assert sink.flushed == len(sink.envelopes)
+    clock.stop_at_ms = clock.time_ms = SURVEY.opens_ms(0)  # also where there is nothing to wait for
+    assert list(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep)) == []
+
+
+def test_a_sleep_that_ends_early_is_taken_up_again() -> None:
+    clock = Clock(SURVEY, 100)
+
+    def nap(seconds: float) -> bool:
+        return clock.sleep(min(seconds, 7))
+
+    sink = Recorder(clock)
+    assert len(list(produce_live(SURVEY, make_population(), sink, clock.now_ms, nap))) == N_STEPS
+    assert min(sink.sent_ms) == SURVEY.opens_ms(0)
+
+
+@pytest.mark.parametrize(
+    ("seconds_ago", "message"),
+    [
+        (
+            60,
+            "survey sample: start must be in the future, or less than a step ago; got 2026-01-05T00:00:00Z, so it is in step 1",
+        ),
+        (240, "it is in step 4 and the last one to report, 3, is over"),
+    ],
+)
+def test_a_survey_that_has_begun_is_refused(seconds_ago: int, message: str) -> None:
+    clock, sink = Clock(SURVEY, -seconds_ago), Recorder()
+    with pytest.raises(SurveyError) as caught:
+        next(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep))
+    assert message in str(caught.value)
+    assert sink.envelopes == []
+
+
+def test_a_producer_that_falls_behind_ends_before_its_reports_would_be_rejected() -> None:
+    clock = Clock(SURVEY, 0)
+    sink = Recorder(clock)
+    live = produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep)
+    next(live)
+    clock.time_ms = SURVEY.closes_ms(1) - 1  # late, but in time
+    next(live)
+    for envelope, sent_ms in zip(sink.envelopes, sink.sent_ms, strict=True):
+        open_envelope(SURVEY, envelope, sent_ms)
+    clock.time_ms = SURVEY.closes_ms(2) + 1500
+    n_sent = len(sink.envelopes)
+    with pytest.raises(SurveyError, match=r"step 2 closed 1\.5 s before its reports could be sent"):
+        next(live)
+    assert len(sink.envelopes) == n_sent
+
+
+def test_a_failing_sink_ends_it() -> None:
+    class Failing(Recorder):
+        def flush(self) -> None:
+            raise SinkError("gone")
+
+    clock = Clock(SURVEY, 0)
+    with pytest.raises(SinkError, match="gone"):
+        next(produce_live(SURVEY, make_population(), Failing(), clock.now_ms, clock.sleep))

@@ -1,0 +1,281 @@
+"""A device's draws are exact: every random decision of a randomizer is enumerated, with its probability as a fraction.
+
+The tests on the operating system's randomness cannot be seeded: each of their 23 p-values is compared with `LIMIT`, so a
+correct device fails with probability 2.3e-8.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, Reports, mechanism
+from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from mechanisms.subset import SubsetSelection
+from producers import secure_random
+from producers.secure_random import BitArray, Coin, SecureRandom, coin
+
+LIMIT = 1e-9
+N_DEVICE, N_VECTORISED = 5_000, 50_000
+
+
+def build(name: str, k: int, eps_inf: float, eps_1: float, **options: Any) -> Mechanism:
+    budgets: dict[str, Any] = {"eps": eps_1} if name in ONE_TIME else {"eps_inf": eps_inf, "eps_1": eps_1}
+    return mechanism(name, k, **budgets, **options)
+
+
+def device_report(m: Mechanism, value: int, random: SecureRandom) -> Reports:
+    """One report of a fresh device."""
+    if not isinstance(m, Longitudinal):
+        return secure_random.report_once(m, value, random)
+    function = secure_random.enroll(m, random)
+    memo = secure_random.memoize(m, secure_random.memo_key(m, value, function), function, random)
+    return secure_random.report_memo(m, memo, random)
+
+
+def column(m: Mechanism, rows: Reports) -> npt.NDArray[np.int64]:
+    """The channel's column of each report."""
+    if isinstance(m, (LocalHashing, LongitudinalHashing)):
+        return np.asarray(rows["function"].astype(np.int64) * m.g + rows["symbol"])
+    if not m.report_dtype.shape:
+        return rows.astype(np.int64)
+    bits = np.unpackbits(rows, axis=1, bitorder="little")
+    assert not bits[:, m.k :].any()
+    if not isinstance(m, SubsetSelection):
+        return np.asarray(bits[:, : m.k] @ (1 << np.arange(m.k)))
+    order = {subset: i for i, subset in enumerate(combinations(range(m.k), m.omega))}
+    return np.array([order[tuple(np.flatnonzero(row))] for row in bits])
+
+
+# ---- the primitives: what bytes become
+
+
+class Scripted(SecureRandom):
+    """Yields the given bytes; raises IndexError when they have ended."""
+
+    def __init__(self, script: bytes) -> None:
+        self._script = list(script)
+
+    def bytes(self, n: int) -> bytes:
+        return bytes(self._script.pop(0) for _ in range(n))
+
+
+def enumerated_probability(tossed: Coin) -> Fraction:
+    """Pr[yes] over all byte strings: a string is prolonged only where the bytes so far do not decide."""
+    total, prefixes = Fraction(0), [b""]
+    while prefixes:
+        prefix = prefixes.pop()
+        for byte in range(256):
+            script = prefix + bytes([byte])
+            try:
+                total += Fraction(int(Scripted(script).toss(tossed, 1)[0]), 256 ** len(script))
+            except IndexError:
+                prefixes.append(script)
+    return total
+
+
+@pytest.mark.parametrize("p", [0.5, 1 / 3, 2 / 3, 1e-3, 1 - 2**-53, 2**-53, 255 / 256, 1e-18, 1e-60])
+def test_a_coin_meets_its_probability_exactly(p: float) -> None:
+    no = float(1 - Fraction(p))  # the double next to it; below 2^-53 it is 1.0, and the coin must use p itself
+    tossed = coin(p, no)
+    assert enumerated_probability(tossed) == tossed.probability
+    assert tossed.probability == Fraction(p)
+    assert coin(no, p).probability == 1 - Fraction(p)
+
+
+def test_the_other_side_of_a_coin_may_have_many_ways() -> None:
+    assert coin(1.0, 1e-30, shares=7).probability == 1 - 7 * Fraction(1e-30)  # as a double, one minus it would be 1
+    for yes, no in ((0.0, 1.0), (1.0, 0.0)):  # an underflow is refused rather than realised as certainty
+        with pytest.raises(ValueError, match="must be in"):
+            coin(yes, no)
+
+
+def test_tosses_in_one_go_are_the_tosses_one_by_one() -> None:
+    two_digits = Coin(b"\x40\x80", False)
+    script = bytes([0x40, 0x3F, 0x40, 0x41, 0x40]) + bytes([0x7F, 0x80, 0x81])  # ties draw their second digit afterwards
+    assert Scripted(script).toss(two_digits, 5).tolist() == [True, True, False, False, False]
+    assert Scripted(script).toss(Coin(b"\x40\x80", True), 5).tolist() == [False, False, True, True, True]
+    assert not Scripted(b"").toss(two_digits, 0).size
+
+
+def test_the_source_is_the_operating_systems() -> None:
+    """Each bit of a byte and each of a few integers is uniform; a source with a stuck bit would be noticed."""
+    random = SecureRandom()
+    bits = np.unpackbits(np.frombuffer(random.bytes(20_000), np.uint8)).reshape(-1, 8).sum(axis=0)
+    p_values = [stats.binomtest(int(ones), 20_000, 0.5).pvalue for ones in bits]
+    assert min(p_values) > LIMIT
+    assert stats.binomtest(20_000, 20_000, 0.5).pvalue < LIMIT
+    drawn = Counter(random.below(7) for _ in range(7_000))
+    assert stats.chisquare([drawn[i] for i in range(7)]).pvalue > LIMIT
+    assert sum(drawn[i] for i in range(7)) == 7_000
+
+
+# ---- the randomizers: every decision, with its probability
+
+
+class Decisions(SecureRandom):
+    """Takes the decisions it is told, then the first alternative of each; multiplies up the probability of its path."""
+
+    def __init__(self, path: tuple[int, ...]) -> None:
+        self.path, self.weight, self.alternatives = path, Fraction(1), list[tuple[int, ...]]()
+        self._next = 0
+
+    def _decide(self, probabilities: list[Fraction]) -> int:
+        if self._next == len(self.path):
+            self.alternatives += [(*self.path, i) for i in range(1, len(probabilities))]
+            self.path += (0,)
+        decision = self.path[self._next]
+        self._next += 1
+        self.weight *= probabilities[decision]
+        return decision
+
+    def below(self, n: int) -> int:
+        return self._decide([Fraction(1, n)] * n)
+
+    def toss(self, coin: Coin, n: int) -> BitArray:
+        p = coin.probability
+        return np.array([self._decide([1 - p, p]) for _ in range(n)], np.bool_)
+
+
+def outcomes(draw: Callable[[SecureRandom], Reports]) -> Iterator[tuple[Reports, Fraction]]:
+    """All outcomes of a randomizer with their probabilities; an outcome may occur several times."""
+    paths: list[tuple[int, ...]] = [()]
+    while paths:
+        decisions = Decisions(paths.pop())
+        yield draw(decisions), decisions.weight
+        paths += decisions.alternatives
+
+
+def enumerated_channel(m: Mechanism) -> npt.NDArray[np.float64]:
+    channel = [[Fraction(0)] * m.channel().shape[1] for _ in range(m.k)]
+    for value in range(m.k):
+        for row, weight in outcomes(lambda random, value=value: device_report(m, value, random)):  # type: ignore[misc]
+            assert row.dtype == m.report_dtype.base
+            assert m.valid(row).all()
+            channel[value][int(column(m, row)[0])] += weight
+        assert sum(channel[value]) == 1
+    return np.array(channel, float)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_the_device_realises_the_channel(name: str, k: int) -> None:
+    m = build(name, k, 2.0, 1.0)
+    realised = enumerated_channel(m)
+    np.testing.assert_allclose(realised, m.channel(), rtol=1e-13)
+    options = {"g": m.g} if isinstance(m, (LocalHashing, LongitudinalHashing)) else {}
+    options |= {"omega": m.omega} if isinstance(m, SubsetSelection) else {}
+    other = build(name, k, 2.0, 1.0 + 1e-9, **options)
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(realised, other.channel(), rtol=1e-13)
+
+
+@pytest.mark.parametrize("omega", [1, 2, 4])
+def test_every_size_of_subset(omega: int) -> None:
+    m = mechanism("SS", 5, eps=1.0, omega=omega)
+    np.testing.assert_allclose(enumerated_channel(m), m.channel(), rtol=1e-13)
+
+
+@pytest.mark.parametrize(("k", "g"), [(30, 2), (30, 3), (100, 4), (70, 8), (100, 9), (40, 16)])
+def test_the_hash_is_the_pools(k: int, g: int) -> None:
+    m = mechanism("L-OLH", k, eps_inf=2.0, eps_1=1.0, g=g)
+    assert isinstance(m, LongitudinalHashing)
+    rng = np.random.default_rng(20260105)
+    for function in [0, 1, m.pool.size - 1, *rng.integers(0, m.pool.size, 20)]:
+        keys = [secure_random.memo_key(m, value, int(function)) for value in range(k)]
+        assert keys == m.memo_keys(np.arange(k), np.full(k, function)).tolist()
+
+
+def test_an_unknown_mechanism_is_refused() -> None:
+    new: Any = object.__new__(type("New", (Mechanism,), dict.fromkeys(Mechanism.__abstractmethods__) | {"name": "NEW"}))
+    with pytest.raises(TypeError, match="no device-side randomizer of NEW"):
+        secure_random.report_once(new, 0, SecureRandom())
+
+
+# ---- the realised loss, with 60 digits
+
+
+class Recorder(SecureRandom):
+    """Remembers the coins that a randomizer tosses."""
+
+    def __init__(self) -> None:
+        self.coins: list[Coin] = []
+
+    def toss(self, coin: Coin, n: int) -> BitArray:
+        self.coins.append(coin)
+        return np.zeros(n, np.bool_)
+
+
+def realised_eps_1(m: Mechanism) -> float:
+    """The exact loss of one report, from the coins that the device tosses."""
+    recorder = Recorder()
+    device_report(m, 1, recorder)
+    coins = [tossed.probability for tossed in recorder.coins]
+    if m.report_dtype.shape and not isinstance(m, SubsetSelection):
+        p, q = coins[:2]
+        if isinstance(m, Longitudinal):
+            p, q = (x * coins[2] + (1 - x) * coins[3] for x in (p, q))
+        return logarithm(p * (1 - q) / ((1 - p) * q))
+    if isinstance(m, SubsetSelection):
+        return logarithm(coins[0] / m.omega * (m.k - m.omega) / (1 - coins[0]))
+    n = m.g if isinstance(m, (LocalHashing, LongitudinalHashing)) else m.k
+    p, q = coins[0], (1 - coins[0]) / (n - 1)
+    if isinstance(m, Longitudinal):
+        p2, q2 = coins[1], (1 - coins[1]) / (n - 1)
+        p, q = p * p2 + (n - 1) * q * q2, p * q2 + q * p2 + (n - 2) * q * q2
+    return logarithm(p / q)
+
+
+def logarithm(x: Fraction) -> float:
+    with localcontext(prec=60):
+        return float((Decimal(x.numerator) / Decimal(x.denominator)).ln())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_realised_loss_is_the_stated_one(name: str) -> None:
+    worst = 0.0
+    for k in (2, 3, 100, 5_000):
+        for eps_inf in (1e-3, 0.5, 2.0, 10.0, 37.0, 100.0, 700.0):
+            for part in (1e-3, 0.45, 0.999):
+                try:
+                    m = build(name, k, eps_inf, part * eps_inf)
+                except ValueError:  # an OUE second round does not reach every eps_1
+                    assert name in ("L-SOUE", "L-OUE")
+                    continue
+                worst = max(worst, abs(realised_eps_1(m) - m.eps_1))
+    assert worst < 1e-13
+
+
+# ---- against the vectorised path, with the operating system's randomness
+
+
+def p_value(device: npt.NDArray[np.int64], vectorised: npt.NDArray[np.int64]) -> float:
+    """Chi-squared test that two samples of outputs come from one distribution; rare outputs are taken as one."""
+    size = max(device.max(), vectorised.max()) + 1
+    counts = np.array([np.bincount(sample, minlength=size) for sample in (device, vectorised)])
+    rare = counts.sum(axis=0) < 100
+    table = np.column_stack((counts[:, ~rare], counts[:, rare].sum(axis=1)))
+    return float(stats.chi2_contingency(table[:, table.any(axis=0)]).pvalue)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_device_reports_as_the_vectorised_path_does(name: str) -> None:
+    m, random, rng = build(name, 4, 2.0, 1.0), SecureRandom(), np.random.default_rng(20260105)
+    device = column(m, np.concatenate([device_report(m, 2, random) for _ in range(N_DEVICE)]))
+
+    def vectorised(m: Mechanism, value: int) -> npt.NDArray[np.int64]:
+        values = np.full(N_VECTORISED, value)
+        return column(m, m.report(m.memoize(values, rng) if isinstance(m, Longitudinal) else values, rng))
+
+    assert p_value(device, vectorised(m, 2)) > LIMIT
+    assert p_value(device, vectorised(m, 3)) < LIMIT
+    options = {"g": m.g} if isinstance(m, (LocalHashing, LongitudinalHashing)) else {}
+    options |= {"omega": m.omega} if isinstance(m, SubsetSelection) else {}
+    assert p_value(device, vectorised(build(name, 4, 2.0, 0.5, **options), 2)) < LIMIT

@@ -1,0 +1,43 @@
+"""A Kafka sink without a Kafka; with one: tests/services/test_kafka_sink.py."""
+
+import logging
+import socket
+import time
+
+import pytest
+
+from producers import sinks
+from producers.sinks import KafkaSink, SinkError
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks, "CONNECT_MS", 500)
+
+
+@pytest.mark.parametrize("listening", [False, True], ids=["nobody listens", "nobody answers"])
+def test_a_broker_that_cannot_be_reached_is_one_clear_error(listening: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        if listening:
+            server.listen()
+        begun = time.monotonic()
+        with pytest.raises(SinkError, match=f"Kafka at {address} cannot be reached") as caught:
+            KafkaSink(address, "topic")
+        assert time.monotonic() - begun < 5
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_level_that_the_program_has_set_for_the_librarys_log_stays() -> None:
+    library = logging.getLogger("kafka")
+    before = library.level
+    try:
+        for level, after in ((logging.NOTSET, logging.CRITICAL), (logging.ERROR, logging.ERROR)):
+            library.setLevel(level)
+            with pytest.raises(SinkError):
+                KafkaSink("127.0.0.1:1", "topic")
+            assert library.level == after
+    finally:
+        library.setLevel(before)

@@ -1,0 +1,232 @@
+"""Values: simulated ones are a stationary chain, a file is read as written, and a bad file betrays nobody."""
+
+import csv
+import os
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from producers.values import STAY, DataError, MarkovValues, load_values, popularity
+from surveys import Survey, load_survey, parse_survey
+from tests.producers.samples import START, level, make_survey
+
+ROOT = Path(__file__).parents[2]
+DATA = Path(os.environ.get("LDPSTREAM_DATA", ROOT.parent / "shared" / "data"))
+SECRET = "8x7secret"
+FALSE_ALARM = 1e-6
+
+TWO = make_survey({"mode": (7, [level("GRR")]), "zone": (20, [level("GRR")])})
+
+
+def one(**domain: object) -> Survey:
+    """A survey of the attribute `mode`."""
+    return parse_survey({
+        "name": "one", "start": START, "step_seconds": 60, "window_steps": 1, "lateness_steps": 0, "collection": "smp",
+        "attribute": [{"name": "mode", "level": [level("GRR")], **domain}],
+    })  # fmt: skip
+
+
+ONE = one(values=("car", "bus", "on, foot"))
+
+# ---- simulated values
+
+
+def test_everybody_has_a_value_of_every_attribute_at_every_step() -> None:
+    source = MarkovValues(TWO, 50, 4, 1)
+    for step in range(source.n_steps):
+        for attribute, k in ((0, 7), (1, 20)):
+            people, values = source.at(step, attribute)
+            assert people.tolist() == list(range(50))
+            assert values.dtype == people.dtype == np.int64
+            assert values.min() >= 0
+            assert values.max() < k
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1)), max_size=12))
+def test_simulated_values_do_not_depend_on_what_was_asked_before(asked: list[tuple[int, int]]) -> None:
+    source = MarkovValues(TWO, 20, 6, 3)
+    for step, attribute in asked:
+        source.at(step, attribute)
+    for step, attribute in [(5, 0), (2, 1)]:
+        _, values = source.at(step, attribute)
+        assert values.tolist() == MarkovValues(TWO, 20, 6, 3).at(step, attribute)[1].tolist()
+
+
+def test_values_given_out_are_not_changed_later() -> None:
+    source = MarkovValues(TWO, 1000, 2, 1)
+    _, first = source.at(0, 0)
+    kept = first.copy()
+    source.at(1, 0)
+    assert first.tolist() == kept.tolist()
+
+
+def test_simulated_values_have_the_stated_shares_and_stay_with_the_stated_probability() -> None:
+    """Each of the two tests raises a false alarm with probability 1e-6, were the seed not fixed."""
+    n, k = 200_000, 20
+    source = MarkovValues(TWO, n, 2, 20260105)
+    (_, first), (_, second) = source.at(0, 1), source.at(1, 1)
+    assert chisquare(np.bincount(first, minlength=k), n * popularity(k, 0)).pvalue > FALSE_ALARM
+    assert chisquare(np.bincount(first, minlength=k), n * popularity(k, 6)).pvalue < FALSE_ALARM  # six hours later it drifted
+
+    def stays(probability: float) -> float:
+        same = probability + (1 - probability) * popularity(k, 1)[first]
+        return float(((first == second) - same).sum() / np.sqrt((same * (1 - same)).sum()))
+
+    assert abs(stays(STAY)) < 4.9
+    assert abs(stays(STAY + 0.01)) > 4.9
+
+
+def test_attributes_seeds_and_steps_have_randomness_of_their_own() -> None:
+    survey = make_survey({"a": (1000, [level("GRR")]), "b": (1000, [level("GRR")])})
+    _, values = MarkovValues(survey, 500, 1, 1).at(0, 0)
+    for seed, attribute in ((1, 1), (2, 0)):
+        _, others = MarkovValues(survey, 500, 1, seed).at(0, attribute)
+        assert np.mean(values == others) < 0.2  # 5 % agree by chance: the popular values
+
+
+@pytest.mark.parametrize("arguments", [(0, 1, 1), (1, 0, 1), (1, 1, -1), (True, 1, 1), (1, 2.0, 1)])
+def test_impossible_populations_are_refused(arguments: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="must be an integer in"):
+        MarkovValues(TWO, *arguments)
+
+
+# ---- a file
+
+
+def write(folder: Path, content: str | bytes) -> Path:
+    path = folder / "values.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def entries(survey: Survey, path: Path, first_step: int = 0) -> dict[tuple[int, int, int], int]:
+    """(step, attribute, person) -> value."""
+    source = load_values(path, survey, first_step)
+    found: dict[tuple[int, int, int], int] = {}
+    for step in range(source.n_steps):
+        for attribute in range(len(survey.attributes)):
+            people, values = source.at(step, attribute)
+            assert people.dtype == values.dtype == np.int64
+            found |= {(step, attribute, person): value for person, value in zip(people.tolist(), values.tolist())}
+    return found
+
+
+def test_one_attribute_takes_three_columns_of_any_name(tmp_path: Path) -> None:
+    path = write(tmp_path, 'Person ID,Date,How\nzoë,1,bus\nanna,1,"on, foot"\nanna,3,car\n')
+    source = load_values(path, ONE, first_step=1)
+    assert (source.n_people, source.n_steps) == (2, 3)
+    assert entries(ONE, path, 1) == {(0, 0, 0): 1, (0, 0, 1): 2, (2, 0, 1): 0}
+
+
+def test_several_attributes_are_found_by_name_and_a_cell_may_be_empty(tmp_path: Path) -> None:
+    path = write(tmp_path, "person,step,zone,remark,mode\nx,0,5,hm,\n\ny,0,,,6\nx,1,7,,0\n")
+    assert entries(TWO, path) == {(0, 1, 0): 5, (0, 0, 1): 6, (1, 1, 0): 7, (1, 0, 0): 0}
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["\ufeffp,s,v\r\na,-2,car\r\n", "p,s,v\na,-2,car", 'p,s,v\n"a","-2","car"\n', "p,s,extra,mode\na,-2,,car\n"],
+    ids=["byte order mark and CRLF", "no end of line", "quotes", "by name"],
+)
+def test_dialects(tmp_path: Path, content: str) -> None:
+    assert entries(ONE, write(tmp_path, content), first_step=-2) == {(0, 0, 0): 0}
+
+
+def test_numbers_fall_into_bins(tmp_path: Path) -> None:
+    path = write(tmp_path, "p,s,v\na,0,10\nb,0,9.99\nc,0,3e1\n")
+    assert entries(one(bins=(0.0, 10.0, 20.0, 30.0)), path) == {(0, 0, 0): 1, (0, 0, 1): 0, (0, 0, 2): 2}
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5), st.integers(-3, 8)),
+        st.tuples(st.none() | st.integers(0, 6), st.integers(0, 19)),
+        min_size=1,
+    )
+)
+def test_what_is_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, rows: dict[tuple[str, int], tuple[int | None, int]]
+) -> None:
+    path = tmp_path_factory.mktemp("values") / "values.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["person", "step", "mode", "zone"])
+        writer.writerows([person, step, mode, zone] for (person, step), (mode, zone) in rows.items())
+    numbers = {person: i for i, person in enumerate(dict.fromkeys(person for person, _ in rows))}
+    expected: dict[tuple[int, int, int], int] = {}
+    for (person, step), pair in rows.items():
+        expected |= {(step + 3, a, numbers[person]): value for a, value in enumerate(pair) if value is not None}
+    assert entries(TWO, path, first_step=-3) == expected
+
+
+BAD = {
+    "empty": (ONE, b"", "is empty"),
+    "header only": (ONE, "p,s,v\n", "holds no values"),
+    "only empty cells": (TWO, "p,s,mode,zone\na,0,,\n", "holds no values"),
+    "empty line first": (ONE, "\np,s,v\n", "is empty"),
+    "two columns": (ONE, f"p,s\n{SECRET},0\n", "line 1: no column named mode"),
+    "missing attribute": (TWO, f"p,s,mode,{SECRET}\n{SECRET},0,1,2\n", "line 1: no column named zone"),
+    "attribute in place of the step": (TWO, "p,zone,mode\n", "line 1: no column named zone"),
+    "attribute twice": (TWO, "p,s,mode,zone,zone\n", "line 1: two columns named zone"),
+    "short row": (ONE, f"p,s,v\na,0,car\n{SECRET},0\n", "line 3: has 2 columns, the header 3"),
+    "long row": (ONE, f"p,s,v\n{SECRET},0,car,\n", "line 2: has 4 columns, the header 3"),
+    "step is a text": (ONE, f"p,s,v\n{SECRET},{SECRET},car\n", "line 2: the step (second column) must be an integer"),
+    "step is a fraction": (ONE, "p,s,v\na,1.0,car\n", "line 2: the step"),
+    "step has a space": (ONE, "p,s,v\na, 1,car\n", "line 2: the step"),
+    "step is empty": (ONE, "p,s,v\na,,car\n", "line 2: the step"),
+    "step in other digits": (ONE, "p,s,v\na,١,car\n", "line 2: the step"),
+    "endless step": (ONE, f"p,s,v\na,{'9' * 5000},car\n", "line 2: the step"),
+    "step before the first": (ONE, f"p,s,v\na,0,car\n{SECRET},-1,car\n", "line 3: the step (second column) must be from 0"),
+    "step is a date": (ONE, "p,s,v\na,20260105,car\n", "line 2: the step (second column) must be from 0"),
+    "person is empty": (ONE, "p,s,v\n,0,car\n", "line 2: the person is empty"),
+    "value not listed": (ONE, f"p,s,v\n{SECRET},0,{SECRET}\n", "line 2: not a value of the attribute mode"),
+    "value too large": (TWO, f"p,s,zone,mode\n{SECRET},0,20,1\n", "line 2: not a value of the attribute zone"),
+    "value negative": (TWO, "p,s,zone,mode\na,0,3,-1\n", "line 2: not a value of the attribute mode"),
+    "value not a number": (one(bins=(0.0, 1.0, 2.0)), "p,s,v\na,0,nan\n", "line 2: not a value of the attribute mode"),
+    "line counted over quoted line ends": (ONE, f'p,s,v\n"a\nb",0,car\n{SECRET},0,x\n', "line 4: not a value of"),
+    "same person twice": (
+        ONE, f"p,s,v\n{SECRET},0,car\nb,0,bus\n{SECRET},1,car\n{SECRET},0,bus\n{SECRET},0,bus\n", "line 5: a second row"
+    ),
+    "not UTF-8": (ONE, b"p,s,v\na,0,car\n8x7secret,0,\xff\n", "line 3: not UTF-8"),
+    "quote not closed": (ONE, f'p,s,v\n{SECRET},0,"car\n', "line 2: not CSV"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("survey", "content", "message"), BAD.values(), ids=BAD)
+def test_a_bad_file_is_refused_in_one_line_that_betrays_nobody(
+    tmp_path: Path, survey: Survey, content: str | bytes, message: str
+) -> None:
+    path = write(tmp_path, content)
+    with pytest.raises(DataError) as caught:
+        load_values(path, survey, 0)
+    text = str(caught.value)
+    assert text.startswith(str(path))
+    assert message in text
+    assert "\n" not in text
+    assert SECRET not in "".join(traceback.format_exception(caught.value)).replace(str(path), "")
+
+
+def test_a_missing_file_is_a_data_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere\.csv: cannot be read: No such file"):
+        load_values(tmp_path / "nowhere.csv", ONE, 0)
+
+
+def test_ms_fimu_is_read_as_published() -> None:
+    path = DATA / "ms_fimu_visits.csv"
+    if not path.exists():
+        pytest.skip(f"no {path}: set LDPSTREAM_DATA to the folder with the data files")
+    source = load_values(path, load_survey(ROOT / "surveys" / "samples" / "ms_fimu.toml"), first_step=1)
+    assert (source.n_people, source.n_steps) == (88_935, 7)
+    days = [source.at(step, 0) for step in range(7)]
+    assert sum(len(people) for people, _ in days) == 190_345
+    assert all(len(np.unique(people)) == len(people) for people, _ in days)
+    with path.open() as file:
+        labels = [line.rstrip("\n").split(",")[1:] for line in file][1:]
+    for step in (0, 6):
+        expected = sum(date == str(step + 1) and label == "Duration 3h" for date, label in labels)
+        assert np.count_nonzero(days[step][1] == 1) == expected

@@ -1,0 +1,144 @@
+"""The Kafka sink against a real broker: every envelope exactly once, evenly spread, also where the broker dies."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from producers import sinks
+from producers.population import Population
+from producers.produce import produce_step
+from producers.sinks import KafkaSink, SinkError
+from producers.values import MarkovValues
+from surveys import open_envelope
+from surveys.envelope import MAX_ENVELOPE_BYTES
+from tests.producers.samples import one_question
+
+from .conftest import MakeTopic
+from .rig import KafkaNode
+
+
+def read(bootstrap: str, topic: str) -> list[list[tuple[bytes | None, bytes, int]]]:
+    """For each partition its records: key, value, append time."""
+    with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=None) as consumer:
+        partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        records: dict[TopicPartition, list[tuple[bytes | None, bytes, int]]] = {tp: [] for tp in partitions}
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and any(len(records[tp]) < ends[tp] for tp in partitions):
+            for tp, polled in consumer.poll(timeout_ms=200).items():
+                records[tp] += [(record.key, record.value, record.timestamp) for record in polled]
+    return list(records.values())
+
+
+def test_every_envelope_arrives_once_without_a_key_and_evenly_spread(kafka: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(partitions=3)
+    envelopes = [b"%06d" % number + bytes(number % 3000) for number in range(5000)]
+    with closing(KafkaSink(kafka, topic)) as sink:
+        for envelope in envelopes[:4000]:
+            sink.send(envelope)
+        sink.flush()
+        assert sum(map(len, read(kafka, topic))) == 4000
+        for envelope in envelopes[4000:]:
+            sink.send(envelope)
+        sink.flush()
+        sink.flush()
+    partitions = read(kafka, topic)
+    assert sorted(value for records in partitions for _, value, _ in records) == envelopes
+    assert {key for records in partitions for key, _, _ in records} == {None}
+    assert sorted(map(len, partitions)) == [1666, 1667, 1667]
+
+
+def test_a_populations_step_stands_in_the_log(kafka: str, make_topic: MakeTopic) -> None:
+    topic, survey = make_topic(partitions=2), one_question("L-OSUE", k=100)
+    with closing(KafkaSink(kafka, topic)) as sink:
+        truths = produce_step(survey, Population(survey, MarkovValues(survey, 5000, 1, 1), 1), sink, 0)
+        (truth,) = truths.values()
+    envelopes = [value for records in read(kafka, topic) for _, value, _ in records]
+    assert sum(open_envelope(survey, value, survey.opens_ms(0)).n for value in envelopes) == truth.reports == 5000
+
+
+def test_waiting_envelopes_are_bounded(kafka: str, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks, "MAX_WAITING_BYTES", 50_000)
+    topic = make_topic()
+    with closing(KafkaSink(kafka, topic)) as sink:
+        for number in range(2000):
+            sink.send(b"%04d" % number + bytes(1000))
+            assert sink._waiting_bytes <= 50_000 + 1000 + 4 + sinks.OVERHEAD_BYTES
+        sink.flush()
+        assert sink._waiting_bytes == 0
+    assert sum(map(len, read(kafka, topic))) == 2000
+
+
+def test_an_envelope_of_the_largest_size_is_taken(kafka: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(**{"max.message.bytes": str(MAX_ENVELOPE_BYTES + 4096)})
+    with closing(KafkaSink(kafka, topic)) as sink:
+        sink.send(bytes(MAX_ENVELOPE_BYTES))
+        sink.flush()
+
+
+def test_a_topic_that_does_not_exist_is_one_clear_error_and_is_not_made(
+    kafka: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks, "CONNECT_MS", 1500)
+    for _ in range(2):
+        with pytest.raises(SinkError, match=f"Kafka at {kafka} has no topic {topic}"):
+            KafkaSink(kafka, topic)
+
+
+@pytest.fixture
+def restarting(kafka_node: KafkaNode) -> Iterator[threading.Timer]:
+    """Starts the broker again a few seconds after the test has started it."""
+    timer = threading.Timer(2, kafka_node.start)
+    yield timer
+    timer.cancel()
+    if timer.ident is not None:
+        timer.join()
+
+
+def test_a_broker_that_is_killed_and_comes_back_costs_only_time(
+    kafka_node: KafkaNode, make_topic: MakeTopic, restarting: threading.Timer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topic = make_topic(partitions=3)
+    envelopes = [b"%06d" % number for number in range(20_000)]
+    with closing(KafkaSink(kafka_node.bootstrap, topic)) as sink:
+        for number, envelope in enumerate(envelopes):
+            sink.send(envelope)
+            if number == 10_000:
+                kafka_node.kill()
+                restarting.start()
+        sink.flush()
+    values = [value for records in read(kafka_node.bootstrap, topic) for _, value, _ in records]
+    assert sorted(values) == envelopes
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_broker_that_stays_away_is_one_clear_error_and_leaves_no_noise(
+    kafka_node: KafkaNode, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sinks, "REQUEST_MS", 1000)
+    monkeypatch.setattr(sinks, "DELIVERY_MS", 2000)
+    sink = KafkaSink(kafka_node.bootstrap, make_topic())
+    sink.send(b"first")
+    sink.flush()
+    kafka_node.kill()
+    sink.send(b"lost")
+    begun = time.monotonic()
+    with pytest.raises(SinkError, match=f"Kafka at {kafka_node.bootstrap} did not acknowledge what was sent to"):
+        sink.flush()
+    assert time.monotonic() - begun < 10
+    with pytest.raises(SinkError, match="did not acknowledge"):
+        sink.send(b"more")
+    with pytest.raises(SinkError, match="did not acknowledge"):
+        sink.flush()
+    sink.close()
+    sink.close()
+    while any("kafka-python-producer" in thread.name for thread in threading.enumerate()):
+        assert time.monotonic() - begun < 20
+        time.sleep(0.05)
+    del sink
+    assert capfd.readouterr() == ("", "")
