@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Install what the service tests and a local run need and this machine lacks: redis-server, a Java runtime, Maven, and
+# the jars of Kafka (into the cache that tests/services/kafka_jars.py names). Where that can't be done it says so in one
+# line and succeeds, because without them the service tests are skipped; with CI set it fails, as they would.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+readonly least_java=17
+readonly policy=/usr/sbin/policy-rc.d
+python=$(command -v python3 || command -v python)
+
+give_up() {
+    if [[ -n ${CI:-} ]]; then
+        echo "setup_services: $1; the service tests need it" >&2
+        exit 1
+    fi
+    echo "setup_services: $1; the service tests will be skipped" >&2
+    exit 0
+}
+
+has() {
+    command -v "$1" >/dev/null
+}
+
+has_java() {
+    local version='version "([0-9]+)'
+    [[ $("${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1) =~ $version ]] && ((BASH_REMATCH[1] >= least_java))
+}
+
+# Without Maven this succeeds only if the jars are in the cache already.
+has_jars() {
+    "$python" tests/services/kafka_jars.py >/dev/null 2>&1
+}
+
+# Debian starts a service that it installs; the tests start their own, so the package's must stay off.
+install() {
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update --quiet --quiet || return 1
+    if [[ ! -e $policy ]]; then
+        trap 'rm -f "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+    fi
+    apt-get install --yes --quiet --quiet --no-install-recommends "$@" || return 1
+    if [[ " $* " == *" redis-server "* ]] && has systemctl; then
+        systemctl disable --quiet redis-server || true # nor at the next start of the machine
+    fi
+}
+
+packages=()
+has redis-server || packages+=(redis-server)
+has_java || packages+=("openjdk-$least_java-jre-headless")
+has mvn || has_jars || packages+=(maven)
+
+if ((${#packages[@]})); then
+    if [[ $(id -u) != 0 ]] || ! has apt-get; then
+        give_up "missing ${packages[*]} (install them, or run this as root on Debian or Ubuntu)"
+    fi
+    install "${packages[@]}" || give_up "apt-get could not install ${packages[*]}"
+fi
+has_java || give_up "the java found is older than $least_java (see JAVA_HOME)"
+jars=$("$python" tests/services/kafka_jars.py) || give_up "the jars of Kafka could not be fetched"
+echo "setup_services: ready ($(redis-server --version | cut -d' ' -f1-3), Kafka's jars in $jars)"

@@ -1,0 +1,121 @@
+"""Fixtures of the tests that need a real Kafka or Redis.
+
+Each test gets what it names, and only then is it started: one Kafka and one Redis a session. Where they can't be
+had the test is skipped with the reason, except where `CI` is set: there a service missing is a failure, so that
+nothing goes untested unnoticed.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+import pytest
+import redis
+from kafka import KafkaAdminClient
+
+from .kafka_jars import JarsError
+from .rig import KafkaNode, RedisNode, missing
+
+MakeTopic = Callable[..., str]
+
+
+def give_up(reason: str) -> NoReturn:
+    """Skip the test for want of a service, or fail it in CI."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaNode]:
+    """The Kafka that this session started; for `kafka` and `kafka_node`, which look after it."""
+    if request.config.getoption("--kafka"):
+        pytest.skip("stops and kills the broker, which it does not do to the one given by --kafka")
+    if reason := missing(redis=False):
+        give_up(reason)
+    try:
+        node = KafkaNode()
+    except JarsError as err:
+        give_up(str(err))
+    with node:
+        yield node
+
+
+@pytest.fixture(scope="session")
+def kafka(request: pytest.FixtureRequest) -> str:
+    """A broker's `host:port`: the one of `--kafka`, else of a Kafka started for this session."""
+    given: str | None = request.config.getoption("--kafka")
+    if given:
+        return given
+    node: KafkaNode = request.getfixturevalue("own_kafka")
+    return node.bootstrap
+
+
+@pytest.fixture
+def kafka_node(own_kafka: KafkaNode) -> Iterator[KafkaNode]:
+    """The session's Kafka, for a test that stops, kills or pauses it; afterwards it serves again."""
+    yield own_kafka
+    if own_kafka.running:
+        own_kafka.resume()
+    else:
+        own_kafka.start()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test or run uses; the topic itself is not made."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name)[:80]
+    return f"{name}-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def make_topic(topic: str, kafka: str) -> MakeTopic:
+    """Makes this test's topic and returns its name: `make_topic(partitions=4, **{"retention.ms": "1000"})`.
+
+    Its time stamps are those of the log (LogAppendTime) unless the keywords say otherwise, as in all topics of reports.
+    """
+
+    def make(partitions: int = 1, **configs: str) -> str:
+        wanted = {"message.timestamp.type": "LogAppendTime"} | configs
+        spec = {topic: {"num_partitions": partitions, "replication_factor": 1, "configs": wanted}}
+        with KafkaAdminClient(bootstrap_servers=kafka) as admin:
+            admin.create_topics(spec, wait_for_metadata=True)
+        return topic
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def own_redis() -> Iterator[RedisNode]:
+    """The Redis that this session started; for `redis_url` and `redis_node`, which look after it."""
+    if reason := missing(kafka=False):
+        give_up(reason)
+    with RedisNode() as node:
+        yield node
+
+
+@pytest.fixture
+def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of an empty Redis database: the one of `--redis`, else of a Redis started for this session."""
+    given: str | None = request.config.getoption("--redis")
+    url: str = given or request.getfixturevalue("own_redis").url
+    with redis.Redis.from_url(url) as client:
+        if given and (n_keys := client.dbsize()):
+            pytest.fail(f"the tests would empty the database of --redis, which holds {n_keys} keys: name an empty one")
+        client.flushdb()
+        yield url
+        client.flushdb()
+
+
+@pytest.fixture
+def redis_node(own_redis: RedisNode) -> Iterator[RedisNode]:
+    """The session's Redis, empty, for a test that stops, kills or pauses it; afterwards it serves again, empty."""
+    yield own_redis
+    if own_redis.running:
+        own_redis.resume()
+    else:
+        own_redis.start()
+    with redis.Redis.from_url(own_redis.url) as client:
+        client.flushall()

@@ -1,0 +1,133 @@
+"""The jars of Apache Kafka, fetched once by Maven into a cache outside the source tree.
+
+Kafka's own archive is not needed to run a broker: the published jar of its server and the jars it depends on are a
+whole class path. Maven finds them where its own settings say (a company's mirror works without a change here), so no
+host is named.
+Needs Python's standard library only, so that it runs before anything is installed:
+
+    python3 tests/services/kafka_jars.py      prints the folder, after fetching what is missing
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+KAFKA_VERSION = "4.1.0"
+LOG4J_VERSION = "2.24.3"  # the one Kafka 4.1.0 depends on
+
+# Kafka logs through slf4j, but its published dependencies leave out the binding to log4j: without it a broker that
+# fails says nothing at all.
+POM = f"""\
+<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>ldpstream.local</groupId>
+  <artifactId>kafka-jars</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka_2.13</artifactId>
+      <version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.logging.log4j</groupId>
+      <artifactId>log4j-slf4j-impl</artifactId>
+      <version>{LOG4J_VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+class JarsError(RuntimeError):
+    """The jars are not in the cache and could not be fetched; the message says why."""
+
+
+def cache_dir() -> Path:
+    """Where downloads are kept: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
+
+    An empty variable counts as not set, as the XDG specification asks.
+    """
+    if own := os.environ.get("LDPSTREAM_CACHE"):
+        return Path(own).expanduser()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "ldpstream"
+
+
+def jars_dir() -> Path:
+    """The folder that holds the jars of `KAFKA_VERSION`, whether or not they have been fetched."""
+    return cache_dir() / f"kafka-{KAFKA_VERSION}"
+
+
+def cached() -> bool:
+    """Whether the jars are there. The folder appears in one rename, so if it exists it is whole."""
+    return jars_dir().is_dir()
+
+
+def fetch(timeout_s: float = 600) -> Path:
+    """Return the folder of the jars, after letting Maven copy them there if they are missing.
+
+    Maven copies into a temporary sibling, which is renamed at the end: an interrupted download leaves no half cache,
+    and of two processes that fetch at once the first to finish wins and the other uses its folder.
+
+    Args:
+        timeout_s: seconds to give Maven for the whole download.
+
+    Returns:
+        A folder of `*.jar`: the broker, its runtime dependencies and the binding of its log.
+
+    Raises:
+        JarsError: if Maven is not installed, fails, takes longer than `timeout_s`, or the cache cannot be written.
+    """
+    target = jars_dir()
+    if cached():
+        return target
+    mvn = shutil.which("mvn")
+    if mvn is None:
+        raise JarsError(f"no jars of Kafka {KAFKA_VERSION} in {target} and no Maven (mvn) on PATH to fetch them")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
+            _copy_dependencies(mvn, Path(scratch), timeout_s)
+            try:
+                (Path(scratch) / "jars").rename(target)
+            except OSError:
+                if not cached():  # else another process was first, and its jars are as good as ours
+                    raise
+    except OSError as err:
+        raise JarsError(f"cannot write the cache of Kafka {KAFKA_VERSION}: {err}") from err
+    return target
+
+
+def _copy_dependencies(mvn: str, scratch: Path, timeout_s: float) -> None:
+    """Have Maven put the jars into `scratch/jars`, and check that the broker is among them."""
+    pom, jars = scratch / "pom.xml", scratch / "jars"
+    pom.write_text(POM, encoding="utf-8")
+    command = [mvn, "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies"]
+    command += ["-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired as err:
+        raise JarsError(f"Maven did not fetch the jars of Kafka {KAFKA_VERSION} within {timeout_s:g} s") from err
+    if done.returncode != 0 or not (jars / f"kafka_2.13-{KAFKA_VERSION}.jar").is_file():
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        failure = f"Maven could not fetch the jars of Kafka {KAFKA_VERSION} (exit code {done.returncode})"
+        raise JarsError(f"{failure}:\n{tail}")
+
+
+def main() -> int:
+    """Print the folder of the jars on standard output; an error goes to standard error with exit code 1."""
+    try:
+        print(fetch())
+    except JarsError as err:
+        print(f"kafka_jars: {err}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Smoke tests of the rig: what it starts is a real Kafka and a real Redis, which keep their data over a restart."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from . import rig
+from .conftest import MakeTopic
+from .kafka_jars import KAFKA_VERSION, JarsError, cached, fetch, jars_dir
+from .rig import PORTS, KafkaNode, NodeError, RedisNode, free_ports
+
+N_RECORDS = 1000
+
+
+def produce(bootstrap: str, topic: str, n_records: int) -> None:
+    """Send the numbers below `n_records`, each as its decimal digits, stamped by the client with a time long past."""
+    with KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, acks="all") as producer:
+        sent = [producer.send(topic, str(number).encode(), timestamp_ms=1) for number in range(n_records)]
+        for future in sent:
+            future.get(timeout=10)
+
+
+def consume(bootstrap: str, topic: str, n_records: int) -> list[Any]:
+    """The first `n_records` of partition 0, with their offsets and time stamps."""
+    partition = TopicPartition(topic, 0)
+    records: list[Any] = []
+    deadline = time.monotonic() + 10
+    with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([partition])
+        while len(records) < n_records and time.monotonic() < deadline:
+            records += consumer.poll(timeout_ms=500).get(partition, [])
+    return records
+
+
+def ping_for(client: redis.Redis, seconds: float) -> None:
+    """Ping again and again, for as long as it is answered."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        client.ping()
+
+
+def test_records_are_read_back_in_order_with_the_time_of_the_log_also_after_a_kill(
+    kafka_node: KafkaNode, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    before_ms = int(time.time() * 1000)
+    produce(kafka_node.bootstrap, topic, N_RECORDS)
+    first = consume(kafka_node.bootstrap, topic, N_RECORDS)
+    after_ms = int(time.time() * 1000)
+
+    assert [record.offset for record in first] == list(range(N_RECORDS))
+    assert [int(record.value) for record in first] == list(range(N_RECORDS))
+    assert {record.timestamp_type for record in first} == {1}  # LogAppendTime
+    assert all(before_ms <= record.timestamp <= after_ms for record in first)
+
+    for end in (kafka_node.stop, kafka_node.kill):
+        end()
+        assert not kafka_node.running
+        kafka_node.start()
+        again = consume(kafka_node.bootstrap, topic, N_RECORDS)
+        assert [(r.offset, r.timestamp, r.value) for r in again] == [(r.offset, r.timestamp, r.value) for r in first]
+
+
+def test_no_topic_is_made_unasked(kafka_node: KafkaNode, topic: str) -> None:
+    with KafkaConsumer(bootstrap_servers=kafka_node.bootstrap) as consumer:
+        assert not consumer.partitions_for_topic(topic)
+        assert topic not in consumer.topics()
+
+
+def test_a_broker_that_cannot_start_says_why(kafka_node: KafkaNode) -> None:
+    kafka_node.stop()
+    properties = kafka_node.folder / "server.properties"
+    good = properties.read_text()
+    properties.write_text(good + "log.retention.ms=soon\n")
+    try:
+        with pytest.raises(NodeError, match="kafka ended before it served") as raised:
+            kafka_node.start()
+    finally:
+        properties.write_text(good)
+    assert "soon" in str(raised.value)  # the end of the broker's log
+
+
+@pytest.mark.usefixtures("own_redis")
+def test_a_taken_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    (port,) = free_ports(1)
+    monkeypatch.setattr(rig, "free_ports", lambda n_ports: [port])
+    with RedisNode(), closing(RedisNode()) as second, pytest.raises(NodeError, match=f"port {port} .* is taken"):
+        second.start()
+
+
+def test_redis_keeps_what_it_answered_when_killed(redis_node: RedisNode) -> None:
+    with redis.Redis.from_url(redis_node.url) as client:
+        client.set("count", 42)
+        redis_node.kill()
+        redis_node.start()
+        assert client.get("count") == b"42"
+
+
+def test_paused_redis_answers_after_it_is_resumed(redis_node: RedisNode) -> None:
+    with redis.Redis.from_url(redis_node.url, socket_timeout=0.2, retry=None) as client:
+        redis_node.pause()
+        with pytest.raises(redis.TimeoutError):
+            client.ping()
+        redis_node.resume()
+        assert client.ping()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_each_test_gets_an_empty_database(redis_url: str, number: int) -> None:
+    with redis.Redis.from_url(redis_url) as client:
+        assert client.dbsize() == 0
+        client.set("number", number)
+
+
+@pytest.mark.usefixtures("own_redis")
+def test_nodes_outlive_the_thread_that_started_them() -> None:
+    with RedisNode() as node:
+        node.stop()
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            pool.submit(node.start).result()
+        with redis.Redis.from_url(node.url) as client:
+            assert client.ping()
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="without setpriv a node can outlive us if we are killed")
+@pytest.mark.usefixtures("own_redis")
+def test_nodes_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    script = "from tests.services.rig import RedisNode; n = RedisNode(); n.start(); print(n.url, flush=True); input()"
+    owner = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with owner:
+        assert owner.stdout is not None
+        url = owner.stdout.readline().strip()
+        with redis.Redis.from_url(url, retry=None) as client:
+            assert client.ping()
+            owner.kill()
+            owner.wait()
+            with pytest.raises(redis.ConnectionError):
+                ping_for(client, seconds=5)
+
+
+def test_free_ports_are_distinct_and_outside_the_range_of_outgoing_connections() -> None:
+    ports = free_ports(5)
+    assert len(set(ports)) == 5
+    assert set(ports) <= set(PORTS)
+
+
+def test_a_failed_download_leaves_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "bin" / "mvn"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\necho no such mirror; exit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{broken.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("LDPSTREAM_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(JarsError, match=rf"(?s)Kafka {KAFKA_VERSION} \(exit code 1\).*no such mirror"):
+        fetch()
+    assert not cached()
+    assert list(jars_dir().parent.iterdir()) == []
