@@ -1,0 +1,332 @@
+"""The agent as a Faust app: `faust -A agents.app worker`, or `run` for the command line.
+
+Faust brings the consumer group, the partitions and the life of the process; `agents.chunks` the records, a chunk at a time;
+`agents.counting` counts them. Any number of agents may run: a partition belongs to one of them at a time, and two that both
+take themselves for its owner do no harm.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NoReturn, cast
+
+import mode.loop
+import structlog
+
+with suppress(ImportError):  # there is none for Windows
+    mode.loop.use("uvloop")  # before Faust is imported
+
+import faust
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from faust.app import BootStrategy
+from faust.exceptions import ProducerSendError
+
+from agents import metrics
+from agents.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
+from agents.counting import Counting
+from agents.log import DeadLetter, LogUnavailable
+from agents.redis_store import RedisCountStore
+from agents.topics import TopicError, ensure_topics
+from surveys import Survey, SurveyError, load_survey
+from surveys.envelope import MAX_ENVELOPE_BYTES
+from surveys.settings import Settings, SettingsError, load_settings
+
+log = structlog.get_logger("ldpstream.agent")
+
+SESSION_S = 6.0  # after which the partitions of an agent that was killed go to another
+CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES
+WAITING_CHUNKS = 8
+UNUSABLE, STALLED = 2, 3  # exit codes
+
+
+def create_app(survey: Survey, settings: Settings) -> "AgentApp":
+    """The Faust app that counts a survey; nothing is connected until it starts.
+
+    Raises:
+        SettingsError: if the URL of Redis cannot be read.
+    """
+    return AgentApp(survey, settings)
+
+
+class _WithoutWeb(BootStrategy):
+    enable_web = False  # else `faust worker` opens Faust's own server to all the world, whatever the settings say
+
+
+class AgentApp(faust.App):
+    """A Faust app with one agent, which counts the reports topic of a survey.
+
+    Args:
+        survey: the survey to count.
+        settings: where Kafka and Redis are.
+    """
+
+    BootStrategy = _WithoutWeb
+
+    def __init__(self, survey: Survey, settings: Settings) -> None:
+        self.survey, self.agent_settings = survey, settings
+        try:
+            store = RedisCountStore(survey, settings.redis.get_secret_value())
+        except ValueError as error:
+            raise SettingsError(f"LDPSTREAM_REDIS: {error}") from None
+        self.watchdog = _Watchdog()
+        self.counting = Counting(survey, store, _FaustLog(self, survey), settings.commit_interval_ms / 1000)
+        super().__init__(
+            group_id(survey),
+            broker=[f"kafka://{address}" for address in settings.kafka.split(",")],
+            Worker=_Worker,
+            value_serializer="raw",
+            key_serializer="raw",
+            topic_allow_declare=False,
+            topic_disable_leader=True,
+            logging_config=logging_config(settings.log_level),
+            worker_redirect_stdouts=False,
+            broker_session_timeout=SESSION_S,
+            broker_heartbeat_interval=SESSION_S / 4,
+            broker_max_poll_interval=86_400.0,  # while the store is away no chunk is taken, and that is no reason to leave
+            consumer_auto_offset_reset="none",  # we say where to begin
+            consumer_max_fetch_size=CHUNK_BYTES,
+            stream_buffer_maxsize=WAITING_CHUNKS,
+            stream_wait_empty=False,
+            producer_max_request_size=2 * CHUNK_BYTES,
+            producer_request_timeout=ANSWER_S,
+        )
+        self.agent(self.topic(survey.reports_topic, acks=False), name="count")(self._count)
+        self.task(self.counting.run)
+        self.task(self._look_after)
+        self.on_partitions_revoked.connect(self._revoked)
+        self.on_before_shutdown.connect(self._shut_down)
+
+    async def _count(self, chunks: Any) -> None:
+        async for chunk in chunks:
+            try:
+                await self.counting.take(chunk)
+            except Exception as error:
+                log.exception("cannot count")
+                await self.crash(error)
+
+    async def _look_after(self) -> None:
+        await self.counting.watch(self.watchdog.alive)
+
+    def prepare(self) -> None:
+        """What comes before the start.
+
+        Raises:
+            TopicError: if the broker or a topic cannot be used.
+            OSError: if the address of the metrics cannot be bound.
+        """
+        ensure_topics(self.agent_settings, self.survey)
+        if self.agent_settings.metrics_port:
+            metrics.serve(self.agent_settings.metrics_host, self.agent_settings.metrics_port, lambda: self.counting.ready)
+        self.watchdog.start()
+
+    async def _revoked(self, *about: Any, **_: Any) -> None:
+        _app, partitions = about
+        await self.counting.revoke({tp.partition for tp in partitions})
+
+    async def _shut_down(self, *_about: Any, **_: Any) -> None:
+        await self.counting.close()
+
+    def _new_transport(self) -> Any:
+        return ChunkTransport(self.conf.broker_consumer, self)
+
+    def _create_directories(self) -> None:
+        """None: there are no local tables, and the file system may be read-only."""
+
+
+class _FaustLog:
+    """The log as `Counting` asks for it: one topic, through Faust's consumer and producer."""
+
+    def __init__(self, app: AgentApp, survey: Survey) -> None:
+        self._app, self._topic, self._rejected_topic = app, survey.reports_topic, survey.rejected_topic
+
+    @property
+    def _consumer(self) -> ChunkConsumer:
+        return cast(ChunkConsumer, self._app.consumer)
+
+    async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        return await self._consumer.bounds(self._topic, partitions)
+
+    async def place(self, partition: int, offset: int) -> int:
+        return await self._consumer.place(self._topic, partition, offset)
+
+    async def read_in_vain(self, partition: int) -> int | None:
+        return await self._consumer.read_in_vain(self._topic, partition)
+
+    async def commit_group(self, offsets: dict[int, int]) -> None:
+        await self._consumer.commit_group(self._topic, offsets)
+
+    async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
+        """A letter that the broker will never take, being too large or without a topic, is counted as lost."""
+        try:
+            async with asyncio.timeout(2 * ANSWER_S):
+                failed = [error for error in await self._send_all(letters) if error is not None]
+        except TimeoutError:
+            raise LogUnavailable(f"{self._rejected_topic} takes no dead letters") from None
+        for cause in failed:
+            if isinstance(cause, KafkaError) and cause.retriable and not isinstance(cause, UnknownTopicOrPartitionError):
+                raise LogUnavailable(f"{self._rejected_topic} takes no dead letters: {type(cause).__name__}")
+        if failed:
+            metrics.dead_letters_lost.inc(len(failed))
+            log.error("dead letters refused", topic=self._rejected_topic, letters=len(failed))
+
+    async def _send_all(self, letters: Sequence[DeadLetter]) -> list[BaseException | None]:
+        """What went wrong with each letter. After one that could not even be queued the rest is not tried."""
+        queued: list[Any] = []
+        try:
+            for letter in letters:
+                queued += [await self._send(letter)]
+        except ProducerSendError as error:
+            unsent = [error.__cause__] * (len(letters) - len(queued))
+        else:
+            unsent = []
+        answers = await asyncio.gather(*queued, return_exceptions=True)
+        return [answer if isinstance(answer, BaseException) else None for answer in answers] + unsent
+
+    async def _send(self, letter: DeadLetter) -> Any:
+        where = {"reason": letter.reason, "partition": str(letter.partition), "offset": str(letter.record.offset)}
+        headers = [(key, value.encode()) for key, value in where.items()]
+        return await self._app.producer.send(self._rejected_topic, None, letter.record.value, None, None, headers)
+
+
+class _Watchdog(threading.Thread):
+    """Ends the process if nobody has said for two minutes that all is well: whatever is counted is in the store or in the log.
+
+    So an agent that never gets into its group, or whose event loop hangs, is started anew by whoever looks after processes.
+    """
+
+    TICK_S = 5.0
+    TICKS = 24  # ticks and not times, so that a process that was stopped for a while may go on
+
+    def __init__(self) -> None:
+        super().__init__(name="watchdog", daemon=True)
+        self._ticks = 0
+
+    def alive(self) -> None:
+        """All is well."""
+        self._ticks = 0
+
+    def run(self) -> None:
+        while self._ticks < self.TICKS:
+            time.sleep(self.TICK_S)
+            self._ticks += 1
+        log.critical("stalled, ending the process")
+        os._exit(STALLED)
+
+
+class _Worker(faust.Worker):
+    """Faust's worker, without its spinner, which would change our log's handlers."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.spinner = None
+
+    async def on_first_start(self) -> None:
+        app = cast(AgentApp, self.app)
+        try:
+            await asyncio.to_thread(app.prepare)
+        except TopicError as error:
+            _give_up(error)
+        except OSError as error:
+            _give_up(OSError(f"LDPSTREAM_METRICS_PORT: {error.strerror}"))
+        await super().on_first_start()
+
+
+def group_id(survey: Survey) -> str:
+    """The consumer group of the agents of a survey; one that has changed is counted from the beginning, by another group."""
+    return f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
+
+
+class _Seldom(logging.Filter):
+    """Lets a line of aiokafka's through once in ten seconds: while a broker is away it says the same thirty times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.name.startswith("aiokafka"):
+            return True
+        seldom = record.created - self._said_s.get(str(record.msg), 0.0) >= 10
+        if seldom:
+            self._said_s[str(record.msg)] = record.created
+        return seldom
+
+
+def logging_config(level: str) -> dict[str, Any]:
+    """One JSON object a line on standard error, for our log and for the libraries'."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    libraries = "DEBUG" if level == "debug" else "WARNING"
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "json": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "foreign_pre_chain": shared,
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    structlog.processors.JSONRenderer(ensure_ascii=False),
+                ],
+            }
+        },
+        "filters": {"seldom": {"()": _Seldom}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["seldom"]}},
+        "root": {"level": libraries, "handlers": ["stderr"]},
+        "loggers": {"ldpstream": {"level": level.upper()}},
+    }
+
+
+def run(survey: Survey, settings: Settings) -> NoReturn:
+    """Count until the process is told to stop; exits with 2 and one line if a setting, the broker or a topic cannot be used."""
+    try:
+        _work(create_app(survey, settings))
+    except SettingsError as error:
+        _give_up(error)
+
+
+def _work(app: AgentApp) -> NoReturn:
+    app.Worker(quiet=True).execute_from_commandline()
+    raise SystemExit(0)
+
+
+def _give_up(error: Exception) -> NoReturn:
+    print(f"ldpstream agent: {error}", file=sys.stderr, flush=True)  # noqa: T201
+    sys.exit(UNUSABLE)
+
+
+def _from_environment() -> AgentApp:
+    try:
+        settings = load_settings()
+        if settings.survey is None:
+            raise SettingsError("LDPSTREAM_SURVEY must name the survey file")
+        return create_app(load_survey(settings.survey), settings)
+    except (SettingsError, SurveyError) as error:
+        _give_up(error)
+
+
+def __getattr__(name: str) -> Any:
+    """`app`, as `faust -A agents.app` looks for it, made from the environment."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    app = globals()["app"] = _from_environment()
+    return app
+
+
+if __name__ == "__main__":
+    _work(_from_environment())

@@ -1,0 +1,176 @@
+"""Where the count tables are kept: together with the offset up to which they count the log, per Kafka partition.
+
+The tables are a fold over the log, so neither is ever written without the other. A write names the offset that the writer
+started from and is refused if somebody else has written since; writing the same twice does no harm. So of two agents that
+both take themselves for a partition's owner only one succeeds, and the other learns of it.
+
+All methods are synchronous and safe to call from several threads.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from agents.tally import PaneKey
+from mechanisms import CountTable
+from surveys import Reason, Survey
+
+
+class StoreUnavailable(Exception):
+    """The count store cannot be reached, does not answer in time, or refuses to answer. Worth another try later.
+
+    After it, a write may or may not have happened.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Everything that the records of one partition below an offset have added up to.
+
+    Attributes:
+        next_offset: the first offset that is not counted.
+        newest_ms: the latest append time among the records counted; 0 if there are none.
+        panes: count tables; which of them depends on who hands the checkpoint out.
+        rejected: number of envelopes refused so far, by reason.
+    """
+
+    next_offset: int
+    newest_ms: int = 0
+    panes: dict[PaneKey, CountTable] = field(default_factory=dict)
+    rejected: dict[Reason, int] = field(default_factory=dict)
+
+
+def first_open_step(survey: Survey, newest_ms: int) -> int:
+    """The first step that a record appended at that time, or later, may still report for."""
+    return survey.step_at(newest_ms) - survey.lateness_steps
+
+
+def sum_tables(partitions: Iterable[dict[PaneKey, CountTable]]) -> dict[PaneKey, CountTable]:
+    """The tables of several partitions, added up."""
+    total: dict[PaneKey, CountTable] = {}
+    for panes in partitions:
+        for key, table in panes.items():
+            total[key] = total[key] + table if key in total else table
+    return total
+
+
+def sum_rejected(partitions: Iterable[dict[Reason, int]]) -> dict[Reason, int]:
+    """The rejections of several partitions, added up."""
+    total: Counter[Reason] = Counter()
+    for rejected in partitions:
+        total.update(rejected)
+    return dict(total)
+
+
+class CountStore(ABC):
+    """The count tables of one survey.
+
+    Every method raises StoreUnavailable if the store is out of reach. What is read of a partition belongs together: tables,
+    offset and rejections of one moment.
+    """
+
+    survey: Survey
+
+    # ---- what an agent asks
+
+    @abstractmethod
+    def load(self, partition: int) -> Checkpoint | None:
+        """The partition's checkpoint, with the panes that may still change; None if nothing is stored.
+
+        A pane whose step had closed by the newest append time cannot change any more and is left out.
+        """
+
+    @abstractmethod
+    def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
+        """Write offset, rejections and the given panes, in one atomic step; other panes stay as they are.
+
+        Args:
+            partition: number of the Kafka partition.
+            expected: the stored offset that the change starts from; None if nothing is stored.
+            change: the new offset, rejections, and the panes that have changed, whole.
+
+        Returns:
+            False, and nothing is written, if the stored offset is neither `expected` nor the change's own (then the same
+            change was written before).
+        """
+
+    # ---- what an estimator asks
+
+    @abstractmethod
+    def positions(self) -> dict[int, int]:
+        """The next offset of every partition that has a checkpoint."""
+
+    @abstractmethod
+    def tables(self, steps: range) -> dict[PaneKey, CountTable]:
+        """The count tables of those consecutive steps, summed over all partitions; panes without a report are absent.
+
+        Panes of a step do not change once `positions` has passed the step's close, so asking for the positions first and
+        for the tables afterwards gives complete tables.
+        """
+
+    @abstractmethod
+    def rejected(self) -> dict[Reason, int]:
+        """Number of envelopes refused so far, by reason, over all partitions."""
+
+    @abstractmethod
+    def snapshot(self) -> dict[int, Checkpoint]:
+        """The whole checkpoint of every partition, with all panes."""
+
+    @abstractmethod
+    def prune(self, before_step: int) -> None:
+        """Remove the panes of all steps below that one."""
+
+
+class MemoryCountStore(CountStore):
+    """A count store in this process, for the embedded mode and for tests."""
+
+    def __init__(self, survey: Survey) -> None:
+        self.survey = survey
+        self._checkpoints: dict[int, Checkpoint] = {}
+        self._lock = threading.Lock()
+
+    def load(self, partition: int) -> Checkpoint | None:
+        with self._lock:
+            if (stored := self._checkpoints.get(partition)) is None:
+                return None
+            first = first_open_step(self.survey, stored.newest_ms)
+            return _with_panes(stored, {key: table for key, table in stored.panes.items() if key.step >= first})
+
+    def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
+        with self._lock:
+            stored = self._checkpoints.get(partition)
+            offset = None if stored is None else stored.next_offset
+            if offset == change.next_offset:
+                return True
+            if offset != expected:
+                return False
+            panes = change.panes if stored is None else stored.panes | change.panes
+            self._checkpoints[partition] = _with_panes(change, dict(panes))
+            return True
+
+    def positions(self) -> dict[int, int]:
+        with self._lock:
+            return {partition: checkpoint.next_offset for partition, checkpoint in self._checkpoints.items()}
+
+    def tables(self, steps: range) -> dict[PaneKey, CountTable]:
+        checkpoints = self.snapshot().values()
+        return sum_tables({key: table for key, table in c.panes.items() if key.step in steps} for c in checkpoints)
+
+    def rejected(self) -> dict[Reason, int]:
+        return sum_rejected(checkpoint.rejected for checkpoint in self.snapshot().values())
+
+    def snapshot(self) -> dict[int, Checkpoint]:
+        with self._lock:
+            return {p: _with_panes(checkpoint, dict(checkpoint.panes)) for p, checkpoint in self._checkpoints.items()}
+
+    def prune(self, before_step: int) -> None:
+        with self._lock:
+            for partition, checkpoint in self._checkpoints.items():
+                kept = {key: table for key, table in checkpoint.panes.items() if key.step >= before_step}
+                self._checkpoints[partition] = _with_panes(checkpoint, kept)
+
+
+def _with_panes(checkpoint: Checkpoint, panes: dict[PaneKey, CountTable]) -> Checkpoint:
+    return Checkpoint(checkpoint.next_offset, checkpoint.newest_ms, panes, dict(checkpoint.rejected))

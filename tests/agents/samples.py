@@ -1,0 +1,99 @@
+"""A small survey with one mechanism of every kind of report, and envelopes for it, sound and spoilt."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import numpy as np
+
+from agents import Record
+from surveys import REASONS, Reason, Survey, parse_survey, seal
+from surveys.envelope import MAX_ENVELOPE_BYTES
+
+START = datetime(2026, 1, 5, tzinfo=UTC)
+PANES = ((0, 0), (1, 0), (1, 1))  # attribute and level: symbols, bits (with padding), hashed symbols
+
+Fields = list[object]
+
+
+def make_survey(name: str = "sample", start: datetime = START, step_seconds: int = 10, lateness_steps: int = 1) -> Survey:
+    """Two attributes, three levels; a clock may run ahead by one step."""
+    return parse_survey(survey_document(name, start, step_seconds, lateness_steps))
+
+
+def survey_document(name: str, start: datetime, step_seconds: int, lateness_steps: int) -> dict[str, object]:
+    """The parsed TOML of `make_survey`."""
+    return {
+        "name": name, "start": start, "step_seconds": step_seconds, "window_steps": 3, "lateness_steps": lateness_steps,
+        "skew_seconds": step_seconds, "collection": "smp",
+        "attribute": [
+            {
+                "name": "mode", "values": ["car", "bus", "bicycle", "train", "foot"],
+                "level": [{"name": "only", "mechanism": "L-GRR", "eps_inf": 4.0, "eps_1": 2.0}],
+            },
+            {
+                "name": "zone", "size": 12,
+                "level": [
+                    {"name": "standard", "mechanism": "L-OSUE", "eps_inf": 4.0, "eps_1": 2.0},
+                    {"name": "cautious", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0},
+                ],
+            },
+        ],
+    }  # fmt: skip
+
+
+def sound(survey: Survey, rng: np.random.Generator, step: int, pane: int, n: int = 1) -> bytes:
+    """An envelope of n reports of random values; `pane` is an index of PANES."""
+    attribute, level = PANES[pane]
+    mechanism = survey.mechanisms[attribute][level]
+    values = rng.integers(0, mechanism.k, n)
+    memoize = getattr(mechanism, "memoize", None)
+    reports = mechanism.report(values if memoize is None else memoize(values, rng), rng)
+    return seal(survey, attribute, level, step, reports)
+
+
+def spoilt(survey: Survey, rng: np.random.Generator, step: int, reason: Reason) -> bytes:
+    """An envelope that is refused for that reason when it is appended during its step, and sound otherwise."""
+    pane = 1 if reason == "padding bits set" else 0
+    early_or_late = {"step too old": step - 2 - survey.lateness_steps, "step in the future": step + 3}
+    fields: Fields = msgspec.msgpack.decode(sound(survey, rng, 0, pane, n=3))
+    fields[4] = early_or_late.get(reason, step)
+    payload = fields[6]
+    assert isinstance(payload, bytes)
+    changes: dict[Reason, tuple[int, object]] = {
+        "unknown version": (0, 2),
+        "wrong survey": (1, bytes(8)),
+        "unknown attribute or level": (3, 7),
+        "wrong length": (6, payload[:-1]),
+        "symbol out of range": (6, payload[:-1] + b"\xff"),
+        "padding bits set": (6, payload[:2] + b"\xff\xff" + payload[4:]),
+    }
+    if reason == "undecodable":
+        return b"\xc1 not msgpack"
+    if reason == "too large":
+        return bytes(MAX_ENVELOPE_BYTES + 1)
+    if reason in changes:
+        index, value = changes[reason]
+        fields[index] = value
+    return msgspec.msgpack.encode(fields)
+
+
+def during(survey: Survey, step: int) -> int:
+    """A moment in the middle of the step, in milliseconds."""
+    return survey.opens_ms(step) + survey.step_ms // 2
+
+
+def make_log(survey: Survey, rng: np.random.Generator, length: int, steps: int, share_spoilt: float = 0.2) -> list[Record]:
+    """Records at offsets 0 … length-1, appended evenly over the steps, of which a share is spoilt in every possible way.
+
+    The sound ones belong to any step that may report at that time.
+    """
+    records = []
+    for offset in range(length):
+        step = offset * steps // max(1, length)
+        if rng.random() < share_spoilt:
+            value = spoilt(survey, rng, step, REASONS[int(rng.integers(len(REASONS)))])
+        else:
+            of_step = max(0, step + int(rng.integers(-survey.lateness_steps, 2)))
+            value = sound(survey, rng, of_step, int(rng.integers(len(PANES))), int(rng.integers(1, 5)))
+        records.append(Record(offset, during(survey, step), value))
+    return records

@@ -1,0 +1,460 @@
+"""The driver of the folds against a log and a store that fail in every way they can."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents import Checkpoint, MemoryCountStore, Record, StoreUnavailable, tally
+from agents.counting import Counting
+from agents.log import Chunk, DeadLetter, LogUnavailable
+from surveys import REASONS
+
+from .samples import make_log, make_survey
+
+SURVEY = make_survey()
+LOGS = {p: make_log(SURVEY, np.random.default_rng(100 + p), length=40, steps=6) for p in range(2)}
+
+
+@dataclass
+class FakeLog:
+    """A log of two partitions, with one reader; what is read is lost unless it is handed on, as with Faust."""
+
+    records: dict[int, list[Record]] = field(default_factory=lambda: {p: list(log) for p, log in LOGS.items()})
+    begins: dict[int, int] = field(default_factory=lambda: dict.fromkeys(LOGS, 0))
+    group: dict[int, int] = field(default_factory=dict)
+    letters: list[DeadLetter] = field(default_factory=list)
+    markers: dict[int, int] = field(default_factory=dict)  # offsets without a record at the log's end
+    fails: bool = False
+    placements: dict[int, list[int]] = field(default_factory=dict)  # number, position, chunks read
+    number: int = 0
+
+    async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        self.check()
+        return {partition: (self.begins[partition], self.end(partition)) for partition in partitions}
+
+    async def place(self, partition: int, offset: int) -> int:
+        self.check()
+        self.number += 1
+        self.placements[partition] = [self.number, offset, 0]
+        return self.number
+
+    async def read_in_vain(self, partition: int) -> int | None:
+        self.check()
+        _, position, chunks = self.placements[partition]
+        return position if chunks == 0 else None
+
+    async def commit_group(self, offsets: dict[int, int]) -> None:
+        self.check()
+        self.group.update(offsets)
+
+    async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
+        self.check()
+        self.letters += letters
+
+    def check(self) -> None:
+        if self.fails:
+            raise LogUnavailable("gone")
+
+    def end(self, partition: int) -> int:
+        last = self.records[partition][-1].offset + 1 if self.records[partition] else self.begins[partition]
+        return last + self.markers.get(partition, 0)
+
+    def read(self, partition: int, length: int) -> Chunk | None:
+        """The next chunk of up to so many records, if the partition is placed and there are any."""
+        if partition not in self.placements:
+            return None
+        number, position, chunks = self.placements[partition]
+        found = [record for record in self.records[partition] if record.offset >= position][:length]
+        if not found:
+            self.placements[partition] = [number, self.end(partition), chunks]
+            return None
+        self.placements[partition] = [number, found[-1].offset + 1, chunks + 1]
+        return Chunk(partition, number, chunks, found)
+
+
+class FakeStore(MemoryCountStore):
+    """A store that can be gone, or lose its answers."""
+
+    fails = False
+    loses_answers = False
+
+    def load(self, partition: int) -> Checkpoint | None:
+        self.check()
+        return super().load(partition)
+
+    def positions(self) -> dict[int, int]:
+        self.check()
+        return super().positions()
+
+    def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
+        self.check()
+        written = super().commit(partition, expected, change)
+        if self.loses_answers:
+            raise StoreUnavailable("timed out")
+        return written
+
+    def check(self) -> None:
+        if self.fails:
+            raise StoreUnavailable("gone")
+
+
+class Agent:
+    """A `Counting` with its own reader of the log, driven step by step."""
+
+    def __init__(self, store: MemoryCountStore, log: FakeLog | None = None) -> None:
+        self.now = 0.0
+        self.log = log or FakeLog()
+        self.counting = Counting(SURVEY, store, self.log, 0.01, clock=lambda: self.now)
+        self.counting.assign(LOGS)
+
+    async def step(self) -> bool:
+        try:
+            await self.counting.step()
+        except (StoreUnavailable, LogUnavailable):
+            return False
+        return True
+
+    async def read(self, partition: int, length: int = 1000) -> bool:
+        chunk = self.log.read(partition, length)
+        if chunk is None:
+            return False
+        try:
+            await asyncio.wait_for(self.counting.take(chunk), 0.01)
+        except TimeoutError:
+            return False  # no chunks are taken; this one is lost, as on a rebalance
+        return True
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Let the agent's own loop run until that holds."""
+        for _ in range(1000):
+            if reached():
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError("not within 5 s")
+
+    async def finish(self) -> None:
+        """Steps, reads and looks after the progress until everything is counted."""
+        for _ in range(20):
+            await self.step()
+            for partition in LOGS:
+                while await self.read(partition, 7):
+                    pass
+            self.now += 11
+            await self.counting.progressing()
+
+
+def direct(records: dict[int, list[Record]]) -> dict[int, Checkpoint]:
+    whole = {}
+    for partition, log in records.items():
+        added = tally(SURVEY, log)
+        reasons = [reason for _, reason in added.rejected]
+        totals = {reason: reasons.count(reason) for reason in REASONS if reason in reasons}
+        newest = max((record.appended_ms for record in log), default=0)
+        whole[partition] = Checkpoint(log[-1].offset + 1, newest, added.counts, totals)
+    return whole
+
+
+def letters_of(records: dict[int, list[Record]]) -> set[tuple[int, int, str]]:
+    return {(p, offset, reason) for p, log in records.items() for offset, reason in tally(SURVEY, log).rejected}
+
+
+async def test_everything_is_counted_once() -> None:
+    store, log = MemoryCountStore(SURVEY), FakeLog()
+    agent = Agent(store, log)
+    assert not agent.counting.ready
+    await agent.finish()
+    assert agent.counting.ready
+    assert store.snapshot() == direct(LOGS)
+    assert log.group == store.positions()
+    assert {(x.partition, x.record.offset, x.reason) for x in log.letters} == letters_of(LOGS)
+    assert len(log.letters) == len(letters_of(LOGS))
+    assert all(x.record == LOGS[x.partition][x.record.offset] for x in log.letters)
+
+
+OPERATIONS = st.tuples(
+    st.sampled_from(
+        ["read", "read", "step", "step", "drop", "stale", "crash", "revoke", "void", "store", "answers", "log", "wipe"]
+    ),
+    st.integers(0, 1),  # agent
+    st.integers(0, 1),  # partition
+    st.integers(1, 15),  # records
+)
+
+
+@given(st.lists(OPERATIONS, max_size=60))
+@settings(deadline=None, max_examples=150)
+def test_every_record_counts_once_whatever_happens(operations: list[tuple[str, int, int, int]]) -> None:
+    """Two agents that both take themselves for the owner of everything, and all that may befall them."""
+
+    async def run() -> None:
+        store = FakeStore(SURVEY)
+        agents = [Agent(store), Agent(store)]
+        held: dict[int, Chunk | None] = {}
+        for name, who, partition, length in operations:
+            agent = agents[who]
+            match name:
+                case "read":
+                    await agent.read(partition, length)
+                case "step":
+                    await agent.step()
+                case "drop":  # read and never handed on; handed on later, perhaps after another placement, by "stale"
+                    held[who] = agent.log.read(partition, length)
+                case "stale":
+                    if (chunk := held.pop(who, None)) is not None and not store.fails and agent.counting.ready:
+                        await asyncio.wait_for(agent.counting.take(chunk), 1)
+                case "crash":
+                    agents[who] = Agent(store)
+                case "revoke":
+                    await agent.counting.revoke([partition])
+                    agent.counting.assign(LOGS)
+                case "void":
+                    agent.counting.assign(LOGS)
+                case "store":
+                    store.fails = not store.fails
+                case "answers":
+                    store.loses_answers = not store.loses_answers
+                case "log":
+                    agent.log.fails = not agent.log.fails
+                case "wipe":
+                    store._checkpoints.clear()
+        store.fails = store.loses_answers = False
+        last = Agent(store)
+        await last.finish()
+        assert store.snapshot() == direct(LOGS)
+        assert {(x.partition, x.record.offset, x.reason) for x in last.log.letters} <= letters_of(LOGS)
+
+    asyncio.run(run())
+
+
+async def test_a_dropped_chunk_is_read_again() -> None:
+    store = MemoryCountStore(SURVEY)
+    agent = Agent(store)
+    await agent.step()
+    await agent.read(0, 5)
+    agent.log.read(0, 5)  # lost on its way
+    await agent.read(0, 5)
+    assert not agent.counting.ready
+    held = agent.log.read(0, 5)
+    assert held is not None
+    await agent.step()
+    await agent.counting.take(held)  # read before the partition was placed again, so it says nothing about what is missing
+    assert agent.counting.ready
+    await agent.finish()
+    assert store.snapshot() == direct(LOGS)
+
+
+async def test_a_placement_that_an_assignment_has_made_void_is_not_relied_on() -> None:
+    store = MemoryCountStore(SURVEY)
+    agent = Agent(store)
+    place = agent.log.place
+
+    async def place_and_assign(partition: int, offset: int) -> int:
+        number = await place(partition, offset)
+        agent.log.placements.clear()
+        agent.counting.assign(LOGS)
+        agent.log.place = place  # type: ignore[method-assign]
+        return number
+
+    agent.log.place = place_and_assign  # type: ignore[method-assign]
+    await agent.step()
+    assert not agent.counting.ready
+    await agent.finish()
+    assert store.snapshot() == direct(LOGS)
+
+
+async def test_chunks_wait_while_the_store_is_gone_and_nothing_is_lost() -> None:
+    store = FakeStore(SURVEY)
+    agent = Agent(store)
+    await agent.step()
+    await agent.read(0, 5)
+    store.fails = True
+    assert not await agent.step()
+    assert not agent.counting.ready
+    chunk = agent.log.read(0, 5)
+    assert chunk is not None
+    waiting = asyncio.create_task(agent.counting.take(chunk))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    store.fails = False
+    assert await agent.step()
+    await waiting
+    await agent.finish()
+    assert store.snapshot() == direct(LOGS)
+
+
+async def test_chunks_flow_again_although_there_is_nothing_left_to_write() -> None:
+    """The partition whose commit failed is gone, so no commit would ever find out that the store answers again."""
+    store = FakeStore(SURVEY)
+    agent = Agent(store)
+    await agent.step()
+    await agent.read(0, 5)
+    store.fails = True
+    assert not await agent.step()
+    agent.counting.assign([1])
+    store.fails = False
+    assert await agent.step()
+    assert await agent.read(1)
+
+
+async def test_a_stale_owner_is_refused_reloads_and_goes_on() -> None:
+    store = MemoryCountStore(SURVEY)
+    one, other = Agent(store), Agent(store)
+    for agent in (one, other):
+        await agent.step()
+        await agent.read(0, 10 if agent is one else 20)
+    await other.step()
+    await one.step()  # refused
+    assert store.positions()[0] == 20
+    await one.finish()
+    assert store.snapshot() == direct(LOGS)
+
+
+async def test_letters_come_before_the_commit_that_covers_them() -> None:
+    store = MemoryCountStore(SURVEY)
+    agent = Agent(store)
+    await agent.step()
+    await agent.read(0)
+    agent.log.fails = True
+    assert not await agent.step()
+    assert store.positions() == {}
+    agent.log.fails = False
+    await agent.finish()
+    assert {(x.partition, x.record.offset, x.reason) for x in agent.log.letters} == letters_of(LOGS)
+    assert store.snapshot() == direct(LOGS)
+
+
+async def test_many_letters_stop_the_flow_until_they_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.counting.MAX_WAITING_BYTES", 10)
+    store = MemoryCountStore(SURVEY)
+    agent = Agent(store)
+    await agent.step()
+    await agent.read(0, 30)
+    assert not await agent.read(0, 5)
+    await agent.step()
+    await agent.finish()
+    assert store.snapshot() == direct(LOGS)
+
+
+async def test_what_has_expired_is_passed_over() -> None:
+    log = FakeLog()
+    log.records[0], log.begins[0] = LOGS[0][25:], 25
+    store = MemoryCountStore(SURVEY)
+    store.commit(0, None, Checkpoint(10))
+    await Agent(store, log).finish()
+    assert store.snapshot() == direct({0: LOGS[0][25:], 1: LOGS[1]})
+
+
+async def test_an_empty_log_whose_records_expired_moves_the_checkpoint() -> None:
+    """Else an estimator would wait for records that no longer exist."""
+    log = FakeLog()
+    log.records[0], log.begins[0] = [], 40
+    store = MemoryCountStore(SURVEY)
+    store.commit(0, None, Checkpoint(10))
+    await Agent(store, log).step()
+    assert store.positions() == {0: 40}
+
+
+async def test_a_log_that_lost_its_end_is_counted_on_from_there() -> None:
+    log = FakeLog()
+    store = MemoryCountStore(SURVEY)
+    store.commit(0, None, Checkpoint(50))
+    await Agent(store, log).step()
+    assert store.positions()[0] == 40
+    log.records[0] = [*LOGS[0], LOGS[0][-1]._replace(offset=40)]
+    await Agent(store, log).finish()
+    assert store.positions()[0] == 41
+
+
+async def test_a_hole_in_the_log_itself_is_passed_over_once_the_broker_has_confirmed_it() -> None:
+    """As left by a transaction's marker."""
+    log = FakeLog()
+    log.records[0] = LOGS[0][:10] + LOGS[0][11:]
+    store = MemoryCountStore(SURVEY)
+    await Agent(store, log).finish()
+    assert store.snapshot() == direct(log.records)
+
+
+async def test_a_hole_at_the_end_of_the_log_is_passed_over_after_a_while() -> None:
+    """Else the checkpoint would never reach the end, and an estimator would wait for it."""
+    log = FakeLog(markers={0: 2})
+    store = MemoryCountStore(SURVEY)
+    agent = Agent(store, log)
+    await agent.finish()
+    assert store.positions() == {0: 42, 1: 40}
+    assert await agent.counting.progressing()
+
+
+async def test_a_revoked_partition_is_committed_and_forgotten() -> None:
+    store = MemoryCountStore(SURVEY)
+    agent = Agent(store)
+    await agent.step()
+    await agent.read(0, 10)
+    late = agent.log.read(0, 10)
+    await agent.counting.revoke([0])
+    assert store.positions() == {0: 10}
+    assert agent.log.group == {0: 10}
+    assert late is not None
+    await agent.counting.take(late)
+    await agent.step()
+    assert store.positions() == {0: 10}
+
+
+async def test_the_end_commits_what_is_left() -> None:
+    store = MemoryCountStore(SURVEY)
+    agent = Agent(store)
+    running = asyncio.create_task(agent.counting.run())
+    await agent.until(lambda: agent.counting.ready)
+    for partition in LOGS:
+        await agent.read(partition)
+    await agent.counting.close()
+    await asyncio.wait_for(running, 1)
+    assert store.snapshot() == direct(LOGS)
+
+
+async def test_the_loop_commits_by_itself_and_outlives_failures() -> None:
+    store = FakeStore(SURVEY)
+    agent = Agent(store)
+    store.fails = True
+    running = asyncio.create_task(agent.counting.run())
+    await asyncio.sleep(0.05)
+    store.fails = False
+    agent.counting.displace([])  # wakes it
+    await agent.until(lambda: agent.counting.ready)
+    for partition in LOGS:
+        await agent.read(partition)
+    await agent.until(lambda: store.positions() == {0: 40, 1: 40})
+    await agent.counting.close()
+    await asyncio.wait_for(running, 1)
+
+
+async def test_a_partition_without_progress_is_placed_again_and_then_given_up() -> None:
+    agent = Agent(MemoryCountStore(SURVEY))
+    await agent.step()
+    before = dict(agent.log.placements)
+    agent.now += 11
+    assert await agent.counting.progressing()
+    await agent.step()
+    assert agent.log.placements[0][0] > before[0][0]
+    for _ in range(5):
+        agent.now += 11
+        well = await agent.counting.progressing()
+        await agent.step()
+    assert not well
+
+
+@pytest.mark.parametrize("cause", ["idle", "store", "broker"])
+async def test_waiting_is_no_stall(cause: str) -> None:
+    store = FakeStore(SURVEY)
+    agent = Agent(store)
+    await agent.finish() if cause == "idle" else await agent.step()
+    store.fails, agent.log.fails = cause == "store", cause == "broker"
+    await agent.read(0, 3)
+    await agent.step()
+    for _ in range(20):
+        agent.now += 11
+        assert await agent.counting.progressing()

@@ -1,0 +1,341 @@
+"""Agents as real processes, against a real Kafka and a real Redis, killed and starved while they count."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import redis
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+from agents import CountStore, PaneKey, Record, tally
+from agents.redis_store import RedisCountStore
+from agents.topics import TopicError, ensure_topics
+from mechanisms import CountTable
+from surveys import REASONS, Reason, Survey, load_survey
+from surveys.settings import Settings
+from tests.agents.samples import PANES, sound, spoilt
+
+from .conftest import MakeTopic
+from .rig import KafkaNode, RedisNode, free_ports
+
+PARTITIONS = 4
+ROOT = Path(__file__).parents[2]
+
+SURVEY = """
+name = "{name}"
+start = {start}
+step_seconds = 2
+window_steps = 3
+lateness_steps = 2
+skew_seconds = 2
+collection = "smp"
+[[attribute]]
+name = "mode"
+values = ["car", "bus", "bicycle", "train", "foot"]
+level = [{{ name = "only", mechanism = "L-GRR", eps_inf = 4.0, eps_1 = 2.0 }}]
+[[attribute]]
+name = "zone"
+size = 12
+level = [
+  {{ name = "standard", mechanism = "L-OSUE", eps_inf = 4.0, eps_1 = 2.0 }},
+  {{ name = "cautious", mechanism = "L-OLH", eps_inf = 2.0, eps_1 = 1.0 }},
+]
+"""
+
+
+class Worker:
+    """An agent in a process of its own."""
+
+    def __init__(self, environment: dict[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("ab") as out:
+            command = [sys.executable, "-m", "faust", "-A", "agents.app", "worker", "-l", "warn"]
+            self.process = subprocess.Popen(command, env=environment, cwd=log.parent, stdout=out, stderr=out)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> float:
+        """SIGTERM; gives the seconds until it had ended, in order."""
+        began = time.monotonic()
+        self.process.terminate()
+        assert self.process.wait(15) == 0, self.log.read_text()
+        return time.monotonic() - began
+
+
+@dataclass
+class Site:
+    """A survey that has just begun, its topics, and what was sent to them."""
+
+    survey: Survey
+    settings: Settings
+    store: CountStore
+    environment: dict[str, str]
+    folder: Path
+    sent: Counter[Reason | None] = field(default_factory=Counter)
+    workers: list[Worker] = field(default_factory=list)
+
+    def start(self, **environment: str) -> Worker:
+        """A new agent."""
+        worker = Worker(self.environment | environment, self.folder / f"agent-{len(self.workers)}.log")
+        self.workers.append(worker)
+        return worker
+
+    def producer(self, **options: Any) -> KafkaProducer:
+        return KafkaProducer(bootstrap_servers=self.settings.kafka, enable_idempotence=True, acks="all", **options)
+
+    def send(self, producer: KafkaProducer, rng: np.random.Generator, n_envelopes: int) -> None:
+        """Envelopes of the present step to random partitions, one in ten of them spoilt in one of the possible ways."""
+        for _ in range(n_envelopes):
+            step, reason = self.survey.step_at(int(time.time() * 1000)), None
+            if rng.random() < 0.1:
+                reason = REASONS[int(rng.integers(len(REASONS) - 1))]  # the broker itself refuses what is too large
+                value = spoilt(self.survey, rng, step, reason)
+            else:
+                value = sound(self.survey, rng, step, int(rng.integers(len(PANES))), int(rng.integers(1, 20)))
+            producer.send(self.survey.reports_topic, value, partition=int(rng.integers(PARTITIONS)))
+            self.sent[reason] += 1
+        producer.flush(timeout=30)
+
+    @property
+    def n_sent(self) -> int:
+        return self.sent.total()
+
+    def counted(self) -> int:
+        """Records below the stored offsets."""
+        return sum(self.store.positions().values())
+
+    def until(self, reached: Callable[[], bool], seconds: float = 40) -> None:
+        """Wait until that holds."""
+        deadline = time.monotonic() + seconds
+        while not reached():
+            if time.monotonic() > deadline:
+                logs = "\n".join(worker.log.read_text()[-3000:] for worker in self.workers)
+                pytest.fail(f"not within {seconds} s: {self.counted()} of {self.n_sent} counted\n{logs}")
+            time.sleep(0.05)
+
+    def read(self, topic: str) -> Iterator[Any]:
+        """All records of a topic."""
+        with KafkaConsumer(bootstrap_servers=self.settings.kafka) as consumer:
+            partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(*partitions)
+            ends = consumer.end_offsets(partitions)
+            while any(consumer.position(p) < ends[p] for p in partitions):
+                for records in consumer.poll(timeout_ms=500).values():
+                    yield from records
+
+    def group_offsets(self) -> dict[int, int]:
+        """What the consumer group has committed."""
+        group = f"ldpstream-{self.survey.name}-{self.survey.fingerprint.hex()}"
+        with KafkaConsumer(bootstrap_servers=self.settings.kafka, group_id=group, enable_auto_commit=False) as consumer:
+            found = {p: consumer.committed(TopicPartition(self.survey.reports_topic, p)) for p in range(PARTITIONS)}
+        return {p: offset for p, offset in found.items() if offset is not None}
+
+    def check(self) -> None:
+        """What is stored is a direct tally of the log, to the last report; and the log is what was sent."""
+        logs: dict[int, list[Record]] = {p: [] for p in range(PARTITIONS)}
+        for record in self.read(self.survey.reports_topic):
+            logs[record.partition].append(Record(record.offset, record.timestamp, record.value))
+        counts: dict[PaneKey, CountTable] = {}
+        letters: set[tuple[int, int, str, bytes]] = set()
+        for partition, log in logs.items():
+            added = tally(self.survey, log)
+            for key, table in added.counts.items():
+                counts[key] = counts[key] + table if key in counts else table
+            values = {record.offset: record.value for record in log}
+            letters |= {(partition, offset, reason, values[offset]) for offset, reason in added.rejected}
+        rejected = Counter(reason for _, _, reason, _ in letters)
+        late = rejected["step too old"] - self.sent["step too old"]  # of the sound ones, if this machine was held up
+        assert 0 <= late < 0.05 * self.n_sent
+        assert rejected - Counter({"step too old": late}) == {r: n for r, n in self.sent.items() if r is not None}
+        assert self.store.tables(range(10_000)) == counts
+        assert self.store.rejected() == rejected
+        assert self.store.positions() == {p: log[-1].offset + 1 for p, log in logs.items() if log}
+        self.until(lambda: self.group_offsets() == self.store.positions(), 5)
+        found = [(dict(letter.headers), letter.value) for letter in self.read(self.survey.rejected_topic)]
+        as_set = {(int(h["partition"]), int(h["offset"]), h["reason"].decode(), value) for h, value in found}
+        assert as_set == letters
+
+    def check_logs(self) -> None:
+        """The agents log JSON, and none of what was reported."""
+        for worker in self.workers:
+            for line in worker.log.read_text().splitlines():
+                if line.startswith("{"):
+                    json.loads(line)
+                assert "not msgpack" not in line
+                assert "Traceback" not in line, worker.log.read_text()
+
+
+@pytest.fixture
+def make_site(tmp_path: Path) -> Iterator[Callable[[str, str], Site]]:
+    """Makes a survey that begins now, with its topics on that Kafka and its counts in that Redis."""
+    sites: list[Site] = []
+
+    def make(kafka: str, url: str) -> Site:
+        file = tmp_path / "survey.toml"
+        start = datetime.now(UTC).replace(microsecond=0).isoformat()
+        file.write_text(SURVEY.format(name=f"s{time.time_ns()}", start=start))
+        named = {"LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": url, "LDPSTREAM_SURVEY": str(file)}
+        environment = os.environ | named | {"PYTHONPATH": str(ROOT), "LDPSTREAM_COMMIT_INTERVAL_MS": "200"}
+        survey = load_survey(file)
+        settings = Settings(kafka=kafka, redis=url, partitions=PARTITIONS)
+        ensure_topics(settings, survey)
+        sites.append(Site(survey, settings, RedisCountStore(survey, url), environment, tmp_path))
+        return sites[-1]
+
+    yield make
+    for site in sites:
+        for worker in site.workers:
+            with contextlib.suppress(ProcessLookupError):
+                worker.kill()
+
+
+def test_every_report_counts_once_through_kills_pauses_and_a_lost_store(
+    kafka: str, redis_node: RedisNode, make_site: Callable[[str, str], Site]
+) -> None:
+    site = make_site(kafka, redis_node.url)
+    rng, over = np.random.default_rng(20260105), threading.Event()
+
+    def produce() -> None:
+        with site.producer(linger_ms=5) as producer:
+            while not over.is_set():
+                site.send(producer, rng, 30)
+                over.wait(0.05)
+
+    producing = threading.Thread(target=produce)
+    producing.start()
+
+    def progress(records: int = 300) -> None:
+        goal = site.counted() + records
+        site.until(lambda: site.counted() >= goal)
+
+    try:
+        one, two = site.start(), site.start()
+        progress()
+
+        one.kill()
+        progress()  # the other goes on, or takes over
+        one = site.start()
+
+        one.kill()
+        two.kill()
+        one, two = site.start(), site.start()
+        progress()
+
+        redis_node.pause()
+        time.sleep(4)
+        redis_node.resume()
+        progress()
+
+        one.process.send_signal(signal.SIGSTOP)  # takes itself for the owner when it wakes
+        time.sleep(8)
+        one.process.send_signal(signal.SIGCONT)
+        progress()
+
+        with redis.Redis.from_url(redis_node.url) as client:
+            client.flushall()
+        progress()
+    finally:
+        over.set()
+        producing.join()
+    site.until(lambda: site.counted() == site.n_sent)
+    site.check()
+    assert max(one.stop(), two.stop()) < 10
+    site.check()
+    site.check_logs()
+
+
+def test_an_agent_commits_when_told_to_stop_and_passes_over_a_transactions_marker(
+    kafka: str, redis_url: str, make_site: Callable[[str, str], Site]
+) -> None:
+    site = make_site(kafka, redis_url)
+    rng, port = np.random.default_rng(1), free_ports(1)[0]
+    with site.producer() as producer:
+        site.send(producer, rng, 200)
+    with site.producer(transactional_id=site.survey.name) as producer:
+        producer.init_transactions()
+        for _ in range(2):
+            producer.begin_transaction()
+            site.send(producer, rng, 20)
+            producer.commit_transaction()
+    with site.producer() as producer:
+        site.send(producer, rng, 200)
+    worker = site.start(LDPSTREAM_COMMIT_INTERVAL_MS="60000", LDPSTREAM_METRICS_PORT=str(port))
+
+    def get(path: str) -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            error.close()
+            return str(error.code)
+        except OSError:
+            return ""
+
+    site.until(lambda: f"ldpstream_records_total {site.n_sent:.1f}" in get("/metrics"))
+    assert get("/ready") == "ok\n"
+    assert get("/nowhere") == "404"
+    assert site.counted() < site.n_sent
+    assert worker.stop() < 10
+    site.check()
+    site.check_logs()
+
+
+def test_a_broker_that_dies_and_comes_back_is_survived(
+    kafka_node: KafkaNode, redis_url: str, make_site: Callable[[str, str], Site]
+) -> None:
+    site = make_site(kafka_node.bootstrap, redis_url)
+    rng = np.random.default_rng(2)
+    with site.producer() as producer:
+        site.send(producer, rng, 300)
+    worker = site.start()
+    site.until(lambda: site.counted() == site.n_sent)
+    kafka_node.kill()
+    time.sleep(3)
+    kafka_node.start()
+    with site.producer() as producer:
+        site.send(producer, rng, 300)
+    site.until(lambda: site.counted() == site.n_sent)
+    assert worker.process.poll() is None
+    site.check()
+    assert worker.stop() < 10
+
+
+def test_topics_are_made_once_and_as_they_must_be(kafka: str, redis_url: str, make_site: Callable[[str, str], Site]) -> None:
+    site = make_site(kafka, redis_url)
+    ensure_topics(site.settings, site.survey)
+    with KafkaAdminClient(bootstrap_servers=kafka) as admin:
+        topics = {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
+    assert topics[site.survey.reports_topic] == PARTITIONS
+    assert topics[site.survey.rejected_topic] == topics[site.survey.estimates_topic] == 1
+
+
+def test_a_reports_topic_with_the_producers_time_is_refused(kafka: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+    topic = make_topic(**{"message.timestamp.type": "CreateTime"})
+    file = tmp_path / "survey.toml"
+    file.write_text(SURVEY.format(name="refused", start="2026-01-05T00:00:00Z"))
+    survey = load_survey(file)
+    object.__setattr__(survey, "name", topic)
+    with KafkaAdminClient(bootstrap_servers=kafka) as admin:
+        options = {"num_partitions": 1, "replication_factor": 1, "configs": {"message.timestamp.type": "CreateTime"}}
+        admin.create_topics({survey.reports_topic: options}, wait_for_metadata=True)
+    with pytest.raises(TopicError, match=r"message\.timestamp\.type=LogAppendTime, got CreateTime"):
+        ensure_topics(Settings(kafka=kafka), survey)
