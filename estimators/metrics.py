@@ -1,0 +1,89 @@
+"""How far an estimate is from the truth. All take (k,) frequencies; `truth` first.
+
+Where zeros matter it is said; nothing here clips or renormalises what it is given.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import wasserstein_distance_nd
+
+from mechanisms.arguments import FloatArray
+
+
+def _pair(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+    a, b = np.asarray(truth, float), np.asarray(estimate, float)
+    if a.shape != b.shape or a.ndim != 1 or not a.size:
+        raise ValueError(f"truth and estimate must be one-dimensional and of one length, got shapes {a.shape} and {b.shape}")
+    return a, b
+
+
+def mse(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
+    """Mean squared error over the k values."""
+    a, b = _pair(truth, estimate)
+    return float(np.mean((a - b) ** 2))
+
+
+def mae(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
+    """Mean absolute error over the k values: what the tables of LDP³ call l1."""
+    a, b = _pair(truth, estimate)
+    return float(np.mean(np.abs(a - b)))
+
+
+def l1(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
+    """Sum of absolute errors, twice the total variation distance of two distributions."""
+    a, b = _pair(truth, estimate)
+    return float(np.sum(np.abs(a - b)))
+
+
+def l2(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
+    """Euclidean distance."""
+    a, b = _pair(truth, estimate)
+    return float(np.linalg.norm(a - b))
+
+
+def kl(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
+    """Kullback-Leibler divergence Σ f ln(f / f̂), in nats.
+
+    A value of true frequency 0 adds 0. A value of positive true frequency that is estimated at 0 or below makes it infinite:
+    the estimate calls impossible what happened. (Toolkits that drop such values report a small number instead.)
+    """
+    a, b = _pair(truth, estimate)
+    present = a > 0
+    if (b[present] <= 0).any():
+        return math.inf
+    return float(np.sum(a[present] * np.log(a[present] / b[present])))
+
+
+def emd_line(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
+    """Earth mover's distance of values that lie on a line, one apart: Σ |difference of the cumulative sums|.
+
+    For estimates that do not sum to 1 the difference at the last value counts too.
+    """
+    a, b = _pair(truth, estimate)
+    return float(np.sum(np.abs(np.cumsum(a - b))))
+
+
+def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLike) -> float:
+    """Earth mover's distance of two distributions on points of the plane, by SciPy's linear programme.
+
+    Args:
+        truth, estimate: (k,) non-negative weights; each is normalised.
+        points: (k, 2) coordinates of the values.
+    """
+    a, b = _pair(truth, estimate)
+    where = np.asarray(points, float)
+    if where.shape != (a.size, 2) or min(a.min(), b.min()) < 0:
+        raise ValueError(
+            f"points must be ({a.size}, 2) and weights non-negative, got shape {where.shape}, least {min(a.min(), b.min())}"
+        )
+    return float(wasserstein_distance_nd(where[a > 0], where[b > 0], a[a > 0], b[b > 0]))
+
+
+def utility_gain(metric_mi: float, metric_ibu: float) -> float:
+    """Γ = 100 max((M_MI - M_IBU) / M_MI, 0): by how many per cent IBU is better than MI; 0 where both are perfect.
+
+    Source: Arcolezi, Cerna and Palamidessi 2023, Eq. (1).
+    """
+    return 100 * max((metric_mi - metric_ibu) / metric_mi, 0.0) if metric_mi else 0.0

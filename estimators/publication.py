@@ -1,0 +1,150 @@
+"""What is published for one attribute, step and span: the estimates and the privacy that they have cost."""
+
+import math
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from estimators.estimate import Estimate, Group
+from estimators.likelihood import gibu, mle
+from estimators.matrix_inversion import combined_inversion
+from mechanisms import CountTable, Mechanism
+from mechanisms.arguments import FloatArray
+from surveys import Survey
+
+Span = Literal["step", "window"]
+MAX_IBU_WORK = 20_000_000  # iterations times values: about half a second; beyond it IBU stops unconverged, and says so
+
+
+class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
+    """One estimator's result; None stands for NaN, since JSON has no such number."""
+
+    frequencies: list[float | None]
+    standard_errors: list[float | None]
+    iterations: int
+    converged: bool
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> "Frequencies":
+        return cls(
+            frequencies=_plain(estimate.frequencies),
+            standard_errors=_plain(estimate.standard_errors),
+            iterations=estimate.iterations,
+            converged=estimate.converged,
+        )
+
+    def estimate(self) -> Estimate:
+        """The frequencies and standard errors as arrays again."""
+        return Estimate(_array(self.frequencies), _array(self.standard_errors), 0, self.iterations, self.converged)
+
+
+def _plain(numbers: FloatArray) -> list[float | None]:
+    return [None if math.isnan(x) else x for x in numbers.tolist()]
+
+
+def _array(numbers: list[float | None]) -> FloatArray:
+    return np.array([math.nan if x is None else x for x in numbers])
+
+
+class Privacy(msgspec.Struct, frozen=True, kw_only=True):
+    """Privacy loss, in nats, of a participant of one level who has reported at every step so far.
+
+    eps_t: the value never changed. eps_sequence: any two value sequences, `eps_sequence_exact` says whether it is the exact
+    loss or an upper bound. eps_inf: bound of eps_t for ever; None for a one-time mechanism, which has none.
+    """
+
+    mechanism: str
+    t: int
+    eps_1: float
+    eps_t: float
+    eps_inf: float | None
+    eps_sequence: float
+    eps_sequence_exact: bool
+
+
+class Publication(msgspec.Struct, frozen=True, kw_only=True):
+    """The histogram of one attribute after one step, for that step alone or for the sliding window that ends with it.
+
+    A publication is known by (survey, attribute, step, span): a later one with the same key replaces it.
+
+    Attributes:
+        fingerprint: the survey's, in hex.
+        panes: how many steps with reports the span holds.
+        reports: number of reports counted.
+        complete: whether nothing could be missing when it was made.
+        estimators: by name: "mi" (matrix inversion), "ibu" (GIBU where the attribute has several levels), "mle" (one level).
+        privacy: by level.
+    """
+
+    survey: str
+    fingerprint: str
+    attribute: str
+    step: int
+    span: Span
+    panes: int
+    reports: int
+    complete: bool
+    estimators: dict[str, Frequencies]
+    privacy: dict[str, Privacy]
+
+    @property
+    def key(self) -> str:
+        """Unique within a survey: attribute, span, step."""
+        return f"{self.attribute}|{self.span}|{self.step}"
+
+
+def conclude(
+    survey: Survey,
+    attribute: int,
+    step: int,
+    span: Span,
+    panes: list[list[CountTable]],
+    complete: bool,
+    post: str = "none",
+) -> Publication:
+    """Estimate one attribute over the panes of a span.
+
+    Args:
+        survey: the survey.
+        attribute: index of the attribute.
+        step: last step of the span.
+        span: ``"step"`` (one pane) or ``"window"``.
+        panes: for each step of the span, the count table of every level.
+        complete: whether nothing can be missing.
+        post: post-processing of the matrix inversion.
+    """
+    asked = survey.attributes[attribute]
+    mechanisms = survey.mechanisms[attribute]
+    held = max(1, sum(any(table.n for table in pane) for pane in panes))
+    groups: list[Group] = [(m, sum((pane[i] for pane in panes), m.empty_table())) for i, m in enumerate(mechanisms)]
+    iterations = min(10_000, max(100, MAX_IBU_WORK // asked.k))
+    estimates = {"mi": combined_inversion(groups, post, held), "ibu": gibu(groups, iterations, steps=held)}
+    if len(groups) == 1:
+        estimates["mle"] = mle(*groups[0], steps=held)
+    return Publication(
+        survey=survey.name,
+        fingerprint=survey.fingerprint.hex(),
+        attribute=asked.name,
+        step=step,
+        span=span,
+        panes=held if any(table.n for _, table in groups) else 0,
+        reports=sum(table.n for _, table in groups),
+        complete=complete,
+        estimators={name: Frequencies.of(estimate) for name, estimate in estimates.items()},
+        privacy={level.name: spent(m, step + 1) for level, m in zip(asked.levels, mechanisms, strict=True)},
+    )
+
+
+def spent(m: Mechanism, t: int) -> Privacy:
+    """The privacy loss of t reports; see `Privacy`."""
+    sequence = m.eps_sequence(t)
+    return Privacy(
+        mechanism=m.signature,
+        t=t,
+        eps_1=m.eps_1,
+        eps_t=m.eps_t(t),
+        eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
+        eps_sequence=sequence.value,
+        eps_sequence_exact=sequence.exact,
+    )

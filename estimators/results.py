@@ -1,0 +1,100 @@
+"""Where publications and the schedule's progress are kept: in memory, and in Redis."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import redis
+
+from agents.store import StoreUnavailable
+from estimators.publication import Publication
+from estimators.schedule import Progress
+from surveys import Survey
+
+KEPT_STEPS = 1000  # of history in Redis; the compacted topic keeps everything
+
+_publication = msgspec.json.Decoder(Publication)
+_progress = msgspec.json.Decoder(Progress)
+
+# KEYS: progress, estimates. ARGV: progress before ("" for none), progress after, number of old fields, old fields, then
+# field and value of each publication.
+_SAVE = """
+if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+local old = tonumber(ARGV[3])
+for i = 4, 3 + old do redis.call('HDEL', KEYS[2], ARGV[i]) end
+for i = 4 + old, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1]) end
+return 1
+"""
+
+
+class MemoryResults:
+    """Results of this process, for the embedded service and tests."""
+
+    def __init__(self) -> None:
+        self._publications: dict[str, Publication] = {}
+        self._progress: Progress | None = None
+
+    def progress(self) -> Progress | None:
+        return self._progress
+
+    def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
+        if self._progress != before:
+            return False
+        self._publications.update((p.key, p) for p in publications)
+        self._progress = progress
+        return True
+
+    def history(self) -> list[Publication]:
+        """All publications, oldest step first."""
+        return _in_order(list(self._publications.values()))
+
+
+class RedisResults:
+    """Results in Redis, two keys a survey (fingerprint included, so that another survey never mixes in):
+
+        ldpstream:{name:fingerprint}:progress      JSON of `Progress`
+        ldpstream:{name:fingerprint}:estimates     hash: `Publication.key` -> JSON, of the last 1000 steps
+
+    Both are written by one script; they share a hash tag, so this also holds on a cluster.
+
+    Raises (all methods):
+        StoreUnavailable: if Redis does not answer.
+    """
+
+    def __init__(self, survey: Survey, client: redis.Redis) -> None:
+        prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
+        self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
+        self._save = client.register_script(_SAVE)
+
+    def progress(self) -> Progress | None:
+        with _reachable():
+            raw = self._client.get(self._progress_key)
+        return None if raw is None else _progress.decode(raw)
+
+    def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
+        old = [msgspec.structs.replace(p, step=p.step - KEPT_STEPS).key for p in publications]
+        arguments: list[bytes | str | int] = [b"" if before is None else msgspec.json.encode(before)]
+        arguments += [msgspec.json.encode(progress), len(old), *old]
+        for p in publications:
+            arguments += [p.key, msgspec.json.encode(p)]
+        with _reachable():
+            return bool(self._save(keys=[self._progress_key, self._estimates_key], args=arguments))
+
+    def history(self) -> list[Publication]:
+        """All publications kept, oldest step first."""
+        with _reachable():
+            raw = self._client.hvals(self._estimates_key)
+        return _in_order([_publication.decode(value) for value in raw])
+
+
+def _in_order(publications: list[Publication]) -> list[Publication]:
+    return sorted(publications, key=lambda p: (p.step, p.attribute, p.span))
+
+
+@contextmanager
+def _reachable() -> Iterator[None]:
+    try:
+        yield
+    except redis.RedisError as error:
+        raise StoreUnavailable(f"Redis does not answer: {type(error).__name__}") from None

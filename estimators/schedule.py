@@ -1,0 +1,181 @@
+"""When a step is estimated: as soon as nothing can be missing, at a deadline all the same, and again when complete.
+
+A step closes at `Survey.closes_ms`; a report appended to the log later does not count. So nothing is missing once every
+partition's checkpoint has passed the first offset that was appended at or after the close (the partition's end where there
+is none yet). That is read off the log and the count store; no clock of an agent takes part.
+
+The schedule keeps its place with its results (`Progress`), so a restart neither skips a step nor doubles one: a step that is
+estimated twice gives publications with the same keys and the same contents.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from agents.store import CountStore
+from agents.tally import PaneKey
+from estimators.publication import Publication, conclude
+from surveys import Survey
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the estimates have come.
+
+    Attributes:
+        first_step: the first step that was ever estimated; windows hold no earlier pane.
+        next_step: the first step not yet published.
+        incomplete: earlier steps that were published incomplete at their deadline.
+    """
+
+    first_step: int
+    next_step: int
+    incomplete: tuple[int, ...] = ()
+
+
+class LogPosition(Protocol):
+    """What the schedule asks the log."""
+
+    def earliest_ms(self) -> int | None:
+        """Append time of the oldest record that the log still has; None if it is empty."""
+
+    def offsets_at(self, time_ms: int) -> dict[int, int]:
+        """For every partition, its first offset appended at or after the time; its end offset where there is none."""
+
+    def beginnings(self) -> dict[int, int]:
+        """For every partition, the first offset that the log still has."""
+
+
+class Results(Protocol):
+    """Where publications and progress are kept together."""
+
+    def progress(self) -> Progress | None:
+        """The progress as last saved."""
+
+    def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
+        """Keep the publications (those with the same keys are replaced) and the progress, in one atomic step.
+
+        Returns:
+            False, and nothing is kept, if the progress is not `before` any more: another estimator has gone on.
+        """
+
+
+class Publisher(Protocol):
+    """Somebody who is told of publications. Being told the same twice must do no harm."""
+
+    def publish(self, publications: list[Publication]) -> None:
+        """Tell them."""
+
+
+class Schedule:
+    """Estimates every step of a survey in order. Several may run at once: one goes on, the others follow.
+
+    Args:
+        survey: the survey.
+        store: the count tables.
+        position: the log.
+        results: where the results and the progress are kept.
+        publishers: who else is told, before the results are saved.
+        post: post-processing of the matrix inversion, a method of `estimators.post_processing`.
+        margin_ms: how long after a step's close its log is taken for complete. The end of an idle partition is final only
+            if the broker's clock has passed the close, and if what it took before has reached its replicas.
+    """
+
+    def __init__(
+        self,
+        survey: Survey,
+        store: CountStore,
+        position: LogPosition,
+        results: Results,
+        publishers: list[Publisher],
+        post: str = "none",
+        margin_ms: int = 500,
+    ) -> None:
+        self._survey, self._store, self._position = survey, store, position
+        self._results, self._publishers = results, publishers
+        self._post, self._margin_ms = post, margin_ms
+
+    def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
+        """Publish whatever is due at that time, oldest step first.
+
+        Args:
+            now_ms: the time; it only decides which steps have closed or are past their deadline.
+            stop: asked between steps; True ends the run early.
+
+        Returns:
+            The publications made.
+        """
+        saved = self._results.progress()
+        progress = saved or self._begin(now_ms)
+        made: list[Publication] = []
+        while not stop():
+            due = self._due(progress, now_ms)
+            if due is None:
+                break
+            step, complete, after = due
+            publications = self._conclude(progress.first_step, step, complete)
+            if self._results.progress() != saved:
+                break  # another estimator has gone on; until then it cannot have pruned what was read
+            for publisher in self._publishers:
+                publisher.publish(publications)
+            if not self._results.save(publications, saved, after):
+                break
+            self._prune(after)
+            saved = progress = after
+            made += publications
+        return made
+
+    def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
+        """The next step to publish, whether it is complete, and the progress afterwards; None if nothing is due.
+
+        Later steps are never complete before earlier ones, so of the incomplete ones only the first is looked at.
+        """
+        if progress.incomplete and self._complete(progress.incomplete[0]):
+            return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
+        step = progress.next_step
+        if self._survey.closes_ms(step) + self._margin_ms > now_ms:
+            return None
+        complete = not progress.incomplete and self._complete(step)
+        if not complete and now_ms < self.deadline_ms(step):
+            return None
+        incomplete = progress.incomplete if complete else (*progress.incomplete, step)
+        return step, complete, msgspec.structs.replace(progress, next_step=step + 1, incomplete=incomplete)
+
+    def deadline_ms(self, step: int) -> int:
+        """When a step is published even if incomplete: one step after its close."""
+        return self._survey.closes_ms(step) + self._survey.step_ms
+
+    def _begin(self, now_ms: int) -> Progress:
+        """The earliest step that the log can hold a countable report of."""
+        earliest = self._position.earliest_ms()
+        begin_ms = now_ms if earliest is None else min(earliest, now_ms)
+        first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
+        return Progress(first_step=first, next_step=first)
+
+    def _complete(self, step: int) -> bool:
+        needed = self._position.offsets_at(self._survey.closes_ms(step))
+        reached = self._store.positions()
+        if all(reached.get(partition, 0) >= offset for partition, offset in needed.items()):
+            return True
+        # a partition that nobody ever wrote to, or whose records have all expired, has no checkpoint and needs none
+        begins = self._position.beginnings()
+        return all(reached.get(partition, begins[partition]) >= offset for partition, offset in needed.items())
+
+    def _conclude(self, first_step: int, step: int, complete: bool) -> list[Publication]:
+        survey = self._survey
+        first = max(first_step, step - survey.window_steps + 1)
+        tables = self._store.tables(range(first, step + 1))
+        publications = []
+        for attribute, mechanisms in enumerate(survey.mechanisms):
+            panes = [
+                [tables.get(PaneKey(attribute, level, s), m.empty_table()) for level, m in enumerate(mechanisms)]
+                for s in range(first, step + 1)
+            ]
+            publications.append(conclude(survey, attribute, step, "step", panes[-1:], complete, self._post))
+            publications.append(conclude(survey, attribute, step, "window", panes, complete, self._post))
+        return publications
+
+    def _prune(self, progress: Progress) -> None:
+        """Remove the panes that no step still to be published needs."""
+        oldest = min((progress.next_step, *progress.incomplete))
+        self._store.prune(oldest - self._survey.window_steps + 1)

@@ -1,0 +1,98 @@
+"""The estimator process: the schedule on a real clock, with its publishers."""
+
+import time
+from collections.abc import Callable
+from threading import Event
+
+import redis
+import structlog
+from prometheus_client import REGISTRY, start_http_server
+
+from agents.redis_store import RedisCountStore
+from agents.store import StoreUnavailable
+from estimators.log_position import KafkaLogPosition, LogUnavailable
+from estimators.publication import Publication
+from estimators.publishers import KafkaPublisher, PrometheusPublisher
+from estimators.results import RedisResults
+from estimators.schedule import Progress, Publisher, Schedule
+from surveys import Survey
+from surveys.settings import Settings, SettingsError
+
+log = structlog.get_logger(__name__)
+
+MAX_PUBLISHED_K = 100_000
+TICK_S = 0.2
+RETRY_S = 2.0
+
+
+def serve(
+    survey: Survey, settings: Settings, stop: Event, seen: Callable[[Publication], None], until: int | None = None
+) -> list[Publication]:
+    """Estimate every step as it closes, until `stop` is set or all steps through `until` are published complete.
+
+    An outage of Kafka or Redis after the start is waited out; at the start it is an error.
+
+    Args:
+        survey: the survey.
+        settings: where Kafka and Redis are.
+        stop: set from outside to end.
+        seen: told of every publication made.
+        until: the last step wanted; None for no end.
+
+    Returns:
+        All publications kept in Redis, oldest step first.
+
+    Raises:
+        LogUnavailable, StoreUnavailable: if Kafka or Redis does not answer at the start.
+        SettingsError: if an attribute has too many values to be published.
+    """
+    for attribute in survey.attributes:
+        if attribute.k > MAX_PUBLISHED_K:
+            raise SettingsError(
+                f"attribute {attribute.name} has {attribute.k} values; at most {MAX_PUBLISHED_K} can be published"
+            )
+    url = settings.redis.get_secret_value()
+    store, client = RedisCountStore(survey, url), redis.Redis.from_url(url, socket_timeout=10)
+    store.positions()
+    position, kafka = KafkaLogPosition(survey, settings.kafka), KafkaPublisher(survey, settings.kafka)
+    results = RedisResults(survey, client)
+    if settings.metrics_port:
+        start_http_server(settings.metrics_port, settings.metrics_host)
+    prometheus = PrometheusPublisher(survey, REGISTRY)
+    prometheus.publish(results.history())
+    publishers: list[Publisher] = [kafka, prometheus, _Watcher(seen)]
+    schedule = Schedule(survey, store, position, results, publishers, settings.post, settings.margin_ms)
+    try:
+        while not stop.is_set():
+            try:
+                schedule.run(time.time_ns() // 10**6, stop.is_set)
+                if until is not None and _reached(results.progress(), until):
+                    break
+            except (LogUnavailable, StoreUnavailable) as error:
+                log.warning("estimate delayed", error=str(error))
+                stop.wait(RETRY_S)
+            stop.wait(TICK_S)
+        return results.history()
+    finally:
+        kafka.close()
+        position.close()
+        store.close()
+        client.close()
+
+
+class _Watcher:
+    """Logs publications and tells a function of them."""
+
+    def __init__(self, seen: Callable[[Publication], None]) -> None:
+        self._seen = seen
+
+    def publish(self, publications: list[Publication]) -> None:
+        for p in publications:
+            if p.span == "step":
+                log.info("published", attribute=p.attribute, step=p.step, reports=p.reports, complete=p.complete)
+            self._seen(p)
+
+
+def _reached(progress: Progress | None, until: int) -> bool:
+    """Whether all steps through `until` are published complete."""
+    return progress is not None and progress.next_step > until and all(step > until for step in progress.incomplete)

@@ -1,0 +1,201 @@
+"""Laws of the estimators, each fast path against a dense reference."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from estimators import combined_inversion, gibu, ibu, matrix_inversion, mle, post_process
+from estimators.likelihood import log_likelihood
+from mechanisms import NAMES, ONE_TIME, CountTable, Longitudinal, Mechanism, mechanism
+
+Floats = np.ndarray
+
+
+def make(name: str, k: int, eps_1: float = 1.0) -> Mechanism:
+    return mechanism(name, k, eps=eps_1) if name in ONE_TIME else mechanism(name, k, eps_inf=2 * eps_1, eps_1=eps_1)
+
+
+def collect(m: Mechanism, values: np.ndarray, rng: np.random.Generator, steps: int = 1) -> CountTable:
+    """The table of people who all report at every step with unchanged values."""
+    table = m.empty_table()
+    memo = m.memoize(values, rng) if isinstance(m, Longitudinal) else values
+    for _ in range(steps):
+        table += m.tabulate(m.report(memo, rng))
+    return table
+
+
+@pytest.fixture(params=NAMES)
+def m(request: pytest.FixtureRequest) -> Mechanism:
+    return make(request.param, 6)
+
+
+def dense_ibu(channel: Floats, counts: Floats, iterations: int) -> Floats:
+    f = np.full(channel.shape[0], 1 / channel.shape[0])
+    for _ in range(iterations):
+        f = f * (channel @ (counts / (f @ channel)))
+        f /= f.sum()
+    return f
+
+
+@given(arrays(np.int64, 7, elements=st.integers(0, 1000)).filter(lambda c: c.any()), st.integers(1, 60))
+def test_the_fast_step_is_the_dense_one(counts: np.ndarray, iterations: int) -> None:
+    m = make("L-GRR", 7)
+    fast = ibu(m, m.table(int(counts.sum()), counts), max_iter=iterations, tol=0.0)
+    np.testing.assert_allclose(fast.frequencies, dense_ibu(m.channel(), counts, fast.iterations), atol=1e-12)
+
+
+@given(arrays(np.int64, 6, elements=st.integers(0, 1000)).filter(lambda c: c.any()))
+def test_maximum_likelihood_is_never_below_ibu_and_is_where_ibu_ends(counts: np.ndarray) -> None:
+    m = make("GRR", 6)
+    table = m.table(int(counts.sum()), counts)
+    best, iterated = mle(m, table), ibu(m, table)
+    assert best.log_likelihood >= iterated.log_likelihood - 1e-9 * abs(iterated.log_likelihood)
+    assert best.frequencies.sum() == pytest.approx(1)
+    if iterated.converged:
+        np.testing.assert_allclose(best.frequencies, iterated.frequencies, atol=1e-3)
+
+
+def test_maximum_likelihood_meets_the_conditions_of_an_optimum() -> None:
+    m = make("L-OSUE", 50)
+    counts = np.random.default_rng(3).integers(0, 500, 50)
+    f = mle(m, m.table(1000, counts)).frequencies
+    gradient = counts * (m.p - m.q) / (m.q + (m.p - m.q) * f)
+    multiplier = gradient[f > 0].mean()
+    np.testing.assert_allclose(gradient[f > 0], multiplier, rtol=1e-9)  # equal where positive,
+    assert (gradient[f == 0] <= multiplier * (1 + 1e-9)).all()  # and nothing to gain elsewhere
+
+
+def test_inversion_returns_the_truth_from_expected_counts(m: Mechanism) -> None:
+    f, n = np.array([0.5, 0.25, 0.125, 0.0625, 0.0625, 0.0]), 2**52
+    expected = f @ m.channel() * n
+    if m.table_shape == (m.k,) and len(expected) != m.k:  # bits: count each bit
+        expected = expected @ (np.arange(2**m.k)[:, None] >> np.arange(m.k) & 1)
+    table = m.table(n, np.rint(expected).astype(np.int64).reshape(m.table_shape))
+    np.testing.assert_allclose(matrix_inversion(m, table).frequencies, f, atol=1e-12)
+    np.testing.assert_allclose(mle(m, table).frequencies, f, atol=1e-12)
+
+
+def test_inverted_symbols_sum_to_one() -> None:
+    m = make("L-GRR", 9)
+    table = collect(m, np.arange(900) % 9, np.random.default_rng(1))
+    assert matrix_inversion(m, table).frequencies.sum() == pytest.approx(1)
+
+
+def test_one_group_is_ibu_and_split_groups_are_one(m: Mechanism) -> None:
+    rng = np.random.default_rng(5)
+    first, second = (collect(m, rng.integers(0, m.k, 500), rng) for _ in range(2))
+    whole = ibu(m, first + second)
+    np.testing.assert_array_equal(gibu([(m, first + second)]).frequencies, whole.frequencies)
+    split = gibu([(m, first), (m, second), (m, m.empty_table())])
+    np.testing.assert_allclose(split.frequencies, whole.frequencies, atol=1e-12)
+    np.testing.assert_allclose(split.standard_errors, whole.standard_errors, rtol=1e-6)
+    combined = combined_inversion([(m, first), (m, m.empty_table()), (m, second)])
+    np.testing.assert_allclose(combined.frequencies, matrix_inversion(m, first + second).frequencies, atol=1e-12)
+
+
+def test_gibu_raises_the_likelihood_of_any_mix_at_every_step() -> None:
+    rng = np.random.default_rng(6)
+    groups = [(make(name, 6, eps), None) for name, eps in [("GRR", 0.5), ("L-OSUE", 2.0), ("OLH", 1.0), ("L-SUE", 1.0)]]
+    filled = [(g, collect(g, rng.choice(6, 400, p=[0.4, 0.3, 0.1, 0.1, 0.1, 0]), rng)) for g, _ in groups]
+    supports = [g.support(t) for g, t in filled]
+    likelihoods = [log_likelihood(filled, supports, gibu(filled, max_iter=i, tol=0.0).frequencies) for i in range(1, 40)]
+    assert all(b >= a - 1e-9 for a, b in itertools.pairwise(likelihoods))
+
+
+def test_no_reports_make_no_noise(m: Mechanism) -> None:
+    table = m.empty_table()
+    inverted, iterated, best = matrix_inversion(m, table), ibu(m, table), mle(m, table)
+    assert np.isnan(inverted.frequencies).all()
+    np.testing.assert_array_equal(iterated.frequencies, np.full(6, 1 / 6))
+    np.testing.assert_array_equal(best.frequencies, np.full(6, 1 / 6))
+    assert all(np.isnan(e.standard_errors).all() and e.n == 0 for e in (inverted, iterated, best))
+    assert np.isnan(matrix_inversion(m, table, post="norm-sub").frequencies).all()
+
+
+def test_reports_that_support_nothing_give_a_finite_estimate() -> None:
+    m = make("OUE", 6)
+    table = m.table(10, np.zeros(6, np.int64))
+    for estimate in (ibu(m, table), mle(m, table)):
+        np.testing.assert_array_equal(estimate.frequencies, np.full(6, 1 / 6))
+        assert np.isfinite(estimate.standard_errors).all()
+
+
+def test_wrong_arguments_are_refused(m: Mechanism) -> None:
+    table, other = m.empty_table(), make("GRR", 7)
+    for call in (matrix_inversion, ibu, mle):
+        with pytest.raises(ValueError, match="expected a count table of"):
+            call(other, table)
+        with pytest.raises(ValueError, match="steps"):
+            call(m, table, steps=0)
+    with pytest.raises(ValueError, match="post must be one of none"):
+        matrix_inversion(m, table, post="norm-add")
+    with pytest.raises(ValueError, match="max_iter"):
+        ibu(m, table, max_iter=0)
+    with pytest.raises(ValueError, match="tol"):
+        ibu(m, table, tol=-1.0)
+    with pytest.raises(ValueError, match="k = 6 and k = 7"):
+        gibu([(m, table), (other, other.empty_table())])
+    with pytest.raises(ValueError, match="at least one"):
+        gibu([])
+    with pytest.raises(ValueError, match="level"):
+        matrix_inversion(m, table).interval(1.5)
+
+
+def exceedances(m: Mechanism, method: str, steps: int, runs: int, people: int, scale: float = 1.0) -> int:
+    """In how many of `runs` repetitions the 95 % interval of one bin misses the population's share of it."""
+    f = np.array([0.35, 0.25, 0.2, 0.1, 0.07, 0.03])
+    rng = np.random.default_rng([sum(m.signature.encode()), steps])
+    estimate = matrix_inversion if method == "mi" else mle
+    misses = 0
+    for run in range(runs):
+        table = collect(m, rng.choice(m.k, people, p=f), rng, steps)
+        found = estimate(m, table, steps=steps)
+        v = run % 3
+        misses += abs(found.frequencies[v] - f[v]) > scale * 1.959964 * found.standard_errors[v]
+    return misses
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize("method", ["mi", "mle"])
+@pytest.mark.parametrize("name", NAMES)
+def test_intervals_cover_as_often_as_they_say(name: str, method: str, steps: int) -> None:
+    """400 repetitions: 20 misses expected; outside [5, 38] with probability below 2e-4 for each of 48 cases."""
+    m = make(name, 6, eps_1=2.0)
+    assert 5 <= exceedances(m, method, steps, 400, 3000) <= 38
+
+
+@pytest.mark.parametrize("name", ["L-GRR", "L-OSUE", "L-OLH"])
+def test_a_window_taken_for_independent_steps_would_miss(name: str) -> None:
+    """The control: intervals as if the memo's noise averaged out are too narrow, and the test above would notice."""
+    m = make(name, 6, eps_1=2.0)
+    narrow = math.sqrt(m.variance(0.2, 1, 1) / 4 / m.variance(0.2, 1, 4))
+    assert exceedances(m, "mi", 4, 400, 3000, scale=narrow) > 38
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_eps_up_to_700_makes_a_number_overflow(name: str) -> None:
+    one_time = name in ONE_TIME
+    m = mechanism(name, 6, eps=700.0) if one_time else mechanism(name, 6, eps_inf=700.0, eps_1=340.0)
+    table = collect(m, np.arange(200) % 5, np.random.default_rng(2), steps=2)
+    for estimate in (matrix_inversion(m, table, steps=2), ibu(m, table, steps=2), mle(m, table, steps=2)):
+        assert np.isfinite(estimate.frequencies).all()
+        assert np.isfinite(estimate.standard_errors).all()
+
+
+def test_a_few_exact_reports_do_not_spoil_many_noisy_ones() -> None:
+    """The weights know the sampling noise of a small group, not only its mechanism's."""
+    rng = np.random.default_rng(3)
+    sharp, blunt = make("GRR", 10, 8.0), make("GRR", 10, 1.0)
+    few, many = collect(sharp, rng.integers(0, 10, 100), rng), collect(blunt, rng.integers(0, 10, 100_000), rng)
+    alone = matrix_inversion(blunt, many).standard_errors
+    both = combined_inversion([(sharp, few), (blunt, many)]).standard_errors
+    assert (both < alone).all()
+
+
+def test_numbers_that_dwarf_the_total_are_projected_too() -> None:
+    np.testing.assert_array_equal(post_process([1e17, 0.0], "norm-sub"), [1.0, 0.0])

@@ -1,0 +1,277 @@
+"""The schedule: no step skipped, none doubled, nothing published as complete while something could be missing."""
+
+import contextlib
+import math
+import tomllib
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from agents.store import Checkpoint, MemoryCountStore
+from agents.tally import PaneKey
+from estimators.publication import Publication, conclude
+from estimators.publishers import PrometheusPublisher
+from estimators.results import MemoryResults
+from estimators.schedule import Schedule
+from mechanisms import CountTable
+from surveys import load_survey, parse_survey
+
+MARGIN_MS = 500  # the default
+SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
+M = SURVEY.mechanisms[0][0]
+
+
+class Log:
+    """Append times by partition, as the log would know them."""
+
+    def __init__(self, *partitions: list[int], begins: dict[int, int] | None = None) -> None:
+        self.times = list(partitions)
+        self.begins = begins or dict.fromkeys(range(len(partitions)), 0)
+
+    def beginnings(self) -> dict[int, int]:
+        return self.begins
+
+    def offsets_at(self, time_ms: int) -> dict[int, int]:
+        return {
+            p: self.begins[p] + next((i for i, t in enumerate(times) if t >= time_ms), len(times))
+            for p, times in enumerate(self.times)
+        }
+
+    def earliest_ms(self) -> int | None:
+        return min((t for times in self.times for t in times), default=None)
+
+
+class Told:
+    def __init__(self) -> None:
+        self.publications: list[Publication] = []
+
+    def publish(self, publications: list[Publication]) -> None:
+        self.publications += publications
+
+
+def pane(step: int, reports: int = 5) -> dict[PaneKey, object]:
+    return {PaneKey(0, 0, step): M.tabulate(np.zeros(reports, np.uint8))}
+
+
+def keys(publications: list[Publication]) -> list[tuple[int, bool]]:
+    return [(p.step, p.complete) for p in publications if p.attribute == "screen" and p.span == "step"]
+
+
+@pytest.fixture
+def store() -> MemoryCountStore:
+    return MemoryCountStore(SURVEY)
+
+
+def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountStore) -> None:
+    close = SURVEY.closes_ms(0)
+    log = Log([SURVEY.start_ms, close - 1, close], [SURVEY.start_ms])
+    results = MemoryResults()
+    schedule = Schedule(SURVEY, store, log, results, [])
+    now = close + MARGIN_MS
+    assert schedule.run(now) == []  # nothing is stored yet
+    store.commit(0, None, Checkpoint(1, close, pane(0)))  # type: ignore[arg-type]
+    assert schedule.run(now) == []  # offset 1 was appended before the close
+    store.commit(0, 1, Checkpoint(2, close))
+    assert schedule.run(now) == []  # partition 1 has a record and no checkpoint
+    store.commit(1, None, Checkpoint(1, close, pane(0)))  # type: ignore[arg-type]
+    assert schedule.run(now - 1) == []  # the clock says that it is too soon
+    made = schedule.run(now)
+    assert keys(made) == [(0, True)]
+    assert made[0].reports == 10
+    assert schedule.run(now) == []  # once
+
+
+def test_a_late_step_is_published_incomplete_at_its_deadline_and_again_when_complete(store: MemoryCountStore) -> None:
+    log, results = Log([SURVEY.start_ms, SURVEY.start_ms + 1]), MemoryResults()
+    schedule = Schedule(SURVEY, store, log, results, [])
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
+    deadline = schedule.deadline_ms(0)
+    assert schedule.run(deadline - 1) == []
+    assert keys(schedule.run(deadline)) == [(0, False)]
+    assert keys(schedule.run(deadline)) == []
+    store.commit(0, 1, Checkpoint(2, SURVEY.start_ms, pane(0, 6)))  # type: ignore[arg-type]
+    again = schedule.run(deadline)
+    assert keys(again) == [(0, True)]
+    assert again[0].reports == 6
+    assert {(p.step, p.complete) for p in results.history()} == {(0, True)}  # replaced, not added
+
+
+def test_expired_and_untouched_partitions_hold_nothing_up(store: MemoryCountStore) -> None:
+    log = Log([SURVEY.start_ms], [], [], begins={0: 0, 1: 0, 2: 700})
+    schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
+    assert keys(schedule.run(SURVEY.closes_ms(0) + MARGIN_MS)) == [(0, True)]
+
+
+def test_it_begins_with_the_first_step_that_the_log_can_hold(store: MemoryCountStore) -> None:
+    first = SURVEY.opens_ms(100)
+    results = MemoryResults()
+    Schedule(SURVEY, store, Log([first]), results, []).run(first + 5 * SURVEY.step_ms)
+    progress = results.progress()
+    assert progress is not None
+    assert progress.first_step == 100 - SURVEY.lateness_steps
+    empty, later = MemoryResults(), SURVEY.opens_ms(300)
+    schedule = Schedule(SURVEY, store, Log([]), empty, [])
+    assert schedule.run(later) == []
+    assert empty.progress() is None  # nothing was published, so nothing is settled
+    schedule = Schedule(SURVEY, store, Log([later]), empty, [])
+    store.commit(0, None, Checkpoint(1, later, pane(300)))  # type: ignore[arg-type]
+    assert keys(schedule.run(SURVEY.closes_ms(300) + MARGIN_MS)) == [(299, True), (300, True)]
+
+
+def test_windows_sum_the_panes_they_say_they_hold(store: MemoryCountStore) -> None:
+    steps = SURVEY.window_steps + 3
+    times = [SURVEY.opens_ms(s) for s in range(steps)]
+    log = Log(times)
+    store.commit(0, None, Checkpoint(steps, times[-1], {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}))  # type: ignore[misc]
+    made = Schedule(SURVEY, store, log, MemoryResults(), []).run(SURVEY.closes_ms(steps) + MARGIN_MS)
+    windows = {p.step: p for p in made if p.span == "window" and p.attribute == "screen"}
+    for s in range(steps):
+        held = range(max(0, s - SURVEY.window_steps + 1), s + 1)
+        assert (windows[s].panes, windows[s].reports) == (len(held), sum(i + 1 for i in held))
+    assert windows[steps].panes == SURVEY.window_steps - 1  # the step after the last report is empty
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_any_interleaving_publishes_every_step_complete_in_the_end(data: st.DataObject) -> None:
+    """Agents that lag, a schedule that is killed between publishing and saving, and a clock that jumps."""
+    n, steps = data.draw(st.integers(1, 3)), 5
+    times = [sorted(data.draw(st.lists(st.integers(0, steps * SURVEY.step_ms - 1), max_size=6))) for _ in range(n)]
+    log = Log(*([SURVEY.start_ms + t for t in partition] for partition in times))
+    store, results, told = MemoryCountStore(SURVEY), MemoryResults(), Told()
+    counted = [0] * n
+
+    def advance(partition: int) -> None:
+        t = log.times[partition][counted[partition]]
+        step = SURVEY.step_at(t)
+        before = store.snapshot().get(partition)
+        known = before.panes.get(PaneKey(0, 0, step), M.empty_table()) if before else M.empty_table()
+        change = Checkpoint(counted[partition] + 1, t, {PaneKey(0, 0, step): known + M.tabulate(np.zeros(1, np.uint8))})
+        assert store.commit(partition, counted[partition] or None, change)
+        counted[partition] += 1
+
+    class Killed(Exception):
+        pass
+
+    class Killing:
+        def publish(self, publications: list[Publication]) -> None:
+            if data.draw(st.booleans()):
+                raise Killed
+
+    now = SURVEY.start_ms
+    for _ in range(data.draw(st.integers(0, 25))):
+        partition = data.draw(st.integers(0, n - 1))
+        if data.draw(st.booleans()) and counted[partition] < len(log.times[partition]):
+            advance(partition)
+        else:
+            now += data.draw(st.integers(0, 2 * SURVEY.step_ms))
+            with contextlib.suppress(Killed):
+                Schedule(SURVEY, store, log, results, [told, Killing()]).run(now)
+    for partition in range(n):
+        while counted[partition] < len(log.times[partition]):
+            advance(partition)
+    Schedule(SURVEY, store, log, results, [told]).run(max(now, SURVEY.closes_ms(steps)) + MARGIN_MS)
+    final = {(p.step, p.span): p for p in results.history() if p.attribute == "screen"}
+    progress = results.progress()
+    if progress is None:  # nobody ever reported, so there was nothing to publish
+        assert log.earliest_ms() is None
+        return
+    assert progress.incomplete == ()
+    for step in range(progress.first_step, steps):
+        expected = sum(SURVEY.step_at(t) == step for partition in log.times for t in partition)
+        assert final[step, "step"].complete
+        assert final[step, "step"].reports == expected
+        window = range(max(progress.first_step, step - SURVEY.window_steps + 1), step + 1)
+        total = sum(SURVEY.step_at(t) in window for partition in log.times for t in partition)
+        assert final[step, "window"].reports == total
+    for p in told.publications:  # nobody was ever told "complete" of less than everything
+        if p.complete and p.span == "step" and p.attribute == "screen":
+            assert p.reports == sum(SURVEY.step_at(t) == p.step for partition in log.times for t in partition)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_two_estimators_never_replace_a_result_by_less(data: st.DataObject) -> None:
+    """One is interrupted by the other at every question it asks; what is kept and told is complete all the same."""
+    steps = SURVEY.window_steps + 4
+    log = Log([SURVEY.opens_ms(s) + 1 for s in range(steps)])
+    store, results, told = MemoryCountStore(SURVEY), MemoryResults(), Told()
+    panes = {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}
+    store.commit(0, None, Checkpoint(steps, log.times[0][-1], panes))  # type: ignore[arg-type]
+    now = SURVEY.closes_ms(steps) + MARGIN_MS
+    rival = Schedule(SURVEY, store, log, results, [told])
+
+    def perhaps() -> None:
+        if data.draw(st.integers(0, 3)) == 0:
+            until = data.draw(st.integers(0, steps))
+            rival.run(SURVEY.closes_ms(until) + MARGIN_MS)
+
+    class Interrupted(MemoryCountStore):
+        def positions(self) -> dict[int, int]:
+            perhaps()
+            return store.positions()
+
+        def tables(self, steps: range) -> dict[PaneKey, CountTable]:
+            perhaps()
+            found = store.tables(steps)
+            perhaps()
+            return found
+
+        def prune(self, before_step: int) -> None:
+            perhaps()
+            store.prune(before_step)
+
+    class Telling(Told):
+        def publish(self, publications: list[Publication]) -> None:
+            perhaps()
+            told.publish(publications)
+
+    for _ in range(3):
+        Schedule(SURVEY, Interrupted(SURVEY), log, results, [Telling()]).run(now)
+    rival.run(now)
+    expected = {s: s + 1 for s in range(steps)} | {steps: 0}
+    final = {p.step: p for p in results.history() if p.attribute == "screen" and p.span == "step"}
+    assert {s: p.reports for s, p in final.items()} == expected
+    for p in told.publications:
+        if p.attribute == "screen" and p.span == "step":
+            assert p.reports == expected[p.step]
+
+
+def test_results_survive_redis_with_steps_that_hold_no_number() -> None:
+    """NaN of an empty step and a one-time level without bound go through JSON and come back."""
+    once = parse_survey(
+        tomllib.loads("""
+        name = "once"
+        start = 2026-01-05T00:00:00Z
+        step_seconds = 60
+        window_steps = 2
+        lateness_steps = 0
+        collection = "smp"
+        [[attribute]]
+        name = "a"
+        size = 3
+        level = [{ name = "l", mechanism = "GRR", eps = 1.0 }]
+    """)
+    )
+    m = once.mechanisms[0][0]
+    made = conclude(once, 0, 0, "step", [[m.empty_table()]], True)
+    back = msgspec.json.decode(msgspec.json.encode(made), type=Publication)
+    assert back == made
+    assert back.estimators["mi"].frequencies == [None, None, None]
+    assert np.isnan(back.estimators["mi"].estimate().standard_errors).all()
+    assert back.privacy["l"].eps_inf is None
+    registry = CollectorRegistry()
+    publisher = PrometheusPublisher(once, registry)
+    publisher.publish([made])
+    newer = msgspec.structs.replace(made, step=5)
+    publisher.publish([newer])
+    publisher.publish([made])  # an old step again
+    labels = {"survey": "once", "attribute": "a"}
+    assert registry.get_sample_value("ldpstream_estimate_step", labels | {"span": "step"}) == 5
+    assert registry.get_sample_value("ldpstream_privacy_eps_inf_nats", labels | {"level": "l"}) == math.inf
