@@ -1,5 +1,7 @@
 """The largest eps_1 for a horizon and a budget is within the budget, and the next larger one is not."""
 
+from typing import Any
+
 import pytest
 
 from mechanisms import LONGITUDINAL, mechanism
@@ -22,14 +24,15 @@ def test_a_large_budget_is_met_by_the_largest_that_can_be_reached() -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    for change, words in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"name": "GRR"}, "name must be one of L-GRR"),
         ({"horizon": 0}, "horizon"),
         ({"budget": -1.0}, "budget"),
         ({"eps_inf": float("nan")}, "eps_inf"),
         ({"k": 1}, "k must be"),
         ({"budget": 1e-9, "horizon": 10**6}, "budget 1e-09 is too small"),
-    ]:
-        arguments = {"name": "L-GRR", "k": 10, "eps_inf": 4.0, "horizon": 10, "budget": 1.0} | change
+    ]
+    for change, words in cases:
+        arguments: dict[str, Any] = {"name": "L-GRR", "k": 10, "eps_inf": 4.0, "horizon": 10, "budget": 1.0} | change
         with pytest.raises(ValueError, match=words):
-            largest_eps_1(**arguments)  # type: ignore[arg-type]
+            largest_eps_1(**arguments)

@@ -1,0 +1,43 @@
+# Two commands a new user needs: `make demo` and `make test`. Each does all its set-up itself.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint fast services lock clean
+
+demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one process
+	$(BIN)/ldpstream demo
+
+test: $(VENV)/.dev services lint  ## everything; starts Kafka and Redis for the tests that need them
+	$(BIN)/python -m pytest -q -ra
+
+fast: $(VENV)/.dev                ## the tests that need no service
+	$(BIN)/python -m pytest -q --ignore=tests/services
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+services:                         ## installs what the service tests need, where it can
+	bash deploy/local/setup_services.sh
+
+lock:                             ## renews the locked dependencies
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock
+	uv pip compile pyproject.toml --extra dev --extra bench --extra plot --universal --python-version 3.11 --generate-hashes --no-header -o requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) build *.egg-info
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: requirements.lock pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps -e .
+	touch $@
+
+$(VENV)/.dev: requirements-dev.lock pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --no-deps -e .
+	touch $@

@@ -1,0 +1,119 @@
+"""Exact likelihood ratios of what t reports support, and the largest of them: the losses that an audit looks for.
+
+For two values a ≠ b let i and j be how many of the t reports of an unchanged value support a and b. For every mechanism here
+(i, j) is what a Neyman-Pearson test between a and b looks at:
+
+    unary encodings   the bits are independent given the value, so all but those of a and b cancel:
+                      L(i, j) = l(i) - l(j),  l(c) = ln Pr[c ones | the value's bit] - ln Pr[c ones | another's]
+    GRR, hashing      s symbols (k, or g hashed ones): the memo is a, b or one of the s-2 others, and given the memo a report is
+                      a, b or one of the others, so Pr[i, j | a] is a sum of three trinomial terms
+    SS                L(i, j) = ε (i - j): a set with the value is e^ε times as likely as one without
+
+For unary encodings and SS this is the loss itself. For symbols the other reports say a little about the memo too, so
+`enumerated_loss` goes through all count vectors of the s symbols up to permutations of the symbols other than a and b.
+
+A round is (p₁, q₁), a chain (p₁, q₁, p₂, q₂); a mechanism that is used once has the chain (1, 0, p, q).
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms import Longitudinal, Mechanism, Reports
+from mechanisms.arguments import FloatArray
+from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from mechanisms.subset import SubsetSelection
+
+Chain = tuple[float, float, float, float]
+Supports = npt.NDArray[np.uint8]  # (n, k)
+
+
+def report_chain(m: Mechanism) -> Chain:
+    """The chain that a report comes out of."""
+    if isinstance(m, Longitudinal):
+        return m.p1, m.q1, m.p2, m.q2
+    return 1.0, 0.0, m.p, m.other_symbol if isinstance(m, LocalHashing) else m.q
+
+
+def memo_chain(m: Longitudinal) -> Chain:
+    """The chain that a memo comes out of, as if it were sent."""
+    return 1.0, 0.0, m.p1, m.q1
+
+
+def symbols_of(m: Mechanism) -> int | None:
+    """Number of symbols that are randomized: k, or g for hashing; None if the report is bits."""
+    if isinstance(m, (LocalHashing, LongitudinalHashing)):
+        return m.g
+    return None if m.report_dtype.shape else m.k
+
+
+def supports(m: Mechanism, reports: Reports) -> Supports:
+    """(n, k) 1 where a report supports a value: its bit is set, it is the symbol, it hashes to the symbol."""
+    if isinstance(m, (LocalHashing, LongitudinalHashing)):
+        functions = reports["function"].astype(np.int64)
+        columns = [m.pool.hash(functions, np.full(functions.size, v)) == reports["symbol"] for v in range(m.k)]
+        return np.stack(columns, axis=1).astype(np.uint8)
+    if m.report_dtype.shape:
+        return np.unpackbits(reports, axis=1, count=m.k, bitorder="little")
+    return np.asarray(reports[:, None] == np.arange(m.k)).astype(np.uint8)
+
+
+def log_ratios(m: Mechanism, chain: Chain, t: int) -> FloatArray:
+    """(t+1, t+1) ln Pr[i, j | a] - ln Pr[i, j | b]; 0 where (i, j) cannot be (and where a and b hash to one symbol, i = j)."""
+    if isinstance(m, SubsetSelection):
+        once = np.arange(t + 1) * math.log(m.p * (m.k - m.omega) / (m.omega * (1 - m.p)))
+        return np.asarray(once[:, None] - once)
+    p1, q1, p2, q2 = chain
+    c = np.arange(t + 1)
+    ones, zeros = (p2**c * (1 - p2) ** (t - c)), (q2**c * (1 - q2) ** (t - c))
+    s = symbols_of(m)
+    if s is None:
+        bit = np.log(p1 * ones + (1 - p1) * zeros) - np.log(q1 * ones + (1 - q1) * zeros)
+        return np.asarray(bit[:, None] - bit)
+    i, j = np.meshgrid(c, c, indexing="ij")
+    rest = np.maximum(t - i - j, 0)
+    memo_a, memo_b = (p2**x * q2**y * ((s - 2) * q2) ** rest for x, y in ((i, j), (j, i)))
+    memo_other = (s - 2) * q2 ** (i + j) * (p2 + max(s - 3, 0) * q2) ** rest
+    of_a, of_b = p1 * memo_a + q1 * (memo_b + memo_other), p1 * memo_b + q1 * (memo_a + memo_other)
+    possible = (i + j <= t) & (of_a > 0)
+    return np.asarray(np.log(of_a, where=possible, out=np.zeros(i.shape)) - np.log(of_b, where=possible, out=np.zeros(i.shape)))
+
+
+def partitions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write the total as a sum of at most so many positive integers up to `largest`, in descending order."""
+    if total == 0:
+        yield ()
+    elif parts > 0:
+        for first in range(min(total, largest), 0, -1):
+            for rest in partitions(total - first, parts - 1, first):
+                yield (first, *rest)
+
+
+def enumerated_loss(m: Mechanism, chain: Chain, t: int) -> float:
+    """The largest |ln ratio| between two values of t reports of an unchanged value, by going through all reports, in nats.
+
+    All sequences of t reports that differ in their order, or by a permutation of symbols other than the two values', have
+    the same ratio, so one of each class is enough: a few hundred even for t = 10.
+    """
+    s = symbols_of(m)
+    if s is None:
+        return float(log_ratios(m, chain, t).max())
+    p1, q1, p2, q2 = chain
+    gain = math.log(p2) - math.log(q2)
+    worst = 0.0
+    for i in range(t + 1):
+        for j in range(t - i + 1):
+            for others in partitions(t - i - j, s - 2, t):
+                unseen = s - 2 - len(others)
+                rest = q1 * (sum(math.exp(c * gain) for c in others) + unseen)
+                high, low = math.exp(i * gain), math.exp(j * gain)
+                worst = max(worst, math.log((p1 * high + q1 * low + rest) / (p1 * low + q1 * high + rest)))
+    return worst
+
+
+def channel_loss(m: Mechanism) -> float:
+    """The largest |ln ratio| of two rows of the dense channel, in nats; for small domains."""
+    logs = np.log(m.channel())
+    return float((logs.max(axis=0) - logs.min(axis=0)).max())

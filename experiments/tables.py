@@ -1,0 +1,134 @@
+"""What the audit and the benchmarks show on a terminal."""
+
+import re
+
+from rich.table import Table
+
+from experiments.audit import HORIZONS, Audited, Loss, Report, T
+from experiments.bench_mechanisms import STREAM_LIMIT_MIB, Bench, Measured, Speed
+from experiments.peers import LIBRARIES
+
+NONE = "–"
+
+
+def table(title: str, *columns: str, texts: int = 1) -> Table:
+    """An empty table whose first columns are texts and the others numbers."""
+    empty = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        empty.add_column(column, justify="left" if i < texts else "right", no_wrap=i < texts)
+    return empty
+
+
+# ---- the audit
+
+
+def audit_tables(result: Report) -> list[Table]:
+    """Claims, enumerations and audited bounds; the loss of t reports; the controls."""
+    paths = list(dict.fromkeys(f.path for row in result.rows for f in row.findings))
+    bounds = [f"≥ {path}" for path in paths]
+    losses = table(f"Loss of one report and of the memo, in nats, k = {result.k}", "mechanism", "ε₁", "enumerated", *bounds,
+                   "ε∞", "enumerated", *bounds)  # fmt: skip
+    horizons = (f"t={t}" for t in HORIZONS)
+    over_time = table("Loss of t reports of an unchanged value, in nats", "mechanism", *horizons, "enumerated",
+                      *(f"t={T} {bound}" for bound in bounds))  # fmt: skip
+    for row in result.rows:
+        losses.add_row(_short(row.mechanism), _loss(row.eps_1), _loss(row.enumerated_eps_1), *_bounds(row, paths, "eps_1"),
+                       _loss(row.eps_inf), _loss(row.enumerated_eps_inf), *_bounds(row, paths, "eps_inf"))  # fmt: skip
+        if row.eps_inf is not None:  # the others' losses just add up
+            over_time.add_row(_short(row.mechanism), *map(_loss, row.eps_t), _agreement(row), *_bounds(row, paths, "eps_t"))
+    columns = ("fault", "mechanism", "claimed", "≥ audited", "caught")
+    broken = table("Broken on purpose: the bound must be above the claim", *columns, texts=2)
+    for control in result.controls:
+        caught = "yes" if control.caught else "[bold red]no[/]"
+        broken.add_row(
+            control.fault, _short(control.mechanism), _loss(control.finding.claimed), _loss(control.finding.bound), caught
+        )
+    return [losses, over_time, broken]
+
+
+def audit_verdict(result: Report) -> str:
+    """What the run says, in a few sentences."""
+    failed = sum(not f.kept for row in result.rows for f in row.findings)
+    caught = sum(control.caught for control in result.controls)
+    sizes = {f.path: f.n for row in result.rows for f in row.findings}
+    reports = ", ".join(f"{n:,} {path}" for path, n in sizes.items())
+    return (
+        f"{failed} of {result.n_bounds} bounds are above their claim; if every claim holds, none is with probability"
+        f" {result.joint_confidence:g}. {caught} of {len(result.controls)} broken mechanisms caught."
+        f" Reports of each value: {reports}. Seed {result.seed}; devices draw from the operating system."
+    )
+
+
+def _loss(x: float | None) -> str:
+    return NONE if x is None else f"{x:.3f}"
+
+
+def _bounds(row: Audited, paths: list[str], loss: Loss) -> list[str]:
+    """The audited bounds of a loss; red where one is above the claim."""
+    found = [next((f for f in row.findings if (f.path, f.loss) == (path, loss)), None) for path in paths]
+    return [NONE if f is None else _loss(f.bound) if f.kept else f"[bold red]{f.bound:.3f}[/]" for f in found]
+
+
+def _agreement(row: Audited) -> str:
+    """How far enumeration is from the formula, over all t."""
+    return f"±{max(abs(a - b) for a, b in zip(row.eps_t, row.enumerated_eps_t, strict=True)):.0e}"
+
+
+def _short(signature: str) -> str:
+    """A signature without what a title says already."""
+    return re.sub(r"k=\d+, |, exact", "", signature)
+
+
+# ---- the benchmark
+
+
+def bench_tables(result: Bench) -> list[Table]:
+    """Our rates; then beside the other libraries, with ratios from the same run."""
+    ours = table(f"One core, per second, n = {result.n:,}, k = {result.k:,}, ε = 1 (ε∞ = 2)", "mechanism", "memos",
+                 "reports", "target", "counted", "peak MiB")  # fmt: skip
+    for s in result.speeds:
+        target = NONE if s.target is None else f"{_rate(s.target)} {'met' if s.report >= s.target else '[bold red]missed[/]'}"
+        ours.add_row(s.mechanism, _rate(s.memo), _rate(s.report), target, _rate(s.tabulate), f"{s.peak_mib:.0f}")
+    tables = [ours]
+    if any(s.peers for s in result.speeds):
+        titles = [title for name, version in LIBRARIES.items() for title in (f"{name} {version}", "× ours", "their n")]
+        beside = table("Beside other libraries, per second: reports of values (both rounds), and reports counted", "mechanism",
+                       "step", "ours", *titles, texts=2)  # fmt: skip
+        for s in result.speeds:
+            beside.add_row(s.mechanism, "report", _rate(s.fresh), *_beside(s, s.fresh, "report"))
+            beside.add_row("", "count", _rate(s.tabulate), *_beside(s, s.tabulate, "tabulate"))
+        tables.append(beside)
+    return tables
+
+
+def bench_notes(result: Bench) -> list[str]:
+    """What the tables do not hold."""
+    stream = result.stream
+    kept = "below" if stream.peak_mib < STREAM_LIMIT_MIB else "ABOVE"
+    return [
+        f"{stream.n:,} GRR reports drawn, perturbed and counted in blocks: {_rate(stream.per_s)}/s, peak memory of the process"
+        f" {stream.peak_mib:.0f} MiB, {kept} {STREAM_LIMIT_MIB} MiB.",
+        "Rates are per second of processor time, the best of several runs; × ours is ours over theirs in this run."
+        " Their rates are from the n shown, since they take one value at a time.",
+        *(f"Other libraries: {missing}" for missing in result.peers_missing),
+    ]
+
+
+def _beside(s: Speed, ours: float, step: str) -> list[str]:
+    cells = []
+    for library in LIBRARIES:
+        measured: Measured | None = s.peers.get(library, {}).get(step)
+        cells += (
+            [NONE] * 3
+            if measured is None
+            else [_rate(measured.per_s), f"{float(f'{ours / measured.per_s:.3g}'):,g}", f"{measured.n:,}"]
+        )
+    return cells
+
+
+def _rate(x: float | None) -> str:
+    """A rate per second to three digits."""
+    if x is None:
+        return NONE
+    unit, name = next(((u, name) for u, name in ((1e6, " M"), (1e3, " k")) if x >= u), (1.0, ""))
+    return f"{float(f'{x / unit:.3g}'):,g}{name}"

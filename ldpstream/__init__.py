@@ -1,0 +1,23 @@
+"""Streaming longitudinal aggregation under local differential privacy.
+
+What a notebook imports; loaded on first use, so that the command line can first check that no other package shadows ours.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from estimators import gibu, ibu, matrix_inversion, mle, post_process
+    from mechanisms import ledger, mechanism
+    from surveys import load_survey
+
+__all__ = ["gibu", "ibu", "ledger", "load_survey", "matrix_inversion", "mechanism", "mle", "post_process"]
+
+_HOMES = {"mechanism": "mechanisms", "ledger": "mechanisms.ledger", "load_survey": "surveys"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'ldpstream' has no attribute {name!r}")
+    home = import_module(_HOMES.get(name, "estimators"))
+    return home if name == "ledger" else getattr(home, name)

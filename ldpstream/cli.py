@@ -1,0 +1,275 @@
+"""The command line. Every mistake of a user ends in one line and exit status 2."""
+
+import signal
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import Annotated, Any, Never
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from agents.store import StoreUnavailable
+from agents.topics import TopicError, ensure_topics
+from estimators.log_position import LogUnavailable
+from estimators.publication import Publication
+from ldpstream import tables
+from ldpstream.demo import run_demo
+from ldpstream.experiment_commands import add_experiments
+from ldpstream.logs import configure_logs
+from ldpstream.plots import PlotError, draw_ledger
+from ldpstream.promise import promise
+from ldpstream.rehearse import rehearse
+from producers.population import Population
+from producers.produce import produce_live
+from producers.sinks import KafkaSink, SinkError
+from producers.values import DataError, MarkovValues, ValueSource, load_values
+from surveys import Survey, SurveyError, load_survey
+from surveys.settings import SettingsError, load_settings
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+console = Console()
+
+SurveyFile = Annotated[Path, typer.Argument(metavar="SURVEY", help="the survey file (TOML)")]
+
+
+class OutputError(Exception):
+    """A file that cannot be written: one line that names it."""
+
+
+def _writable(path: Path | None) -> Path | None:
+    """The path, if a file can be written there; asked before the work, not after it."""
+    if path is not None and (path.is_dir() or not path.name or not path.absolute().parent.is_dir()):
+        raise OutputError(f"--json {path}: is a folder, or is in none")
+    return path
+
+
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", callback=_writable, help="also write what is shown, as JSON")
+]
+DataFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="true values: a CSV file of person, step, value (default: simulated)")
+]
+FirstStep = Annotated[int, typer.Option(help="the number that the data file gives to step 0")]
+Users = Annotated[int, typer.Option(min=1, max=100_000_000, help="simulated users, without a data file")]
+Steps = Annotated[int, typer.Option(min=1, max=1_000_000, help="time steps, without a data file")]
+Seed = Annotated[int, typer.Option(min=0, help="seed of the simulated devices")]
+DEMO_SURVEY = Path(__file__).resolve().parent.parent / "surveys" / "samples" / "demo.toml"
+
+
+EXPECTED = (
+    SurveyError,
+    SettingsError,
+    OutputError,
+    PlotError,
+    DataError,
+    SinkError,
+    TopicError,
+    StoreUnavailable,
+    LogUnavailable,
+    OSError,
+)
+
+
+def run() -> None:
+    """The command line, with one line and exit status 2 for what a user can mend."""
+    try:
+        app()
+    except EXPECTED as error:
+        fail(str(error))
+
+
+def fail(message: str) -> Never:
+    """End with one line on standard error and exit status 2."""
+    sys.stderr.write(f"ldpstream: {message}\n")
+    sys.exit(2)
+
+
+def write_json(path: Path | None, document: Any) -> None:
+    """Write the file whole or not at all."""
+    if path is None:
+        return
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_bytes(msgspec.json.encode(document) + b"\n")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def values(survey: Survey, data: Path | None, first_step: int, users: int, steps: int, seed: int) -> ValueSource:
+    """People's true values: from the file, else simulated."""
+    return MarkovValues(survey, users, steps, seed) if data is None else load_values(data, survey, first_step)
+
+
+def progress_bar() -> Progress:
+    """The progress bar of long runs, on standard error."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    return Progress(*columns, console=Console(stderr=True))
+
+
+def ends_on_signal() -> Event:
+    """An event that SIGTERM or SIGINT sets."""
+    stop = Event()
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+    return stop
+
+
+@app.command()
+def demo(
+    survey_file: Annotated[Path, typer.Option("--survey", help="survey file", show_default="the demo survey")] = DEMO_SURVEY,
+    users: Users = 20_000,
+    steps: Steps = 12,
+    seed: Seed = 1,
+    data: DataFile = None,
+    first_step: FirstStep = 0,
+    json: JsonFile = None,
+) -> None:
+    """The whole pipeline on this machine, nothing else needed: devices, log, count tables, estimates, beside the truth."""
+    survey = load_survey(survey_file)
+    source = values(survey, data, first_step, users, steps, seed)
+    with progress_bar() as bar:
+        task = bar.add_task(f"{source.n_people:,} people, steps", total=source.n_steps)
+
+        def seen(step: int, publications: list[Publication]) -> None:
+            bar.update(task, completed=min(step + 1, source.n_steps))
+
+        results, truth, service = run_demo(survey, source, seed, seen)
+    history = results.history()
+    truths = [truth.of(survey, p) for p in history]
+    last = max(p.step for p in history)
+    for publication, true in zip(history, truths, strict=True):
+        if publication.step == last:
+            console.print(tables.histogram_table(survey, publication, true))
+    sent = sum(p.reports for p in history if p.span == "step")
+    console.print(f"{sent:,} reports counted in {last + 1} steps; rejected: {sum(service.rejected().values())}.")
+    write_json(json, tables.as_json(survey, history, truths))
+
+
+@app.command()
+def check(survey_file: SurveyFile, json: JsonFile = None) -> None:
+    """Validate a survey, and say in plain words what it promises to a participant."""
+    survey = load_survey(survey_file)
+    lines = promise(survey)
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "promise": lines})
+
+
+@app.command()
+def ledger(
+    survey_file: SurveyFile,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="also draw the curves (PNG, SVG or PDF)")] = None,
+    horizon: Annotated[int | None, typer.Option(min=1, help="with --budget: so many reports …")] = None,
+    budget: Annotated[float | None, typer.Option(help="… may cost so much, in nats: say which eps_1 that allows")] = None,
+    json: JsonFile = None,
+) -> None:
+    """The privacy loss of t reports, for every attribute and level."""
+    survey = load_survey(survey_file)
+    if (horizon is None) != (budget is None):
+        fail("--horizon and --budget belong together")
+    rows = tables.ledger_rows(survey)
+    for table in tables.ledger_tables(rows):
+        console.print(table)
+    console.print("Privacy loss in nats. Same value: ε_t, which stays below ε∞. Any values: between any two value sequences.")
+    if not all(row["eps_sequence_exact"] for row in rows):
+        console.print("* an upper bound; all other numbers are exact")
+    if horizon is not None and budget is not None:
+        try:
+            console.print(tables.solved_table(survey, horizon, budget))
+        except ValueError as error:
+            fail(str(error))
+    if plot is not None:
+        draw_ledger(survey, plot)
+    write_json(json, {"survey": survey.name, "ledger": rows})
+
+
+@app.command(name="rehearse")
+def rehearse_command(
+    survey_file: SurveyFile,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="the file to write")],
+    step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step in the rehearsal")] = 5,
+    starts_in: Annotated[int, typer.Option(min=0, max=86_400, help="seconds until step 0 begins")] = 20,
+) -> None:
+    """Write a copy of a survey that starts in a few seconds with short steps, to try the services out."""
+    rehearse(survey_file, out, step_seconds, starts_in, time.time())
+    console.print(f"{out}: starts in {starts_in} s, a step every {step_seconds} s", markup=False)
+
+
+@app.command()
+def produce(
+    survey_file: SurveyFile,
+    users: Users = 20_000,
+    steps: Steps = 12,
+    seed: Seed = 1,
+    data: DataFile = None,
+    first_step: FirstStep = 0,
+    json: JsonFile = None,
+) -> None:
+    """Simulated devices that report to Kafka as the survey's steps go by."""
+    survey, settings = load_survey(survey_file), load_settings()
+    source = values(survey, data, first_step, users, steps, seed)
+    ensure_topics(settings, survey)
+    population = Population(survey, source, seed)
+    stop, answered = ends_on_signal(), []
+    with closing(KafkaSink(settings.kafka, survey.reports_topic)) as sink, progress_bar() as bar:
+        task = bar.add_task("steps", total=source.n_steps)
+
+        def now_ms() -> int:
+            return time.time_ns() // 10**6
+
+        def sleep(seconds: float) -> bool:
+            return stop.wait(seconds)
+
+        for step, truths in produce_live(survey, population, sink, now_ms, sleep):
+            bar.update(task, completed=step + 1)
+            for (attribute, level), truth in truths.items():
+                asked = survey.attributes[attribute]
+                answered.append({
+                    "attribute": asked.name, "level": asked.levels[level].name, "step": step,
+                    "reports": truth.reports, "truth": truth.truth.tolist(),
+                })  # fmt: skip
+    console.print(f"{sum(row['reports'] for row in answered):,} reports acknowledged by the broker.")
+    write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "produced": answered})
+
+
+@app.command()
+def agent(survey_file: SurveyFile) -> None:
+    """A counting agent: a Faust worker that folds Kafka's reports into count tables in Redis. Start as many as you like."""
+    survey, settings = load_survey(survey_file), load_settings()
+    ensure_topics(settings, survey)
+    from agents.app import run as run_agent  # only here: it sets up an event loop for Faust
+
+    run_agent(survey, settings)
+
+
+@app.command()
+def estimate(
+    survey_file: SurveyFile,
+    until: Annotated[int | None, typer.Option(min=0, help="end when all steps up to this one are published complete")] = None,
+    json: JsonFile = None,
+) -> None:
+    """The estimator: publishes histograms and privacy loss to Kafka, Redis and Prometheus as the steps close."""
+    survey, settings = load_survey(survey_file), load_settings()
+    configure_logs(settings.log_level)
+    ensure_topics(settings, survey)
+    from estimators.service import serve
+
+    def seen(publication: Publication) -> None:
+        if until is not None and publication.span == "window":
+            console.print(tables.histogram_table(survey, publication, None))
+
+    history = serve(survey, settings, ends_on_signal(), seen, until)
+    write_json(json, tables.as_json(survey, history, None))
+
+
+add_experiments(app, console, write_json)

@@ -1,0 +1,88 @@
+"""The commands that measure the project itself: `audit` and `bench mechanisms`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+from mechanisms import NAMES
+
+JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="also write what is shown, as JSON")]
+
+
+def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Path | None, Any], None]) -> typer.Typer:
+    """Add the commands to the command line.
+
+    Args:
+        app: of the command line.
+        console: that tables are shown on.
+        write_json: of a document, to a file or (None) nowhere.
+
+    Returns:
+        The group `bench`, for other benchmarks to be added to.
+    """
+    benches = typer.Typer(no_args_is_help=True)
+    app.add_typer(benches, name="bench")
+
+    @app.command(name="audit")
+    def audit_command(
+        mechanism: Annotated[list[str] | None, typer.Option(help="a mechanism; repeatable", show_default="all")] = None,
+        reports: Annotated[int, typer.Option(min=1000, max=10**7, help="vectorised reports of each value")] = 500_000,
+        seed: Annotated[int, typer.Option(min=0, max=2**63, help="of the vectorised reports")] = 1,
+        json: JsonFile = None,
+    ) -> None:
+        """Attack the reports that the code really emits: a lower bound of ε beside the claim; status 1 above it."""
+        from experiments.audit import K, audit
+        from experiments.samplers import code_paths
+        from experiments.tables import audit_tables, audit_verdict
+
+        names = list(NAMES) if mechanism is None else mechanism
+        for name in names:
+            if name not in NAMES:
+                raise typer.BadParameter(f"must be one of {', '.join(NAMES)}, got {name!r}", param_hint="--mechanism")
+        with _status() as progress:
+            result = audit(names, code_paths(reports, K), seed, progress)
+        for table in audit_tables(result):
+            console.print(table)
+        console.print(audit_verdict(result), highlight=False)
+        write_json(json, {**msgspec.to_builtins(result), "passed": result.passed})
+        if not result.passed:
+            raise typer.Exit(1)
+
+    @benches.callback()
+    def benchmarks() -> None:
+        """How fast it is, beside other libraries."""
+
+    @benches.command(name="mechanisms")
+    def bench_mechanisms(
+        n: Annotated[int, typer.Option(min=1000, max=10**7, help="reports of each mechanism")] = 1_000_000,
+        k: Annotated[int, typer.Option(min=2, max=100_000, help="domain size")] = 1000,
+        peers: Annotated[
+            bool, typer.Option(help="also time other libraries, installed into an environment of their own")
+        ] = True,
+        json: JsonFile = None,
+    ) -> None:
+        """Reports a second that one core perturbs and counts, beside other libraries."""
+        from experiments.bench_mechanisms import bench
+        from experiments.tables import bench_notes, bench_tables
+
+        with _status() as progress:
+            result = bench(n, k, peers, progress)
+        for table in bench_tables(result):
+            console.print(table)
+        for line in bench_notes(result):
+            console.print(line, highlight=False)
+        write_json(json, msgspec.to_builtins(result))
+
+    return benches
+
+
+@contextmanager
+def _status() -> Iterator[Callable[[str], None]]:
+    """A line on a terminal's standard error that says what is being done, in place of the one before."""
+    with Console(stderr=True).status("") as status:
+        yield status.update

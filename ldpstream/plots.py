@@ -1,0 +1,46 @@
+"""Pictures, drawn with Matplotlib where it is installed."""
+
+from pathlib import Path
+
+import numpy as np
+
+from surveys import Survey
+
+MOST_REPORTS = 1000
+
+
+class PlotError(Exception):
+    """A picture that cannot be drawn: one line that says why."""
+
+
+def draw_ledger(survey: Survey, path: Path) -> None:
+    """Draw eps_t and eps_sequence over t for every attribute and level, both axes logarithmic.
+
+    Raises:
+        PlotError: if Matplotlib is missing, or the file's ending names no format that it knows.
+    """
+    try:
+        from matplotlib.figure import Figure  # only here: it is an extra
+    except ImportError:
+        raise PlotError("--plot needs Matplotlib: pip install matplotlib") from None
+    reports = np.unique(np.geomspace(1, MOST_REPORTS, 40).astype(int))
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.add_subplot()
+    curves = [
+        (f"{attribute.name}, {level.name} ({m.name})", m)
+        for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True)
+        for level, m in zip(attribute.levels, mechanisms, strict=True)
+    ]
+    for i, (name, m) in enumerate(curves):
+        axes.plot(reports, [m.eps_t(int(t)) for t in reports], color=f"C{i}", label=f"{name}: same value")
+        any_values = [m.eps_sequence(int(t)).value for t in reports]
+        axes.plot(reports, any_values, color=f"C{i}", linestyle="--", label=f"{name}: any values")
+    axes.set(
+        xscale="log", yscale="log", xlabel="reports t", ylabel="privacy loss in nats", title=f"Privacy ledger of {survey.name}"
+    )
+    axes.grid(visible=True, which="both", alpha=0.3)
+    axes.legend(fontsize="small")
+    try:
+        figure.savefig(path, dpi=150)
+    except ValueError as error:
+        raise PlotError(f"--plot {path}: {error}") from None

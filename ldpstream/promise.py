@@ -1,0 +1,66 @@
+"""What a survey promises to a participant, in plain words and in numbers."""
+
+import math
+from datetime import timedelta
+
+from mechanisms import Longitudinal, Mechanism
+from mechanisms.local_hashing import LongitudinalHashing
+from surveys import Survey
+
+COLLECTIONS = {
+    "smp": "A device picks one of {d} attributes, once, and answers only that one.",
+    "spl": "A device answers all {d} attributes and splits its budget evenly; the losses of the attributes add up.",
+    "rs+fd": "A device picks one of {d} attributes, once and in secret, and answers all, the others with invented values. "
+    "The losses below are those of the whole answer; they are not raised by amplification, which does not hold between people "
+    "who differ in several attributes.",
+}
+HORIZONS = (1, 2, 3, 5, 10, 20, 50, 100, 1000)
+
+
+def odds(eps: float) -> str:
+    """e^eps as the factor by which odds may change."""
+    return "any factor" if math.isinf(eps) else f"a factor of {math.exp(eps):.3g}" if eps < 50 else f"a factor of e^{eps:.4g}"
+
+
+def promise(survey: Survey) -> list[str]:
+    """The guarantee of every attribute and level, a line each, after what holds for the whole survey."""
+    step = timedelta(seconds=survey.step_seconds)
+    d = len(survey.attributes)
+    lines = [
+        f"Survey {survey.name} is valid; fingerprint {survey.fingerprint.hex()}.",
+        f"Steps of {step} from {survey.start:%Y-%m-%d %H:%M %Z}; a step closes {survey.lateness_steps * step} after its end; "
+        f"windows of {survey.window_steps} steps.",
+        COLLECTIONS[survey.collection].format(d=d) if d > 1 else "There is one attribute.",
+        "Nobody but the device ever sees a value: what it sends is randomized first.",
+    ]
+    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
+        for level, m in zip(attribute.levels, mechanisms, strict=True):
+            lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]
+            lines += [f"  {line}" for line in _level(m, survey.window_steps)]
+    return lines
+
+
+def _level(m: Mechanism, window: int) -> list[str]:
+    sequence = m.eps_sequence(window)
+    exact = "" if sequence.exact else "at most "
+    lines = [
+        f"One report changes anybody's odds between two values by at most {odds(m.eps_1)} (eps_1 = {m.eps_1:.4g}).",
+    ]
+    if isinstance(m, Longitudinal):
+        lines += [
+            "While the value stays the same, all reports for ever do by at most "
+            f"{odds(m.eps_inf)} (eps_inf = {m.eps_inf:.4g}); "
+            f"{window} reports by {odds(m.eps_t(window))} (eps_t = {m.eps_t(window):.4g}).",
+            f"Every other value it takes draws a new memo, at most {m.max_memos} of them. "
+            f"Memos do not hide when a value changed: between "
+            f"any two value sequences, {window} reports lose {exact}{sequence.value:.4g} nats (eps_sequence).",
+        ]
+    else:
+        lines.append(f"Every further report costs as much again: {window} reports lose {sequence.value:.4g} nats.")
+    if isinstance(m, LongitudinalHashing):
+        lines.append(
+            f"Its reports carry the device's hash function, one of {m.pool.size}, always the same: whoever sees them can tell "
+            "devices with different functions apart, which is next to a name if there are many functions."
+        )
+    size = m.report_dtype.itemsize
+    return [*lines, f"A report takes {size} byte{'s' if size > 1 else ''}."]

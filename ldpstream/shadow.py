@@ -1,0 +1,17 @@
+"""Our packages have plain names that other distributions use too; this notices when one of theirs stands before ours."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+PACKAGES = ("surveys", "mechanisms", "producers", "agents", "estimators")
+
+
+def shadowed() -> str | None:
+    """One line that names the first package that is not ours, or None."""
+    home = Path(__file__).resolve().parent.parent
+    for name in PACKAGES:
+        spec = find_spec(name)
+        origin = spec.origin if spec else None
+        if origin is None or Path(origin).resolve().parent.parent != home:
+            return f"the package {name!r} is {origin or 'missing'}, not ldpstream's in {home}: use a clean virtual environment"
+    return None

@@ -1,0 +1,127 @@
+"""What the commands show: tables for people, and the same as JSON for programs."""
+
+import math
+from typing import Any
+
+import msgspec
+from rich.markup import escape
+from rich.table import Table
+
+from estimators.publication import Publication
+from ldpstream.promise import HORIZONS
+from mechanisms import Longitudinal
+from mechanisms.solvers import largest_eps_1
+from surveys import Survey
+
+MOST_ROWS = 20
+
+
+def number(x: float | None) -> str:
+    """A loss in nats, short; None stands for none at all."""
+    return "∞" if x is None or math.isinf(x) else f"{x:.4g}"
+
+
+def privacy_line(publication: Publication) -> str:
+    """The privacy loss of every level, in one line."""
+    parts = [
+        f"{level}: ε_t={number(p.eps_t)} (t={p.t}) of ε∞={number(p.eps_inf)}, "
+        f"any changes {'' if p.eps_sequence_exact else '≤ '}{number(p.eps_sequence)}"
+        for level, p in publication.privacy.items()
+    ]
+    return "privacy loss in nats · " + " · ".join(parts)
+
+
+def histogram_table(survey: Survey, publication: Publication, truth: list[float] | None) -> Table:
+    """One publication: every estimator, MI's 95 % interval, and the truth where it is known; the largest 20 values."""
+    attribute = next(a for a in survey.attributes if a.name == publication.attribute)
+    span = "step" if publication.span == "step" else f"window of {publication.panes} steps up to"
+    late = "" if publication.complete else ", incomplete"
+    table = Table(
+        title=f"{attribute.name} · {span} {publication.step} · {publication.reports:,} reports{late}",
+        caption=privacy_line(publication),
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("value")
+    names = list(publication.estimators)
+    for name in names:
+        table.add_column(name.upper(), justify="right")
+    table.add_column("95 % interval (MI)", justify="right")
+    if truth is not None:
+        table.add_column("truth", justify="right")
+    found = {name: result.estimate() for name, result in publication.estimators.items()}
+    low, high = found["mi"].interval(0.95)
+    reference = found["ibu"].frequencies
+    order = list(range(attribute.k))
+    if attribute.k > MOST_ROWS:
+        order = sorted(order, key=lambda v: -reference[v])[:MOST_ROWS]
+    for v in order:
+        row = [escape(attribute.label(v)), *(f"{found[name].frequencies[v]:.4f}" for name in names)]
+        row.append(f"{low[v]:.4f} … {high[v]:.4f}")
+        if truth is not None:
+            row.append(f"{truth[v]:.4f}")
+        table.add_row(*row)
+    if attribute.k > MOST_ROWS:
+        table.add_row(f"… {attribute.k - MOST_ROWS} more")
+    return table
+
+
+def as_json(survey: Survey, publications: list[Publication], truths: list[list[float] | None] | None) -> dict[str, Any]:
+    """`{"survey", "estimates": [...]}`: every publication, with its truth where it is known."""
+    estimates = [msgspec.to_builtins(p) for p in publications]
+    for i, estimate in enumerate(estimates):
+        estimate["values"] = list(survey.attributes[_index(survey, estimate["attribute"])].labels)
+        if truths is not None:
+            estimate["truth"] = truths[i]
+    return {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "estimates": estimates}
+
+
+def _index(survey: Survey, name: str) -> int:
+    return next(i for i, attribute in enumerate(survey.attributes) if attribute.name == name)
+
+
+def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
+    """The privacy ledger: one row per attribute, level and horizon t."""
+    rows = []
+    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
+        for level, m in zip(attribute.levels, mechanisms, strict=True):
+            for t in HORIZONS:
+                sequence = m.eps_sequence(t)
+                rows.append({
+                    "attribute": attribute.name, "level": level.name, "mechanism": m.signature, "t": t, "eps_t": m.eps_t(t),
+                    "eps_inf": m.eps_inf, "eps_sequence": sequence.value, "eps_sequence_exact": sequence.exact,
+                })  # fmt: skip
+    return rows
+
+
+def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
+    """The ledger's rows: a table for every attribute and level, a row for every t."""
+    tables = []
+    for start in range(0, len(rows), len(HORIZONS)):
+        group = rows[start : start + len(HORIZONS)]
+        first = group[0]
+        title = f"{first['attribute']} · {first['level']} · {first['mechanism']}"
+        table = Table(title=title, title_justify="left")
+        for column in ("reports t", "same value", "any values"):
+            table.add_column(column, justify="right")
+        for row in group:
+            mark = " " if row["eps_sequence_exact"] else "*"
+            table.add_row(str(row["t"]), number(row["eps_t"]), number(row["eps_sequence"]) + mark)
+        tables.append(table)
+    return tables
+
+
+def solved_table(survey: Survey, horizon: int, budget: float) -> Table:
+    """For every attribute and longitudinal level the largest eps_1 whose eps_t(horizon) stays within the budget."""
+    table = Table(
+        title=f"largest ε₁ for which {horizon} reports of an unchanged value cost at most {budget:g} nats", title_justify="left"
+    )
+    for column in ("attribute", "level", "mechanism", "ε∞", "ε₁", f"ε_{horizon}"):
+        table.add_column(column, justify="left" if column in ("attribute", "level", "mechanism") else "right")
+    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
+        for level, m in zip(attribute.levels, mechanisms, strict=True):
+            if isinstance(m, Longitudinal):
+                best = largest_eps_1(m.name, m.k, eps_inf=m.eps_inf, horizon=horizon, budget=budget)
+                losses = (number(best.eps_inf), number(best.eps_1), number(best.eps_t(horizon)))
+                table.add_row(attribute.name, level.name, m.name, *losses)
+    return table

@@ -1,0 +1,133 @@
+"""The benchmarks run, at sizes that say nothing, and put other libraries beside us where they are."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from experiments import bench_mechanisms, peers
+from experiments.bench_mechanisms import Bench, Measured, bench
+from experiments.peer_clients import Peer, measure
+from experiments.tables import bench_notes, bench_tables
+from ldpstream.experiment_commands import add_experiments
+from mechanisms import NAMES, ONE_TIME
+
+
+def shown(result: Bench) -> str:
+    """What the command prints."""
+    console = Console(width=200)
+    with console.capture() as captured:
+        for part in (*bench_tables(result), *bench_notes(result)):
+            console.print(part)
+    return captured.get()
+
+
+@pytest.fixture
+def theirs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the other libraries are made to answer."""
+    lines: list[dict[str, Any]] = [
+        {"library": "multi-freq-ldpy", "mechanism": "OUE", "what": "report", "per_s": 50.0, "n": 7},
+        {"library": "multi-freq-ldpy", "mechanism": "OUE", "what": "tabulate", "per_s": 60.0, "n": 8},
+        {"library": "pure-ldp", "mechanism": "OUE", "what": "report", "per_s": 40.0, "n": 9},
+        {"library": "pure-ldp", "mechanism": "SUE", "error": "TypeError: no"},
+    ]
+
+    def answer(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+        yield from lines
+        raise peers.PeersError("their run ended with status 9")
+
+    monkeypatch.setattr(bench_mechanisms, "time_peers", answer)
+    return lines
+
+
+def test_every_mechanism_is_timed_and_other_libraries_stand_beside(theirs: list[dict[str, Any]]) -> None:
+    said: list[str] = []
+    result = bench(1000, 20, True, said.append)
+    assert [s.mechanism for s in result.speeds] == list(NAMES)
+    for s in result.speeds:
+        assert min(s.report, s.fresh, s.tabulate, s.peak_mib) > 0
+        assert (s.memo is None) == (s.mechanism in ONE_TIME)
+        assert s.fresh <= s.report
+    assert result.stream.n == 100_000
+    assert 10 < result.stream.peak_mib < 1000
+    oue = next(s for s in result.speeds if s.mechanism == "OUE")
+    assert oue.peers == {
+        "multi-freq-ldpy": {"report": Measured(50.0, 7), "tabulate": Measured(60.0, 8)},
+        "pure-ldp": {"report": Measured(40.0, 9)},
+    }
+    assert result.peers_missing == ["pure-ldp SUE: TypeError: no", "their run ended with status 9"]
+    assert said[0] == "GRR"
+    text = shown(result)
+    assert "Other libraries: their run ended with status 9" in text
+    assert "× ours" in text
+
+
+def test_without_a_network_the_other_libraries_are_missing_and_said_to_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LDPSTREAM_CACHE", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(peers.PeersError, match="pip could not install them: "):
+        peers.environment()
+    assert list(tmp_path.glob("*/whole")) == []
+
+
+def test_their_clients_are_timed_with_as_many_reports_as_fit() -> None:
+    calls: list[int] = []
+
+    def privatise(value: int) -> int:
+        calls.append(value)
+        return value
+
+    peer = Peer("lib", "GRR", privatise, len)
+    report, tabulate = measure(peer, list(range(150)), seconds=10.0, repeats=2)
+    assert (report["what"], report["n"]) == ("report", 150)
+    assert (tabulate["what"], tabulate["n"]) == ("tabulate", 150)
+    assert len(calls) == 2 * 100 + 2 * 150
+    assert len(list(measure(Peer("lib", "THE", str, None), [1, 2], 0.01, 1))) == 1
+
+
+# ---- the commands
+
+
+@pytest.fixture
+def app() -> typer.Typer:
+    app = typer.Typer()
+
+    def write(path: Path | None, document: Any) -> None:
+        if path is not None:
+            path.write_bytes(msgspec.json.encode(document))
+
+    add_experiments(app, Console(width=160), write)
+    return app
+
+
+def test_the_audit_command(app: typer.Typer, tmp_path: Path, seeded_devices: None) -> None:
+    file = tmp_path / "audit.json"
+    command = ["audit", "--mechanism", "GRR", "--mechanism", "L-OLH", "--reports", "6000", "--seed", "3", "--json", str(file)]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "9 of 9 broken mechanisms caught" in " ".join(done.output.split())
+    document = json.loads(file.read_text())
+    assert (document["seed"], document["passed"], document["k"]) == (3, True, 9)
+    assert {f["path"] for row in document["rows"] for f in row["findings"]} == {"vectorised", "device"}
+
+
+def test_an_unknown_mechanism_is_refused(app: typer.Typer) -> None:
+    done = CliRunner().invoke(app, ["audit", "--mechanism", "XRR"])
+    assert done.exit_code == 2
+    assert "XRR" in done.output
+
+
+def test_the_bench_command(app: typer.Typer, tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    done = CliRunner().invoke(app, ["bench", "mechanisms", "--n", "1000", "--k", "10", "--no-peers", "--json", str(file)])
+    assert done.exit_code == 0, done.output
+    assert "Other libraries: not asked for" in " ".join(done.output.split())
+    assert [s["mechanism"] for s in json.loads(file.read_text())["speeds"]] == list(NAMES)

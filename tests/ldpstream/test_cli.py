@@ -1,0 +1,178 @@
+"""The command line, used as a user would: what it shows, what it writes, and how it refuses."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ldpstream.rehearse import rehearse
+from surveys import SurveyError, load_survey
+
+ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "surveys" / "samples" / "demo.toml"
+MS_FIMU = ROOT / "surveys" / "samples" / "ms_fimu.toml"
+NOWHERE = "127.0.0.1:9"  # the discard port: nobody listens
+
+
+Done = subprocess.CompletedProcess[str]
+
+
+def ldpstream(*arguments: str | Path, env: dict[str, str] | None = None) -> Done:
+    return subprocess.run(
+        [sys.executable, "-m", "ldpstream", *map(str, arguments)],
+        capture_output=True, text=True, timeout=120, cwd=ROOT, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "160", **(env or {})},
+    )  # fmt: skip
+
+
+def test_demo_shows_estimates_beside_the_truth_and_writes_them(tmp_path: Path) -> None:
+    out = tmp_path / "demo.json"
+    done = ldpstream("demo", "--users", "3000", "--steps", "4", "--seed", "7", "--json", out)
+    assert done.returncode == 0, done.stderr
+    assert all(word in done.stdout for word in ("screen", "latency_ms", "truth", "ε_t", "95 %"))
+    document = json.loads(out.read_text())
+    survey = load_survey(DEMO)
+    estimates = document["estimates"]
+    assert {(e["attribute"], e["step"], e["span"]) for e in estimates} >= {
+        (a.name, s, span) for a in survey.attributes for s in range(4) for span in ("step", "window")
+    }
+    steps = [e for e in estimates if e["span"] == "step"]
+    assert sum(e["reports"] for e in steps) == 3000 * 4  # everybody reports one attribute at every step
+    for e in estimates:
+        if not e["reports"]:
+            assert e["truth"] is None
+            continue
+        assert {"mi", "ibu"} <= set(e["estimators"])
+        assert sum(e["truth"]) == pytest.approx(1)
+        assert sum(e["estimators"]["ibu"]["frequencies"]) == pytest.approx(1)
+        asked = next(a for a in survey.attributes if a.name == e["attribute"])
+        assert set(e["privacy"]) == {level.name for level in asked.levels}
+        for loss in e["privacy"].values():
+            assert 0 < loss["eps_1"] <= loss["eps_t"] + 1e-9 <= loss["eps_inf"] + 2e-9
+            assert loss["eps_sequence"] >= loss["eps_t"] - 1e-12
+    window = next(e for e in estimates if e["span"] == "window" and e["step"] == 3 and e["attribute"] == "screen")
+    assert window["panes"] == 4
+
+
+def test_the_same_seed_gives_the_same_estimates(tmp_path: Path) -> None:
+    outs = [tmp_path / "a.json", tmp_path / "b.json"]
+    for out in outs:
+        assert ldpstream("demo", "--users", "500", "--steps", "2", "--json", out).returncode == 0
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+@pytest.mark.parametrize("survey", [DEMO, MS_FIMU], ids=["demo", "ms_fimu"])
+def test_check_and_ledger_speak_of_every_level(survey: Path, tmp_path: Path) -> None:
+    checked, ledger = ldpstream("check", survey), ldpstream("ledger", survey, "--json", tmp_path / "ledger.json")
+    assert checked.returncode == ledger.returncode == 0
+    for attribute in load_survey(survey).attributes:
+        for level in attribute.levels:
+            assert f"{attribute.name} (" in checked.stdout
+            assert level.name in checked.stdout
+            assert attribute.name in ledger.stdout
+    rows = json.loads((tmp_path / "ledger.json").read_text())["ledger"]
+    assert all(row["eps_t"] <= row["eps_inf"] for row in rows)
+
+
+def one_line(done: Done, *words: str) -> None:
+    """Exit status 2, one line on standard error with those words, no traceback."""
+    assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, done.stderr
+    assert all(word in lines[0] for word in words), lines[0]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_broken_survey_is_one_line(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text(DEMO.read_text().replace("eps_1 = 1.0", "eps_1 = 5.0"))
+    for command in ("check", "ledger", "produce", "agent", "estimate"):
+        one_line(ldpstream(command, broken), "broken.toml", "attribute[1].level[1]", "eps_1", "5.0")
+    one_line(ldpstream("demo", "--survey", tmp_path / "none.toml"), "none.toml")
+
+
+@pytest.mark.parametrize("command", ["produce", "agent", "estimate"])
+def test_an_unreachable_broker_is_one_line(command: str) -> None:
+    one_line(ldpstream(command, DEMO, env={"LDPSTREAM_KAFKA": NOWHERE}), NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("KAFKA", "nonsense", "nonsense"), ("KAFKA", "..:9092", "..:9092"), ("KAFKA", "host:99999", "99999"),
+        ("KAFKA", "x" * 80 + ":9092", "host:port"), ("PARTITIONS", "0", "0"), ("POST", "best", "norm-sub"),
+        ("REDIS", "redis://u:secret@host:abc/0", "redis://["), ("REDIS", "secret", "redis://["),
+    ],
+)  # fmt: skip
+def test_a_setting_out_of_range_is_one_line(name: str, value: str, shown: str) -> None:
+    done = ldpstream("estimate", DEMO, env={f"LDPSTREAM_{name}": value})
+    one_line(done, f"LDPSTREAM_{name}", shown)
+    assert "secret" not in done.stderr
+
+
+def test_output_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    for target in (tmp_path, tmp_path / "none" / "out.json", Path("/")):
+        one_line(ldpstream("check", DEMO, "--json", target), "--json", str(target))
+
+
+def test_labels_are_shown_as_they_are(tmp_path: Path) -> None:
+    survey = tmp_path / "labels.toml"
+    survey.write_text(DEMO.read_text().replace('"home"', '"[home]"').replace('"help"', '"[/b]"'))
+    done = ldpstream("demo", "--survey", survey, "--users", "300", "--steps", "1")
+    assert done.returncode == 0, done.stderr
+    assert "[home]" in done.stdout
+    assert "[/b]" in done.stdout
+
+
+def test_a_value_outside_the_domain_is_one_line_that_does_not_show_it(tmp_path: Path) -> None:
+    data, out = tmp_path / "data.csv", tmp_path / "out.json"
+    data.write_text("person,step,value\np1,0,Duration 2h\np2,0,Duration 99h\n")
+    done = ldpstream("demo", "--survey", MS_FIMU, "--data", data, "--json", out)
+    one_line(done, "data.csv", "3", "visit_duration")
+    assert "99h" not in done.stderr
+    assert "p2" not in done.stderr
+    assert not out.exists()
+
+
+def test_a_package_of_the_same_name_is_noticed(tmp_path: Path) -> None:
+    foreign = tmp_path / "agents"
+    foreign.mkdir()
+    (foreign / "__init__.py").write_text("")
+    shutil.copytree(ROOT / "ldpstream", tmp_path / "installed" / "ldpstream", ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run(
+        [sys.executable, "-m", "ldpstream", "check", str(DEMO)],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+    )  # fmt: skip
+    one_line(done, "'agents'", str(foreign))
+
+
+def test_a_rehearsal_changes_start_and_step_only(tmp_path: Path) -> None:
+    out = tmp_path / "now.toml"
+    indented = tmp_path / "indented.toml"
+    indented.write_text(DEMO.read_text().replace("start =", "  start  ="))
+    survey = rehearse(indented, out, step_seconds=3, starts_in=5, now_s=1_800_000_000.7)
+    assert (survey.start_ms, survey.step_seconds) == (1_800_000_005_000, 3)
+    original = load_survey(DEMO)
+    for source, target in ((out, out), (tmp_path / "two.toml", tmp_path / "three.toml")):
+        (tmp_path / "two.toml").write_text('"start" = 2026-01-05T00:00:00Z\n' + DEMO.read_text().replace("start = ", "# "))
+        with pytest.raises(SurveyError, match=r"survey itself|lines of their own"):
+            rehearse(source, target, step_seconds=3, starts_in=5, now_s=1_800_000_000.7)
+    assert not (tmp_path / "three.toml").exists()
+    assert survey.attributes == original.attributes
+    assert (survey.name, survey.window_steps) == ("demo-rehearsal", original.window_steps)
+
+
+def test_the_ledger_draws_and_solves(tmp_path: Path) -> None:
+    picture = tmp_path / "ledger.svg"
+    done = ldpstream("ledger", DEMO, "--plot", picture, "--horizon", "30", "--budget", "2")
+    assert done.returncode == 0, done.stderr
+    assert "0.06624" in done.stdout  # L-GRR, k = 6, eps_inf = 4
+    assert b"<svg" in picture.read_bytes()
+    one_line(ldpstream("ledger", DEMO, "--plot", tmp_path / "ledger.xyz"), "ledger.xyz", "not supported")
+    one_line(ldpstream("ledger", DEMO, "--horizon", "30"), "--horizon and --budget")
+    one_line(ldpstream("ledger", DEMO, "--horizon", "30", "--budget", "-1"), "budget", "-1")

@@ -1,0 +1,76 @@
+"""Rules of the house that a machine can check: which way imports point, and what the tree must not say."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAY_IMPORT = {
+    "mechanisms": set(),
+    "surveys": {"mechanisms"},
+    "producers": {"surveys", "mechanisms"},
+    "agents": {"surveys", "mechanisms"},
+    "estimators": {"surveys", "mechanisms", "agents.store", "agents.tally", "agents.redis_store"},
+    "experiments": {"surveys", "mechanisms", "producers", "agents", "estimators"},
+    "ldpstream": {"surveys", "mechanisms", "producers", "agents", "estimators", "experiments"},
+}
+PURE = ["mechanisms", "surveys/survey.py", "surveys/envelope.py", "agents/tally.py", "agents/fold.py",
+        "estimators/estimate.py", "estimators/likelihood.py", "estimators/matrix_inversion.py",
+        "estimators/post_processing.py", "estimators/publication.py"]  # fmt: skip
+IMPURE = {"kafka", "aiokafka", "faust", "redis", "socket", "time", "random", "prometheus_client", "structlog"}
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of the modules that a file imports, at its top or inside."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module}
+            if node.module in MAY_IMPORT:
+                found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def reached(found: set[str], allowed: set[str]) -> set[str]:
+    """Which of our packages' modules were imported without leave."""
+    ours = {name for name in found if name.partition(".")[0] in MAY_IMPORT}
+    return {name for name in ours if not any(name == a or name.startswith(a + ".") for a in allowed)}
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_imports_point_one_way(package: str) -> None:
+    for path in (ROOT / package).rglob("*.py"):
+        wrong = reached(imports(path), MAY_IMPORT[package] | {package})
+        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def test_the_direction_test_would_notice() -> None:
+    assert reached({"producers.sinks", "numpy"}, MAY_IMPORT["agents"] | {"agents"}) == {"producers.sinks"}
+
+
+def test_pure_parts_know_no_broker_clock_or_socket() -> None:
+    for name in PURE:
+        path = ROOT / name
+        for file in path.rglob("*.py") if path.is_dir() else [path]:
+            assert not {found.partition(".")[0] for found in imports(file)} & IMPURE, file
+
+
+def test_every_package_is_packed() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    assert all(f'"{package}"' in re.search(r"(?m)^packages = \[(.*)\]", text)[1] for package in MAY_IMPORT)  # type: ignore[index]
+
+
+def test_the_tree_names_no_machine() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    words = re.compile("|".join(["/wo" + "rk/", "registry" + r"\.npmjs", "files" + r"\.pythonhosted", "repo1?" + r"\.maven"]))
+    for name in listed.stdout.decode().split("\0"):
+        path = ROOT / name
+        if name and path.is_file() and path.suffix in {".py", ".md", ".toml", ".sh", ".lock", ".yaml", ""}:
+            assert not words.search(path.read_text(errors="replace")), name

@@ -1,0 +1,65 @@
+"""The README is true: its commands exist and run, its example runs, its files are there."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ldpstream.cli import app
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+BLOCKS = [line[4:] for line in README.splitlines() if line.startswith("    ")]
+MENTIONED = [*re.findall(r"`(ldpstream [^`]+)`", README), *BLOCKS]
+COMMANDS = sorted({re.sub(r"\s{2,}.*", "", text) for text in MENTIONED if text.startswith("ldpstream ")})
+FOLDERS = "mechanisms|surveys|producers|agents|estimators|ldpstream|experiments|deploy|tests|docs"
+
+
+def test_there_are_commands_to_test() -> None:
+    assert len(COMMANDS) >= 8
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_and_option_exists(command: str) -> None:
+    _, name, *rest = command.split()
+    shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    assert shown.exit_code == 0, shown.output
+    for word in rest:
+        if word.startswith("--"):
+            assert word in shown.output
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"make (\w+)", README + (ROOT / "CONTRIBUTING.md").read_text()))))
+def test_every_make_target_exists(target: str) -> None:
+    assert re.search(rf"(?m)^{target}:", (ROOT / "Makefile").read_text())
+
+
+def test_the_notebook_example_runs() -> None:
+    lines = README.split("## In a notebook")[1].split("##")[0].splitlines()
+    code = "\n".join(line[4:] for line in lines if line.startswith("    "))
+    rng = np.random.default_rng(1)
+    names: dict[str, Any] = {"rng": rng, "values": rng.integers(0, 100, 1000)}
+    exec(code, names)  # our own README
+    assert names["estimate"].frequencies.shape == (100,)
+
+
+def test_links_and_paths_lead_somewhere() -> None:
+    for text in (README, (ROOT / "CONTRIBUTING.md").read_text()):
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
+            assert (ROOT / target).exists(), target
+        for path in re.findall(
+            r"`((?:mechanisms|surveys|producers|agents|estimators|ldpstream|experiments|deploy|tests|docs)/[\w/.]*)`", text
+        ):
+            assert (ROOT / path).exists(), path
+
+
+def test_the_demo_shows_what_the_readme_shows() -> None:
+    shown = CliRunner().invoke(app, ["demo"], env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"})
+    assert shown.exit_code == 0, shown.output
+    rows = [line.strip() for line in BLOCKS if line.startswith(("│", "240,000"))]
+    assert len(rows) == 7
+    lines = [line.strip() for line in shown.output.splitlines()]
+    assert all(row in lines for row in rows)
