@@ -6,7 +6,6 @@ take themselves for its owner do no harm.
 """
 
 import asyncio
-import logging
 import os
 import sys
 import threading
@@ -34,6 +33,7 @@ from agents.redis_store import RedisCountStore
 from agents.topics import TopicError, ensure_topics
 from surveys import Survey, SurveyError, load_survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
+from surveys.logs import logging_config
 from surveys.settings import Settings, SettingsError, load_settings
 
 log = structlog.get_logger("ldpstream.agent")
@@ -239,57 +239,6 @@ class _Worker(faust.Worker):
 def group_id(survey: Survey) -> str:
     """The consumer group of the agents of a survey; one that has changed is counted from the beginning, by another group."""
     return f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
-
-
-class _Seldom(logging.Filter):
-    """Lets a line of aiokafka's through once in ten seconds: while a broker is away it says the same thirty times a second."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._said_s: dict[str, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if not record.name.startswith("aiokafka"):
-            return True
-        seldom = record.created - self._said_s.get(str(record.msg), 0.0) >= 10
-        if seldom:
-            self._said_s[str(record.msg)] = record.created
-        return seldom
-
-
-def logging_config(level: str) -> dict[str, Any]:
-    """One JSON object a line on standard error, for our log and for the libraries'."""
-    shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-    ]
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )
-    libraries = "DEBUG" if level == "debug" else "WARNING"
-    return {
-        "version": 1,
-        "disable_existing_loggers": False,
-        "formatters": {
-            "json": {
-                "()": structlog.stdlib.ProcessorFormatter,
-                "foreign_pre_chain": shared,
-                "processors": [
-                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                    structlog.processors.JSONRenderer(ensure_ascii=False),
-                ],
-            }
-        },
-        "filters": {"seldom": {"()": _Seldom}},
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["seldom"]}},
-        "root": {"level": libraries, "handlers": ["stderr"]},
-        "loggers": {"ldpstream": {"level": level.upper()}},
-    }
 
 
 def run(survey: Survey, settings: Settings) -> NoReturn:

@@ -1,6 +1,7 @@
 """What is published for one attribute, step and span: the estimates and the privacy that they have cost."""
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -136,6 +137,7 @@ def conclude(
     )
 
 
+@lru_cache(maxsize=4096)  # a step and its window ask the same, and eps_sequence can take a tenth of a second
 def spent(m: Mechanism, t: int) -> Privacy:
     """The privacy loss of t reports; see `Privacy`."""
     sequence = m.eps_sequence(t)

@@ -18,7 +18,7 @@ from estimators.schedule import Progress, Publisher, Schedule
 from surveys import Survey
 from surveys.settings import Settings, SettingsError
 
-log = structlog.get_logger(__name__)
+log = structlog.get_logger("ldpstream.estimator")
 
 MAX_PUBLISHED_K = 100_000
 TICK_S = 0.2

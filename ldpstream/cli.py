@@ -4,6 +4,7 @@ import signal
 import sys
 import time
 from contextlib import closing
+from logging.config import dictConfig
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -21,7 +22,6 @@ from estimators.publication import Publication
 from ldpstream import tables
 from ldpstream.demo import run_demo
 from ldpstream.experiment_commands import add_experiments
-from ldpstream.logs import configure_logs
 from ldpstream.plots import PlotError, draw_ledger
 from ldpstream.promise import promise
 from ldpstream.rehearse import rehearse
@@ -30,6 +30,7 @@ from producers.produce import produce_live
 from producers.sinks import KafkaSink, SinkError
 from producers.values import DataError, MarkovValues, ValueSource, load_values
 from surveys import Survey, SurveyError, load_survey
+from surveys.logs import logging_config
 from surveys.settings import SettingsError, load_settings
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
@@ -260,7 +261,7 @@ def estimate(
 ) -> None:
     """The estimator: publishes histograms and privacy loss to Kafka, Redis and Prometheus as the steps close."""
     survey, settings = load_survey(survey_file), load_settings()
-    configure_logs(settings.log_level)
+    dictConfig(logging_config(settings.log_level))
     ensure_topics(settings, survey)
     from estimators.service import serve
 

@@ -1,7 +1,6 @@
 """What a survey promises to a participant, in plain words and in numbers."""
 
 import math
-from datetime import timedelta
 
 from mechanisms import Longitudinal, Mechanism
 from mechanisms.local_hashing import LongitudinalHashing
@@ -14,6 +13,7 @@ COLLECTIONS = {
     "The losses below are those of the whole answer; they are not raised by amplification, which does not hold between people "
     "who differ in several attributes.",
 }
+MANY_MEMOS = 8  # more than local hashing usually needs
 HORIZONS = (1, 2, 3, 5, 10, 20, 50, 100, 1000)
 
 
@@ -22,14 +22,21 @@ def odds(eps: float) -> str:
     return "any factor" if math.isinf(eps) else f"a factor of {math.exp(eps):.3g}" if eps < 50 else f"a factor of e^{eps:.4g}"
 
 
+def duration(seconds: int) -> str:
+    """A length of time in its largest whole unit."""
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds and seconds % length == 0:
+            return f"{seconds // length} {unit}{'s' if seconds > length else ''}"
+    return f"{seconds} second{'' if seconds == 1 else 's'}"
+
+
 def promise(survey: Survey) -> list[str]:
     """The guarantee of every attribute and level, a line each, after what holds for the whole survey."""
-    step = timedelta(seconds=survey.step_seconds)
     d = len(survey.attributes)
     lines = [
         f"Survey {survey.name} is valid; fingerprint {survey.fingerprint.hex()}.",
-        f"Steps of {step} from {survey.start:%Y-%m-%d %H:%M %Z}; a step closes {survey.lateness_steps * step} after its end; "
-        f"windows of {survey.window_steps} steps.",
+        f"Steps of {duration(survey.step_seconds)} from {survey.start:%Y-%m-%d %H:%M %Z}; a step closes "
+        f"{duration(survey.lateness_steps * survey.step_seconds)} after its end; windows of {survey.window_steps} steps.",
         COLLECTIONS[survey.collection].format(d=d) if d > 1 else "There is one attribute.",
         "Nobody but the device ever sees a value: what it sends is randomized first.",
     ]
@@ -37,6 +44,12 @@ def promise(survey: Survey) -> list[str]:
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]
             lines += [f"  {line}" for line in _level(m, survey.window_steps)]
+    if any(isinstance(m, Longitudinal) and m.max_memos > MANY_MEMOS for levels in survey.mechanisms for m in levels):
+        lines += [
+            "",
+            "If people's values change, local hashing with few symbols (L-BLH, L-OLH) betrays the changes least: "
+            "compare eps_sequence. Let values change at the boundaries of long epochs only, where that is possible.",
+        ]
     return lines
 
 

@@ -1,0 +1,57 @@
+"""The log of every process: one JSON object a line on standard error."""
+
+import logging
+from typing import Any
+
+import structlog
+
+
+def logging_config(level: str) -> dict[str, Any]:
+    """One JSON object a line on standard error, for our log and for the libraries'."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    libraries = "DEBUG" if level == "debug" else "WARNING"
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "json": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "foreign_pre_chain": shared,
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    structlog.processors.JSONRenderer(ensure_ascii=False),
+                ],
+            }
+        },
+        "filters": {"seldom": {"()": _Seldom}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["seldom"]}},
+        "root": {"level": libraries, "handlers": ["stderr"]},
+        "loggers": {"ldpstream": {"level": level.upper()}},
+    }
+
+
+class _Seldom(logging.Filter):
+    """Lets a line of a Kafka client through once in ten seconds: while a broker is away it comes thirty times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.name.startswith(("aiokafka", "kafka")):
+            return True
+        seldom = record.created - self._said_s.get(str(record.msg), 0.0) >= 10
+        if seldom:
+            self._said_s[str(record.msg)] = record.created
+        return seldom
