@@ -1,62 +1,158 @@
-"""Privacy loss over time, in nats: eps_t exactly; eps_sequence by a bound that always holds, t times the second round."""
+"""The privacy ledger: what t reports of one device tell, exactly where that is known.
+
+Three losses that are easily mixed up, all in nats, all worst cases over outputs, for memoizing mechanisms:
+
+    eps_t         t reports of a value that did not change; ε₁ at t = 1, rises to ε∞
+    eps_changes   two value sequences that change at the same times, with t_j reports from the j-th memo: Σ_j eps_{t_j}
+    eps_sequence  any two value sequences
+
+The literature's 'number of memoized values x ε∞' bounds eps_changes only. It does not bound eps_sequence, because
+memoization does not hide *when* a value changed: equal memos in a row betray a constant value, fresh ones a change.
+With ε∞ = 2 and ε₁ = 1, two reports of L-OSUE on 100 bits tell some two sequences apart by 44 nats, not by 4.
+
+A one-time mechanism draws afresh at every step: t reports of it lose t ε, between whatever sequences that differ at
+every step, and ε∞ is infinite.
+
+The formulas hold for ε up to 700 and any t: they are computed as ln(1 + x) from ln x, so neither large nor small losses
+cancel.
+"""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mechanisms.arguments import MAX_EPS, MAX_K, epsilon, integer, log1mexp, real
+from mechanisms.sequence_bound_unary import UnaryRounds
+from mechanisms.sequence_loss import MAX_LOG_RATIO, TINY, SequenceLoss, eps_sequence_grr
+from mechanisms.sequence_loss_unary import eps_sequence_unary
 
-@dataclass(frozen=True, slots=True)
-class SequenceLoss:
-    value: float
-    exact: bool
-    witness: str
+__all__ = [
+    "SequenceLoss",
+    "UnaryRounds",
+    "eps_changes",
+    "eps_sequence_grr",
+    "eps_sequence_unary",
+    "eps_t_grr",
+    "eps_t_one_time",
+    "eps_t_unary",
+]
+
+_MAX_REPORTS = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class UnaryRounds:
-    log_p1: float
-    log_not_p1: float
-    log_q1: float
-    log_not_q1: float
-    log_p2: float
-    log_not_p2: float
-    log_q2: float
-    log_not_q2: float
+def eps_t_one_time(t: int, *, eps: float) -> float:
+    """Privacy loss of t reports of a one-time mechanism, t ε, in nats.
 
+    Args:
+        t: number of reports, in [1, 2^62].
+        eps: loss of one report, in (0, 700] nats.
 
-def _add(a: float, b: float) -> float:
-    return float(np.logaddexp(a, b))
+    Returns:
+        The loss between two sequences that differ at every step: exact if one report reaches ε between any two values,
+        as every one-time mechanism here does. Since t ε has no limit, ε∞ is infinite.
+
+    Raises:
+        ValueError: if an argument is outside its range.
+
+    >>> eps_t_one_time(30, eps=0.5)
+    15.0
+    """
+    return integer("t", t, 1, _MAX_REPORTS) * epsilon("eps", eps)
 
 
 def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:
-    rest = math.log(k - 1)
-    other = math.log(k - 2) if k > 2 else -math.inf
-    return _add(log_e1, rest - t * log_e2) - _add(0.0, _add(log_e1, other) - t * log_e2)
+    """Privacy loss of t reports of GRR∘GRR if the value did not change, in nats; for L-LH with k := g.
+
+        ε_t = ln[(E₁ E^t + k-1) / (E^t + E₁ + k-2)],   E₁ = p₁/q₁ = e^{ε∞},   E = p₂/q₂ = e^{ε₂}
+
+    Args:
+        t: number of reports, in [1, 2^62].
+        k: number of symbols, in [2, 2^31).
+        log_e1: ε∞ = ln(p₁/q₁), in (0, 700] nats.
+        log_e2: ε₂ = ln(p₂/q₂), in (0, 2100] nats.
+
+    Returns:
+        The exact maximum over all pairs of values and all outputs: ε₁ at t = 1, ε∞ in the limit.
+
+    Raises:
+        ValueError: if an argument is outside its range.
+
+    Derivation: the memo's posterior depends on the counts n_m of the reported symbols, and
+    P(y|v)/P(y|v') = (Σ_m E^{n_m} + (E₁-1) E^{n_v}) / (Σ_m E^{n_m} + (E₁-1) E^{n_v'}). It rises with E^{n_v} and falls
+    with every other term, so all t reports are v. ALLOMFREE's Eq. (16) puts ε₁ for ε₂ and 2 for k, and understates it.
+
+    >>> [round(eps_t_grr(t, k=4, log_e1=2.0, log_e2=1.5731722), 4) for t in (1, 2, 3)]  # ε₁ = 1
+    [1.0, 1.6781, 1.9232]
+    """
+    reports = integer("t", t, 1, _MAX_REPORTS)
+    symbols = integer("k", k, 2, MAX_K)
+    first, second = real("log_e1", log_e1, TINY, MAX_EPS), real("log_e2", log_e2, TINY, MAX_LOG_RATIO)
+    # E₁E^t + k-1 exceeds the denominator by (E₁-1)(E^t-1)
+    excess = first + log1mexp(first) + log1mexp(reports * second)
+    others = float(np.logaddexp(first + log1mexp(first), math.log(symbols - 1)))  # ln(E₁+k-2)
+    return float(np.logaddexp(0.0, excess - np.logaddexp(0.0, others - reports * second)))
 
 
 def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
-    lr = t * (rounds.log_p2 - rounds.log_q2)
-    ls = t * (rounds.log_not_q2 - rounds.log_not_p2)
-    ones = _add(rounds.log_p1, rounds.log_not_p1 - lr) - _add(rounds.log_q1, rounds.log_not_q1 - lr)
-    return ones + _add(rounds.log_not_q1, rounds.log_q1 - ls) - _add(rounds.log_not_p1, rounds.log_p1 - ls)
+    """Privacy loss of t reports of UE∘UE if the value did not change, in nats.
+
+        ε_t = ln[(p₁r + 1-p₁) / (q₁r + 1-q₁)] + ln[((1-q₁)s + q₁) / ((1-p₁)s + p₁)],
+        r = (p₂/q₂)^t,   s = ((1-q₂)/(1-p₂))^t
+
+    Args:
+        t: number of reports, in [1, 2^62].
+        rounds: the probabilities of both rounds.
+
+    Returns:
+        The exact maximum over all pairs of values and all outputs: ε₁ at t = 1, ε∞ in the limit.
+
+    Raises:
+        ValueError: if t is outside its range.
+
+    Derivation: only the two values' own bits differ in distribution, and their memos are independent. The first factor
+    is the value's bit, reported 1 at all t steps, the second the other value's bit, reported 0 at all t steps.
+
+    >>> logs = [math.log(x) for x in (0.5, 0.5, 0.1192029, 0.8807971, 0.8033881, 0.1966119, 0.1966119, 0.8033881)]
+    >>> [round(eps_t_unary(t, rounds=UnaryRounds(*logs)), 4) for t in (1, 2, 3, 5)]  # L-OSUE, ε∞ = 2, ε₁ = 1
+    [1.0, 1.6417, 1.8992, 1.9937]
+    """
+    reports = integer("t", t, 1, _MAX_REPORTS)
+    ones, zeros = reports * rounds.alpha, reports * rounds.beta
+    apart = rounds.log_p1 + log1mexp(rounds.log_p1 - rounds.log_q1)  # ln(p₁-q₁)
+    own = apart + log1mexp(ones) - np.logaddexp(rounds.log_q1, rounds.log_not_q1 - ones)
+    other = apart + log1mexp(zeros) - np.logaddexp(rounds.log_not_p1, rounds.log_p1 - zeros)
+    return float(np.logaddexp(0.0, own) + np.logaddexp(0.0, other))
 
 
-def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> SequenceLoss:
-    if t == 1:
-        return SequenceLoss(eps_t_grr(1, k=k, log_e1=log_e1, log_e2=log_e2), True, "")
-    return SequenceLoss(t * log_e2, False, "")
+def eps_changes(eps_t: Callable[[int], float], report_counts: Sequence[int], max_memos: int) -> float:
+    """Privacy loss between two value sequences that change at the same times and never return, in nats.
 
+        Σ_j ε_{t_j},   t_j the number of reports from the j-th memo
 
-def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
-    if t == 1:
-        return SequenceLoss(eps_t_unary(1, rounds=rounds), True, "")
-    worst = max(rounds.log_p2 - rounds.log_q2, rounds.log_not_q2 - rounds.log_not_p2)
-    return SequenceLoss(t * k * worst, False, "")
+    Args:
+        eps_t: loss of t reports of an unchanged value.
+        report_counts: t_1, t_2, …, each at least 1.
+        max_memos: how many memos a device can draw in its lifetime: k, or g for local hashing. A value that comes back
+            is answered from its old memo, so its reports belong to that memo's count.
 
+    Returns:
+        The exact maximum over all such pairs of sequences and all outputs. At most (number of memos) ε∞, hence at most
+        max_memos ε∞ for ever. It is *not* a bound for sequences that change at different times: see `eps_sequence`.
 
-def eps_changes(eps_t: Callable[[int], float], report_counts: list[int], max_memos: int) -> float:
-    if len(report_counts) > max_memos:
-        raise ValueError(f"report_counts must hold at most {max_memos} memos, got {len(report_counts)}")
-    return sum(eps_t(t) for t in report_counts)
+    Raises:
+        ValueError: if a count is not a positive integer, or there are more counts than a device can have memos.
+
+    Derivation: given the common times, the memos are independent and each is reported by itself; two sequences that
+    differ in every memo exist, since k >= 2.
+
+    >>> eps_changes(lambda t: min(1.0 * t, 2.0), [1, 5, 2], max_memos=4)
+    5.0
+    """
+    counts = [integer("report_counts", t, 1, _MAX_REPORTS) for t in report_counts]
+    if len(counts) > max_memos:
+        raise ValueError(
+            f"report_counts must hold at most max_memos = {max_memos} memos, as a device draws one for each value "
+            f"(for each hashed symbol, in local hashing), got {len(counts)}"
+        )
+    return math.fsum(eps_t(t) for t in counts)

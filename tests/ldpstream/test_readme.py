@@ -59,7 +59,7 @@ def test_links_and_paths_lead_somewhere() -> None:
 def test_the_demo_shows_what_the_readme_shows() -> None:
     shown = CliRunner().invoke(app, ["demo"], env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"})
     assert shown.exit_code == 0, shown.output
-    rows = [line.strip() for line in BLOCKS if line.startswith(("│", "240,000"))]
-    assert len(rows) == 7
+    rows = [line.strip() for line in BLOCKS if line.startswith(("│", "240,000", "screen ·", "privacy loss"))]
+    assert len(rows) == 9
     lines = [line.strip() for line in shown.output.splitlines()]
     assert all(row in lines for row in rows)

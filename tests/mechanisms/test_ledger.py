@@ -1,0 +1,404 @@
+"""The ledger against enumeration: every loss that it calls exact is the enumerated one, every bound is one."""
+
+import math
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mechanisms import ledger, sequence_loss, sequence_loss_unary
+from mechanisms.sequence_bound_unary import PriceProgramme
+from tests.mechanisms import enumeration
+from tests.mechanisms.enumeration import Rounds, grr_rounds, unary_rounds
+
+UNARY = ("L-SUE", "L-OSUE", "L-SOUE", "L-OUE")
+REACHABLE = {"L-SUE": 0.9, "L-OSUE": 0.9, "L-SOUE": 0.5, "L-OUE": 0.5}  # ε₁/ε∞ that the second round can reach
+
+
+def log_rounds(rounds: Rounds) -> ledger.UnaryRounds:
+    """The rounds as the ledger takes them."""
+    return ledger.UnaryRounds(
+        *(math.log(x) for p in (rounds.p1, rounds.q1, rounds.p2, rounds.q2) for x in (p, 1 - p)),
+    )
+
+
+def grr_logs(rounds: Rounds) -> dict[str, float]:
+    """ε∞ and ε₂ of GRR∘GRR."""
+    return {"log_e1": math.log(rounds.p1 / rounds.q1), "log_e2": math.log(rounds.p2 / rounds.q2)}
+
+
+def extreme_rounds(eps_inf: float, eps_2: float) -> ledger.UnaryRounds:
+    """L-SUE with rounds of any size, in logarithms."""
+    logs: list[float] = []
+    for eps in (eps_inf, eps_2):
+        log_p = -math.log1p(math.exp(-eps / 2))
+        logs += [log_p, log_p - eps / 2, log_p - eps / 2, log_p]
+    return ledger.UnaryRounds(*logs)
+
+
+def sequence_grr(k: int, rounds: Rounds, t: int) -> ledger.SequenceLoss:
+    return ledger.eps_sequence_grr(t, k=k, **grr_logs(rounds))
+
+
+def sequence_unary(k: int, rounds: Rounds, t: int) -> ledger.SequenceLoss:
+    return ledger.eps_sequence_unary(t, k=k, rounds=log_rounds(rounds))
+
+
+# ---- eps_t
+
+
+@pytest.mark.parametrize("t", [1, 2, 3, 4])
+@pytest.mark.parametrize(("k", "eps_inf", "eps_1"), [(2, 2.0, 1.0), (4, 2.0, 1.0), (3, 0.3, 0.15), (4, 4.0, 3.6)])
+def test_eps_t_of_grr_is_the_enumerated_maximum(k: int, eps_inf: float, eps_1: float, t: int) -> None:
+    rounds = grr_rounds(k, eps_inf, eps_1)
+    table, sequences = enumeration.symbol_log_likelihood(k, rounds, t)
+    constant = table[[sequences.index((v,) * t) for v in range(k)]]
+    loss = float((constant.max(axis=0) - constant.min(axis=0)).max())
+    assert ledger.eps_t_grr(t, k=k, **grr_logs(rounds)) == pytest.approx(loss, rel=1e-12)
+
+
+@pytest.mark.parametrize("t", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", UNARY)
+def test_eps_t_of_unary_encodings_is_the_enumerated_maximum(name: str, t: int) -> None:
+    rounds = unary_rounds(name, 2.0, 1.0)
+    loss = enumeration.bits_pair_loss(3, rounds, (0,) * t, (1,) * t)
+    assert ledger.eps_t_unary(t, rounds=log_rounds(rounds)) == pytest.approx(loss, rel=1e-12)
+
+
+def test_eps_t_has_the_published_values() -> None:
+    osue, grr2, grr4 = log_rounds(unary_rounds("L-OSUE", 2.0, 1.0)), grr_rounds(2, 2.0, 1.0), grr_rounds(4, 2.0, 1.0)
+    for t, loss in ((1, 1.0), (2, 1.6417), (3, 1.8992), (5, 1.9937)):
+        assert ledger.eps_t_unary(t, rounds=osue) == pytest.approx(loss, abs=5e-5)
+        assert ledger.eps_t_grr(t, k=2, **grr_logs(grr2)) == pytest.approx(loss, abs=5e-5)
+    for t, loss in ((1, 1.0), (2, 1.6781), (3, 1.9232)):
+        assert ledger.eps_t_grr(t, k=4, **grr_logs(grr4)) == pytest.approx(loss, abs=5e-5)
+
+
+@pytest.mark.parametrize("k", [2, 3, 10**6])
+@pytest.mark.parametrize("eps_inf", [1e-9, 1e-3, 1.0, 30.0, 700.0])
+def test_eps_t_rises_to_eps_inf_without_cancelling(k: int, eps_inf: float) -> None:
+    for eps_2 in (1e-6, 1.0, 700.0):
+        rounds = extreme_rounds(eps_inf, eps_2)
+        grr = [ledger.eps_t_grr(t, k=k, log_e1=eps_inf, log_e2=eps_2) for t in (1, 2, 100, 10**6, 2**62)]
+        unary = [ledger.eps_t_unary(t, rounds=rounds) for t in (1, 2, 100, 10**6, 2**62)]
+        for losses in (grr, unary):
+            assert losses == sorted(losses)
+            assert losses[0] > 0
+            assert losses[-1] == pytest.approx(eps_inf, rel=1e-6)
+        assert max(grr) <= eps_inf * (1 + 1e-12)
+
+
+def test_eps_t_of_tiny_losses_keeps_its_digits() -> None:
+    # to first order in ε∞: ε_t = ε∞ (E^t - 1)/(E^t + k-1)
+    eps_inf, eps_2, k, t = 1e-12, 0.5, 5, 3
+    loss = ledger.eps_t_grr(t, k=k, log_e1=eps_inf, log_e2=eps_2)
+    assert loss == pytest.approx(eps_inf * math.expm1(t * eps_2) / (math.exp(t * eps_2) + k - 1), rel=1e-11)
+
+
+def test_a_one_time_mechanism_loses_eps_every_time() -> None:
+    assert ledger.eps_t_one_time(365, eps=0.5) == 182.5
+
+
+# ---- eps_changes
+
+
+def test_eps_changes_is_the_enumerated_maximum() -> None:
+    """All pairs of sequences of three values that change after the second step and never return."""
+    rounds = grr_rounds(3, 2.0, 1.0)
+    table, sequences = enumeration.symbol_log_likelihood(3, rounds, 3)
+    rows = [i for i, x in enumerate(sequences) if x[0] == x[1] != x[2]]
+    loss = float((table[rows].max(axis=0) - table[rows].min(axis=0)).max())
+    logs = grr_logs(rounds)
+    assert ledger.eps_changes(lambda t: ledger.eps_t_grr(t, k=3, **logs), [2, 1], 3) == pytest.approx(loss, rel=1e-12)
+    bits = unary_rounds("L-OUE", 2.0, 1.0)
+    loss = max(enumeration.bits_pair_loss(4, bits, (0, 0, 1), (a, a, b)) for a in range(4) for b in range(4) if a != b)
+    eps_t = ledger.eps_changes(lambda t: ledger.eps_t_unary(t, rounds=log_rounds(bits)), [2, 1], 4)
+    assert eps_t == pytest.approx(loss, rel=1e-12)
+
+
+def test_eps_changes_counts_memos() -> None:
+    double: Callable[[int], float] = lambda t: 2.0 * t  # noqa: E731
+    assert ledger.eps_changes(double, [], 2) == 0
+    assert ledger.eps_changes(double, [1, 3], 2) == 8
+    with pytest.raises(ValueError, match=r"at most max_memos = 2 memos, as a device draws one for each value .* got 3"):
+        ledger.eps_changes(double, [1, 3, 1], 2)
+    with pytest.raises(ValueError, match="report_counts must be an integer"):
+        ledger.eps_changes(double, [1, 0], 2)
+
+
+# ---- eps_sequence, where it is exact
+
+
+@pytest.mark.parametrize(
+    ("k", "eps_inf", "eps_1", "paper", "steps"),
+    [
+        (2, 2.0, 1.0, False, 7),
+        (2, 0.3, 0.15, False, 6),
+        (3, 2.0, 1.0, False, 5),
+        (3, 0.3, 0.15, False, 5),
+        (3, 2.0, 1.8, False, 4),
+        (3, 2.0, 1.0, True, 4),
+        (4, 2.0, 1.0, False, 4),
+        (4, 4.0, 0.5, False, 4),
+        (4, 2.0, 1.8, False, 4),
+        (5, 1.0, 0.1, True, 4),
+    ],
+)
+def test_eps_sequence_of_grr_is_the_enumerated_maximum(k: int, eps_inf: float, eps_1: float, paper: bool, steps: int) -> None:
+    rounds = grr_rounds(k, eps_inf, eps_1, paper=paper)
+    for t in range(1, steps + 1):
+        found = sequence_grr(k, rounds, t)
+        assert found.exact
+        assert found.value == pytest.approx(enumeration.symbol_loss(k, rounds, t), rel=1e-10), t
+
+
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize(
+    ("k", "eps_inf", "eps_1", "steps"),
+    [(2, 2.0, 1.0, 6), (3, 2.0, 1.0, 4), (4, 2.0, 0.3, 4), (5, 0.5, 0.25, 3), (20, 2.0, 1.0, 3), (100, 4.0, 2.0, 3)],
+)
+def test_eps_sequence_of_unary_encodings_is_the_enumerated_maximum(
+    name: str, k: int, eps_inf: float, eps_1: float, steps: int
+) -> None:
+    rounds = unary_rounds(name, eps_inf, eps_1)
+    for t in range(1, steps + 1):
+        found = sequence_unary(k, rounds, t)
+        assert found.exact
+        assert found.value == pytest.approx(enumeration.bits_loss(k, rounds, t), rel=1e-10), t
+
+
+@pytest.mark.parametrize(("name", "k", "t"), [("L-OSUE", 2, 4), ("L-OUE", 3, 3), ("L-SOUE", 2, 3), ("L-SUE", 4, 2)])
+def test_adding_up_bits_is_the_same_as_enumerating_all_bits_together(name: str, k: int, t: int) -> None:
+    rounds = unary_rounds(name, 2.0, 1.0)
+    loss = enumeration.all_bits_loss(k, rounds, t)
+    assert enumeration.bits_loss(k, rounds, t) == pytest.approx(loss, rel=1e-12)
+    assert sequence_unary(k, rounds, t).value == pytest.approx(loss, rel=1e-10)
+
+
+@pytest.mark.parametrize(("g", "k"), [(2, 2), (2, 5), (3, 3), (3, 5), (3, 9)])
+def test_local_hashing_loses_what_grr_on_its_symbols_loses(g: int, k: int) -> None:
+    """The worst linear form takes all g symbols when k >= g, and every form is public: the maximum over forms."""
+    rounds, worst = grr_rounds(g, 2.0, 1.0), 0.0
+    for a in range(g * g):
+        symbols = sorted({(a % g * (v % g) + a // g * (v // g)) % g for v in range(k)})
+        worst = max(worst, enumeration.symbol_loss(g, rounds, 3, symbols))
+    assert sequence_grr(g, rounds, 3).value == pytest.approx(worst, rel=1e-10)
+
+
+def test_one_report_loses_eps_1() -> None:
+    for k in (2, 3, 50):
+        assert sequence_grr(k, grr_rounds(k, 2.0, 1.0), 1).value == pytest.approx(1.0, rel=1e-12)
+        for name in UNARY:
+            assert sequence_unary(k, unary_rounds(name, 2.0, 1.0), 1).value == pytest.approx(1.0, rel=1e-12)
+
+
+# ---- what the literature and the first guess say
+
+
+def test_published_pairs_of_a_constant_and_a_changing_sequence() -> None:
+    """The control: the losses are those that were published for these pairs, and they exceed memos x ε∞."""
+    for k, loss in ((20, 9.7), (100, 44.0)):
+        rounds = unary_rounds("L-OSUE", 2.0, 1.0)
+        pair = max(enumeration.bits_pair_loss(k, rounds, (0, 0), x) for x in ((0, 1), (1, 0), (1, 2)))
+        assert pair == pytest.approx(loss, abs=0.05)
+        assert pair > 2 * 2.0
+        assert sequence_unary(k, rounds, 2).value >= pair * (1 - 1e-12)
+    for k, eps_inf, eps_1, loss in ((3, 0.3, 0.15, 0.656), (4, 2.0, 1.0, 2.196)):
+        symbols = grr_rounds(k, eps_inf, eps_1)
+        table, sequences = enumeration.symbol_log_likelihood(k, symbols, 2)
+        constant, changing = table[sequences.index((0, 0))], table[sequences.index((1, 2))]
+        assert (constant - changing).max() == pytest.approx(loss, abs=5e-4)
+        assert sequence_grr(k, symbols, 2).value >= (constant - changing).max() * (1 - 1e-12)
+    assert 0.656 > 2 * 0.3
+
+
+def test_memos_times_eps_inf_is_no_bound() -> None:
+    """The literature's bound fails for every memoizing mechanism: min(t, k) memos at ε∞ each."""
+    for t in (10, 100, 1000):
+        assert sequence_grr(4, grr_rounds(4, 2.0, 1.0), t).value > 4 * 2.0
+        for name in UNARY:
+            assert sequence_unary(8, unary_rounds(name, 2.0, 1.0), t).value > min(t, 8) * 2.0
+
+
+def test_constant_against_all_distinct_is_not_always_the_worst_pair() -> None:
+    """GRR with little noise: all-distinct against constant, the other way round; SUE: two halves against constant."""
+    rounds = grr_rounds(5, 5.0, 4.5)
+    table, sequences = enumeration.symbol_log_likelihood(5, rounds, 3)
+    constant, distinct = table[sequences.index((3, 3, 3))], table[sequences.index((0, 1, 2))]
+    worst = enumeration.symbol_loss(5, rounds, 3)
+    assert (distinct - constant).max() == pytest.approx(worst, rel=1e-10)
+    assert (constant - distinct).max() < 0.95 * worst
+    bits = unary_rounds("L-SUE", 0.5, 0.25)
+    halves = enumeration.bits_pair_loss(4, bits, (0, 0, 1, 1), (0, 0, 0, 0))
+    assert halves == pytest.approx(sequence_unary(4, bits, 4).value, rel=1e-10)
+    for x in ((0, 1, 2, 3), (1, 2, 3, 0)):
+        assert enumeration.bits_pair_loss(4, bits, (0, 0, 0, 0), x) < 0.99 * halves
+        assert enumeration.bits_pair_loss(4, bits, x, (0, 0, 0, 0)) < 0.99 * halves
+
+
+# ---- bounds
+
+
+@pytest.mark.parametrize(("eps_inf", "eps_1"), [(2.0, 1.0), (0.3, 0.15), (4.0, 0.5), (4.0, 3.6)])
+def test_bounds_of_grr_are_bounds_and_close(eps_inf: float, eps_1: float) -> None:
+    for k, t in ((2, 3), (2, 8), (2, 33), (3, 4), (3, 8), (3, 17), (4, 6), (4, 13), (6, 8), (8, 7), (20, 8)):
+        rounds = sequence_loss._Rounds(k, **_names(grr_rounds(k, eps_inf, eps_1)))
+        truth = sequence_loss._exact(t, rounds).value
+        free, bracket = sequence_loss._free_rows(t, rounds), sequence_loss._best_bracket(t, rounds)
+        assert min(free, bracket) >= truth * (1 - 1e-10)
+        if k <= 16:
+            programme, starts = sequence_loss._programme(t, rounds)
+            assert truth * (1 - 1e-10) <= programme <= truth * 1.12
+            for start in starts:
+                assert sequence_loss._ascent(start, t, rounds)[0] <= truth * (1 + 1e-10)
+        assert sequence_loss._near_rectangles(t, rounds)[0] <= truth * (1 + 1e-10)
+
+
+def _names(rounds: Rounds) -> dict[str, float]:
+    logs = grr_logs(rounds)
+    return {"e1": logs["log_e1"], "e2": logs["log_e2"]}
+
+
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize(("eps_inf", "share"), [(2.0, 0.5), (0.5, 0.5), (4.0, 0.1), (4.0, 0.9)])
+def test_bounds_of_unary_encodings_are_bounds(name: str, eps_inf: float, share: float) -> None:
+    rounds = log_rounds(unary_rounds(name, eps_inf, eps_inf * min(share, REACHABLE[name])))
+    for k, t in ((2, 2), (2, 5), (2, 10), (3, 3), (3, 6), (4, 5), (5, 4), (9, 5), (20, 3), (100, 5), (10**6, 4)):
+        truth = max(sequence_loss_unary._pair_loss(p, k, rounds)[0] for p in sequence_loss_unary._pairs(t, min(t, k)))
+        bound = PriceProgramme(t, k, rounds).bound()
+        assert bound >= truth * (1 - 1e-10)
+        assert bound <= truth * 1.5
+        for pair in sequence_loss_unary._best_known(t, k, rounds):
+            assert sequence_loss_unary._pair_loss(pair, k, rounds)[0] <= truth * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_bounds_with_shared_constants_are_bounds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The form that the programme has for large t and for blocks beyond the lattice, at a t that can be enumerated."""
+    monkeypatch.setattr("mechanisms.sequence_bound_unary._FULL_T", 1)
+    monkeypatch.setattr("mechanisms.sequence_bound_unary._FULL_VALUES", 1)
+    rounds = log_rounds(unary_rounds(name, 2.0, 1.0))
+    for lattice in (1024, 2):
+        monkeypatch.setattr("mechanisms.sequence_bound_unary._LATTICE", lattice)
+        for k, t in ((2, 5), (2, 10), (3, 6), (9, 5), (100, 5)):
+            truth = max(sequence_loss_unary._pair_loss(p, k, rounds)[0] for p in sequence_loss_unary._pairs(t, min(t, k)))
+            assert truth * (1 - 1e-10) <= PriceProgramme(t, k, rounds).bound() <= 3 * truth
+
+
+eps_pairs = st.tuples(st.floats(0.05, 20.0), st.floats(0.02, 0.98))
+domains = st.sampled_from([2, 3, 4, 7, 16, 17, 40, 1000, 10**6])
+horizons = st.one_of(st.integers(1, 70), st.sampled_from([99, 364, 1023, 1024, 9999, 10**6 - 1]))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(domains, eps_pairs, horizons)
+def test_eps_sequence_of_grr_grows_and_is_not_below_eps_t(k: int, pair: tuple[float, float], t: int) -> None:
+    rounds = grr_rounds(k, pair[0], pair[0] * pair[1])
+    now, later = sequence_grr(k, rounds, t), sequence_grr(k, rounds, t + 1)
+    check(now, later, ledger.eps_t_grr(t, k=k, **grr_logs(rounds)), t * grr_logs(rounds)["log_e2"])
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.sampled_from(UNARY), domains, eps_pairs, horizons)
+def test_eps_sequence_of_unary_encodings_grows_and_is_not_below_eps_t(
+    name: str, k: int, pair: tuple[float, float], t: int
+) -> None:
+    rounds = unary_rounds(name, pair[0], pair[0] * min(pair[1], REACHABLE[name]))
+    logs = log_rounds(rounds)
+    now, later = sequence_unary(k, rounds, t), sequence_unary(k, rounds, t + 1)
+    check(now, later, ledger.eps_t_unary(t, rounds=logs), t * k * max(logs.alpha, logs.beta))
+
+
+def check(now: ledger.SequenceLoss, later: ledger.SequenceLoss, unchanged: float, trivial: float) -> None:
+    """What holds for every loss; trivial: the second round's own loss in t reports."""
+    assert now.value <= later.value * (1 + 1e-9)
+    assert unchanged * (1 - 1e-9) <= now.value <= trivial * (1 + 1e-9)
+    assert 0 <= now.gap < now.value
+    assert now.exact == (now.gap == 0)
+    assert now.witness
+
+
+# ---- extremes
+
+
+@pytest.mark.parametrize("k", [2, 5, 17, 10**6])
+@pytest.mark.parametrize(("eps_inf", "eps_2"), [(700.0, 1400.0), (700.0, 1.0), (1e-6, 700.0), (1e-3, 0.5)])
+def test_extremes_neither_overflow_nor_fail(k: int, eps_inf: float, eps_2: float) -> None:
+    rounds = extreme_rounds(eps_inf, eps_2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for t in (1, 7, 100, 10**6):
+            for found in (
+                ledger.eps_sequence_grr(t, k=k, log_e1=eps_inf, log_e2=eps_2),
+                ledger.eps_sequence_unary(t, k=k, rounds=rounds),
+            ):
+                assert math.isfinite(found.value)
+                assert found.value > 0
+
+
+def test_a_million_steps_take_no_time() -> None:
+    rounds = unary_rounds("L-OSUE", 2.0, 1.0)
+    start = time.perf_counter()
+    for k in (2, 16, 1000, 10**6):
+        sequence_unary(k, rounds, 10**6 + 7)
+        sequence_grr(k, grr_rounds(k, 2.0, 1.0), 10**6 + 7)
+    assert time.perf_counter() - start < 5
+
+
+def test_the_rate_of_growth_in_the_end() -> None:
+    """GRR on k symbols: ε₂(1-1/k) a step. Bits with a symmetric second round: α/2 for each of the k bits."""
+    for k in (2, 3, 8):
+        rounds = grr_rounds(k, 2.0, 1.0)
+        rate = sequence_grr(k, rounds, 10**6).value - sequence_grr(k, rounds, 10**6 - k).value
+        assert rate / k == pytest.approx(grr_logs(rounds)["log_e2"] * (1 - 1 / k), rel=1e-4)
+        bits = unary_rounds("L-OSUE", 2.0, 1.0)
+        step = sequence_unary(k, bits, 10**6).value - sequence_unary(k, bits, 10**6 - 2).value
+        assert step / 2 == pytest.approx(k * log_rounds(bits).alpha / 2, rel=1e-3)
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize("t", [0, -1, 1.0, True, 2**63])
+def test_numbers_of_reports_are_checked(t: int) -> None:
+    rounds = log_rounds(unary_rounds("L-SUE", 2.0, 1.0))
+    for call in (
+        lambda: ledger.eps_t_grr(t, k=3, log_e1=2.0, log_e2=1.0),
+        lambda: ledger.eps_t_unary(t, rounds=rounds),
+        lambda: ledger.eps_t_one_time(t, eps=1.0),
+        lambda: ledger.eps_sequence_grr(t, k=3, log_e1=2.0, log_e2=1.0),
+        lambda: ledger.eps_sequence_unary(t, k=3, rounds=rounds),
+    ):
+        with pytest.raises(ValueError, match="t must be an integer in"):
+            call()
+
+
+@pytest.mark.parametrize(("k", "log_e1", "log_e2"), [(1, 2.0, 1.0), (3, 0.0, 1.0), (3, 701.0, 1.0), (3, 2.0, math.nan)])
+def test_symbols_and_their_rounds_are_checked(k: int, log_e1: float, log_e2: float) -> None:
+    for function in (ledger.eps_t_grr, ledger.eps_sequence_grr):
+        with pytest.raises(ValueError, match="must be"):
+            function(2, k=k, log_e1=log_e1, log_e2=log_e2)
+
+
+def test_rounds_of_bits_are_checked() -> None:
+    good = [math.log(x) for x in (0.7, 0.3, 0.2, 0.8, 0.6, 0.4, 0.1, 0.9)]
+    assert ledger.UnaryRounds(*good).alpha == pytest.approx(math.log(6))
+    for place, value in ((0, 0.1), (1, -math.inf), (2, math.log(0.5)), (7, math.nan)):
+        with pytest.raises(ValueError, match="must be the logarithms of x and 1-x"):
+            ledger.UnaryRounds(*[*good[:place], value, *good[place + 1 :]])
+    with pytest.raises(ValueError, match="q2 must be less than p2"):
+        ledger.UnaryRounds(*(good[:4] + good[6:] + good[4:6]))
+    with pytest.raises(ValueError, match="k must be an integer"):
+        ledger.eps_sequence_unary(2, k=1, rounds=ledger.UnaryRounds(*good))
+
+
+def test_the_description_names_a_pair() -> None:
+    found = sequence_grr(4, grr_rounds(4, 2.0, 1.0), 2)
+    assert found.witness == "steps (x, x'): 1 x (0, 1), 1 x (0, 2); every report equals x"
+    found = sequence_unary(100, unary_rounds("L-OSUE", 2.0, 1.0), 3)
+    assert found.witness == "steps (x, x'): 1 x (0, 0), 1 x (0, 1), 1 x (0, 2)"
+    assert np.isclose(found.value, 125.3787, atol=1e-4)
