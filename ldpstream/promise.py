@@ -2,7 +2,7 @@
 
 import math
 
-from mechanisms import Longitudinal, Mechanism
+from mechanisms import Longitudinal, Mechanism, choose
 from mechanisms.local_hashing import LongitudinalHashing
 from surveys import Survey
 
@@ -44,6 +44,8 @@ def promise(survey: Survey) -> list[str]:
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]
             lines += [f"  {line}" for line in _level(m, survey.window_steps)]
+            if level.mechanism == "auto":
+                lines.append(f"  Chosen for you: {choose(m.k, eps_inf=m.eps_inf, eps_1=m.eps_1)[1]}.")
     if any(isinstance(m, Longitudinal) and m.max_memos > MANY_MEMOS for levels in survey.mechanisms for m in levels):
         lines += [
             "",

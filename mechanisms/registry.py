@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from mechanisms.arguments import one_of
-from mechanisms.base import Longitudinal, Mechanism
+from mechanisms.base import Mechanism
 from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
 from mechanisms.grr import GRR, LongitudinalGRR
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
@@ -99,8 +99,3 @@ def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: s
     others = ", ".join(f"{name} {variance[name] / variance[chosen.name]:.3g}" for name in order if name != chosen.name)
     size = chosen.report_dtype.itemsize
     return chosen, f"{chosen.name}: smallest variance to within 1 % (others relative to it: {others}); {size} bytes a report"
-
-
-def is_longitudinal(m: Mechanism) -> bool:
-    """Whether the mechanism memoizes."""
-    return isinstance(m, Longitudinal)

@@ -74,6 +74,7 @@ def test_check_and_ledger_speak_of_every_level(survey: Path, tmp_path: Path) -> 
             assert f"{attribute.name} (" in checked.stdout
             assert level.name in checked.stdout
             assert attribute.name in ledger.stdout
+    assert "Chosen for you: L-GRR: smallest variance" in checked.stdout
     rows = json.loads((tmp_path / "ledger.json").read_text())["ledger"]
     assert all(row["eps_t"] <= row["eps_inf"] + 1e-9 for row in rows)
 

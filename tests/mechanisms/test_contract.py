@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import mechanisms
 from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, choose, mechanism
-from mechanisms.registry import is_longitudinal
 from surveys import open_envelope, seal
 from surveys.survey import parse_survey
 
@@ -40,7 +39,6 @@ def draw(m: Mechanism, values: np.ndarray, rng: np.random.Generator) -> np.ndarr
 def test_the_grid_holds_every_registered_mechanism() -> None:
     assert {m.name for m in EVERY} == set(NAMES)
     assert {m.name for m in TAKES_TWO} == set(NAMES) - set(ONE_TIME)
-    assert all(is_longitudinal(m) == isinstance(m, Longitudinal) for m in EVERY)
 
 
 @pytest.mark.parametrize("module", [module.name for module in pkgutil.iter_modules(mechanisms.__path__)])
