@@ -1,6 +1,7 @@
 """What a survey promises to a participant, in plain words and in numbers."""
 
 import math
+from collections.abc import Callable
 
 from mechanisms import Longitudinal, Mechanism, choose
 from mechanisms.local_hashing import LongitudinalHashing
@@ -30,6 +31,33 @@ def duration(seconds: int) -> str:
     return f"{seconds} second{'' if seconds == 1 else 's'}"
 
 
+def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
+    """What a device loses over all its attributes, in nats, at the dearest levels.
+
+    Under smp it is the loss of the one attribute that it answers; under spl the losses add up, since the reports are
+    independent given the values; under rs+fd it is the largest one: the likelihood of a whole answer is the mean, over which
+    attribute is answered truly, of products that differ in one factor, and a ratio of sums is at most the largest ratio.
+
+    Args:
+        survey: the survey.
+        loss: of one attribute's mechanism, such as eps_inf or eps_t of some t.
+    """
+    dearest = [max(loss(m) for m in levels) for levels in survey.mechanisms]
+    return sum(dearest) if survey.collection == "spl" else max(dearest)
+
+
+def device_line(survey: Survey) -> str:
+    """The losses of a device over all its attributes, in words."""
+    t = survey.window_steps
+    eps_1, eps_t = device_loss(survey, lambda m: m.eps_1), device_loss(survey, lambda m: m.eps_t(t))
+    eps_inf = device_loss(survey, lambda m: m.eps_inf)
+    forever = "no bound" if math.isinf(eps_inf) else f"{eps_inf:.4g}"
+    return (
+        f"A device in all, at the dearest levels, while its values stay the same: {eps_1:.4g} nats a step, {eps_t:.4g} in {t} "
+        f"steps, {forever} for ever."
+    )
+
+
 def promise(survey: Survey) -> list[str]:
     """The guarantee of every attribute and level, a line each, after what holds for the whole survey."""
     d = len(survey.attributes)
@@ -46,6 +74,8 @@ def promise(survey: Survey) -> list[str]:
             lines += [f"  {line}" for line in _level(m, survey.window_steps)]
             if level.mechanism == "auto":
                 lines.append(f"  Chosen for you: {choose(m.k, eps_inf=m.eps_inf, eps_1=m.eps_1)[1]}.")
+    if d > 1:
+        lines += ["", device_line(survey)]
     if any(isinstance(m, Longitudinal) and m.max_memos > MANY_MEMOS for levels in survey.mechanisms for m in levels):
         lines += [
             "",

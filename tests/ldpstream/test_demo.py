@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ldpstream.demo import run_demo
+from ldpstream.promise import device_loss, promise
 from producers.values import MarkovValues
 from surveys import parse_survey
 
@@ -44,3 +45,11 @@ def test_everybody_reports_every_attribute_but_under_smp() -> None:
     survey = parse_survey(copy.deepcopy(DEMO) | {"collection": "rs+fd"})
     results, _, _ = run_demo(survey, MarkovValues(survey, 500, 2, 1), 1, lambda step, made: None)
     assert [p.reports for p in results.history() if p.span == "step" and p.step < 2] == [500] * 4
+
+
+@pytest.mark.parametrize(("collection", "eps_1", "eps_inf"), [("smp", 2.0, 4.0), ("spl", 2.0, 4.0), ("rs+fd", 2.0, 4.0)])
+def test_a_device_loses_its_budget_however_the_attributes_are_collected(collection: str, eps_1: float, eps_inf: float) -> None:
+    survey = parse_survey(copy.deepcopy(DEMO) | {"collection": collection})
+    assert device_loss(survey, lambda m: m.eps_1) == pytest.approx(eps_1)
+    assert device_loss(survey, lambda m: m.eps_inf) == pytest.approx(eps_inf)
+    assert any("A device in all" in line and "4 for ever" in line for line in promise(survey))
