@@ -7,7 +7,7 @@ switched off here, because the count store's offsets are the truth: its duplicat
 A partition is read only from the moment it has been *placed*: its position set to an offset that the counting side asked
 for. Every chunk says by which placement it was read, and as which one since. Both are noted in the consumer's own thread,
 in the same step as the read, so a chunk read before a seek can be told from one read after it, and a chunk that Faust has
-dropped on its way is noticed by its missing number.
+dropped on its way is noticed by its missing offsets.
 """
 
 import asyncio

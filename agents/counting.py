@@ -34,6 +34,8 @@ T = TypeVar("T")
 log = structlog.get_logger("ldpstream.agent")
 
 MAX_WAITING_BYTES = 2**23  # of dead letters, before no more chunks are taken
+LETTER_BYTES = 400  # about what a letter takes in memory besides its value
+LETTERS_AT_ONCE = 2_000  # few enough to be acknowledged in time
 SLOWEST_RETRY_S = 5.0
 REPLACE_AFTER_S = 10.0  # without progress although there are records: place the partition again
 STALLED_AFTER_S = 60.0  # and then: nothing helps but a new process
@@ -168,14 +170,16 @@ class Counting:
         for record, reason in result.rejected:
             metrics.rejected.labels(reason).inc()
             partition.letters.append(DeadLetter(partition.number, record, reason))
-            self._waiting_bytes += len(record.value)
+            self._waiting_bytes += len(record.value) + LETTER_BYTES
         if self._waiting_bytes > MAX_WAITING_BYTES:
             self._wake.set()
             self._set_flow()
         return result
 
     def _weigh_letters(self) -> None:
-        self._waiting_bytes = sum(len(letter.record.value) for p in self._partitions.values() for letter in p.letters)
+        self._waiting_bytes = sum(
+            len(letter.record.value) + LETTER_BYTES for p in self._partitions.values() for letter in p.letters
+        )
         self._set_flow()
 
     def _set_flow(self) -> None:
@@ -221,17 +225,17 @@ class Counting:
     async def _commit(self, partitions: list[_Partition]) -> None:
         """Dead letters first, then the store. Chunks may be folded meanwhile: what is written stays as it is."""
         changed: list[tuple[_Partition, PartitionFold, Checkpoint]] = []
-        letters: list[DeadLetter] = []
+        due: list[tuple[list[DeadLetter], int]] = []
         for partition in partitions:
             if partition.fold is not None and (change := partition.fold.changes()) is not None:
                 changed.append((partition, partition.fold, change))
-                letters += partition.letters
-        if letters:
-            n_letters = {partition.number: len(partition.letters) for partition, *_ in changed}
-            await self._log.send_dead_letters(letters)
-            for partition, *_ in changed:
-                del partition.letters[: n_letters[partition.number]]
-            self._weigh_letters()
+                due.append((partition.letters, len(partition.letters)))
+        for letters, n_due in due:
+            for first in range(0, n_due, LETTERS_AT_ONCE):
+                batch = letters[: min(LETTERS_AT_ONCE, n_due - first)]
+                await self._log.send_dead_letters(batch)
+                del letters[: len(batch)]  # what the broker has is not sent again, whatever happens next
+                self._weigh_letters()
         for partition, fold, change in changed:
             expected = fold.stored_offset
             started = time.perf_counter()

@@ -92,6 +92,7 @@ class RedisCountStore(CountStore):
         newest = self._ask(self._redis.hget, self._key(partition), "newest_ms")
         if newest is None:
             return None
+        self._ask(self._redis.sadd, self._partitions_key, partition)  # in case that key alone was lost
         # a write in between can only have raised the newest time, which leaves too many panes and not too few
         return self._read(partition, first_open_step(self.survey, int(newest)), _LATEST_STEP)
 

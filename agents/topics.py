@@ -19,6 +19,7 @@ from surveys.envelope import MAX_ENVELOPE_BYTES
 from surveys.settings import Settings
 
 ANSWER_MS = 5_000
+WEEK_MS = 7 * 86_400_000  # the least retention of reports: from the log a lost count store is folded again
 OVERHEAD_BYTES = 4096  # of a record batch and of a dead letter's headers
 
 
@@ -41,7 +42,11 @@ def ensure_topics(settings: Settings, survey: Survey) -> None:
     wanted: dict[str, tuple[int, dict[str, str]]] = {
         survey.reports_topic: (
             settings.partitions,
-            {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES)},
+            {
+                "message.timestamp.type": "LogAppendTime",
+                "max.message.bytes": str(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
+                "retention.ms": str(max(WEEK_MS, (survey.window_steps + survey.lateness_steps + 2) * survey.step_ms)),
+            },
         ),
         survey.rejected_topic: (1, {"max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES)}),
         survey.estimates_topic: (1, {"cleanup.policy": "compact", "max.message.bytes": str(16 * 2**20)}),

@@ -11,8 +11,10 @@ with Clopper-Pearson bounds. Only one event is tested on the second half, so the
 losses that a run audits the error is shared out (Bonferroni): if every mechanism keeps its claim, no bound in the whole run
 exceeds one with probability 0.999. Audited are a single report (ε₁), t reports of an unchanged value (ε_t) and the memo (ε∞).
 
-An audit sees only what the support of the two values betrays; that reports follow their whole distribution is what
-`tests/mechanisms` tests. Mechanisms that are broken on purpose show that the audit can fail (`controls`).
+The device's path is its randomizers (`producers.secure_random`), without its file; neither the ways of collecting several
+attributes nor the mechanisms for locations are audited. An audit sees only what the support of the two values betrays; that
+reports follow their whole distribution is what `tests/mechanisms` tests. Mechanisms that are broken on purpose show that the
+audit can fail (`controls`).
 """
 
 from collections.abc import Callable, Iterable, Sequence

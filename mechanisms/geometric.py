@@ -55,8 +55,7 @@ class TruncatedGeometric(ChannelMechanism):
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         """The difference of two geometric variables is two-sided geometric; ⌊Exponential/ε⌋ is geometric of ratio e^{-ε}."""
         checked = user_values(values, self.k)
-        up = (rng.standard_exponential(checked.size) / self.eps).astype(np.int64)
-        down = (rng.standard_exponential(checked.size) / self.eps).astype(np.int64)
+        up, down = (-np.log1p(-rng.random((2, checked.size))) / self.eps).astype(np.int64)
         return np.asarray(np.clip(checked + up - down, 0, self.k - 1), self.report_dtype)
 
     def _channel(self) -> FloatArray:

@@ -150,7 +150,8 @@ class Device:
     def forget(self, *, confirm: str) -> None:
         """Erase memos, enrolment, envelopes and books, for ever. The next `Device` on the file enrols afresh.
 
-        What was spent stays spent: whoever answers again spends a fresh ε∞ on top of it.
+        The file's pages are overwritten, but not the rollback journal that SQLite deletes: on the disk's free space old pages
+        may remain. What was spent stays spent: whoever answers again spends a fresh ε∞ on top of it.
 
         Args:
             confirm: the survey's name, to say that this is meant.

@@ -17,8 +17,9 @@ error is at most δ as well. So every probability that a device realises is with
 
 up to terms in δ². The third follows because the probability of t reports is a sum over memos of products of t+1 such
 probabilities, all positive; the last because the reports are drawn from the memo alone. δ is a few units in the last place
-(2^-53) times 1 + ε₂, since ε₂ is itself rounded before its exponential is taken: below 10^-12 for every ε up to 700. So the
-deviation is below 10^-11 nats for a report; the tests compute it with 60 digits over a grid and find 4·10^-14 at most.
+(2^-53) times 1 + ε₂, since ε₂ is itself rounded before its exponential is taken: below 10^-12 for every ε up to 700 (unless
+q₂ falls below 10^-300, where ε₂, though not a report's ε₁, is off by up to 10^-7). So the deviation is below 10^-11 nats
+for a report; the tests compute it with 60 digits over a grid and find 4·10^-14 at most.
 
 Not claimed: constant time. Whoever can measure the device's time to a microsecond may learn something about its draws.
 """

@@ -37,7 +37,8 @@ def logging_config(level: str) -> dict[str, Any]:
         "filters": {"seldom": {"()": _Seldom}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["seldom"]}},
         "root": {"level": libraries, "handlers": ["stderr"]},
-        "loggers": {"ldpstream": {"level": level.upper()}},
+        # at DEBUG the Kafka clients would write whole requests, reports included
+        "loggers": {"ldpstream": {"level": level.upper()}, "aiokafka": {"level": "WARNING"}, "kafka": {"level": "WARNING"}},
     }
 
 

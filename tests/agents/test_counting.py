@@ -248,6 +248,16 @@ async def test_a_dropped_chunk_is_read_again() -> None:
     assert store.snapshot() == direct(LOGS)
 
 
+async def test_a_first_chunk_that_is_dropped_is_no_hole_in_the_log() -> None:
+    store = MemoryCountStore(SURVEY)
+    agent = Agent(store)
+    await agent.step()
+    agent.log.read(0, 5)  # the first after the placement, lost on its way
+    await agent.read(0, 5)
+    await agent.finish()
+    assert store.snapshot() == direct(LOGS)
+
+
 async def test_a_placement_that_an_assignment_has_made_void_is_not_relied_on() -> None:
     store = MemoryCountStore(SURVEY)
     agent = Agent(store)
@@ -325,6 +335,34 @@ async def test_letters_come_before_the_commit_that_covers_them() -> None:
     agent.log.fails = False
     await agent.finish()
     assert {(x.partition, x.record.offset, x.reason) for x in agent.log.letters} == letters_of(LOGS)
+    assert store.snapshot() == direct(LOGS)
+
+
+async def test_letters_go_in_slices_and_none_that_the_broker_has_goes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.counting.LETTERS_AT_ONCE", 1)
+    store = MemoryCountStore(SURVEY)
+    agent = Agent(store)
+    await agent.step()
+    await agent.read(1, 20)
+    send, calls = agent.log.send_dead_letters, 0
+
+    async def send_and_read_on(letters: Sequence[DeadLetter]) -> None:
+        nonlocal calls
+        calls += 1
+        assert len(letters) == 1
+        if calls == 2:
+            raise LogUnavailable("gone")
+        await send(letters)
+        await agent.read(1, 3)  # more letters come while these are under way
+
+    agent.log.send_dead_letters = send_and_read_on  # type: ignore[method-assign]
+    assert not await agent.step()
+    assert store.positions() == {}
+    await agent.finish()
+    sent = [(x.partition, x.record.offset, x.reason) for x in agent.log.letters]
+    assert calls > 2
+    assert len(sent) == len(set(sent))
+    assert set(sent) == letters_of(LOGS)
     assert store.snapshot() == direct(LOGS)
 
 
