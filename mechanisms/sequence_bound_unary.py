@@ -26,6 +26,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -99,21 +100,27 @@ class UnaryRounds:
         return self.alpha * np.asarray(ones, np.float64) - self.beta * np.asarray(zeros, np.float64)
 
 
-@dataclass(frozen=True)
-class _Bits:
-    """Bits that see x alike, and where their gain can be largest.
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Where the gain of a bit can be largest.
 
     Attributes:
-        count: how many there are; a fraction if it is a mean.
         interval: (V,) the interval of every vertex.
         ones: (V,) its number of reported ones.
         value: (V,) ln P(y|x) of the bit there.
     """
 
-    count: float
     interval: IntArray
     ones: IntArray
     value: FloatArray
+
+
+class _Bits(NamedTuple):
+    """Bits that see x alike: how many (a fraction if it is a mean), the number of their kind, what its value lacks."""
+
+    many: float
+    kind: int
+    plus: float
 
 
 class PriceProgramme:
@@ -123,7 +130,7 @@ class PriceProgramme:
         self.t, self.k, self.rounds = t, k, rounds
         self.unit = rounds.alpha + rounds.beta  # the variables are in units of this
         self.shared = t > _FULL_T and min(t, k) > _FULL_VALUES
-        balance = int(t * rounds.beta / (rounds.alpha + rounds.beta))
+        balance = int(t * rounds.beta / self.unit)
         ends = {balance} if self.shared else {balance, (balance + t) // 2, t - 1}
         highs = [*sorted(s for s in ends if 0 <= s < t), t]
         self.intervals = list(zip([0, *(s + 1 for s in highs[:-1])], highs))
@@ -132,17 +139,22 @@ class PriceProgramme:
         most = min(t, k)
         self.few = 3 if k <= _FEW_BITS else 2  # blocks of x up to which all sizes are looked at
         self.values = np.array(sorted({1, most})) if self.shared else np.arange(1, most + 1)  # R, distinct values of x'
+        self.kinds: list[_Kind] = []
         sequences = [*self._few_blocks(), *self._many_blocks()]
-        kinds = max(len(bits) for bits in sequences)
-        nothing = _Bits(0.0, np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1))
-        flat = [kind for bits in sequences for kind in (*bits, *[nothing] * (kinds - len(bits)))]
-        self.counts = np.array([kind.count for kind in flat]).reshape(-1, kinds)  # (sequences x, kinds of bits)
-        self.starts = np.cumsum([0, *(len(kind.ones) for kind in flat)])
+        width = max(len(bits) for bits in sequences)
+        table = np.array([[*bits, *[(0.0, 0, 0.0)] * (width - len(bits))] for bits in sequences])
+        self.counts, self.members, self.plus = table[:, :, 0], table[:, :, 1].astype(np.int64), table[:, :, 2]
+        self.starts = np.cumsum([0, *(len(kind.ones) for kind in self.kinds)])
         self.interval, self.ones, self.value = (
-            np.concatenate([getattr(kind, name) for kind in flat]) for name in ("interval", "ones", "value")
+            np.concatenate([getattr(kind, name) for kind in self.kinds]) for name in ("interval", "ones", "value")
         )
         self.rows: list[FloatArray] = []
         self.limits: list[float] = []
+
+    def _kind(self, interval: IntArray, ones: IntArray, value: FloatArray) -> int:
+        """The number of a new kind of bits."""
+        self.kinds.append(_Kind(interval, ones, value))
+        return len(self.kinds) - 1
 
     # -- what x can do
 
@@ -161,8 +173,9 @@ class PriceProgramme:
             cold = rounds.u(0, weight)
             more = rounds.u(1, weight) - cold
             total, reported = cold.sum(axis=1), ones.sum(axis=1)
-            hot = [_Bits(1.0, interval, reported, total + more[:, block]) for block in range(len(n))]
-            yield [_Bits(k - len(n), interval, reported, total), *hot]
+            hot = [self._kind(interval, reported, total + more[:, block]) for block in range(len(n))]
+            cold_kind = self._kind(interval, reported, total)
+            yield [_Bits(k - len(n), cold_kind, 0.0), *(_Bits(1.0, kind, 0.0) for kind in hot)]
 
     def _vertices(self, sizes: IntArray) -> tuple[IntArray, IntArray]:
         """Vertices of {0 <= a <= sizes, low <= Σ a <= high} for every interval: its number (V,), and a (V, r)."""
@@ -194,7 +207,7 @@ class PriceProgramme:
             interval, ones = self._vertices(np.array([size, t - size]))
             own = u(1, alpha * ones[:, 0] - beta * (size - ones[:, 0]))
             others = u(0, alpha * ones[:, 1]) + u(0, -beta * (t - size - ones[:, 1]))
-            hottest[size] = interval, ones.sum(axis=1), own + others
+            hottest[size] = self._kind(interval, ones.sum(axis=1), own + others)
         for low, high in self._groups():
             points = [
                 (number, ones)
@@ -203,14 +216,14 @@ class PriceProgramme:
                 if interval[0] <= ones <= interval[1]
             ]
             interval, ones = np.array(points).T
-            cold = interval, ones, np.array([max(self._pure_blocks(s, low)) for s in ones.tolist()])
-            lost = (low - 3) * gamma
-            hot = {n: (where, s, value - lost) for n, (where, s, value) in hottest.items() if n <= t - low + 1}
-            for small, large in product([0, *hot], hot):
+            cold = self._kind(interval, ones, np.array([max(self._pure_blocks(s, low)) for s in ones.tolist()]))
+            hot = {0: (cold, 0.0)} | {n: (kind, (3 - low) * gamma) for n, kind in hottest.items() if n <= t - low + 1}
+            for small, large in product(hot, hot):
                 if small * high <= t < large * high or small * high == t == large * high:
                     share = (t / high - small) / max(large - small, 1)
+                    kinds = ((cold, 0.0), hot[small], hot[large])
                     counts = (k - high, high * (1 - share), high * share)
-                    yield [_Bits(count, *bits) for count, bits in zip(counts, (cold, hot.get(small, cold), hot[large]))]
+                    yield [_Bits(count, kind, plus) for count, (kind, plus) in zip(counts, kinds)]
 
     def _groups(self) -> Iterator[tuple[int, int]]:
         """Numbers of blocks of x that are bounded together, from the first not looked at one by one."""
@@ -239,7 +252,7 @@ class PriceProgramme:
     # -- what x' can do
 
     def _dearest(self, p: FloatArray, q: FloatArray, surcharge: float) -> tuple[FloatArray, FloatArray]:
-        """κ (2, I): max of p a + q b - u_h(αa - βb) over blocks, if h = 1 less λ(a+b), or a bound; and such blocks (a, b).
+        """κ (2, I): max of p a + q b - u_h(αa - βb) over blocks, less λ(a+b) if h = 1, or a bound; and those (a, b).
 
         For every b the best a is next to where the derivative vanishes, αa - βb = w. Beyond `_LATTICE` zeros, real a
         and b are allowed: going on along that line gains pβ + qα <= 0 a step, so its first point is the best.
@@ -270,42 +283,39 @@ class PriceProgramme:
 
     def _gains(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, IntArray]:
         """The bound for every x, and the number R of values of x' (its place in `values`) that gives it."""
-        cold, hot = self._best(slice(None), p, q, kappa)
-        shape = (len(self.values), *self.counts.shape)
-        cold = np.maximum.reduceat(cold, self.starts[:-1], axis=1).reshape(shape)
-        surplus = np.maximum.reduceat(hot, self.starts[:-1], axis=1).reshape(shape) - cold
+        cold, hot = (np.maximum.reduceat(found, self.starts[:-1], axis=1) for found in self._best(p, q, kappa))
+        surplus = (hot - cold)[:, self.members]  # (R, sequences, kinds): what it is worth to be hot in x'
         order = np.argsort(-surplus, axis=2)
-        counts = np.broadcast_to(self.counts, shape)
+        counts = np.broadcast_to(self.counts, surplus.shape)
         before = np.cumsum(np.take_along_axis(counts, order, 2), axis=2)
         taken = np.diff(np.minimum(before, self.values[:, None, None]), axis=2, prepend=0.0)  # bits that are hot in x'
-        total = (counts * cold).sum(axis=2) + (taken * np.take_along_axis(surplus, order, 2)).sum(axis=2)
+        total = (counts * (cold[:, self.members] + self.plus)).sum(axis=2)
+        total += (taken * np.take_along_axis(surplus, order, 2)).sum(axis=2)
         return total.max(axis=0), total.argmax(axis=0)
 
-    def _best(self, part: slice, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _best(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(R, V) what bits gain that are cold in x', and hot in x'."""
-        at, ones = self.interval[part], self.ones[part]
-        net = self.value[part] - p[at] * ones - q[at] * (self.t - ones)
-        cold = net + self.values[:, None] * kappa[0, at]
-        return cold, cold - kappa[0, at] + kappa[1, at]
+        net = self.value - p[self.interval] * self.ones - q[self.interval] * (self.t - self.ones)
+        cold = net + self.values[:, None] * kappa[0, self.interval]
+        return cold, cold + (kappa[1] - kappa[0])[self.interval]
 
-    def _slopes(self, sequence: int, row: int, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, float]:
-        """The bound for this x and R near these prices: coefficients of p, q, κ_0, κ_1, and a constant."""
-        kinds = self.counts.shape[1]
-        slopes, constant, chosen = np.zeros((4, len(p))), 0.0, []
-        count = float(self.values[row])
-        for kind in range(kinds):
-            part = slice(self.starts[sequence * kinds + kind], self.starts[sequence * kinds + kind + 1])
-            cold, hot = (found[row] for found in self._best(part, p, q, kappa))
-            chosen.append((float(hot.max() - cold.max()), kind, part.start + cold.argmax(), part.start + hot.argmax()))
-        left = count
-        for _, kind, cold_vertex, hot_vertex in sorted(chosen, reverse=True):
-            both = min(float(self.counts[sequence, kind]), left)
+    def _slopes(self, x: int, row: int, best: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, float]:
+        """The bound for this x and R near the present prices: coefficients of p, q, κ_0, κ_1, and a constant."""
+        slopes, constant, chosen = np.zeros((4, len(self.intervals))), 0.0, []
+        for place, kind in enumerate(self.members[x]):
+            part = slice(self.starts[kind], self.starts[kind + 1])
+            cold, hot = best[0][row, part], best[1][row, part]
+            chosen.append((float(hot.max() - cold.max()), place, part.start + cold.argmax(), part.start + hot.argmax()))
+        values = left = float(self.values[row])
+        for _, place, cold_vertex, hot_vertex in sorted(chosen, reverse=True):
+            count = float(self.counts[x, place])
+            both = min(count, left)
             left -= both
-            for vertex, bits, is_hot in ((hot_vertex, both, 1), (cold_vertex, self.counts[sequence, kind] - both, 0)):
-                i = self.interval[vertex]
-                constant += bits * self.value[vertex]
+            constant += count * float(self.plus[x, place])
+            for vertex, bits, is_hot in ((hot_vertex, both, 1), (cold_vertex, count - both, 0)):
                 ones = float(self.ones[vertex])
-                slopes[:, i] += bits * np.array([-ones, ones - self.t, count - is_hot, is_hot])
+                constant += bits * float(self.value[vertex])
+                slopes[:, self.interval[vertex]] += bits * np.array([-ones, ones - self.t, values - is_hot, is_hot])
         return slopes.ravel(), constant
 
     # -- cutting planes
@@ -321,15 +331,16 @@ class PriceProgramme:
             row = np.zeros(4 * number + 2)
             row[[interval, number + interval, (2 + hot) * number + interval]] = ones, zeros, -1
             row[4 * number] = -hot * (ones + zeros)
-            self._add(row, float(self.rounds.u(hot, self.rounds.weight(ones, zeros))), ones + zeros)
+            self._add(row, float(self.rounds.u(hot, self.rounds.weight(ones, zeros))), max(1.0, (ones + zeros) / 100))
 
     def _evaluate(self, p: FloatArray, q: FloatArray, surcharge: float) -> tuple[float, FloatArray, FloatArray]:
         """The bound at these prices, κ and the dearest blocks; adds rows for the sequences x that are worst for it."""
         kappa, blocks = self._dearest(p, q, surcharge)
         gains, rows = self._gains(p, q, kappa)
+        best = self._best(p, q, kappa)
         scale = float(self.k) * self.t
         for sequence in np.argsort(-gains)[:8]:
-            slopes, constant = self._slopes(int(sequence), int(rows[sequence]), p, q, kappa)
+            slopes, constant = self._slopes(int(sequence), int(rows[sequence]), best)
             self._add(np.append(slopes, (self.t, -scale)), -constant, scale)
         return float(gains.max()) + surcharge * self.t, kappa, blocks
 
@@ -355,7 +366,7 @@ class PriceProgramme:
         best = min(self._evaluate(np.full(number, p), np.full(number, q), 0.0)[0] for p, q in guesses)
         best = min(best, t * self.k * max(rounds.alpha, rounds.beta))  # the second round's own loss
         box = [(-10.0, 10.0)] * (2 * number) + [(-100.0, 100.0)] * (2 * number) + [(-10.0, 10.0), (None, None)]
-        objective = np.append(np.zeros(4 * number + 1), 1.0)
+        objective, before = np.append(np.zeros(4 * number + 1), 1.0), np.zeros(4 * number + 2)
         for _ in range(40):
             rows, limits = np.array(self.rows), np.array(self.limits)
             solution = linprog(objective, A_ub=rows, b_ub=limits, bounds=box, method="highs-ds", options=_ACCURATE)
@@ -365,8 +376,9 @@ class PriceProgramme:
             p, q, allowed = found[:number], found[number : 2 * number], found[2 * number : 4 * number]
             bound, kappa, blocks = self._evaluate(p, q, float(found[4 * number]))
             best = min(best, bound)
-            if best - found[-1] * self.k * t <= _TOLERANCE * best:
+            if best - found[-1] * self.k * t <= _TOLERANCE * best or np.array_equal(found, before):
                 break
+            before = found
             for hot, interval in np.argwhere(kappa > allowed.reshape(2, -1) + 1e-12 * self.unit):
                 self._block(int(interval), *blocks[hot, interval])
         return best

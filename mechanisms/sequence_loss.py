@@ -56,6 +56,7 @@ _EXACT_LOG2_STATES = 8  # of the dynamic programme: t <= 8 for all k, more for k
 _PROGRAMME_K = 16
 _DENSE = 4096  # numbers of symbols up to which every one is looked at
 _MAX_CELLS = 200_000
+_MAX_WORDS = 24  # combinations of values that are listed one by one
 _FLOOR = 1e-3  # the least price of the linear programme, relative to the mean price
 _TOLERANCE = 1e-9  # relative: a bound that a pair comes so close to is exact
 
@@ -245,6 +246,9 @@ def _least_likely(n: IntArray, rounds: _Rounds) -> tuple[float, IntArray]:
 
 def _describe(matrix: IntArray) -> str:
     """A count matrix in words."""
+    if np.count_nonzero(matrix) > _MAX_WORDS:
+        values, others = (int(matrix.any(axis=axis).sum()) for axis in (0, 1))
+        return f"x has {values} values and every report equals x; x' has {others}, mixed with all of x's"
     pairs = ", ".join(f"{count} x ({m}, {v})" for (v, m), count in np.ndenumerate(matrix) if count)
     return f"steps (x, x'): {pairs}; every report equals x"
 
@@ -426,10 +430,10 @@ def _near_rectangles(t: int, rounds: _Rounds) -> tuple[float, str]:
 
     loss = gain - full * row(m) - (values > full) * row(part) - np.maximum(values - full - 1, 0) * row(0 * m)
     best = int(loss.argmax())
-    return float(loss[best]), (
-        f"x has {m[best]} values about equally often and every report equals x; "
-        f"x' has {values[best]} other values, each about equally often with each of x's"
-    )
+    own = f"{m[best]} values, each about equally often," if m[best] > 1 else "one value"
+    others = f"{values[best]} other values" if values[best] > 1 else "one other value"
+    witness = f"x has {own} and every report equals x; x' has {others}, each about equally often with each of x's"
+    return float(loss[best]), witness
 
 
 def _ascent(start: IntArray, t: int, rounds: _Rounds) -> tuple[float, str]:

@@ -58,7 +58,15 @@ def _loss(t: int, k: int, rounds: UnaryRounds) -> SequenceLoss:
         value, witness = max((_pair_loss(p, k, rounds) for p in _pairs(t, min(t, k))), key=lambda found: found[0])
         return SequenceLoss(value, True, witness)
     reached, witness = max((_pair_loss(p, k, rounds) for p in _best_known(t, k, rounds)), key=lambda found: found[0])
-    return between(reached, PriceProgramme(t, k, rounds).bound(), witness)
+    bound = _bound(t, k, rounds)
+    if (bound - reached) * t > bound / 2:  # so loose that it may fall from t to t+1, which the loss never does
+        bound = min(bound, _bound(t + 1, k, rounds))
+    return between(reached, bound, witness)
+
+
+@lru_cache(maxsize=4096)
+def _bound(t: int, k: int, rounds: UnaryRounds) -> float:
+    return PriceProgramme(t, k, rounds).bound()
 
 
 # ---- pairs of sequences

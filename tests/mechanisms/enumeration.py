@@ -6,8 +6,8 @@ step, so for sequences x and y of length t
     P(y|x) = Π_{v in x} Σ_m P₁(m|v) Π_{j: x_j = v} P₂(y_j|m)
 
 Everything below sums and multiplies these probabilities over all sequences. GRR's symbols are enumerated as they are.
-The bits of a unary encoding are independent given x, so the loss of a pair (x, x') is a sum over bits, and bits that are
-no value of either sequence are all alike; `all_bits_loss` does without that.
+The bits of a unary encoding are independent given x, so the loss of a pair (x, x') is a sum over bits, and bits that
+are no value of either sequence are all alike; `all_bits_loss` does without that.
 """
 
 import math
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Steps = tuple[int, ...]
+Values = Sequence[int] | None  # all, if None
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def unary_rounds(name: str, eps_inf: float, eps_1: float) -> Rounds:
 # ---- symbols
 
 
-def symbol_log_likelihood(k: int, rounds: Rounds, t: int, values: Sequence[int] | None = None) -> tuple[Floats, list[Steps]]:
+def symbol_log_likelihood(k: int, rounds: Rounds, t: int, values: Values = None) -> tuple[Floats, list[Steps]]:
     """ln P(y|x), (x, y), for all y of length t and all x whose values are among the given ones; and these x."""
     sequences = list(product(range(k) if values is None else values, repeat=t))
     outputs = np.array(list(product(range(k), repeat=t)))
@@ -84,7 +85,7 @@ def symbol_log_likelihood(k: int, rounds: Rounds, t: int, values: Sequence[int] 
     return np.array(rows), sequences
 
 
-def symbol_loss(k: int, rounds: Rounds, t: int, values: Sequence[int] | None = None) -> float:
+def symbol_loss(k: int, rounds: Rounds, t: int, values: Values = None) -> float:
     """max over all pairs of sequences and all outputs."""
     table, _ = symbol_log_likelihood(k, rounds, t, values)
     return float((table.max(axis=0) - table.min(axis=0)).max())
