@@ -1,6 +1,6 @@
 """Where publications and the schedule's progress are kept: in memory, and in Redis."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -45,6 +45,9 @@ class MemoryResults:
         self._progress = progress
         return True
 
+    def get(self, keys: Sequence[str]) -> list[Publication | None]:
+        return [self._publications.get(key) for key in keys]
+
     def history(self) -> list[Publication]:
         """All publications, oldest step first."""
         return _in_order(list(self._publications.values()))
@@ -80,6 +83,13 @@ class RedisResults:
             arguments += [p.key, msgspec.json.encode(p)]
         with _reachable():
             return bool(self._save(keys=[self._progress_key, self._estimates_key], args=arguments))
+
+    def get(self, keys: Sequence[str]) -> list[Publication | None]:
+        if not keys:
+            return []
+        with _reachable():
+            raw = self._client.hmget(self._estimates_key, list(keys))
+        return [None if value is None else _publication.decode(value) for value in raw]
 
     def history(self) -> list[Publication]:
         """All publications kept, oldest step first."""

@@ -10,7 +10,9 @@ from prometheus_client import REGISTRY, start_http_server
 
 from agents.redis_store import RedisCountStore
 from agents.store import StoreUnavailable
+from estimators.api import create_api
 from estimators.log_position import KafkaLogPosition, LogUnavailable
+from estimators.page_server import PageServer
 from estimators.publication import Publication
 from estimators.publishers import KafkaPublisher, PrometheusPublisher
 from estimators.results import RedisResults
@@ -62,6 +64,7 @@ def serve(
     prometheus.publish(results.history())
     publishers: list[Publisher] = [kafka, prometheus, _Watcher(seen)]
     schedule = Schedule(survey, store, position, results, publishers, settings.post, settings.margin_ms)
+    page = _serve_page(survey, settings, results, store)
     try:
         while not stop.is_set():
             try:
@@ -74,10 +77,23 @@ def serve(
             stop.wait(TICK_S)
         return results.history()
     finally:
+        if page is not None:
+            page.close()
         kafka.close()
         position.close()
         store.close()
         client.close()
+
+
+def _serve_page(survey: Survey, settings: Settings, results: RedisResults, store: RedisCountStore) -> PageServer | None:
+    if not settings.page_port:
+        return None
+    try:
+        page = PageServer(create_api(survey, results, store.rejected, settings.post), settings.page_host, settings.page_port)
+    except OSError as error:
+        raise SettingsError(f"LDPSTREAM_PAGE_PORT: {error.strerror or error}") from None
+    log.info("serving the page", url=page.url)
+    return page
 
 
 class _Watcher:

@@ -3,7 +3,9 @@
 import signal
 import sys
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 from logging.config import dictConfig
 from pathlib import Path
 from threading import Event
@@ -20,7 +22,7 @@ from agents.topics import TopicError, ensure_topics
 from estimators.log_position import LogUnavailable
 from estimators.publication import Publication
 from ldpstream import tables
-from ldpstream.demo import run_demo
+from ldpstream.demo import Demo
 from ldpstream.experiment_commands import add_experiments
 from ldpstream.plots import PlotError, draw_ledger
 from ldpstream.promise import promise
@@ -135,25 +137,59 @@ def demo(
     data: DataFile = None,
     first_step: FirstStep = 0,
     json: JsonFile = None,
+    page: Annotated[
+        bool | None, typer.Option(help="serve the live page until Ctrl-C", show_default="on a terminal, without --json")
+    ] = None,
 ) -> None:
     """The whole pipeline on this machine, nothing else needed: devices, log, count tables, estimates, beside the truth."""
     survey = load_survey(survey_file)
     source = values(survey, data, first_step, users, steps, seed)
+    pipeline = Demo(survey, source, seed)
+    if page is None:
+        page = sys.stdout.isatty() and json is None
+    with serve_demo(survey, pipeline) if page else nullcontext():
+        run_demo(survey, source, pipeline, json)
+        if page:
+            console.print("The page stays until Ctrl-C.")
+            ends_on_signal().wait()
+
+
+@contextmanager
+def serve_demo(survey: Survey, pipeline: Demo) -> Iterator[None]:
+    """The live page of a demo, with the truth, on a free port if the usual one is taken."""
+    from estimators.api import create_api  # only here and in the estimator: it takes long to load
+    from estimators.page_server import PageServer
+
+    settings, service = load_settings(), pipeline.service
+    api = create_api(survey, service.results, service.rejected, truth=partial(pipeline.truth.of, survey))
+    try:
+        server = PageServer(api, settings.page_host, settings.page_port)
+    except OSError:
+        server = PageServer(api, settings.page_host, 0)
+    console.print(f"The live page: {server.url}", markup=False)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+def run_demo(survey: Survey, source: ValueSource, pipeline: Demo, json: Path | None) -> None:
+    """Run the demo's pipeline with a progress bar, and show the last step."""
     with progress_bar() as bar:
         task = bar.add_task(f"{source.n_people:,} people, steps", total=source.n_steps)
 
         def seen(step: int, publications: list[Publication]) -> None:
             bar.update(task, completed=min(step + 1, source.n_steps))
 
-        results, truth, service = run_demo(survey, source, seed, seen)
-    history = results.history()
-    truths = [truth.of(survey, p) for p in history]
+        pipeline.run(seen)
+    history = pipeline.service.results.history()
+    truths = [pipeline.truth.of(survey, p) for p in history]
     last = max(p.step for p in history)
     for publication, true in zip(history, truths, strict=True):
         if publication.step == last:
             console.print(tables.histogram_table(survey, publication, true))
     sent = sum(p.reports for p in history if p.span == "step")
-    console.print(f"{sent:,} reports counted in {last + 1} steps; rejected: {sum(service.rejected().values())}.")
+    console.print(f"{sent:,} reports counted in {last + 1} steps; rejected: {sum(pipeline.service.rejected().values())}.")
     write_json(json, tables.as_json(survey, history, truths))
 
 

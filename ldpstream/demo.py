@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from estimators.publication import Publication
-from estimators.results import MemoryResults
 from ldpstream.embedded import EmbeddedService, MemoryLog
 from mechanisms.arguments import IntArray
 from producers.population import Population
@@ -42,31 +41,39 @@ class Truth:
         return (total / total.sum()).tolist() if total.sum() else None
 
 
-def run_demo(
-    survey: Survey, source: ValueSource, seed: int, seen: Callable[[int, list[Publication]], None]
-) -> tuple[MemoryResults, Truth, EmbeddedService]:
-    """Run every step of the source through the embedded service, then let the last step close.
+class Demo:
+    """A survey answered by simulated devices through the embedded service.
 
     Args:
         survey: the survey.
         source: the true values.
         seed: of the simulated devices.
-        seen: told after every step of its number and of what was published.
 
-    Returns:
-        All publications, the truth, and the service.
+    Attributes:
+        service: the service; its results hold all publications.
+        truth: what was really answered.
     """
-    log = MemoryLog(PARTITIONS, survey.opens_ms(0))
-    service = EmbeddedService(survey, log)
-    population, sink, truth = Population(survey, source, seed), MemorySink(log.append), Truth()
-    for step in range(source.n_steps):
-        log.now_ms = survey.opens_ms(step)
-        for (attribute, _), answered in produce_step(survey, population, sink, step).items():
-            truth.add(attribute, step, answered.truth)
-        service.count()
-        seen(step, service.estimate())
-    for step in range(source.n_steps, source.n_steps + survey.lateness_steps + 1):
-        log.now_ms = survey.opens_ms(step) + survey.step_ms // 2
-        service.count()
-        seen(step, service.estimate())
-    return service.results, truth, service
+
+    def __init__(self, survey: Survey, source: ValueSource, seed: int) -> None:
+        self._survey, self._source, self._population = survey, source, Population(survey, source, seed)
+        self._log = MemoryLog(PARTITIONS, survey.opens_ms(0))
+        self.service = EmbeddedService(survey, self._log)
+        self.truth = Truth()
+
+    def run(self, seen: Callable[[int, list[Publication]], None]) -> None:
+        """Run every step of the source, then let the last step close.
+
+        Args:
+            seen: told after every step of its number and of what was published.
+        """
+        survey, log, n_steps, sink = self._survey, self._log, self._source.n_steps, MemorySink(self._log.append)
+        for step in range(n_steps):
+            log.now_ms = survey.opens_ms(step)
+            for (attribute, _), answered in produce_step(survey, self._population, sink, step).items():
+                self.truth.add(attribute, step, answered.truth)
+            self.service.count()
+            seen(step, self.service.estimate())
+        for step in range(n_steps, n_steps + survey.lateness_steps + 1):
+            log.now_ms = survey.opens_ms(step) + survey.step_ms // 2
+            self.service.count()
+            seen(step, self.service.estimate())

@@ -54,6 +54,8 @@ class Settings(BaseSettings):
             and with replicas longer than they lag.
         metrics_port: port of ``/metrics`` on `metrics_host`; 0 for none.
         metrics_host: address that ``/metrics`` listens on.
+        page_port: port of the estimator's live page and API on `page_host`; 0 for none (in the demo: a free one).
+        page_host: address that they listen on.
         log_level: of the structured log.
     """
 
@@ -69,6 +71,8 @@ class Settings(BaseSettings):
     margin_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 500
     metrics_port: Port = 0
     metrics_host: str = "127.0.0.1"
+    page_port: Port = 8080
+    page_host: str = "127.0.0.1"
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Install what the service tests and a local run need and this machine lacks: redis-server, a Java runtime, Maven, and
-# the jars of Kafka (into the cache that tests/services/kafka_jars.py names). Where that can't be done it says so in one
-# line and succeeds, because without them the service tests are skipped; with CI set it fails, as they would.
+# Install what the service tests and a local run need and this machine lacks: redis-server, a Java runtime, Maven,
+# Prometheus and Chromium, and the jars of Kafka (into the cache that tests/services/kafka_jars.py names). Where that can't
+# be done it says so in one line and succeeds, because without them those tests are skipped; with CI set it fails, as they
+# would.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -42,8 +43,10 @@ install() {
         chmod +x "$policy"
     fi
     apt-get install --yes --quiet --quiet --no-install-recommends "$@" || return 1
-    if [[ " $* " == *" redis-server "* ]] && has systemctl; then
-        systemctl disable --quiet redis-server || true # nor at the next start of the machine
+    if has systemctl; then
+        for service in redis-server prometheus; do
+            [[ " $* " != *" $service "* ]] || systemctl disable --quiet "$service" || true # nor at the next start
+        done
     fi
 }
 
@@ -51,6 +54,8 @@ packages=()
 has redis-server || packages+=(redis-server)
 has_java || packages+=("openjdk-$least_java-jre-headless")
 has mvn || has_jars || packages+=(maven)
+has promtool || packages+=(prometheus)
+has chromium || packages+=(chromium fonts-dejavu-core)
 
 if ((${#packages[@]})); then
     if [[ $(id -u) != 0 ]] || ! has apt-get; then

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ldpstream.demo import run_demo
+from ldpstream.demo import Demo
 from ldpstream.promise import device_loss, promise
 from producers.values import MarkovValues
 from surveys import parse_survey
@@ -22,11 +22,12 @@ def test_the_truth_lies_within_the_intervals_as_often_as_it_should(collection: s
     for the truth is the participants' own histogram); halved intervals must miss more often."""
     document = copy.deepcopy(DEMO) | {"collection": collection}
     survey = parse_survey(document)
-    results, truth, service = run_demo(survey, MarkovValues(survey, PEOPLE, STEPS, 4), 4, lambda step, made: None)
-    assert not service.rejected()
+    demo = Demo(survey, MarkovValues(survey, PEOPLE, STEPS, 4), 4)
+    demo.run(lambda step, made: None)
+    assert not demo.service.rejected()
     misses, halved, seen = 0, 0, 0
-    for p in results.history():
-        true = truth.of(survey, p)
+    for p in demo.service.results.history():
+        true = demo.truth.of(survey, p)
         if p.span != "step" or p.step % 2 or true is None:
             continue
         share = 1 if collection != "smp" else 0.6
@@ -43,8 +44,9 @@ def test_the_truth_lies_within_the_intervals_as_often_as_it_should(collection: s
 
 def test_everybody_reports_every_attribute_but_under_smp() -> None:
     survey = parse_survey(copy.deepcopy(DEMO) | {"collection": "rs+fd"})
-    results, _, _ = run_demo(survey, MarkovValues(survey, 500, 2, 1), 1, lambda step, made: None)
-    assert [p.reports for p in results.history() if p.span == "step" and p.step < 2] == [500] * 4
+    demo = Demo(survey, MarkovValues(survey, 500, 2, 1), 1)
+    demo.run(lambda step, made: None)
+    assert [p.reports for p in demo.service.results.history() if p.span == "step" and p.step < 2] == [500] * 4
 
 
 @pytest.mark.parametrize(("collection", "eps_1", "eps_inf"), [("smp", 2.0, 4.0), ("spl", 2.0, 4.0), ("rs+fd", 2.0, 4.0)])

@@ -21,7 +21,7 @@ from agents.redis_store import RedisCountStore
 from agents.tally import PaneKey, tally
 from estimators.publication import Publication
 from estimators.results import RedisResults
-from ldpstream.demo import run_demo
+from ldpstream.demo import Demo
 from ldpstream.embedded import MemoryLog
 from ldpstream.rehearse import rehearse
 from mechanisms import CountTable
@@ -105,7 +105,9 @@ def visits(folder: Path) -> tuple[Path, int]:
 
 def embedded(survey: Survey, data: Path) -> tuple[dict[str, Publication], dict[str, list[float] | None]]:
     """The same survey, values and seed through the embedded log: publications and truths by key."""
-    results, truth, _ = run_demo(survey, load_values(data, survey, 1), SEED, lambda step, made: None)
+    demo = Demo(survey, load_values(data, survey, 1), SEED)
+    demo.run(lambda step, made: None)
+    results, truth = demo.service.results, demo.truth
     history = results.history()
     return {p.key: p for p in history}, {p.key: truth.of(survey, p) for p in history}
 

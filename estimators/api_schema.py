@@ -1,0 +1,119 @@
+"""What the API answers with: one struct an answer. None stands for NaN and infinity, since JSON has no such numbers."""
+
+import msgspec
+
+from estimators.publication import Privacy, Span
+from surveys import Reason
+
+
+class Level(msgspec.Struct, frozen=True, kw_only=True):
+    """One choice of privacy: the mechanism's signature; eps_1 of one report and eps_inf of all, in nats (None: no bound)."""
+
+    name: str
+    mechanism: str
+    eps_1: float
+    eps_inf: float | None
+
+
+class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked: k values, the levels, and the estimators that are published for it, the first being the default."""
+
+    name: str
+    k: int
+    levels: list[Level]
+    estimators: list[str]
+
+
+class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The survey. `post` is how "mi" is published, `post_methods` what may be asked for; `simulated` if truths are known."""
+
+    name: str
+    fingerprint: str
+    start_ms: int
+    step_seconds: int
+    window_steps: int
+    lateness_steps: int
+    collection: str
+    attributes: list[AttributeInfo]
+    post: str
+    post_methods: list[str]
+    simulated: bool
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """A value and its estimated frequency."""
+
+    label: str
+    frequency: float | None
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """An attribute's latest estimate in short: its three most frequent values and the privacy loss."""
+
+    attribute: str
+    step: int
+    reports: int
+    panes: int
+    complete: bool
+    privacy: dict[str, Privacy]
+    top: list[Share]
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """All attributes in short; `rejected` counts envelopes by reason; `latest_step` is None before the first publication."""
+
+    attributes: list[Overview]
+    rejected: dict[Reason, int]
+    latest_step: int | None
+
+
+class Histogram(msgspec.Struct, frozen=True, kw_only=True):
+    """One estimate. The arrays run over the values shown: index, label, frequency, standard error, interval, truth.
+
+    The intervals are the estimate's before post-processing.
+    """
+
+    survey: str
+    attribute: str
+    step: int
+    span: Span
+    panes: int
+    reports: int
+    complete: bool
+    estimator: str
+    post: str
+    confidence: float
+    iterations: int
+    converged: bool
+    privacy: dict[str, Privacy]
+    values: list[int]
+    labels: list[str]
+    frequencies: list[float | None]
+    standard_errors: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+    truth: list[float] | None
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One value over the steps of its series."""
+
+    value: int
+    label: str
+    frequencies: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """Some values over time; the arrays run over `steps`. eps_t by level, in nats."""
+
+    attribute: str
+    span: Span
+    estimator: str
+    confidence: float
+    steps: list[int]
+    reports: list[int]
+    complete: list[bool]
+    lines: list[Line]
+    eps_t: dict[str, list[float]]

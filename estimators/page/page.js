@@ -1,0 +1,258 @@
+// The live page: reads the API of this host, draws with uPlot, and listens for what is published.
+import { barChart, lineChart, stepsChart, palette } from "./charts.js";
+
+const $ = (id) => document.getElementById(id);
+const MOST_BARS = 2000;
+const state = { survey: null, attribute: null, latest: null, shown: null, series: null };
+
+async function get(path) {
+  const answer = await fetch(path, { headers: { Accept: "application/json" } });
+  const body = await answer.json();
+  if (!answer.ok) throw Object.assign(new Error(body.detail), { status: answer.status });
+  return body;
+}
+
+function element(tag, text = "", attributes = {}) {
+  const made = document.createElement(tag);
+  made.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
+const percent = (x, digits = 2) => (x === null ? "–" : `${(100 * x).toFixed(digits)} %`);
+const nats = (x) => (x === null ? "∞" : Number(x.toPrecision(4)).toString());
+const grouped = (x) => x.toLocaleString("en");
+
+// ---- what is asked for
+
+function asked() {
+  return state.survey.attributes.find((attribute) => attribute.name === state.attribute);
+}
+
+function histogramQuery() {
+  const query = new URLSearchParams({ span: $("span").value, estimator: $("estimator").value });
+  if ($("estimator").value === "mi") query.set("post", $("post").value);
+  if (!$("follow").checked) query.set("step", $("step").value);
+  if ($("order").value === "frequency" || asked().k > MOST_BARS) query.set("top", Math.min(asked().k, MOST_BARS));
+  return query;
+}
+
+const path = (what, query) => `/api/v1/attributes/${encodeURIComponent(state.attribute)}/${what}?${query}`;
+
+// ---- the overview: privacy first
+
+function budget(name, level) {
+  const box = element("div", "", { class: "budget" });
+  const bounded = level.eps_inf !== null;
+  box.append(element("span", `${name}, after ${level.t} report${level.t === 1 ? "" : "s"}`, { class: "name" }));
+  if (bounded) {
+    const meter = element("meter", "", { min: 0, max: level.eps_inf, value: level.eps_t, high: 0.8 * level.eps_inf, optimum: 0 });
+    meter.setAttribute("aria-label", `privacy spent at level ${name}`);
+    box.append(meter, element("span", `${nats(level.eps_t)} of ${nats(level.eps_inf)}`));
+  } else {
+    box.append(element("span", `${nats(level.eps_t)}, and ${nats(level.eps_1)} more with each report`, { class: "late" }));
+  }
+  return box;
+}
+
+function drawOverview(status) {
+  const rows = status.attributes.map((overview) => {
+    const row = element("tr");
+    if (overview.attribute === state.attribute) row.className = "chosen";
+    const button = element("button", overview.attribute, { type: "button", "data-attribute": overview.attribute });
+    button.setAttribute("aria-pressed", overview.attribute === state.attribute);
+    button.addEventListener("click", () => choose(overview.attribute));
+    const cells = [element("th", "", { scope: "row" }), element("td"), element("td", grouped(overview.reports), { class: "number" })];
+    cells[0].append(button);
+    cells[1].append(...Object.entries(overview.privacy).map(([name, level]) => budget(name, level)));
+    const top = overview.reports ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`) : [];
+    row.append(...cells, element("td", top.join(", ")));
+    return row;
+  });
+  const focused = document.activeElement?.dataset?.attribute;
+  $("attributes").tBodies[0].replaceChildren(...rows);
+  if (focused) document.querySelector(`[data-attribute="${CSS.escape(focused)}"]`)?.focus();
+  const chosen = status.attributes.find((overview) => overview.attribute === state.attribute);
+  $("sequence").textContent = chosen
+    ? Object.entries(chosen.privacy).map(([name, level]) =>
+        `${state.attribute}, ${name}: whatever the values did in ${level.t} reports, at most ${nats(level.eps_sequence)} nats` +
+        (level.eps_sequence_exact ? " (exact)." : ".")).join(" ")
+    : "";
+}
+
+function drawRejected(rejected) {
+  const found = Object.entries(rejected).filter(([, n]) => n > 0);
+  const table = $("rejected");
+  if (!found.length) return table.replaceChildren(element("caption", "No envelope was rejected."));
+  const head = element("tr");
+  head.append(element("th", "Envelopes rejected because", { scope: "col" }), element("th", "number", { scope: "col", class: "number" }));
+  const rows = found.map(([reason, n]) => {
+    const row = element("tr");
+    row.append(element("td", reason), element("td", grouped(n), { class: "number" }));
+    return row;
+  });
+  return table.replaceChildren(head, ...rows);
+}
+
+// ---- one estimate
+
+function drawHistogram(h) {
+  state.shown = h;
+  const width = h.span === "step" ? `step ${h.step}` : `${h.panes} step${h.panes === 1 ? "" : "s"} up to step ${h.step}`;
+  $("histogram-title").textContent = h.attribute;
+  $("summary").replaceChildren(`${grouped(h.reports)} reports in ${width}, ${Math.round(100 * h.confidence)} % intervals.`);
+  if (!h.complete) $("summary").append(" ", element("span", "Incomplete: it will be published again.", { class: "late" }));
+  if (h.truth) $("summary").append(" ", element("span", "", { class: "ring" }), " is the truth.");
+  if (h.values.length < asked().k) $("summary").append(` The ${grouped(h.values.length)} most frequent of ${grouped(asked().k)} values.`);
+  $("step-text").textContent = h.step;
+  $("step").value = h.step;
+  $("histogram").setAttribute("aria-label", `Histogram of ${h.attribute}, ${h.values.length} values`);
+  barChart($("histogram"), h, read);
+  if ($("numbers").open) drawNumbers();
+  const query = histogramQuery();
+  query.set("step", h.step);
+  $("histogram-csv").href = path("histogram.csv", query);
+  $("histogram-json").href = path("histogram", query);
+}
+
+function read(i) {
+  const h = state.shown;
+  const truth = h.truth ? `, truth ${percent(h.truth[i])}` : "";
+  $("readout").textContent = `${h.labels[i]}: ${percent(h.frequencies[i])}, between ${percent(h.low[i])} and ${percent(h.high[i])}${truth}`;
+}
+
+function drawNumbers() {
+  const h = state.shown;
+  const names = ["Value", "Frequency", "Standard error", "From", "To", ...(h.truth ? ["Truth"] : [])];
+  const head = element("tr");
+  head.append(...names.map((name, i) => element("th", name, { scope: "col", ...(i ? { class: "number" } : {}) })));
+  const rows = h.values.map((_, i) => {
+    const row = element("tr");
+    const numbers = [h.frequencies[i], h.standard_errors[i], h.low[i], h.high[i], ...(h.truth ? [h.truth[i]] : [])];
+    row.append(element("th", h.labels[i], { scope: "row" }), ...numbers.map((x) => element("td", percent(x), { class: "number" })));
+    return row;
+  });
+  $("values").replaceChildren(head, ...rows);
+}
+
+// ---- over time
+
+function drawSeries(s) {
+  state.series = s;
+  const colours = palette();
+  lineChart($("series"), s);
+  $("legend").replaceChildren(...s.lines.map((line, i) => {
+    const item = element("li");
+    const key = element("span", "", { class: "key" });
+    key.style.background = colours[i % colours.length];
+    item.append(key, `${line.label} ${percent(line.frequencies.at(-1), 1)}`);
+    return item;
+  }));
+  stepsChart($("reports"), s);
+  $("reports-hint").textContent = `Reports of ${state.attribute} that the estimate of each step rests on${s.span === "window" ? ", those of its whole window" : ""}.`;
+  const name = $("estimator").selectedOptions[0].textContent;
+  $("series-hint").textContent = `${name}, the ${s.lines.length} values that are most frequent now, with ${Math.round(100 * s.confidence)} % intervals.`;
+  const query = seriesQuery();
+  $("series-csv").href = path("series.csv", query);
+  $("series-json").href = path("series", query);
+}
+
+const seriesQuery = () => new URLSearchParams({ span: $("span").value, estimator: $("estimator").value });
+
+// ---- what happens
+
+let asking = 0;
+
+async function refresh() {
+  const mine = ++asking;
+  try {
+    const wanted = state.attribute;
+    const status = await get(`/api/v1/status?span=${$("span").value}`);
+    const [h, s] = status.latest_step === null ? [null, null]
+      : await Promise.all([get(path("histogram", histogramQuery())), get(path("series", seriesQuery()))]);
+    if (mine !== asking || wanted !== state.attribute) return;
+    state.latest = status.latest_step;
+    drawOverview(status);
+    drawRejected(status.rejected);
+    if (h) {
+      $("step").max = state.latest;
+      drawHistogram(h);
+      drawSeries(s);
+    }
+    say(state.latest === null ? "waiting for the first step to close" : `live, step ${state.latest}`, "live");
+    document.documentElement.dataset.ready = "yes";
+  } catch (error) {
+    if (mine === asking) say(error.status ? error.message : "the service does not answer", "lost");
+  }
+}
+
+function say(text, how) {
+  $("state-text").textContent = text;
+  $("dot").className = `dot ${how}`;
+}
+
+function choose(name) {
+  state.attribute = name;
+  const names = { ibu: "IBU (likelihood)", mle: "maximum likelihood", mi: "matrix inversion (unbiased)" };
+  const before = $("estimator").value;
+  $("estimator").replaceChildren(...asked().estimators.map((e) => element("option", names[e] ?? e, { value: e })));
+  if (asked().estimators.includes(before)) $("estimator").value = before;
+  allowPost();
+  location.replace(`#${encodeURIComponent(name)}`);
+  refresh();
+}
+
+function allowPost() {
+  $("post").disabled = $("estimator").value !== "mi" || state.survey.post_methods.length < 2;
+}
+
+function theme(wanted) {
+  const dark = wanted === "dark" || (wanted === "system" && matchMedia("(prefers-color-scheme: dark)").matches);
+  document.documentElement.dataset.theme = dark ? "dark" : "light";
+  $("theme").textContent = `Theme: ${wanted}`;
+  if (state.shown) { drawHistogram(state.shown); drawSeries(state.series); }
+}
+
+function remembered() {
+  try { return localStorage.getItem("theme") ?? "system"; } catch { return "system"; }
+}
+
+function listen() {
+  const events = new EventSource("/api/v1/events");
+  events.addEventListener("published", refresh);
+  events.addEventListener("error", () => say("connection lost, trying again", "lost"));
+}
+
+async function start() {
+  theme(remembered());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => theme(remembered()));
+  $("theme").addEventListener("click", () => {
+    const order = ["system", "light", "dark"];
+    const next = order[(order.indexOf(remembered()) + 1) % 3];
+    try { localStorage.setItem("theme", next); } catch { /* then it is forgotten with the page */ }
+    theme(next);
+  });
+  for (const id of ["span", "order", "post", "follow"]) $(id).addEventListener("change", refresh);
+  $("estimator").addEventListener("change", () => { allowPost(); refresh(); });
+  $("step").addEventListener("input", () => { $("follow").checked = false; refresh(); });
+  $("numbers").addEventListener("toggle", () => { if ($("numbers").open && state.shown) drawNumbers(); });
+  $("controls").addEventListener("submit", (event) => event.preventDefault());
+  new ResizeObserver(() => { if (state.shown) { drawHistogram(state.shown); drawSeries(state.series); } }).observe($("histogram"));
+  try {
+    state.survey = await get("/api/v1/survey");
+  } catch {
+    say("the service does not answer; trying again", "lost");
+    return setTimeout(() => location.reload(), 3000);
+  }
+  document.title = `${state.survey.name} · ldpstream`;
+  $("title").textContent = state.survey.name;
+  const steps = `steps of ${state.survey.step_seconds} s, windows of ${state.survey.window_steps}`;
+  $("about").textContent = `${state.survey.simulated ? "Simulated participants · " : ""}${steps} · fingerprint ${state.survey.fingerprint}`;
+  $("post").replaceChildren(...state.survey.post_methods.map((method) => element("option", method, { value: method })));
+  const linked = decodeURIComponent(location.hash.slice(1));
+  const known = state.survey.attributes.map((attribute) => attribute.name);
+  choose(known.includes(linked) ? linked : known[0]);
+  return listen();
+}
+
+start();

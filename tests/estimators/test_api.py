@@ -1,0 +1,233 @@
+"""The HTTP API: its answers against the publications they are read from, refusals, headers, and fuzzing by its description."""
+
+import asyncio
+import csv
+import io
+import tomllib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import schemathesis
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from schemathesis.core.result import Ok
+
+from agents.store import StoreUnavailable
+from estimators.api import SECURITY, _News, create_api
+from estimators.post_processing import post_process
+from estimators.publication import Publication
+from estimators.results import MemoryResults
+from estimators.schedule import Progress
+from ldpstream.demo import Demo
+from producers.values import MarkovValues
+from surveys import parse_survey
+
+STEPS = 4
+TOML = (Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml").read_text()
+SURVEY = parse_survey(tomllib.loads(TOML.replace('"settings"', '"=1+1"')))
+
+
+@pytest.fixture(scope="module")
+def demo() -> Demo:
+    demo = Demo(SURVEY, MarkovValues(SURVEY, 2000, STEPS, 3), 3)
+    demo.run(lambda step, made: None)
+    return demo
+
+
+def api_of(demo: Demo) -> FastAPI:
+    return create_api(SURVEY, demo.service.results, demo.service.rejected, truth=lambda p: demo.truth.of(SURVEY, p))
+
+
+@pytest.fixture(scope="module")
+def client(demo: Demo) -> Iterator[TestClient]:
+    with TestClient(api_of(demo)) as client:
+        yield client
+
+
+def published(demo: Demo, attribute: str, span: str, step: int) -> Publication:
+    (found,) = demo.service.results.get([f"{attribute}|{span}|{step}"])
+    assert found is not None
+    return found
+
+
+def test_the_survey_is_described(client: TestClient) -> None:
+    found = client.get("/api/v1/survey").json()
+    assert found["name"] == SURVEY.name
+    assert found["fingerprint"] == SURVEY.fingerprint.hex()
+    assert found["simulated"]
+    assert [(a["name"], a["k"]) for a in found["attributes"]] == [(a.name, a.k) for a in SURVEY.attributes]
+    levels = found["attributes"][1]["levels"]
+    assert [(x["eps_1"], x["eps_inf"]) for x in levels] == [(m.eps_1, m.eps_inf) for m in SURVEY.mechanisms[1]]
+
+
+def test_the_status_leads_with_privacy(client: TestClient, demo: Demo) -> None:
+    found = client.get("/api/v1/status").json()
+    assert found["latest_step"] == STEPS - 1
+    assert found["rejected"] == {}
+    for overview, attribute in zip(found["attributes"], SURVEY.attributes, strict=True):
+        p = published(demo, attribute.name, "window", STEPS - 1)
+        assert overview["reports"] == p.reports
+        assert overview["privacy"] == msgspec.to_builtins(p.privacy)
+        frequencies = p.estimators["ibu"].estimate().frequencies
+        assert overview["top"][0] == {
+            "label": attribute.label(int(frequencies.argmax())),
+            "frequency": frequencies.max(),
+        }
+
+
+@pytest.mark.parametrize("span", ["step", "window"])
+@pytest.mark.parametrize("estimator", ["mi", "ibu", "mle"])
+def test_a_histogram_is_the_publication(client: TestClient, demo: Demo, span: str, estimator: str) -> None:
+    query: dict[str, str | float] = {"span": span, "estimator": estimator, "step": 2, "confidence": 0.9}
+    found = client.get("/api/v1/attributes/screen/histogram", params=query).json()
+    p = published(demo, "screen", span, 2)
+    estimate = p.estimators[estimator].estimate()
+    low, high = estimate.interval(0.9)
+    assert (found["step"], found["reports"], found["complete"]) == (2, p.reports, True)
+    assert found["labels"] == [SURVEY.attributes[0].label(v) for v in range(SURVEY.attributes[0].k)]
+    for name, expected in [("frequencies", estimate.frequencies), ("low", low), ("high", high)]:
+        np.testing.assert_array_equal(found[name], expected)
+    assert found["truth"] == demo.truth.of(SURVEY, p)
+
+
+def test_post_processing_is_applied_to_the_raw_inversion_alone(client: TestClient, demo: Demo) -> None:
+    url = "/api/v1/attributes/screen/histogram"
+    raw = published(demo, "screen", "window", STEPS - 1).estimators["mi"].estimate()
+    found = client.get(url, params={"estimator": "mi", "post": "power-ns"}).json()
+    expected = post_process(raw.frequencies, "power-ns", variance=raw.standard_errors**2)
+    np.testing.assert_array_equal(found["frequencies"], expected)
+    assert found["post"] == "power-ns"
+    for query in ({"estimator": "ibu", "post": "norm"}, {"estimator": "mi", "post": "what"}):
+        refused = client.get(url, params=query)
+        assert refused.status_code == 422
+        assert "post must be one of" in refused.json()["detail"]
+    processed = create_api(SURVEY, demo.service.results, demo.service.rejected, post="norm")
+    with TestClient(processed) as other:
+        assert other.get(url, params={"estimator": "mi", "post": "norm-sub"}).status_code == 422  # not twice
+        assert other.get("/api/v1/survey").json()["post_methods"] == ["norm"]
+
+
+def test_the_top_values_come_first(client: TestClient, demo: Demo) -> None:
+    found = client.get("/api/v1/attributes/screen/histogram", params={"top": 3}).json()
+    frequencies = published(demo, "screen", "window", STEPS - 1).estimators["ibu"].estimate().frequencies
+    assert found["values"] == np.argsort(-frequencies, kind="stable")[:3].tolist()
+    assert found["frequencies"] == sorted(frequencies, reverse=True)[:3]
+
+
+def test_a_series_runs_over_the_steps(client: TestClient, demo: Demo) -> None:
+    query: dict[str, str | int] = {"values": "2,0", "last": 3, "estimator": "mi"}
+    found = client.get("/api/v1/attributes/screen/series", params=query).json()
+    assert found["steps"] == [1, 2, 3]
+    assert [line["value"] for line in found["lines"]] == [2, 0]
+    for i, step in enumerate(found["steps"]):
+        p = published(demo, "screen", "window", step)
+        estimate = p.estimators["mi"].estimate()
+        assert found["reports"][i] == p.reports
+        assert found["lines"][0]["frequencies"][i] == estimate.frequencies[2]
+        assert found["lines"][1]["high"][i] == estimate.interval()[1][0]
+        assert found["eps_t"]["standard"][i] == p.privacy["standard"].eps_t
+
+
+def test_csv_holds_the_same_and_no_formula(client: TestClient) -> None:
+    url = "/api/v1/attributes/screen/histogram"
+    answer = client.get(f"{url}.csv")
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    found = client.get(url).json()
+    assert [float(row["frequency"]) for row in rows] == found["frequencies"]
+    assert [float(row["truth"]) for row in rows] == found["truth"]
+    assert "'=1+1" in [row["label"] for row in rows]
+    series = list(csv.DictReader(io.StringIO(client.get("/api/v1/attributes/screen/series.csv").text)))
+    assert len(series) == STEPS * 5
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("attributes/nobody/histogram", 404, "no attribute"),
+        ("attributes/screen/histogram?step=99", 404, "no estimate of screen for step 99"),
+        ("attributes/screen/histogram?step=-1", 422, "step"),
+        ("attributes/screen/histogram?span=year", 422, "span"),
+        ("attributes/screen/histogram?estimator=guess", 422, "mi, ibu, mle"),
+        ("attributes/screen/histogram?confidence=nan", 422, "confidence"),
+        ("attributes/screen/series?values=0,6", 422, "below 6"),
+        ("attributes/screen/series?values=" + ",".join("0" * 21), 422, "at most 20"),
+        ("attributes/latency_ms/series?estimator=mle", 422, "mi, ibu"),
+        ("nothing", 404, "Not Found"),
+    ],
+)
+def test_refusals_are_problem_documents(client: TestClient, path: str, status: int, said: str) -> None:
+    answer = client.get(f"/api/v1/{path}")
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert said in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/", "/page/page.js", "/api/v1/survey", "/api/v1/attributes/nobody/histogram", "/nowhere"])
+def test_every_answer_has_the_security_headers(client: TestClient, path: str) -> None:
+    assert SECURITY.items() <= dict(client.get(path).headers).items() | {
+        (name, value) for name in SECURITY for value in [client.get(path).headers.get(name)]
+    }
+
+
+def test_before_the_first_step_there_is_nothing_and_no_error() -> None:
+    with TestClient(create_api(SURVEY, MemoryResults(), dict)) as client:
+        assert client.get("/api/v1/status").json() == {"attributes": [], "rejected": {}, "latest_step": None}
+        assert client.get("/api/v1/attributes/screen/histogram").status_code == 404
+        assert client.get("/api/v1/attributes/screen/series").status_code == 404
+
+
+class _Away:
+    def progress(self) -> Progress | None:
+        raise StoreUnavailable("Redis at secret-host does not answer")
+
+    def get(self, keys: Sequence[str]) -> list[Publication | None]:
+        raise StoreUnavailable("Redis at secret-host does not answer")
+
+
+def test_a_store_that_is_away_is_503_and_not_named() -> None:
+    with TestClient(create_api(SURVEY, _Away(), dict)) as client:
+        answer = client.get("/api/v1/status")
+        assert answer.status_code == 503
+        assert "secret-host" not in answer.text
+
+
+async def test_events_tell_of_every_change_once_and_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("estimators.api.POLL_S", 0.01)
+    results, beats = MemoryResults(), 0
+    news = _News(results)
+    watching = asyncio.create_task(news.watch())
+    stream: AsyncIterator[str] = news.stream()
+    assert "data: -1" in await anext(stream)
+    before = None
+    for step in range(3):
+        after = Progress(first_step=0, next_step=step + 1)
+        assert results.save([], before, after)
+        before = after
+        told = await asyncio.wait_for(anext(stream), 5)
+        assert told.startswith("event: published\n")
+        assert f"data: {step}\n" in told
+    monkeypatch.setattr("estimators.api.BEAT_S", 0.01)
+    for _ in range(2):
+        beats += (await asyncio.wait_for(anext(stream), 20)).startswith(":")
+    assert beats == 2  # nothing new: only signs of life
+    watching.cancel()
+
+
+def test_the_api_keeps_its_description_whatever_it_is_asked(demo: Demo) -> None:
+    schema = schemathesis.openapi.from_asgi("/openapi.json", api_of(demo)).exclude(path="/api/v1/events")  # that never ends
+    operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
+    assert len(operations) == 6
+    for operation in operations:
+
+        @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        @given(case=operation.as_strategy())
+        def keeps_its_word(case: Any) -> None:
+            case.call_and_validate()
+
+        keeps_its_word()

@@ -1,0 +1,232 @@
+"""The live page in a real browser: what it shows, its controls, keyboard, dark and narrow; and that it asks no other host.
+
+With LDPSTREAM_SCREENSHOTS naming a folder, screenshots and the times to first paint go there.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from estimators.api import create_api
+from estimators.page_server import PageServer
+from estimators.publication import Frequencies, Publication, spent
+from estimators.results import MemoryResults
+from estimators.schedule import Progress
+from ldpstream.demo import Demo
+from producers.values import MarkovValues
+from surveys import Survey, load_survey, parse_survey
+
+SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]  # fmt: skip
+SHOTS = os.environ.get("LDPSTREAM_SCREENSHOTS")
+
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        reason = "no Chromium on this machine"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """Opens an address and waits until it is drawn; afterwards: no error, and nothing asked of another host."""
+    opened: list[tuple[Any, str, list[str], list[str]]] = []
+
+    def open_it(url: str, width: int = 1300, height: int = 900, scheme: Any = "light") -> Page:
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        page = context.new_page()
+        said: list[str] = []
+        asked: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        opened.append((context, url, said, asked))
+        page.goto(url)
+        page.wait_for_selector("html[data-ready=yes]", timeout=20_000)
+        return page
+
+    yield open_it
+    for context, url, said, asked in opened:
+        context.close()
+        assert not said
+        assert asked
+        assert all(address.startswith(url) for address in asked)
+
+
+def shoot(page: Page, name: str) -> None:
+    if SHOTS:
+        page.screenshot(path=f"{SHOTS}/{name}.png", full_page=True)
+        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
+        with open(f"{SHOTS}/first_paint.jsonl", "a") as file:
+            file.write(json.dumps({"page": name, "first_contentful_paint_ms": paint}) + "\n")
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[tuple[Demo, str]]:
+    demo = Demo(SURVEY, MarkovValues(SURVEY, 4000, 6, 3), 3)
+    demo.run(lambda step, made: None)
+    api = create_api(SURVEY, demo.service.results, demo.service.rejected, truth=lambda p: demo.truth.of(SURVEY, p))
+    server = PageServer(api, "127.0.0.1", 0)
+    yield demo, server.url
+    server.close()
+
+
+def test_it_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    pipeline, url = demo
+    page = open_page(url)
+    assert page.title() == f"{SURVEY.name} · ldpstream"
+    assert page.locator("#attributes tbody tr").count() == len(SURVEY.attributes)
+    (p,) = pipeline.service.results.get(["screen|window|5"])
+    assert p is not None
+    spent_text = page.locator("#attributes tbody tr").first.inner_text()
+    assert f"{p.privacy['standard'].eps_t:.4g} of {p.privacy['standard'].eps_inf:.4g}" in spent_text
+    assert page.locator("#attributes meter").first.get_attribute("value") == str(p.privacy["standard"].eps_t)
+    assert f"{p.reports:,} reports" in page.locator("#summary").inner_text()
+    page.locator("#numbers summary").click()
+    row = page.locator("#values tr").nth(1).inner_text().split("\t")
+    found, truth = p.estimators["ibu"].estimate(), pipeline.truth.of(SURVEY, p)
+    assert truth is not None
+    assert row[0] == SURVEY.attributes[0].label(0)
+    assert row[1] == f"{100 * found.frequencies[0]:.2f} %"
+    assert row[-1] == f"{100 * truth[0]:.2f} %"
+    shoot(page, "desktop")
+
+
+def test_everything_can_be_switched(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    pipeline, url = demo
+    page = open_page(url)
+    page.select_option("#estimator", "mi")
+    page.select_option("#post", "norm-sub")
+    expect(page.locator("#histogram-csv")).to_have_attribute("href", re.compile("post=norm-sub"))
+    page.select_option("#span", "step")
+    expect(page.locator("#summary")).to_contain_text("in step 5")
+    page.locator("#step").fill("2")
+    expect(page.locator("#summary")).to_contain_text("in step 2")
+    assert not page.locator("#follow").is_checked()
+    (p,) = pipeline.service.results.get(["screen|step|2"])
+    assert p is not None
+    assert f"{p.reports:,} reports" in page.locator("#summary").inner_text()
+    with page.expect_download() as download:
+        page.locator("#histogram-csv").click()
+    lines = download.value.path().read_text().splitlines()
+    assert lines[0].startswith("value,label,frequency")
+    assert len(lines) == SURVEY.attributes[0].k + 1
+    page.locator("[data-attribute=latency_ms]").click()
+    expect(page.locator("#histogram-title")).to_have_text("latency_ms")
+    assert page.url.endswith("#latency_ms")
+    assert page.locator("#estimator option").count() == 2  # several levels: no closed form
+    assert page.locator("#post").is_enabled()
+
+
+def test_the_keyboard_reaches_and_reads_everything(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    page = open_page(demo[1])
+    page.locator("#histogram").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#readout").inner_text().startswith(f"{SURVEY.attributes[0].label(0)}: ")
+    page.keyboard.press("End")
+    assert page.locator("#readout").inner_text().startswith(f"{SURVEY.attributes[0].label(SURVEY.attributes[0].k - 1)}: ")
+    page.locator("[data-attribute=latency_ms]").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#histogram-title")).to_have_text("latency_ms")
+    assert page.evaluate("document.activeElement.dataset.attribute") == "latency_ms"  # redrawn, and still there
+    named = "[...document.querySelectorAll('select, input, button')].every((e) => e.labels?.length || e.textContent.trim())"
+    assert page.evaluate(named)
+
+
+def test_dark_and_light(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    dark = open_page(demo[1], scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    first = dark.evaluate(background)
+    shoot(dark, "dark")
+    dark.locator("#theme").click()  # light, whatever the system says
+    assert dark.evaluate(background) != first
+    dark.reload()
+    dark.wait_for_selector("html[data-ready=yes]")
+    assert dark.evaluate(background) != first
+    assert dark.locator("#theme").inner_text() == "Theme: light"
+
+
+def test_a_phone_needs_no_sideways_scrolling(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    page = open_page(demo[1], width=360, height=740)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    shoot(page, "phone")
+
+
+def many(k: int, attributes: int, steps: int) -> tuple[Survey, MemoryResults]:
+    """A survey of many values with made-up publications of every step."""
+    level = ({"name": "standard", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0},)
+    asked = tuple({"name": f"a{i:02}", "size": k, "level": level} for i in range(attributes))
+    survey = parse_survey({
+        "name": "many", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 2, "lateness_steps": 0,
+        "collection": "smp", "attribute": asked,
+    })  # fmt: skip
+    rng, results = np.random.default_rng(1), MemoryResults()
+    for step in range(steps):
+        extend(survey, results, step, rng)
+    return survey, results
+
+
+def extend(survey: Survey, results: MemoryResults, step: int, rng: np.random.Generator) -> None:
+    """Publish one step more."""
+    made = []
+    for i, attribute in enumerate(survey.attributes):
+        frequencies = rng.dirichlet(np.full(attribute.k, 0.05))
+        result = Frequencies(
+            frequencies=frequencies.tolist(), standard_errors=[0.01] * attribute.k, iterations=0, converged=True
+        )
+        for span in ("step", "window"):
+            made += [
+                Publication(
+                    survey=survey.name, fingerprint=survey.fingerprint.hex(), attribute=attribute.name, step=step,
+                    span=span, panes=1, reports=1000, complete=True, estimators=dict.fromkeys(("mi", "ibu", "mle"), result),
+                    privacy={"standard": spent(survey.mechanisms[i][0], step + 1)},
+                )
+            ]  # fmt: skip
+    assert results.save(made, results.progress(), Progress(first_step=0, next_step=step + 1))
+
+
+def test_many_values_and_what_is_published_meanwhile(open_page: OpenPage) -> None:
+    survey, results = many(1000, 20, 50)
+    server = PageServer(create_api(survey, results, lambda: {"step too old": 1234}), "127.0.0.1", 0)
+    try:
+        page = open_page(server.url)
+        shoot(page, "many")
+        assert page.locator("#state-text").inner_text() == "live, step 49"
+        assert page.locator("#attributes tbody tr").count() == 20
+        assert "1,234" in page.locator("#rejected").inner_text()
+        extend(survey, results, 50, np.random.default_rng(2))
+        expect(page.locator("#state-text")).to_have_text("live, step 50", timeout=10_000)
+        assert page.locator("#step-text").inner_text() == "50"
+        page.close()  # before the server, which it would miss
+    finally:
+        server.close()
+
+
+def test_a_large_domain_shows_its_most_frequent_values(open_page: OpenPage) -> None:
+    survey, results = many(20_000, 1, 2)
+    server = PageServer(create_api(survey, results, dict), "127.0.0.1", 0)
+    try:
+        page = open_page(server.url)
+        assert "The 2,000 most frequent of 20,000 values" in page.locator("#summary").inner_text()
+        shoot(page, "large")
+        page.close()
+    finally:
+        server.close()
