@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
 Table = npt.NDArray[Any]
+SCRATCH = 2**14  # numbers, 128 KiB: a part of the second-level cache
+BYTES_AT_ONCE = 64  # of a row of bits; their tables of 256 sums take 128 KiB
 
 
 @numba.njit(cache=True)
@@ -98,16 +100,185 @@ def linear_hash(functions: Table, values: Table, g: int, add: Table, multiply: T
 
 
 @numba.njit(cache=True)
-def linear_transform(source: Table, out: Table, add: Table, multiply: Table) -> None:
-    """One digit of the support transform: out[h, v, l, s] += sum over a of source[h, a, l, s + a v] in GF(g).
+def fold_functions(table: Table, add: Table, multiply: Table, cells: Table) -> None:
+    """Add up the counts of functions that are multiples of each other, into the zeroed cells of `mechanisms.linear_pool`."""
+    size, g = table.shape
+    scaled = np.zeros(max(size // g, 1), np.int64)  # the low digits of a function, each times the same element
+    start, low = 0, size // g
+    while low:
+        for lead in range(1, g):
+            inverse = 1
+            while multiply[inverse, lead] != 1:
+                inverse += 1
+            filled = 1
+            while filled < low:
+                for digit in range(1, g):
+                    for i in range(filled):
+                        scaled[digit * filled + i] = multiply[inverse, digit] * filled + scaled[i]
+                filled *= g
+            for i in range(low):
+                for y in range(g):
+                    cells[start + multiply[inverse, y] * low + scaled[i]] += table[lead * low + i, y]
+        start, low = start + low * g, low // g
+    cells[start] = table[0, 0]
+    for y in range(1, g):
+        cells[start + 1] += table[0, y]
 
-    Both arrays have shape (high digits, g, low digits, g); out starts at zero.
+
+@numba.njit(cache=True)
+def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place: int, g: int, back: bool) -> None:
+    """Copy high x low columns of x, an array (g symbols, …, g digits, place), to a block (g digits, g symbols, columns).
+
+    first is the first column's place in x for digit and symbol 0; back copies the block to x.
     """
-    high, g, low, _ = source.shape
-    for h in range(high):
+    width = high * low
+    for s in range(g):
         for v in range(g):
-            for a in range(g):
-                shift = add[multiply[a, v]]
-                for i in range(low):
-                    for s in range(g):
-                        out[h, v, i, s] += source[h, a, i, shift[s]]
+            source, target = first + s * (x.size // g) + v * place, (v * g + s) * width
+            there, here = x[source : source + (high * g - v) * place], block[target : target + width]
+            if high == 1:
+                if back:
+                    there[:low] = here
+                else:
+                    here[:] = there[:low]
+                continue
+            for i in range(low):
+                for h in range(high):
+                    if back:
+                        there[h * g * place + i] = here[i * high + h]
+                    else:
+                        here[i * high + h] = there[h * g * place + i]
+
+
+@numba.njit(cache=True)
+def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forward: bool, before: Table, after: Table) -> None:
+    """One digit of the Radon transform or of its transpose, in place; x stands for an array (g symbols, highs, g, place).
+
+    Forward, only the symbols below n are not zero when they come; backward, only those are wanted. Some columns at a time
+    are copied to where they are contiguous and stay in the cache, and back when they are done.
+    """
+    g = add.shape[0]
+    highs, most = x.size // (g * g * place), before.size // (g * g)
+    together = max(most // place, 1) if place < 64 else 1  # beyond, a single run of columns is long enough
+    for h in range(0, highs, together):
+        high = min(together, highs - h)
+        for i in range(0, place, most):
+            low = min(most, place - i)
+            width = high * low
+            first = h * g * place + i
+            _move_columns(x, before, first, high, low, place, g, False)
+            after[: g * g * width] = 0
+            for v in range(g):
+                for a in range(g):
+                    shift = add[multiply[a, v]]
+                    if width == 1:
+                        for s in range(n):
+                            if forward:
+                                after[a * g + shift[s]] += before[v * g + s]
+                            else:
+                                after[v * g + s] += before[a * g + shift[s]]
+                        continue
+                    for s in range(n):
+                        source, target = (v * g + s) * width, (a * g + shift[s]) * width
+                        if not forward:
+                            source, target = (a * g + shift[s]) * width, (v * g + s) * width
+                        terms, sums = before[source : source + width], after[target : target + width]
+                        for j in range(width):
+                            sums[j] += terms[j]
+            _move_columns(x, after, first, high, low, place, g, True)
+
+
+@numba.njit(cache=True)
+def radon(f: Table, low: int, add: Table, multiply: Table, cells: Table) -> None:
+    """Mass that f puts on each symbol under each function: from (k,) to the cells of `mechanisms.linear_pool`.
+
+    low is g^(m-1), the place of a value's top digit; the cells are zero when they come.
+    """
+    g = add.shape[0]
+    before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), f.dtype)
+    after = np.empty_like(before)
+    cells[: f.size] = f
+    n, start = -(-f.size // low), 0
+    while low:
+        x, start = cells[start : start + g * low], start + g * low
+        if low > 1:
+            for top in range(n):
+                for i in range(low):  # the values without their top digit
+                    cells[start + i] += x[top * low + i]
+        place = low // g
+        while place:
+            _radon_pass(x, n, place, add, multiply, True, before, after)
+            place, n = place // g, g
+        low, n = low // g, g
+    cells[start] = f.sum()
+
+
+@numba.njit(cache=True)
+def radon_transpose(cells: Table, low: int, add: Table, multiply: Table, out: Table) -> None:
+    """The transpose of `radon`: for each value the sum of the cells that hold it, (k,). The cells are overwritten."""
+    g, k = add.shape[0], out.size
+    before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), cells.dtype)
+    after = np.empty_like(before)
+    start, place = cells.size - 2, 1
+    below = cells[start : start + 1]
+    while place <= low:
+        start -= g * place
+        x = cells[start : start + g * place]
+        n, inner = -(-k // low) if place == low else g, 1
+        while inner < place:
+            _radon_pass(x, n if inner * g == place else g, inner, add, multiply, False, before, after)
+            inner *= g
+        for top in range(n):
+            for i in range(place):
+                x[top * place + i] += below[i]
+        below, place = x, place * g
+    out[:] = cells[:k]
+
+
+@numba.njit(cache=True)
+def two_sided_decay(x: Table, ratio: float, out: Table) -> None:
+    """out[i] = sum over j of ratio^|i-j| x[j], by one recursion from each end."""
+    total = 0.0
+    for i in range(x.size):
+        total = total * ratio + x[i]
+        out[i] = total
+    total = 0.0
+    for i in range(x.size - 1, -1, -1):
+        out[i] += total
+        total = (total + x[i]) * ratio
+
+
+@numba.njit(cache=True)
+def bit_sums(rows: Table, f: Table, out: Table) -> None:
+    """out[i] += sum of f[v] over the bits v that are set in row i; rows as in `mechanisms.bits`, f padded to whole bytes.
+
+    A byte's 256 sums are tabulated once, so that eight bits cost one addition.
+    """
+    sums = np.zeros((BYTES_AT_ONCE, 256))
+    for begin in range(0, rows.shape[1], BYTES_AT_ONCE):
+        part = rows[:, begin : begin + BYTES_AT_ONCE]
+        for j in range(part.shape[1]):
+            for bit in range(8):
+                for low in range(1 << bit):
+                    sums[j, low + (1 << bit)] = sums[j, low] + f[8 * (begin + j) + bit]
+        for i in range(rows.shape[0]):
+            total = 0.0
+            for j in range(part.shape[1]):
+                total += sums[j, part[i, j]]
+            out[i] += total
+
+
+@numba.njit(cache=True)
+def bit_spread(rows: Table, x: Table, out: Table) -> None:
+    """The transpose: out[v] += sum of x[i] over the rows i in which bit v is set; out is padded to whole bytes."""
+    for begin in range(0, rows.shape[1], BYTES_AT_ONCE):
+        part = rows[:, begin : begin + BYTES_AT_ONCE]
+        sums = np.zeros((BYTES_AT_ONCE, 256))
+        for i in range(rows.shape[0]):
+            for j in range(part.shape[1]):
+                sums[j, part[i, j]] += x[i]
+        for j in range(part.shape[1]):
+            for byte in range(256):
+                for bit in range(8):
+                    if byte >> bit & 1:
+                        out[8 * (begin + j) + bit] += sums[j, byte]

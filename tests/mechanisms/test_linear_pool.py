@@ -116,8 +116,44 @@ def test_support_counts_by_the_transform(g: int, k: int) -> None:
     assert np.array_equal(counts, before)
 
 
+@each_pool
+def test_a_folded_table_tells_what_the_table_tells(g: int, k: int) -> None:
+    """Every report on its own falls into one cell, whose mass is that of the symbol under the function, for any f."""
+    pool, table = LinearPool(k, g), reference.hashes(g, k)
+    f = np.random.default_rng(g).random(k)
+    masses = pool.radon(f)
+    assert masses.shape == (pool.cells,)
+    for a, y in itertools.product(range(0, pool.size, max(pool.size // 40, 1)), range(g)):
+        report = np.zeros((pool.size, g), np.int64)
+        report[a, y] = 1
+        cell = pool.fold(report)
+        assert (cell.sum(), cell.max()) == (1, 1)
+        if a or not y:  # the function that hashes all to 0 has one cell for all other symbols
+            np.testing.assert_allclose(masses @ cell, f[table[a] == y].sum(), rtol=1e-14)
+    counts = np.random.default_rng(k).integers(0, 2**40, (pool.size, g))
+    assert pool.fold(counts).sum() == counts.sum()
+    weights = np.zeros((pool.size, g))
+    np.add.at(weights, (np.arange(pool.size)[:, None], table), f)
+    np.testing.assert_allclose(masses @ pool.fold(counts), (weights * counts).sum(), rtol=1e-14)
+
+
+@each_pool
+def test_the_transpose_is_the_transpose(g: int, k: int) -> None:
+    """In whole numbers, so exactly: x · R f = Rᵀ x · f, and R's columns are zeros and ones."""
+    pool, rng = LinearPool(k, g), np.random.default_rng(g)
+    f, x = rng.integers(-99, 99, k).astype(float), rng.integers(-99, 99, pool.cells).astype(float)
+    before = x.copy()
+    assert x @ pool.radon(f) == pool.radon_transpose(x) @ f
+    assert np.array_equal(x, before)
+    column = pool.radon(np.eye(k)[k - 1])
+    assert set(column) <= {0.0, 1.0}
+    assert column.sum() == 1 + (pool.size - 1) // (g - 1)  # one symbol of each function
+
+
 @settings(max_examples=30, deadline=None)
-@given(st.sampled_from([(2, 1000), (3, 1000), (4, 5000), (7, 5000), (9, 1000), (32, 1025)]), st.data())
+@given(
+    st.sampled_from([(2, 1000), (3, 1000), (4, 5000), (7, 5000), (32, 1025), (53, 1000), (17, 4000), (2, 70_000)]), st.data()
+)
 def test_large_pools(g_k: tuple[int, int], data: st.DataObject) -> None:
     """Single hashes and single reports, where the whole table is too much to write down."""
     g, k = g_k
@@ -129,6 +165,9 @@ def test_large_pools(g_k: tuple[int, int], data: st.DataObject) -> None:
     counts = np.zeros((pool.size, g), np.int64)
     counts[a, y] = 1
     assert np.array_equal(pool.support(counts), hashed == y)
+    f = np.random.default_rng(a).random(k)
+    if a or not y:
+        np.testing.assert_allclose(pool.radon(f) @ pool.fold(counts), f[hashed == y].sum(), rtol=1e-13)
 
 
 def test_golden_hashes() -> None:
