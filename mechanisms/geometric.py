@@ -58,10 +58,14 @@ class TruncatedGeometric(ChannelMechanism):
         up, down = (-np.log1p(-rng.random((2, checked.size))) / self.eps).astype(np.int64)
         return np.asarray(np.clip(checked + up - down, 0, self.k - 1), self.report_dtype)
 
+    def column_factors(self) -> FloatArray:
+        """(k,) the c_z of the formula."""
+        factors = np.full(self.k, -math.expm1(-self.eps))
+        factors[[0, -1]] = 1.0
+        return factors / (1 + math.exp(-self.eps))
+
     def _channel(self) -> FloatArray:
-        weight = np.full(self.k, -math.expm1(-self.eps))
-        weight[[0, -1]] = 1.0
-        return np.asarray(weight / (1 + math.exp(-self.eps)) * np.exp(-self.eps * self.distances()))
+        return np.asarray(self.column_factors() * np.exp(-self.eps * self.distances()))
 
     def distances(self) -> FloatArray:
         """(k, k) |x - x'|, in cells."""

@@ -1,0 +1,80 @@
+"""The true likelihood of kept reports of bits: unary encodings and subsets, whose counts of ones do not determine it.
+
+Given the value x, a report y of k bits has the probability
+
+    P(y | x) = b(y) (1 if y_x else e^{-ε}),   so   L(f) = Σ_y ln b(y) + Σ_y ln(e^{-ε} Σf + (1 - e^{-ε}) Σ_{x: y_x = 1} f_x)
+
+with ε the loss of the report. For a unary encoding with bits (p, q), b(y) = p/q · q^{ones} (1-q)^{k-ones}, and for subsets of
+size ω, b(y) = p / C(k-1, ω-1). So a report is used up to what it says about x: its bits, all together. The service counts
+bits and keeps no reports; this is for experiments, to see what the pseudo-likelihood of the counts gives away.
+"""
+
+import math
+
+import numpy as np
+
+from estimators.channel_terms import ChannelTerm, FakeDataTerm
+from mechanisms import Mechanism, Reports
+from mechanisms.arguments import FloatArray
+from mechanisms.bits import row_bytes
+from mechanisms.subset import SubsetSelection
+from mechanisms.unary import LongitudinalUnary, UnaryEncoding
+
+
+class ReportsTerm(ChannelTerm):
+    """Reports of SUE, OUE, THE, a chain of them (one report a person), or SS; without fake data.
+
+    A step costs n ⌈k/8⌉ additions for each of two passes over the packed bits, which are never unpacked. Equal reports are
+    counted together where there are more reports than possible ones.
+
+    Args:
+        m: the mechanism.
+        reports: (n, ⌈k/8⌉) rows as `Mechanism.report` returns them; kept, not copied.
+
+    Raises:
+        ValueError: if a row is not a report of this mechanism.
+    """
+
+    def __init__(self, m: UnaryEncoding | LongitudinalUnary | SubsetSelection, reports: Reports) -> None:
+        ones, n = int(m.tabulate(reports).counts.sum()), len(reports)
+        if isinstance(m, SubsetSelection):
+            eps = m.eps_1
+            sets = math.lgamma(m.k) - math.lgamma(m.omega) - math.lgamma(m.k - m.omega + 1)
+            log_b = n * (math.log(m.p) - sets)
+        else:
+            bit = m.report_round
+            eps = bit.eps()
+            log_b = n * (math.log(bit.p) - math.log(bit.q)) + ones * math.log(bit.q) + (n * m.k - ones) * math.log(bit.not_q)
+        counts = np.ones(n, np.int64)
+        if 2 ** min(m.k, 63) < n:
+            reports, counts = np.unique(reports, axis=0, return_counts=True)
+        super().__init__(m.k, counts, log_b)
+        self._rows, self._other, self._excess = reports, math.exp(-eps), -math.expm1(-eps)
+
+    def _forward(self, f: FloatArray) -> FloatArray:
+        from mechanisms.kernels import bit_sums
+
+        padded = np.zeros(8 * row_bytes(self.k))
+        padded[: self.k] = f
+        sums = np.zeros(len(self._rows))
+        bit_sums(self._rows, padded, sums)
+        return np.asarray(self._other * f.sum() + self._excess * sums)
+
+    def _adjoint(self, x: FloatArray) -> FloatArray:
+        from mechanisms.kernels import bit_spread
+
+        sums = np.zeros(8 * row_bytes(self.k))
+        bit_spread(self._rows, x, sums)
+        return np.asarray(self._other * x.sum() + self._excess * sums[: self.k])
+
+
+def reports_term(m: Mechanism, reports: Reports) -> ReportsTerm | FakeDataTerm:
+    """The true likelihood of kept reports of a unary encoding or of subsets, with or without fake data.
+
+    Raises:
+        ValueError: for another mechanism, whose count table is enough, or if a row is not a report of this one.
+    """
+    if not isinstance(m.device, (UnaryEncoding, LongitudinalUnary, SubsetSelection)):
+        raise ValueError(f"m must be a unary encoding or a subset selection, got {m.signature}")
+    term = ReportsTerm(m.device, reports)
+    return term if m.fakes == 1 else FakeDataTerm(term, m.fakes)
