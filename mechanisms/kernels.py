@@ -138,9 +138,11 @@ def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place
             there, here = x[source : source + (high * g - v) * place], block[target : target + width]
             if high == 1:
                 if back:
-                    there[:low] = here
+                    for i in range(low):
+                        there[i] = here[i]
                 else:
-                    here[:] = there[:low]
+                    for i in range(low):
+                        here[i] = there[i]
                 continue
             for i in range(low):
                 for h in range(high):
@@ -167,7 +169,8 @@ def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forwa
             width = high * low
             first = h * g * place + i
             _move_columns(x, before, first, high, low, place, g, False)
-            after[: g * g * width] = 0
+            for j in range(g * g * width):
+                after[j] = 0
             for v in range(g):
                 for a in range(g):
                     shift = add[multiply[a, v]]
@@ -196,8 +199,10 @@ def radon(f: Table, low: int, add: Table, multiply: Table, cells: Table) -> None
     """
     g = add.shape[0]
     before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), f.dtype)
-    after = np.empty_like(before)
-    cells[: f.size] = f
+    after = np.empty(before.size, before.dtype)
+    for v in range(f.size):
+        cells[v] = f[v]
+        cells[cells.size - 2] += f[v]
     n, start = -(-f.size // low), 0
     while low:
         x, start = cells[start : start + g * low], start + g * low
@@ -210,7 +215,6 @@ def radon(f: Table, low: int, add: Table, multiply: Table, cells: Table) -> None
             _radon_pass(x, n, place, add, multiply, True, before, after)
             place, n = place // g, g
         low, n = low // g, g
-    cells[start] = f.sum()
 
 
 @numba.njit(cache=True)
@@ -218,7 +222,7 @@ def radon_transpose(cells: Table, low: int, add: Table, multiply: Table, out: Ta
     """The transpose of `radon`: for each value the sum of the cells that hold it, (k,). The cells are overwritten."""
     g, k = add.shape[0], out.size
     before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), cells.dtype)
-    after = np.empty_like(before)
+    after = np.empty(before.size, before.dtype)
     start, place = cells.size - 2, 1
     below = cells[start : start + 1]
     while place <= low:
@@ -232,7 +236,8 @@ def radon_transpose(cells: Table, low: int, add: Table, multiply: Table, out: Ta
             for i in range(place):
                 x[top * place + i] += below[i]
         below, place = x, place * g
-    out[:] = cells[:k]
+    for v in range(k):
+        out[v] = cells[v]
 
 
 @numba.njit(cache=True)
