@@ -37,13 +37,13 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) 
     The weights do not depend on the counts' values, so the mean stays unbiased. With one group it is `matrix_inversion`.
     """
     check_method(post)
-    k, supports = check_groups(groups, steps)
+    k = check_groups(groups, steps)
     frequencies, variance, weights = np.zeros(k), np.zeros(k), 0.0
-    for (m, table), support in zip(groups, supports, strict=True):
+    for m, table in groups:
         if not table.n:
             continue
         people, scale = table.n / steps, m.p - m.q
-        inverted = (support / table.n - m.q) / scale
+        inverted = (m.support(table) / table.n - m.q) / scale
         bins = m.support_covariance(np.clip(inverted, 0, 1), steps)[0] / (people * (steps * scale) ** 2)
         weight = people / m.variance(1 / k, 1, steps)
         frequencies += weight * inverted

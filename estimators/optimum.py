@@ -1,0 +1,157 @@
+"""The maximum of a sum of terms on the simplex, to machine precision where it is separable and to a proven gap elsewhere.
+
+Plain EM needs some 500 000 steps for OUE at k = 1000 and ε = 1. What is used instead: sums of support terms are separable but
+for Σ f = 1, and Newton's method on its multiplier ends in a handful of passes. Every other sum goes to projected L-BFGS,
+which in our measurements needed a fifth to a tenth of the evaluations of SQUAREM (Varadhan and Roland 2008), the usual
+acceleration of EM, and went on where that one stalled; it sets bins to exactly zero, which EM only approaches.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from estimators.terms import TINY, SupportTerm, Term
+from mechanisms.arguments import FloatArray
+
+PAIRS = 20  # steps that L-BFGS remembers
+SHORTEST = 1e-9  # fraction of a quasi-Newton step that is still tried
+ROUNDING = 1e-14  # two log-likelihoods nearer than this, relative to their size, are not told apart
+
+
+def evaluate(terms: list[Term], f: FloatArray) -> tuple[float, FloatArray]:
+    """The log-likelihood Σ_A L_A(f) in nats and its gradient (k,)."""
+    parts = [term(f) for term in terms]
+    return sum(value for value, _ in parts), np.asarray(sum(gradient for _, gradient in parts))
+
+
+def duality_gap(f: FloatArray, gradient: FloatArray) -> float:
+    """max_v g_v - Σ f_v g_v, in nats: no distribution has a log-likelihood that is higher than f's by more."""
+    return max(float(gradient.max() - (f * gradient).sum()), 0.0)
+
+
+def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
+    """The maximum of a sum of support terms, and how many passes it took.
+
+    With Σ f = 1 the sum is Σ_v φ_v(f_v), and at its maximum φ'_v(f_v) = 1/μ where f_v > 0, φ'_v(0) <= 1/μ elsewhere:
+
+        φ'_v(x) = Σ_A c_Av / (x + b_A),  b = q/(p-q)        f_v(μ) = the x >= 0 with φ'_v(x) = 1/μ, or 0
+
+    1/φ' is concave and increasing in x, so f_v(μ) is convex and increasing in μ, and Newton's method for Σ_v f_v(μ) = 1 goes
+    down to the root without ever passing it, from any μ that is too large. A bin that has come to zero stays there. With one
+    term f = c μ - b: the sum is piecewise linear, and the method ends after finitely many steps at the closed form.
+    """
+    k = terms[0].k
+    told = [term for term in terms if term.slope and term.support.any()]
+    if not told:
+        return np.full(k, 1 / k), 0
+    support = np.array([term.support for term in told])
+    b = np.array([[max(term.q / term.slope, TINY)] for term in told])
+    bins = np.flatnonzero(support.any(axis=0))
+    support = support[:, bins]
+    mu = float(1 / (support / (1 + b)).sum(axis=0).max())  # here one bin alone has at least the sum 1
+    x = np.ones(bins.size)
+    passes = 0
+    while passes < 200:
+        passes += 1
+        x, slope = _solve_bins(support, b, mu, x)
+        kept = x > 0
+        bins, support, x = bins[kept], support[:, kept], x[kept]
+        after = mu - float((x.sum() - 1) / (1 / slope[kept]).sum())
+        if not after < mu:
+            break
+        mu = after
+    f = np.zeros(k)
+    f[bins] = x / x.sum()
+    return f, passes
+
+
+def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """For every bin the x >= 0 with 1/φ'(x) = μ, or 0 where 1/φ'(0) >= μ, and there the slope of 1/φ'.
+
+    Newton's method: from the second point on it rises to the root and never passes it.
+    """
+    for attempt in range(200):
+        r = support / (x + b)
+        gradient = r.sum(axis=0)
+        slope = (r / (x + b)).sum(axis=0) / gradient**2
+        after = np.maximum(x + (mu - 1 / gradient) / slope, 0.0)
+        done = len(support) == 1 or (attempt and (after <= x * (1 + 1e-15)).all())
+        x = after
+        if done:
+            break
+    return x, slope
+
+
+def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_evaluations: int) -> tuple[FloatArray, int]:
+    """The maximum of any sum of terms by projected L-BFGS, and how many evaluations it took.
+
+    By (1) of `estimators.terms` the maximum on the simplex is that of L(f) - C Σf over f >= 0, C = Σ_v f_v ∂L/∂f_v, so only
+    signs are constraints. A step goes along max(0, f + a d), where d is the quasi-Newton direction among the bins that are free
+    and a scaled gradient for the bins at zero (a two-metric projection); a is halved until the likelihood rises. Back on the
+    simplex the likelihood is higher still. So no step lowers it, up to rounding.
+
+    Args:
+        terms: what is maximised.
+        start: (k,) distribution; bins at zero are not held there.
+        target: stop when the duality gap is at most this, in nats.
+        max_evaluations: stop after so many evaluations of the terms, at the latest.
+
+    Source: Bertsekas 1982 (two-metric projection); Liu and Nocedal 1989 (L-BFGS); Hager and Zhang 2005 (how to go on where two
+    values differ by rounding only).
+    """
+    f, evaluations = start, 1
+    value, gradient = evaluate(terms, f)
+    total = float((f * gradient).sum())
+    pairs: deque[tuple[FloatArray, FloatArray]] = deque(maxlen=PAIRS)
+    while evaluations < max_evaluations and duality_gap(f, gradient) > target:
+        ascent = gradient - total
+        metric = (f + 1 / f.size) / total
+        direction = metric * ascent
+        nearly_zero = min(1e-3, float(np.abs(np.maximum(f + direction, 0) - f).sum())) / f.size
+        free = (f > nearly_zero) | (ascent >= 0)
+        direction[free] = _quasi_newton(ascent[free], metric[free], [(s[free], y[free]) for s, y in pairs])
+        length = 1.0
+        while length > SHORTEST and evaluations < max_evaluations:
+            after = np.maximum(f + length * direction, 0)
+            step, size = after - f, float(after.sum())
+            promised = float((ascent * step).sum())
+            length /= 2
+            if promised <= 0 or not size:
+                continue
+            value_after, gradient_after = evaluate(terms, after)
+            evaluations += 1
+            gain = (value_after - total * size) - (value - total)
+            left = float(((gradient_after - total) * step).sum())  # far below zero if the step went much too far
+            if left >= -0.8 * promised and (gain >= 1e-4 * promised or abs(gain) <= ROUNDING * (abs(value) + total)):
+                bend = gradient - gradient_after
+                if (step * bend).sum() > 1e-14 * np.sqrt((step**2).sum() * (bend**2).sum()):
+                    pairs.append((step, bend))
+                f, value, gradient = after / size, value_after - total * np.log(size), gradient_after * size
+                break
+        else:
+            if not pairs and evaluations < max_evaluations:  # not even a scaled gradient step helped: EM's own step never harms
+                f = f * gradient / total
+                value, gradient = evaluate(terms, f)
+                evaluations += 1
+            pairs.clear()
+    return f, evaluations
+
+
+def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
+    """L-BFGS's inverse Hessian times a vector, from (step, bend of the gradient) pairs; the metric is where it starts."""
+    used = []
+    for step, bend in pairs:
+        product = float((step * bend).sum())
+        if product > 1e-12 * np.sqrt((step**2).sum() * (bend**2).sum()):
+            used.append((step, bend, product))
+    result, weights = ascent, []
+    for step, bend, product in reversed(used):
+        weights.append(float((step * result).sum()) / product)
+        result = result - weights[-1] * bend
+    result = metric * result
+    if used:
+        step, bend, product = used[-1]
+        result = result * (product / float((bend * metric * bend).sum()))
+    for (step, bend, product), weight in zip(used, reversed(weights), strict=True):
+        result = result + step * (weight - float((bend * result).sum()) / product)
+    return np.asarray(result)

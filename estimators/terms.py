@@ -1,0 +1,66 @@
+"""Terms of a log-likelihood: what the reports of one mechanism say of the frequencies, each a concave function of them.
+
+A term is L(f) = Σ_z c_z ln γ_z with γ linear in f: counts c of what was seen, and γ how likely the distribution f makes it. So
+
+    Σ_v f_v ∂L/∂f_v = Σ_z c_z    for every f     (1)
+
+EM's step is f ← f ∂L/∂f, normalised. And as L is concave, no distribution f' has L(f') above L(f) + max_v ∂L/∂f_v - Σ c:
+the duality gap, by which an estimate tells how far from the maximum it is at most.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from mechanisms import CountTable, Mechanism
+from mechanisms.arguments import FloatArray
+
+TINY = 1e-130  # stands in for smaller probabilities, so that counts over their square are still doubles
+
+
+class Term(Protocol):
+    """The log-likelihood of one group's reports, as a function of the frequencies.
+
+    Attributes:
+        k: domain size.
+        n: number of reports; L / n is the normalised log-likelihood.
+    """
+
+    k: int
+    n: int
+
+    def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
+        """L(f) in nats and its gradient (k,), for f >= 0, not only where Σ f = 1, so that (1) holds."""
+
+    def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
+        """Minus the Hessian at f times a direction, (k,)."""
+
+
+class SupportTerm:
+    """Σ_v c_v ln γ_v with γ = q Σf + (p-q) f, for the support counts c. O(k).
+
+    It is the true log-likelihood for GRR and L-GRR. For unary encodings, subsets and local hashing it is the papers'
+    pseudo-likelihood, which takes every support for a report of its own.
+
+    Attributes:
+        support: (k,) the counts c.
+        q: chance that a report supports a value that is not the person's, at least the smallest normal double.
+        slope: p - q, at least 0.
+    """
+
+    def __init__(self, m: Mechanism, table: CountTable) -> None:
+        self.k, self.n = m.k, table.n
+        self.support = m.support(table).astype(np.float64)
+        self.q, self.slope = max(m.q, float(np.finfo(np.float64).tiny)), max(m.p - m.q, 0.0)
+
+    def _gamma(self, f: FloatArray) -> FloatArray:
+        return np.asarray(np.maximum(self.q * f.sum() + self.slope * f, TINY))
+
+    def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
+        gamma = self._gamma(f)
+        r = self.support / gamma
+        return float((self.support * np.log(gamma)).sum()), self.q * r.sum() + self.slope * r
+
+    def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
+        r = self.support / self._gamma(f) ** 2 * (self.q * direction.sum() + self.slope * direction)
+        return np.asarray(self.q * r.sum() + self.slope * r)

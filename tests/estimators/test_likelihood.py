@@ -1,0 +1,392 @@
+"""Laws of IBU, GIBU and the maximum likelihood, against dense and closed-form references."""
+
+import copy
+import itertools
+import math
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import minimize
+
+from estimators import combined_mle, gibu, ibu, mle
+from estimators.errors import standard_errors
+from estimators.estimate import Group
+from estimators.likelihood import PROVEN_GAP, _em
+from estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
+from estimators.terms import SupportTerm, Term
+from mechanisms import NAMES, ONE_TIME, CountTable, Longitudinal, Mechanism, mechanism
+from mechanisms.arguments import FloatArray
+from mechanisms.geometric import TruncatedGeometric
+
+K = 6
+COUNTS = arrays(np.int64, K, elements=st.integers(0, 1000)).filter(lambda c: c.any())
+
+
+@lru_cache
+def make(name: str, k: int = K, eps_1: float = 1.0) -> Mechanism:
+    return mechanism(name, k, eps=eps_1) if name in ONE_TIME else mechanism(name, k, eps_inf=2 * eps_1, eps_1=eps_1)
+
+
+def collect(m: Mechanism, n: int, seed: int) -> CountTable:
+    """The reports of people whose values fall off like 1/(1+v)²."""
+    rng = np.random.default_rng(seed)
+    shares = 1 / (1 + np.arange(m.k)) ** 2
+    values = rng.choice(m.k, n, p=shares / shares.sum())
+    return m.tabulate(m.report(m.memoize(values, rng) if isinstance(m, Longitudinal) else values, rng))
+
+
+@pytest.fixture(params=NAMES)
+def m(request: pytest.FixtureRequest) -> Mechanism:
+    return make(request.param)
+
+
+@st.composite
+def tables(draw: st.DrawFn, wild: bool = True) -> Group:
+    """Any table of any pure mechanism with six values: also tables that no honest population sends."""
+    name = draw(st.sampled_from(NAMES))
+    eps = [0.5, 1.0, 2.0] + [1e-3] * wild + [300.0] * (wild and "LH" not in name)
+    m = make(name, eps_1=draw(st.sampled_from(eps)))
+    top = draw(st.sampled_from([1, 20, 10**6] + [2**62 // math.prod(m.table_shape)] * wild))
+    counts = draw(arrays(np.int64, m.table_shape, elements=st.integers(0, top)))
+    return m, m.table(max(int(counts.sum()), 1), counts)
+
+
+def closed_form(m: Mechanism, support: FloatArray) -> FloatArray:
+    """max(0, c/λ - q/(p-q)) by one sort, as the papers have it."""
+    floor = m.q / (m.p - m.q)
+    descending = np.sort(support)[::-1]
+    scale = np.cumsum(descending) / (1 + np.arange(1, m.k + 1) * floor)
+    last = np.flatnonzero(descending > scale * floor)[-1]
+    f = np.maximum(support / scale[last] - floor, 0)
+    return np.asarray(f / f.sum())
+
+
+class DenseTerm:
+    """A log-likelihood from a dense channel: the reference, and a term that is not separable."""
+
+    def __init__(self, channel: FloatArray, table: CountTable) -> None:
+        self.k, self.n = len(channel), table.n
+        self.channel, self.counts = channel, table.counts.ravel().astype(float)
+
+    def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
+        seen = self.counts > 0
+        gamma = np.maximum((f @ self.channel)[seen], 1e-130)
+        gradient = self.channel[:, seen] @ (self.counts[seen] / gamma)
+        return float((self.counts[seen] * np.log(gamma)).sum()), gradient
+
+    def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
+        weight = self.counts / np.maximum(f @ self.channel, 1e-130) ** 2
+        return np.asarray(self.channel @ (weight * (direction @ self.channel)))
+
+
+def support_channel(m: Mechanism) -> FloatArray:
+    return np.full((m.k, m.k), m.q) + np.eye(m.k) * (m.p - m.q)
+
+
+def dense_em(terms: list[DenseTerm], f: FloatArray, iterations: int) -> FloatArray:
+    for _ in range(iterations):
+        f = f * np.sum([t.channel @ (t.counts / (f @ t.channel)) for t in terms], axis=0)
+        f = f / f.sum()
+    return f
+
+
+def value(terms: list[Term], f: FloatArray) -> float:
+    return evaluate(terms, f)[0]
+
+
+# ---- terms
+
+
+@given(tables(), arrays(np.float64, K, elements=st.floats(0.01, 1)), arrays(np.float64, K, elements=st.floats(-1, 1)))
+def test_a_support_term_is_its_dense_form(group: Group, f: FloatArray, direction: FloatArray) -> None:
+    m, table = group
+    term = SupportTerm(m, table)
+    dense = DenseTerm(support_channel(m), replace(table, counts=m.support(table)))
+    (found, gradient), (expected, dense_gradient) = term(f), dense(f)  # f need not sum to 1
+    assert found == pytest.approx(expected, rel=1e-10, abs=1e-10)
+    np.testing.assert_allclose(gradient, dense_gradient, rtol=1e-10)
+    assert (f * gradient).sum() == pytest.approx(term.support.sum(), rel=1e-10)  # (1) of estimators.terms
+    bent, dense_bent = term.curvature(f, direction), dense.curvature(f, direction)
+    np.testing.assert_allclose(bent, dense_bent, rtol=1e-9, atol=1e-10 * np.abs(dense_bent).max())
+
+
+def test_the_gradient_and_the_curvature_are_derivatives() -> None:
+    term, rng = SupportTerm(make("OUE"), collect(make("OUE"), 1000, 1)), np.random.default_rng(2)
+    f, direction = rng.dirichlet(np.ones(K)), rng.normal(size=K)
+    h = 1e-6 * direction
+    assert (term(f + h)[0] - term(f - h)[0]) / 2e-6 == pytest.approx((term(f)[1] * direction).sum(), rel=1e-6)
+    np.testing.assert_allclose((term(f - h)[1] - term(f + h)[1]) / 2e-6, term.curvature(f, direction), rtol=1e-6)
+
+
+# ---- IBU: the plain EM
+
+
+@given(COUNTS, COUNTS, st.integers(1, 60), st.sampled_from(["GRR", "L-GRR", "OUE", "SS", "L-OSUE"]))
+def test_the_fast_step_is_the_dense_one(first: FloatArray, second: FloatArray, iterations: int, name: str) -> None:
+    sharp, blunt = make(name, eps_1=3.0), make(name, eps_1=0.5)
+    groups = [(sharp, sharp.table(6000, first)), (blunt, blunt.table(6000, second))]
+    terms = [DenseTerm(support_channel(m), table) for m, table in groups]
+    for some in (1, 2):
+        fast = gibu(groups[:some], max_iter=iterations, tol=0.0)
+        expected = dense_em(terms[:some], np.full(K, 1 / K), fast.iterations)
+        np.testing.assert_allclose(fast.frequencies, expected, atol=1e-10)
+
+
+def test_ten_thousand_fast_steps_are_ten_thousand_dense_ones() -> None:
+    m = make("OUE", 30)
+    table = collect(m, 5000, 4)
+    expected = dense_em([DenseTerm(support_channel(m), table)], np.full(30, 1 / 30), 10_000)
+    np.testing.assert_allclose(ibu(m, table, tol=0.0).frequencies, expected, atol=1e-10)
+
+
+def test_em_on_any_terms_is_em_on_support_terms() -> None:
+    m = make("L-OSUE")
+    table = collect(m, 500, 5)
+    term = SupportTerm(m, table)
+    for tol, delta in [(0.0, 0.0), (1e-4, 0.0), (0.0, 1e-3)]:
+        f, iterations, converged = _em([DenseTerm(support_channel(m), table)], np.full(K, 1 / K), 300, tol, delta)
+        fast, fast_iterations, fast_converged = _em([term], np.full(K, 1 / K), 300, tol, delta)
+        assert (iterations, converged) == (fast_iterations, fast_converged)
+        assert converged == (tol + delta > 0)
+        np.testing.assert_allclose(f, fast, atol=1e-10)
+
+
+def test_every_em_step_raises_the_likelihood_of_any_mix() -> None:
+    mix = [("GRR", 0.5), ("L-OSUE", 2.0), ("OLH", 1.0), ("L-SUE", 1.0)]
+    groups = [(make(name, 6, eps), collect(make(name, 6, eps), 400, i)) for i, (name, eps) in enumerate(mix)]
+    rising = [gibu(groups, max_iter=i, tol=0.0).log_likelihood for i in range(1, 40)]
+    assert all(b >= a - 1e-9 for a, b in itertools.pairwise(rising))
+
+
+def test_em_stops_where_the_likelihood_gains_less_than_delta() -> None:
+    m = make("OUE", 20)
+    table = collect(m, 2000, 6)
+    found = ibu(m, table, delta=1e-6)
+    gains = np.diff([ibu(m, table, max_iter=found.iterations + i).log_likelihood for i in (-2, -1, 0)]) / table.n
+    assert found.converged
+    assert gains[1] < 1e-6 <= gains[0]
+    assert not ibu(m, table, max_iter=found.iterations - 1, delta=1e-6).converged
+    np.testing.assert_array_equal(found.frequencies, ibu(m, table, max_iter=found.iterations).frequencies)
+
+
+def test_a_warm_start_ends_at_the_same_place_and_sooner() -> None:
+    m = make("L-OSUE", eps_1=3.0)
+    yesterday, today = collect(m, 20_000, 7), collect(m, 20_000, 8)
+    cold, warm = ibu(m, today), ibu(m, today, start=mle(m, yesterday).frequencies)
+    assert cold.converged
+    assert warm.iterations < cold.iterations
+    np.testing.assert_allclose(warm.frequencies, cold.frequencies, atol=1e-8)
+
+
+def test_zeros_of_a_start_are_no_prison() -> None:
+    m = make("GRR", eps_1=2.0)
+    table = m.table(600, np.array([100, 100, 100, 100, 100, 100]))
+    found = ibu(m, table, start=[1, 0, 0, 0, 0, 0])
+    np.testing.assert_allclose(found.frequencies, 1 / 6, atol=1e-8)
+    assert dense_em([DenseTerm(m.channel(), table)], np.eye(6)[0], 1000)[1] == 0  # the control: plain EM stays there
+
+
+# ---- the maximum
+
+
+@given(tables())
+def test_the_maximum_of_one_term_is_the_closed_form(group: Group) -> None:
+    m, table = group
+    found = mle(m, table, likelihood="support")
+    support = m.support(table).astype(float)
+    assert found.converged
+    assert found.frequencies.sum() == pytest.approx(1, abs=1e-12)
+    if support.any():
+        expected = closed_form(m, support)
+        np.testing.assert_allclose(found.frequencies, expected, atol=1e-10 * max(1, m.q / (m.p - m.q)))
+    else:
+        np.testing.assert_array_equal(found.frequencies, np.full(K, 1 / K))
+
+
+@given(st.lists(tables(), min_size=1, max_size=4))
+def test_the_maximum_of_any_mix_is_proven(groups: list[Group]) -> None:
+    found = combined_mle(groups, likelihood="support")
+    terms: list[Term] = [SupportTerm(m, table) for m, table in groups]
+    f, n = found.frequencies, sum(table.n for _, table in groups)
+    gradient = evaluate(terms, f)[1]
+    assert found.converged
+    assert found.gap <= PROVEN_GAP
+    assert found.gap * n == pytest.approx(duality_gap(f, gradient), abs=1e-9 * n)
+    assert (f >= 0).all()
+    assert f.sum() == pytest.approx(1, abs=1e-12)
+    slack = 1e-12 * (abs(found.log_likelihood) + n)
+    for other in (np.full(K, 1 / K), gibu(groups, max_iter=50, likelihood="support").frequencies, *np.eye(K)):
+        assert value(terms, np.asarray(other)) <= found.log_likelihood + found.gap * n + slack
+
+
+@given(tables(), tables(), st.permutations(range(K)))
+def test_who_is_listed_first_does_not_matter(one: Group, other: Group, order: list[int]) -> None:
+    terms = [SupportTerm(*one), SupportTerm(*other)]
+    found = separable_maximum(terms)[0]
+    backward = separable_maximum(terms[::-1])[0]
+    for term in terms:
+        term.support = term.support[order]
+    permuted = separable_maximum(terms)[0]
+    coarse = max(term.q / term.slope for term in terms)  # how much of 1 a bin's rounding can be
+    np.testing.assert_allclose(backward, found, atol=1e-9 * max(1, coarse))
+    np.testing.assert_allclose(permuted, found[order], atol=1e-9 * max(1, coarse))
+
+
+def test_the_certificate_is_valid_and_scipy_finds_nothing_higher() -> None:
+    mix = [("GRR", 0.5), ("L-OSUE", 1.0), ("OUE", 2.0)]
+    groups = [(make(name, 6, eps), collect(make(name, 6, eps), 3000, i)) for i, (name, eps) in enumerate(mix)]
+    terms: list[Term] = [SupportTerm(m, table) for m, table in groups]
+    best = minimize(
+        lambda f: -value(terms, f) / 9000, np.full(K, 1 / K), jac=lambda f: -evaluate(terms, f)[1] / 9000, bounds=[(0, 1)] * K,
+        constraints={"type": "eq", "fun": lambda f: f.sum() - 1}, method="SLSQP", options={"ftol": 1e-14},
+    )  # fmt: skip
+    found = combined_mle(groups)
+    assert found.log_likelihood / 9000 == pytest.approx(-best.fun, abs=1e-10)
+    np.testing.assert_allclose(found.frequencies, best.x, atol=1e-5)
+    for iterations in (
+        1,
+        10,
+        100,
+        1000,
+    ):  # the gap of an unfinished estimate covers what is missing, and says that it is missing
+        early = gibu(groups, max_iter=iterations, tol=0.0)
+        missing = (found.log_likelihood - early.log_likelihood) / 9000
+        assert 0 < missing <= early.gap
+    assert gibu(groups, max_iter=1).gap > 1e-3
+
+
+def test_two_groups_of_one_mechanism_are_their_sum(m: Mechanism) -> None:
+    first, second, none = collect(m, 300, 9), collect(m, 500, 10), m.empty_table()
+    for likelihood in ("exact", "support"):
+        whole = mle(m, first + second, likelihood=likelihood)
+        split = combined_mle([(m, first), (m, none), (m, second)], likelihood=likelihood)
+        assert whole.n == split.n == 800
+        np.testing.assert_allclose(split.frequencies, whole.frequencies, atol=1e-6)
+        assert split.log_likelihood == pytest.approx(whole.log_likelihood, abs=1e-6)
+
+
+def test_the_maximum_is_where_em_goes(m: Mechanism) -> None:
+    table = collect(m, 3000, 11)
+    for likelihood in ("exact", "support"):
+        best, iterated = (f(m, table, likelihood=likelihood) for f in (mle, ibu))
+        assert iterated.log_likelihood <= best.log_likelihood + 3000 * best.gap + 1e-8
+        assert best.log_likelihood - iterated.log_likelihood <= 3000 * iterated.gap + 1e-8
+        np.testing.assert_allclose(iterated.frequencies, best.frequencies, atol=1e-2)
+
+
+# ---- the maximum of terms that are not separable
+
+
+def dense_terms() -> list[Term]:
+    blurred, symbols = TruncatedGeometric(k=40, eps=0.5), make("GRR", 40, 2.0)
+    rng = np.random.default_rng(12)
+    values = rng.choice(40, 4000, p=np.r_[np.full(10, 0.08), np.zeros(20), np.full(10, 0.02)])
+    return [
+        DenseTerm(blurred.channel(), blurred.tabulate(blurred.report(values[:3000], rng))),
+        SupportTerm(symbols, symbols.tabulate(symbols.report(values[3000:], rng))),
+    ]
+
+
+def test_projected_steps_never_lower_the_likelihood_and_reach_the_gap() -> None:
+    terms, uniform = dense_terms(), np.full(40, 1 / 40)
+    f, evaluations = projected_maximum(terms, uniform, 4000 * 1e-9, 10_000)
+    best, gradient = evaluate(terms, f)
+    assert duality_gap(f, gradient) <= 4000 * 1e-9
+    assert (f == 0).any()  # the boundary is met exactly
+    path = [value(terms, projected_maximum(terms, uniform, 0.0, i)[0]) for i in range(1, evaluations, 3)]
+    assert all(b >= a - 1e-12 * abs(a) for a, b in itertools.pairwise(path))
+    assert path[-1] <= best + 4000 * 1e-9
+    slow, steps, _ = _em(terms, uniform, 20 * evaluations, 0.0, 0.0)
+    assert steps == 20 * evaluations
+    assert duality_gap(slow, evaluate(terms, slow)[1]) > 4000 * 1e-9  # plain EM is not there after 20 times as many
+
+
+def test_projected_steps_reach_the_same_maximum_from_anywhere() -> None:
+    terms = dense_terms()
+    ends = [
+        projected_maximum(terms, start, 4000 * 1e-11, 10_000)[0]
+        for start in (np.full(40, 1 / 40), 0.99 * np.eye(40)[39] + 0.01 / 40)
+    ]
+    assert value(terms, ends[0]) == pytest.approx(value(terms, ends[1]), abs=1e-6)
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-4)
+
+
+@given(st.lists(tables(wild=False), min_size=1, max_size=3))
+def test_projected_steps_reach_the_separable_maximum(groups: list[Group]) -> None:
+    terms: list[Term] = [SupportTerm(m, table) for m, table in groups]
+    if not all(term.support.any() for term in terms if isinstance(term, SupportTerm)):
+        return
+    n = sum(term.n for term in terms)
+    f, _ = projected_maximum(terms, np.full(K, 1 / K), 1e-9 * n, 10_000)
+    assert duality_gap(f, evaluate(terms, f)[1]) <= 1e-9 * n
+
+
+# ---- edges
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("k", "eps"), [(2, 1e-9), (5, 1e-3), (2, 30.0), (5, 340.0)])
+def test_no_count_and_no_eps_overflows(name: str, k: int, eps: float) -> None:
+    if name == "L-OUE" and eps == 340.0:
+        eps = 300.0  # what its second round can reach after 600
+    m = make(name, k, eps)
+    for counts in (np.zeros(m.table_shape, np.int64), np.arange(math.prod(m.table_shape)).reshape(m.table_shape) % 2):
+        huge = counts.astype(np.int64) * (2**62 // counts.size)
+        table = m.table(2**62, huge)
+        for found in (ibu(m, table, max_iter=200), mle(m, table)):
+            assert np.isfinite(found.frequencies).all()
+            assert found.frequencies.sum() == pytest.approx(1)
+            assert np.isfinite([found.log_likelihood, found.gap]).all()
+            assert not np.isinf(found.standard_errors).any()
+
+
+def test_a_mechanism_that_tells_nothing_leaves_the_estimate_uniform() -> None:
+    m = copy.copy(make("GRR"))
+    m.p = m.q = 1 / K  # as "paper" calibrations can make them
+    table = m.table(60, np.array([60, 0, 0, 0, 0, 0]))
+    for found in (ibu(m, table), mle(m, table)):
+        np.testing.assert_allclose(found.frequencies, 1 / K)
+        assert np.isnan(found.standard_errors).all()
+        assert found.gap <= 1e-12
+
+
+def test_an_empty_table_is_uniform_and_proven(m: Mechanism) -> None:
+    table = m.empty_table()
+    for found in (ibu(m, table), mle(m, table), ibu(m, table, start=np.eye(K)[0]), combined_mle([(m, table)] * 2)):
+        np.testing.assert_array_equal(found.frequencies, np.full(K, 1 / K))
+        assert np.isnan(found.standard_errors).all()
+        assert (found.gap, found.converged, found.iterations, found.log_likelihood) == (0.0, True, 0, 0.0)
+
+
+def test_wrong_arguments_are_refused(m: Mechanism) -> None:
+    table = collect(m, 20, 13)
+    c: Any = table.counts
+    for wrong in (c - 21, c.astype(float), c * math.nan, c[:1], c + 21):
+        for call in (ibu, mle):
+            with pytest.raises(ValueError, match="counts"):
+                call(m, CountTable(m.signature, table.n, wrong))
+    with pytest.raises(ValueError, match="n must be an integer"):
+        mle(m, CountTable(m.signature, -1, table.counts))
+    for start in ([1.0], np.full(K, 1.0), np.full(K, math.nan), -np.eye(K)[0]):
+        with pytest.raises(ValueError, match="start must"):
+            ibu(m, table, start=start)
+        with pytest.raises(ValueError, match="start must"):
+            mle(m, table, start=start)
+    with pytest.raises(ValueError, match="likelihood must be one of exact, support"):
+        mle(m, table, likelihood="true")
+    with pytest.raises(ValueError, match="delta must be"):
+        ibu(m, table, delta=-1e-9)
+
+
+def test_errors_of_a_mix_without_p_and_q_are_unknown() -> None:
+    place = TruncatedGeometric(k=K, eps=0.5)
+    groups = [(make("GRR"), collect(make("GRR"), 50, 14)), (place, place.tabulate(np.arange(K, dtype=place.report_dtype)))]
+    assert np.isnan(standard_errors(groups, np.full(K, 1 / K), 1)).all()
+    groups[1] = (place, place.empty_table())
+    assert np.isfinite(standard_errors(groups, np.full(K, 1 / K), 1)).all()
