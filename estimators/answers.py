@@ -69,7 +69,7 @@ class Answers:
                     )
                     for level, m in zip(a.levels, mechanisms, strict=True)
                 ],
-                estimators=["ibu", "mle", "mi"] if len(a.levels) == 1 else ["ibu", "mi"],
+                estimators=["ibu", "mle", "mi"],
             )
             for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)
         ]
@@ -122,7 +122,7 @@ class Answers:
         return Histogram(
             survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, panes=p.panes, reports=p.reports,
             complete=p.complete, estimator=chosen, post=post if chosen == "mi" else "none", confidence=confidence,
-            iterations=estimate.iterations, converged=estimate.converged, privacy=p.privacy,
+            iterations=estimate.iterations, converged=estimate.converged, gap=_plain(estimate.gap), privacy=p.privacy,
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
             frequencies=_plains(frequencies[shown]), standard_errors=_plains(estimate.standard_errors[shown]),
             low=_plains(low[shown]), high=_plains(high[shown]),

@@ -85,6 +85,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float
     iterations: int
     converged: bool
+    gap: float | None
     privacy: dict[str, Privacy]
     values: list[int]
     labels: list[str]

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from agents.store import Checkpoint, MemoryCountStore
 from agents.tally import PaneKey
+from estimators import combined_mle, gibu
 from estimators.publication import Publication, conclude
 from estimators.publishers import PrometheusPublisher
 from estimators.results import MemoryResults
@@ -275,3 +276,35 @@ def test_results_survive_redis_with_steps_that_hold_no_number() -> None:
     labels = {"survey": "once", "attribute": "a"}
     assert registry.get_sample_value("ldpstream_estimate_step", labels | {"span": "step"}) == 5
     assert registry.get_sample_value("ldpstream_privacy_eps_inf_nats", labels | {"level": "l"}) == math.inf
+
+
+def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
+    survey = parse_survey(
+        tomllib.loads("""
+        name = "mixed"
+        start = 2026-01-05T00:00:00Z
+        step_seconds = 60
+        window_steps = 2
+        lateness_steps = 0
+        collection = "smp"
+        [[attribute]]
+        name = "a"
+        size = 50
+        level = [{ name = "low", mechanism = "GRR", eps = 2.0 }, { name = "high", mechanism = "OLH", eps = 1.0 }]
+    """)
+    )
+    rng = np.random.default_rng(15)
+    levels = survey.mechanisms[0]
+    panes = [[m.tabulate(m.report(rng.integers(0, 20, 300), rng)) for m in levels] for _ in range(2)]
+    made = conclude(survey, 0, 1, "window", panes, True)
+    groups = [(m, panes[0][i] + panes[1][i]) for i, m in enumerate(levels)]
+    expected = {"ibu": gibu(groups, steps=2, likelihood="support"), "mle": combined_mle(groups, 2, likelihood="support")}
+    back = msgspec.json.decode(msgspec.json.encode(made), type=Publication)
+    for name, found in expected.items():
+        estimate = back.estimators[name].estimate()
+        np.testing.assert_array_equal(estimate.frequencies, found.frequencies)
+        np.testing.assert_array_equal(estimate.standard_errors, found.standard_errors)
+        assert (estimate.iterations, estimate.converged, estimate.gap) == (found.iterations, found.converged, found.gap)
+    assert expected["mle"].gap < 1e-12 < 1e-6 < expected["ibu"].gap  # stopped on its way
+    assert back.estimators["mi"].gap is None
+    assert back == conclude(survey, 0, 1, "window", panes, True)

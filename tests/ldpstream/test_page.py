@@ -132,7 +132,7 @@ def test_everything_can_be_switched(demo: tuple[Demo, str], open_page: OpenPage)
     page.locator("[data-attribute=latency_ms]").click()
     expect(page.locator("#histogram-title")).to_have_text("latency_ms")
     assert page.url.endswith("#latency_ms")
-    assert page.locator("#estimator option").count() == 2  # several levels: no closed form
+    assert page.locator("#estimator option").count() == 3
     assert page.locator("#post").is_enabled()
 
 
