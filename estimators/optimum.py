@@ -68,14 +68,16 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
 def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """For every bin the x >= 0 with 1/φ'(x) = μ, or 0 where 1/φ'(0) >= μ, and there the slope of 1/φ'.
 
-    Newton's method: from the second point on it rises to the root and never passes it.
+    With one term 1/φ' is linear. Else by Newton's method: from the second point on it rises to the root and never passes it.
     """
+    if len(support) == 1:
+        return np.maximum(mu * support[0] - b[0], 0.0), 1 / support[0]
     for attempt in range(200):
         r = support / (x + b)
         gradient = r.sum(axis=0)
         slope = (r / (x + b)).sum(axis=0) / gradient**2
         after = np.maximum(x + (mu - 1 / gradient) / slope, 0.0)
-        done = len(support) == 1 or (attempt and (after <= x * (1 + 1e-15)).all())
+        done = attempt and (after <= x * (1 + 1e-15)).all()
         x = after
         if done:
             break

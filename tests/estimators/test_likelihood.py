@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
@@ -25,6 +25,7 @@ from mechanisms.arguments import FloatArray
 from mechanisms.geometric import TruncatedGeometric
 
 K = 6
+law = settings(deadline=None)  # the first example compiles
 COUNTS = arrays(np.int64, K, elements=st.integers(0, 1000)).filter(lambda c: c.any())
 
 
@@ -103,6 +104,7 @@ def value(terms: list[Term], f: FloatArray) -> float:
 # ---- terms
 
 
+@law
 @given(tables(), arrays(np.float64, K, elements=st.floats(0.01, 1)), arrays(np.float64, K, elements=st.floats(-1, 1)))
 def test_a_support_term_is_its_dense_form(group: Group, f: FloatArray, direction: FloatArray) -> None:
     m, table = group
@@ -127,6 +129,7 @@ def test_the_gradient_and_the_curvature_are_derivatives() -> None:
 # ---- IBU: the plain EM
 
 
+@law
 @given(COUNTS, COUNTS, st.integers(1, 60), st.sampled_from(["GRR", "L-GRR", "OUE", "SS", "L-OSUE"]))
 def test_the_fast_step_is_the_dense_one(first: FloatArray, second: FloatArray, iterations: int, name: str) -> None:
     sharp, blunt = make(name, eps_1=3.0), make(name, eps_1=0.5)
@@ -195,6 +198,7 @@ def test_zeros_of_a_start_are_no_prison() -> None:
 # ---- the maximum
 
 
+@law
 @given(tables())
 def test_the_maximum_of_one_term_is_the_closed_form(group: Group) -> None:
     m, table = group
@@ -209,6 +213,7 @@ def test_the_maximum_of_one_term_is_the_closed_form(group: Group) -> None:
         np.testing.assert_array_equal(found.frequencies, np.full(K, 1 / K))
 
 
+@law
 @given(st.lists(tables(), min_size=1, max_size=4))
 def test_the_maximum_of_any_mix_is_proven(groups: list[Group]) -> None:
     found = combined_mle(groups, likelihood="support")
@@ -225,6 +230,7 @@ def test_the_maximum_of_any_mix_is_proven(groups: list[Group]) -> None:
         assert value(terms, np.asarray(other)) <= found.log_likelihood + found.gap * n + slack
 
 
+@law
 @given(tables(), tables(), st.permutations(range(K)))
 def test_who_is_listed_first_does_not_matter(one: Group, other: Group, order: list[int]) -> None:
     terms = [SupportTerm(*one), SupportTerm(*other)]
@@ -317,6 +323,31 @@ def test_projected_steps_reach_the_same_maximum_from_anywhere() -> None:
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-4)
 
 
+@pytest.mark.parametrize(("k", "eps"), [(40, 8.0), (40, 300.0), (6, 300.0)])
+def test_projected_steps_that_go_too_far_are_taken_back(k: int, eps: float) -> None:
+    m = make("GRR", k, eps)
+    table = m.table(953 + k, np.r_[954, np.ones(k - 1, np.int64)])
+    terms: list[Term] = [DenseTerm(m.channel(), table)]
+    for start in (np.full(k, 1 / k), 0.99 * np.eye(k)[-1] + 0.01 / k):
+        f, evaluations = projected_maximum(terms, start, table.n * 1e-9, 1000)
+        np.testing.assert_allclose(f, closed_form(m, table.counts.astype(float)), atol=1e-5)
+        path = [value(terms, projected_maximum(terms, start, 0.0, i)[0]) for i in range(1, evaluations + 1)]
+        assert all(b >= a - 1e-12 * abs(a) for a, b in itertools.pairwise(path))
+
+
+def test_a_few_reports_beside_very_many_keep_their_digits() -> None:
+    m = make("GRR", K, 300.0)
+    counts = np.r_[2**54, np.ones(5, np.int64)]
+    for groups in (
+        [(m, m.table(2**54 + 5, counts))],
+        [(m, m.table(2**54, counts // 2)), (m, m.table(2**54, counts - counts // 2))],
+    ):
+        found = combined_mle(groups)
+        np.testing.assert_allclose(found.frequencies, counts / counts.sum(), rtol=1e-12)
+        assert found.converged
+
+
+@law
 @given(st.lists(tables(wild=False), min_size=1, max_size=3))
 def test_projected_steps_reach_the_separable_maximum(groups: list[Group]) -> None:
     terms: list[Term] = [SupportTerm(m, table) for m, table in groups]
