@@ -1,9 +1,9 @@
 """Estimates by likelihood, over one or several mechanisms: iterative Bayesian update (IBU, an EM) and the maximum itself.
 
-The two answer different questions. EM comes near the maximum slowly (OUE at k = 1000 and ε = 1 takes it some 500 000
-iterations), and IBU as the literature runs it, 10 000 iterations at the most, is often stopped on the way. That regularises:
-the estimate is nearer to uniform than the maximum, which for many values and few reports is often the better one. `mle` and
-`combined_mle` give the maximum, and `Estimate.gap` proves how near to it any of these estimates is.
+The two answer different questions. EM comes near the maximum slowly (millions of iterations for OUE at k = 1000 and ε = 1), and
+IBU as the literature runs it, 10 000 iterations at the most, is often stopped on the way. That regularises: the estimate is
+nearer to uniform than the maximum, which for many values and few reports is often the better one. `mle` and `combined_mle` give
+the maximum, and `Estimate.gap` proves how near to it any of these estimates is.
 
 The likelihood of a mechanism's reports is the true one where its count table allows, else the papers' pseudo-likelihood of the
 support counts: see `likelihood` in `ibu`.
@@ -12,6 +12,7 @@ support counts: see `likelihood` in `ibu`.
 import numpy as np
 import numpy.typing as npt
 
+from estimators.channel_terms import exact_term
 from estimators.errors import standard_errors
 from estimators.estimate import Estimate, Group, check_groups
 from estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
@@ -53,9 +54,9 @@ def ibu(
         delta: stop when the log-likelihood per report changes by less, in nats, at least 0 (GIBU's δ); 0 leaves that out.
         start: (k,) distribution to start from in place of the uniform one, for example the estimate of the step before.
             One part in a hundred of uniform is mixed in, since EM never leaves a zero.
-        likelihood: ``"exact"`` for the true likelihood of the table where there is one (GRR, L-GRR and what
-            `estimators.channel_terms` knows) and that of the support counts elsewhere; ``"support"`` for that of the support
-            counts always, as the papers have it.
+        likelihood: ``"exact"`` for the true likelihood of the table where there is one (GRR, L-GRR, local hashing, location
+            mechanisms) and that of the support counts elsewhere; ``"support"`` for that of the support counts always, as the
+            papers have it and far cheaper for local hashing. Mechanisms that are not pure have no support counts.
 
     Raises:
         ValueError: if the table is not the mechanism's or not counts, or an argument is outside its range.
@@ -132,13 +133,13 @@ def combined_mle(groups: list[Group], steps: int = 1, *, likelihood: str = "exac
 
 def _terms(groups: list[Group], likelihood: str) -> list[Term]:
     """The log-likelihoods of the groups that have reports."""
-    one_of("likelihood", likelihood, LIKELIHOODS)
-    return [SupportTerm(m, table) for m, table in groups if table.n]  # EXACT TERMS: the one place where they are chosen
+    exact = one_of("likelihood", likelihood, LIKELIHOODS) == "exact"
+    return [(exact_term(m, table) if exact else None) or SupportTerm(m, table) for m, table in groups if table.n]
 
 
 def _tells(terms: list[Term]) -> bool:
-    """Whether the reports tell anything: not if there are none, or if none supports a value."""
-    return any(not isinstance(term, SupportTerm) or term.support.any() for term in terms)
+    """Whether the tables tell anything: not if there are none, or if no report supports a value."""
+    return any(term.support.any() if isinstance(term, SupportTerm) else term.n for term in terms)
 
 
 def _em(terms: list[Term], f: FloatArray, max_iter: int, tol: float, delta: float) -> tuple[FloatArray, int, bool]:

@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from estimators import gibu, ibu, matrix_inversion, mle, post_process
+    from estimators import combined_mle, gibu, ibu, matrix_inversion, mle, post_process
     from mechanisms import ledger, mechanism
     from surveys import load_survey
 
-__all__ = ["gibu", "ibu", "ledger", "load_survey", "matrix_inversion", "mechanism", "mle", "post_process"]
+__all__ = ["combined_mle", "gibu", "ibu", "ledger", "load_survey", "matrix_inversion", "mechanism", "mle", "post_process"]
 
 _HOMES = {"mechanism": "mechanisms", "ledger": "mechanisms.ledger", "load_survey": "surveys"}
 

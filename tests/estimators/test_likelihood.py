@@ -286,6 +286,39 @@ def test_the_maximum_is_where_em_goes(m: Mechanism) -> None:
         np.testing.assert_allclose(iterated.frequencies, best.frequencies, atol=1e-2)
 
 
+# ---- true likelihoods that are not those of the support counts
+
+
+@pytest.mark.parametrize("name", ["BLH", "OLH", "L-OLH"])
+def test_local_hashing_and_places_take_their_own_channel_together(name: str) -> None:
+    hashed, place, symbols = make(name, 9), TruncatedGeometric(k=9, eps=0.5), make("GRR", 9)
+    rng = np.random.default_rng(16)
+    values = rng.choice(9, 500, p=np.arange(9) / 36)
+    groups = [
+        (hashed, collect(hashed, 400, 17)),
+        (place, place.tabulate(place.report(values, rng))),
+        (symbols, symbols.tabulate(symbols.report(values, rng))),
+    ]
+    dense = [DenseTerm(m.channel().reshape(9, -1), table) for m, table in groups]
+    found = gibu(groups, max_iter=50, tol=0.0)
+    np.testing.assert_allclose(found.frequencies, dense_em(dense, np.full(9, 1 / 9), 50), atol=1e-10)
+    assert found.log_likelihood == pytest.approx(value([*dense], found.frequencies))
+    best = combined_mle(groups)
+    assert best.converged
+    assert duality_gap(best.frequencies, evaluate([*dense], best.frequencies)[1]) <= 1400 * PROVEN_GAP + 1e-9
+    assert np.isnan(best.standard_errors).all()
+    with pytest.raises(ValueError, match="not a pure mechanism"):
+        combined_mle(groups, likelihood="support")
+
+
+def test_fake_data_has_a_true_likelihood_too() -> None:
+    m = make("OLH", 9).with_fake_data(3)
+    table = m.table(300, make("OLH", 9).tabulate(make("OLH", 9).report(np.arange(300) % 9, np.random.default_rng(18))).counts)
+    found = ibu(m, table, max_iter=50, tol=0.0)
+    expected = dense_em([DenseTerm(m.channel().reshape(9, -1), table)], np.full(9, 1 / 9), 50)
+    np.testing.assert_allclose(found.frequencies, expected, atol=1e-10)
+
+
 # ---- the maximum of terms that are not separable
 
 
