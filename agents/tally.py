@@ -5,14 +5,17 @@
 An envelope counts whole or not at all: one row that no device could have sent rejects it, and it changes no count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, overload
 
 import numpy as np
 
 from mechanisms import CountTable, Mechanism
-from surveys import Reason, Rejected, Survey, open_envelope
+from mechanisms.arguments import IntArray
+from surveys import Envelope, Reason, Rejected, Survey, open_envelope
+from surveys.alike import open_alike
 
 
 class PaneKey(NamedTuple):
@@ -55,10 +58,58 @@ class Tally:
         return Tally(counts, self.rejected + other.rejected)
 
 
+class Records(Sequence[Record]):
+    """Records by columns, which takes a third of the time and memory of a list of them.
+
+    Attributes:
+        offsets: ascending.
+        appended_ms: when the log took each.
+        values: the envelopes.
+    """
+
+    __slots__ = ("appended_ms", "offsets", "values")
+
+    def __init__(self, offsets: Sequence[int], appended_ms: Sequence[int], values: Sequence[bytes]) -> None:
+        self.offsets, self.appended_ms, self.values = offsets, appended_ms, values
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> "Records":
+        """The same records by columns."""
+        if isinstance(records, Records):
+            return records
+        return cls(*zip(*records, strict=True)) if records else cls((), (), ())
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Records": ...
+    def __getitem__(self, index: int | slice) -> "Record | Records":
+        if isinstance(index, slice):
+            return Records(self.offsets[index], self.appended_ms[index], self.values[index])
+        return Record(self.offsets[index], self.appended_ms[index], self.values[index])
+
+    def by_step(self, survey: Survey) -> "Iterator[Records]":
+        """The records, cut where their append times enter another step: each piece has reports for a few steps only."""
+        if not len(self):
+            return
+        if survey.step_at(self.appended_ms[0]) == survey.step_at(self.appended_ms[-1]):
+            yield self
+            return
+        steps = (np.asarray(self.appended_ms, np.int64) - survey.start_ms) // survey.step_ms
+        for first, last in pairwise([0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), len(self)]):
+            yield self[first:last]
+
+
 @dataclass(slots=True)
 class _Pane:
-    positions: list[int] = field(default_factory=list)  # of the records in the batch
-    payloads: list[bytes] = field(default_factory=list)
+    """Envelopes of one pane: runs of equally long ones."""
+
+    positions: list[IntArray | list[int]] = field(default_factory=list)  # of each run's envelopes, in the batch
+    n: list[int] = field(default_factory=list)  # reports in each envelope of the run
+    payloads: list[bytes] = field(default_factory=list)  # of each run
 
 
 def tally(survey: Survey, records: Sequence[Record]) -> Tally:
@@ -70,39 +121,49 @@ def tally(survey: Survey, records: Sequence[Record]) -> Tally:
         survey: the survey that is being counted.
         records: envelopes with the append times by which their lateness is judged.
     """
+    batch = Records.of(records)
     panes: dict[tuple[int, int, int], _Pane] = {}
     refused: list[tuple[int, Reason]] = []
-    for position, (_, appended_ms, value) in enumerate(records):
-        try:
-            envelope = open_envelope(survey, value, appended_ms)
-        except Rejected as rejected:
-            refused.append((position, rejected.reason))
-            continue
+
+    def add(envelope: Envelope, positions: IntArray | list[int], payload: bytes) -> None:
         key = (envelope.attribute, envelope.level, envelope.step)
         if (pane := panes.get(key)) is None:
             pane = panes[key] = _Pane()
-        pane.positions.append(position)
-        pane.payloads.append(envelope.payload)
+        pane.positions.append(positions)
+        pane.n.append(envelope.n)
+        pane.payloads.append(payload)
+
+    groups, left = open_alike(survey, batch.values, batch.appended_ms)
+    for group in groups:
+        add(*group)
+    for position in left:
+        try:
+            envelope = open_envelope(survey, batch.values[position], batch.appended_ms[position])
+        except Rejected as rejected:
+            refused.append((position, rejected.reason))
+        else:
+            add(envelope, [position], envelope.payload)
     counts: dict[PaneKey, CountTable] = {}
     for (attribute, level, step), pane in panes.items():
         mechanism = survey.mechanisms[attribute][level]
-        table, bad = _count(mechanism, pane.payloads)
+        table, bad = _count(mechanism, pane)
         if table.n:
             counts[PaneKey(attribute, level, step)] = table
-        refused += [(pane.positions[index], mechanism.invalid) for index in bad]
+        refused += [(position, mechanism.invalid) for position in bad]
     refused.sort()
-    return Tally(counts, [(records[position].offset, reason) for position, reason in refused])
+    return Tally(counts, [(batch.offsets[position], reason) for position, reason in refused])
 
 
-def _count(mechanism: Mechanism, payloads: list[bytes]) -> tuple[CountTable, list[int]]:
-    """The table of the payloads that are whole reports of the mechanism, and the indices of those that are not."""
+def _count(mechanism: Mechanism, pane: _Pane) -> tuple[CountTable, list[int]]:
+    """The table of the envelopes that are whole reports of the mechanism, and the positions of those that are not."""
     row = mechanism.report_dtype
-    joined = payloads[0] if len(payloads) == 1 else b"".join(payloads)
+    joined = pane.payloads[0] if len(pane.payloads) == 1 else b"".join(pane.payloads)
     rows = np.frombuffer(joined, row.base).reshape(-1, *row.shape)
     try:
         return mechanism.tabulate(rows), []
     except ValueError:  # tabulate has checked every row, so a check of our own beforehand would read them all twice
         valid = mechanism.valid(rows)
-    sizes = [len(payload) // row.itemsize for payload in payloads]  # none is 0
+    positions = np.concatenate(pane.positions)
+    sizes = np.repeat(pane.n, [len(run) for run in pane.positions])  # of the envelopes; none is 0
     sound = np.logical_and.reduceat(valid, np.concatenate(([0], np.cumsum(sizes)[:-1])))
-    return mechanism.tabulate(rows[np.repeat(sound, sizes)]), np.flatnonzero(~sound).tolist()
+    return mechanism.tabulate(rows[np.repeat(sound, sizes)]), positions[~sound].tolist()

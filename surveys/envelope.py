@@ -63,7 +63,7 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
     payload: bytes
 
 
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Envelope).decode
 
 
@@ -87,7 +87,7 @@ def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports
     row = survey.mechanisms[attribute][level].report_dtype
     if reports.dtype != row.base or reports.shape[1:] != row.shape:
         raise ValueError(f"reports must be rows of {row}, got {reports.dtype} of shape {reports.shape}")
-    raw = _encode(Envelope(VERSION, survey.fingerprint, attribute, level, step, len(reports), reports.tobytes()))
+    raw = encode(Envelope(VERSION, survey.fingerprint, attribute, level, step, len(reports), reports.tobytes()))
     if len(raw) > MAX_ENVELOPE_BYTES:
         raise ValueError(f"an envelope takes at most {MAX_ENVELOPE_BYTES} bytes, got {len(raw)}")
     return raw

@@ -2,14 +2,17 @@
 
 from functools import cache
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents import PaneKey, Record, Tally, tally
+from agents.tally import Records
 from mechanisms import CountTable
 from surveys import REASONS, Reason, Rejected, Survey, open_envelope
+from surveys.alike import _same, open_alike
 
 from .samples import PANES, during, make_survey, sound, spoilt
 
@@ -62,6 +65,73 @@ def test_equals_a_count_one_by_one(records: list[Record]) -> None:
 @settings(deadline=None)
 def test_is_additive(a: list[Record], b: list[Record]) -> None:
     assert tally(SURVEY, a + b) == tally(SURVEY, a) + tally(SURVEY, b)
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> list[Record]:
+    """Many envelopes that begin alike, as they come from devices; some of them with a few bytes changed anywhere."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    values: list[bytes] = []
+    for _ in range(draw(st.integers(1, 4))):
+        step, pane, n = draw(st.integers(0, 300)), draw(st.integers(0, len(PANES) - 1)), draw(st.integers(1, 3))
+        values += [sound(SURVEY, rng, step, pane, n) for _ in range(draw(st.integers(1, 30)))]
+    times = rng.integers(during(SURVEY, 0), during(SURVEY, 3), len(values)) if draw(st.booleans()) else None
+    step = draw(st.sampled_from([msgspec.msgpack.decode(value)[4] for value in values]))
+    now = SURVEY.closes_ms(step) + draw(st.sampled_from([-1, 0, 1, -5000]))
+    for _ in range(draw(st.integers(0, 5))):
+        i = draw(st.integers(0, len(values) - 1))
+        spoiled = bytearray(values[i])
+        spoiled[draw(st.integers(0, len(spoiled) - 1))] = draw(st.integers(0, 255))
+        values[i] = bytes(spoiled)
+    order = rng.permutation(len(values)).tolist()
+    return [Record(offset, now if times is None else int(times[i]), values[i]) for offset, i in enumerate(order)]
+
+
+@given(crowds())
+@settings(deadline=None, max_examples=300)
+def test_a_crowd_equals_a_count_one_by_one(records: list[Record]) -> None:
+    assert tally(SURVEY, records) == count_one_by_one(SURVEY, records)
+
+
+def test_a_crowd_is_read_together_and_none_of_it_escapes_the_checks() -> None:
+    """Rows that no device could have sent, envelopes written otherwise, hashes that collide, times around the close."""
+    rng = np.random.default_rng(9)
+    crowd = [sound(SURVEY, rng, 5, 0) for _ in range(200)]
+    groups, left = open_alike(SURVEY, crowd, [during(SURVEY, 5)] * 200)
+    assert [group.positions.tolist() for group in groups] == [list(range(200))]
+    assert groups[0].payload == b"".join(open_envelope(SURVEY, raw, during(SURVEY, 5)).payload for raw in crowd)
+    assert left == []
+    bad = [raw[:-1] + b"\xff" if i % 3 == 0 else raw for i, raw in enumerate(crowd)]
+    records = [Record(i, during(SURVEY, 5), raw) for i, raw in enumerate(bad)]
+    assert tally(SURVEY, records) == count_one_by_one(SURVEY, records)
+    wide = [raw[:-3] + b"\xc5\x00" + raw[-2:] for raw in crowd]  # the same, with the payload's length in two bytes
+    assert open_envelope(SURVEY, wide[0], during(SURVEY, 5)).payload == crowd[0][-1:]
+    assert open_alike(SURVEY, wide, [during(SURVEY, 5)] * 200) == ([], list(range(200)))
+    late = [SURVEY.closes_ms(5) - 100 + i for i in range(200)]
+    assert tally(SURVEY, [Record(i, late[i], raw) for i, raw in enumerate(crowd)]).reports == 100
+
+
+def test_beginnings_that_share_a_hash_are_told_apart() -> None:
+    """The hash is a sum of words times odd factors, so what adds nothing to it can be computed."""
+    one, two = (np.full((20, 16), 7, np.uint8) for _ in range(2))
+    words, odd = two.view(np.uint64), 0x9E3779B97F4A7C15
+    words[:, 0] += np.uint64(odd)  # times the first factor, odd, this is what the next takes away: odd², times 1
+    words[:, 1] -= np.uint64(1)
+    found = [group.tolist() for group in _same(np.concatenate((one, two)))]
+    assert sorted(map(len, found)) == [1] * 20 + [20]
+    assert list(range(20)) in found
+
+
+def test_columns_are_the_same_records() -> None:
+    rng = np.random.default_rng(4)
+    records = [Record(3 + i, during(SURVEY, i // 4), sound(SURVEY, rng, i // 4, 0)) for i in range(12)]
+    columns = Records.of(records)
+    assert list(columns) == records
+    assert list(columns[2:5]) == records[2:5]
+    assert columns[-1] == records[-1]
+    assert [[r.offset for r in piece] for piece in columns.by_step(SURVEY)] == [[3, 4, 5, 6], [7, 8, 9, 10], [11, 12, 13, 14]]
+    assert len(Records.of([])) == 0
+    assert list(Records.of([]).by_step(SURVEY)) == []
 
 
 @pytest.mark.parametrize("reason", REASONS)

@@ -1,0 +1,115 @@
+"""Envelopes that begin alike, opened together.
+
+Envelopes of one attribute, level, step and number of reports differ in nothing but their payload, which comes last; and most
+of what arrives together is of that kind. So one of them is opened by `open_envelope`, and whatever has the same length and the
+same bytes before the payload says the same. An envelope for which that is not certain is left over, to be opened by itself.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms.arguments import IntArray
+from surveys.envelope import Envelope, Rejected, encode, open_envelope
+from surveys.survey import Survey
+
+FEW = 8  # so many are as quickly opened one by one
+_ODD = 0x9E3779B97F4A7C15
+
+
+class Alike(NamedTuple):
+    """Sound envelopes that say the same but for their payloads.
+
+    Attributes:
+        envelope: one of them.
+        positions: (m,) where they stood.
+        payload: the payloads of all of them, in the order of the positions.
+    """
+
+    envelope: Envelope
+    positions: IntArray
+    payload: bytes
+
+
+def open_alike(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int]) -> tuple[list[Alike], list[int]]:
+    """The groups of sound envelopes that begin alike, and the positions of all others, sound or not.
+
+    Args:
+        survey: the survey that is being counted.
+        raws: the records' values.
+        appended_ms: when the log took each of them.
+    """
+    groups: list[Alike] = []
+    left: list[int] = []
+    times = np.asarray(appended_ms, np.int64)
+    lengths = np.fromiter(map(len, raws), np.int64, len(raws))
+    for length in np.unique(lengths).tolist():
+        positions = np.flatnonzero(lengths == length)
+        head = _head(survey, raws, times, positions[:FEW]) if positions.size > FEW else None
+        if head is None:
+            left += positions.tolist()
+            continue
+        rows = np.frombuffer(b"".join([raws[i] for i in positions.tolist()]), np.uint8).reshape(-1, length)
+        for members in _same(rows[:, :head]):
+            group = _open(survey, raws, times, positions[members], rows, members, head)
+            if group is None:
+                left += positions[members].tolist()
+            else:
+                groups.append(group)
+    return groups, left
+
+
+def _head(survey: Survey, raws: Sequence[bytes], times: IntArray, positions: IntArray) -> int | None:
+    """How many bytes come before the payload, by the first of these envelopes that is sound."""
+    for position in positions.tolist():
+        try:
+            envelope = open_envelope(survey, raws[position], int(times[position]))
+        except Rejected:
+            continue
+        return len(raws[position]) - len(envelope.payload)
+    return None
+
+
+def _same(heads: npt.NDArray[np.uint8]) -> list[IntArray]:
+    """The rows in groups of equal ones; a row that only shares another's hash may come alone."""
+    n, width = heads.shape
+    everything = np.arange(n)
+    if (heads == heads[0]).all():
+        return [everything]
+    words = np.zeros((n, -(-width // 8)), np.uint64)
+    words.view(np.uint8)[:, :width] = heads
+    factors = np.array([pow(_ODD, i + 1, 2**64) for i in range(words.shape[1])], np.uint64)
+    _, first, group = np.unique((words * factors).sum(axis=1), return_index=True, return_inverse=True)
+    equal = (heads == heads[first[group]]).all(axis=1)
+    sorted_ = np.argsort(group, kind="stable")
+    parts = np.split(sorted_, np.flatnonzero(np.diff(group[sorted_])) + 1)
+    alone = [everything[i : i + 1] for i in np.flatnonzero(~equal).tolist()]
+    return [part[equal[part]] for part in parts] + alone
+
+
+def _open(
+    survey: Survey,
+    raws: Sequence[bytes],
+    times: IntArray,
+    positions: IntArray,
+    rows: npt.NDArray[np.uint8],
+    members: IntArray,
+    head: int,
+) -> Alike | None:
+    """The envelopes at these positions, which agree in their first `head` bytes, if they are sound and say the same."""
+    if positions.size <= FEW:
+        return None
+    raw, appended = raws[positions[0]], times[positions]
+    try:
+        envelope = open_envelope(survey, raw, int(appended[0]))
+    except Rejected:
+        return None
+    own_head = len(raw) - len(envelope.payload)
+    if own_head > head or encode(envelope) != raw:  # its own head may differ; or written in another way than we write it
+        return None
+    if survey.too_old(envelope.step, int(appended.max())) or survey.too_early(envelope.step, int(appended.min())):
+        return None
+    payloads = rows[:, own_head:] if members.size == len(rows) else rows[members, own_head:]
+    return Alike(envelope, positions, payloads.tobytes())
