@@ -21,7 +21,7 @@ with suppress(ImportError):  # there is none for Windows
     mode.loop.use("uvloop")  # before Faust is imported
 
 import faust
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
 from faust.app import BootStrategy
 from faust.exceptions import ProducerSendError
 
@@ -30,7 +30,9 @@ from agents.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
 from agents.counting import Counting
 from agents.log import DeadLetter, LogUnavailable
 from agents.redis_store import RedisCountStore
-from agents.topics import TopicError, ensure_topics
+from agents.store import StoreUnavailable
+from agents.topics import TopicError, check_session, ensure_topics
+from agents.witness import Witness
 from surveys import Survey, SurveyError, load_survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
 from surveys.logs import logging_config
@@ -73,7 +75,8 @@ class AgentApp(faust.App):
             store = RedisCountStore(survey, settings.redis.get_secret_value())
         except ValueError as error:
             raise SettingsError(f"LDPSTREAM_REDIS: {error}") from None
-        self.watchdog = _Watchdog()
+        self.store, self.watchdog = store, _Watchdog()
+        self.witness = Witness(settings, survey.reports_topic)
         self.counting = Counting(survey, store, _FaustLog(self, survey), settings.commit_interval_ms / 1000)
         super().__init__(
             group_id(survey),
@@ -117,9 +120,12 @@ class AgentApp(faust.App):
 
         Raises:
             TopicError: if the broker or a topic cannot be used.
+            SettingsError: if Redis would throw counts away.
             OSError: if the address of the metrics cannot be bound.
         """
         ensure_topics(self.agent_settings, self.survey)
+        check_session(self.agent_settings, SESSION_S)
+        check_redis(self.store)
         if self.agent_settings.metrics_port:
             metrics.serve(self.agent_settings.metrics_host, self.agent_settings.metrics_port, lambda: self.counting.ready)
         self.watchdog.start()
@@ -130,6 +136,7 @@ class AgentApp(faust.App):
 
     async def _shut_down(self, *_about: Any, **_: Any) -> None:
         await self.counting.close()
+        await asyncio.to_thread(self.witness.close)
 
     def _new_transport(self) -> Any:
         return ChunkTransport(self.conf.broker_consumer, self)
@@ -147,6 +154,12 @@ class _FaustLog:
     @property
     def _consumer(self) -> ChunkConsumer:
         return cast(ChunkConsumer, self._app.consumer)
+
+    async def identity(self) -> str:
+        return await asyncio.to_thread(self._app.witness.topic_id)
+
+    async def witness(self, partitions: Sequence[int]) -> None:
+        await asyncio.to_thread(self._app.witness.serves, partitions)
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         return await self._consumer.bounds(self._topic, partitions)
@@ -175,17 +188,20 @@ class _FaustLog:
             log.error("dead letters refused", topic=self._rejected_topic, letters=len(failed))
 
     async def _send_all(self, letters: Sequence[DeadLetter]) -> list[BaseException | None]:
-        """What went wrong with each letter. After one that could not even be queued the rest is not tried."""
+        """What went wrong with each letter. One that is too large for our own producer is left out; after one that could not
+        be queued for another reason the rest is not tried."""
         queued: list[Any] = []
-        try:
-            for letter in letters:
+        refused: list[BaseException | None] = []
+        for letter in letters:
+            try:
                 queued += [await self._send(letter)]
-        except ProducerSendError as error:
-            unsent = [error.__cause__] * (len(letters) - len(queued))
-        else:
-            unsent = []
+            except ProducerSendError as error:
+                refused.append(error.__cause__)
+                if not isinstance(error.__cause__, MessageSizeTooLargeError):
+                    refused += [error.__cause__] * (len(letters) - len(queued) - len(refused))
+                    break
         answers = await asyncio.gather(*queued, return_exceptions=True)
-        return [answer if isinstance(answer, BaseException) else None for answer in answers] + unsent
+        return [answer if isinstance(answer, BaseException) else None for answer in answers] + refused
 
     async def _send(self, letter: DeadLetter) -> Any:
         where = {"reason": letter.reason, "partition": str(letter.partition), "offset": str(letter.record.offset)}
@@ -229,11 +245,25 @@ class _Worker(faust.Worker):
         app = cast(AgentApp, self.app)
         try:
             await asyncio.to_thread(app.prepare)
-        except TopicError as error:
+        except (TopicError, SettingsError) as error:
             _give_up(error)
         except OSError as error:
             _give_up(OSError(f"LDPSTREAM_METRICS_PORT: {error.strerror}"))
         await super().on_first_start()
+
+
+def check_redis(store: RedisCountStore) -> None:
+    """Raise SettingsError if Redis would throw counts away when its memory is full; one that does not answer is not asked."""
+    try:
+        policy = store.evicts()
+    except StoreUnavailable as error:
+        log.warning("not checked whether Redis may evict counts", error=str(error))
+        return
+    if policy is not None:
+        raise SettingsError(
+            f"LDPSTREAM_REDIS: this Redis throws keys away when its memory is full (maxmemory-policy {policy}); "
+            "it must have maxmemory-policy noeviction, or one of the volatile ones"
+        )
 
 
 def group_id(survey: Survey) -> str:

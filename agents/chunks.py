@@ -12,24 +12,27 @@ dropped on its way is noticed by its missing offsets.
 
 import asyncio
 import itertools
-from collections.abc import Coroutine, Iterable, MutableMapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from itertools import chain
+from typing import Any, NamedTuple, cast
 
 import structlog
-from aiokafka.errors import IllegalStateError, KafkaError, OffsetOutOfRangeError
+from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.errors import CorruptRecordException, IllegalStateError, KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import ConsumerMessage
 
 from agents.counting import Counting
 from agents.log import Chunk, LogUnavailable
-from agents.tally import Record
+from agents.tally import Records
 
 log = structlog.get_logger("ldpstream.agent")
 
 ANSWER_S = 5.0  # how long to wait for the broker
 LOG_APPEND_TIME = 1  # a record's timestamp type
+AFTER_ERROR_S = 1.0
 FETCH_S = 0.25  # how long one read may wait; a partition that is placed meanwhile is read after it
 
 
@@ -92,11 +95,19 @@ class ChunkConsumer(driver.Consumer):
     async def commit_group(self, topic: str, offsets: dict[int, int]) -> None:
         """Commit offsets of the consumer group, for those who watch its lag; we never read them.
 
+        Those of partitions that are not assigned to us any more are left out: one of them would make all be refused.
+
         Raises:
             LogUnavailable: if the broker does not answer or refuses.
         """
+        await self._in_thread(self._commit_group(topic, offsets))
+
+    async def _commit_group(self, topic: str, offsets: dict[int, int]) -> None:
+        consumer = self._thread._ensure_consumer()
         wanted = {TopicPartition(topic, partition): OffsetAndMetadata(offset, "") for partition, offset in offsets.items()}
-        await self._in_thread(self._thread._ensure_consumer().commit(wanted))
+        ours = {partition: offset for partition, offset in wanted.items() if partition in consumer.assignment()}
+        if ours:
+            await consumer.commit(ours)
 
     async def _in_thread(self, question: Coroutine[Any, Any, Any]) -> Any:
         answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(question, self._thread.thread_loop))
@@ -161,28 +172,78 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         if not placed:  # aiokafka would take an empty set for all partitions
             await asyncio.sleep(0.02)
             return {}
+        if not isinstance(consumer._fetcher._records, _Batches):
+            consumer._fetcher._records = _Batches(consumer._fetcher._records)
         try:
             fetched = await super()._fetch_records(consumer, placed, FETCH_S)
-        except OffsetOutOfRangeError as error:
-            lost = set(error.args[0])
+        except KafkaError as error:
+            # what was read before the error is gone, so positions mean nothing any more
+            lost = set(error.args[0]) if isinstance(error, OffsetOutOfRangeError) else placed
             for partition in lost:
                 placements.pop(partition, None)
+            if not isinstance(error, OffsetOutOfRangeError):
+                log.warning("fetch failed", error=f"{type(error).__name__}: {error}")
+                await asyncio.sleep(AFTER_ERROR_S)
             self.parent_loop.call_soon_threadsafe(self.consumer.displaced, {partition.partition for partition in lost})
             return {}
-        except KafkaError as error:
-            log.warning("fetch failed", error=f"{type(error).__name__}: {error}")
-            await asyncio.sleep(FETCH_S)
-            return {}
         chunks: dict[Any, list[Chunk]] = {}
-        for partition, records in fetched.items():
+        for partition, batches in fetched.items():
             placement = placements.get(partition)
-            if records and records[-1].timestamp_type != LOG_APPEND_TIME:
+            if any(timestamp_type != LOG_APPEND_TIME for batch in batches for timestamp_type in batch.timestamp_types):
                 raise RuntimeError(f"topic {partition.topic} no longer has message.timestamp.type=LogAppendTime")
+            records = _joined(batches)
             if placement is not None and records:
-                batch = [Record(record.offset, record.timestamp, record.value or b"") for record in records]
-                chunks[partition] = [Chunk(partition.partition, placement.number, placement.chunks, batch)]
+                chunks[partition] = [Chunk(partition.partition, placement.number, placement.chunks, records)]
                 placement.chunks += 1
         return chunks
+
+
+class _Batch(NamedTuple):
+    """The records of one batch of the log, by columns."""
+
+    offsets: tuple[int, ...]
+    appended_ms: tuple[int, ...]
+    values: tuple[bytes, ...]
+    timestamp_types: set[int]
+
+
+class _Batches(dict[Any, Any]):
+    """What aiokafka's fetcher has fetched, made to hand on whole batches: an object per record would take most of the time."""
+
+    def __init__(self, fetched: Mapping[Any, Any]) -> None:
+        super().__init__()
+        for partition, result in fetched.items():
+            self[partition] = result
+
+    def __setitem__(self, partition: Any, result: Any) -> None:
+        if isinstance(result, FetchResult):
+            unread = result._partition_records
+            unread._records_iterator = _unpack(unread)
+        super().__setitem__(partition, result)
+
+
+def _unpack(unread: Any) -> Iterator[_Batch]:
+    """The batches of a fetch answer: as aiokafka's own `_unpack_records`, for whoever reads uncommitted transactions too."""
+    while unread._records.has_next():
+        batch = unread._records.next_batch()
+        if unread._check_crcs and not batch.validate_crc():
+            raise CorruptRecordException(f"Invalid CRC - {unread._tp}")
+        first, unread.next_fetch_offset = unread.next_fetch_offset, batch.next_offset
+        if batch.is_control_batch:
+            continue
+        rows = [(record.offset, record.timestamp, record.value or b"", record.timestamp_type) for record in batch]
+        if rows and rows[0][0] < first:  # a batch is read from its beginning, wherever the position is
+            rows = [row for row in rows if row[0] >= first]
+        if rows:
+            offsets, appended_ms, values, timestamp_types = zip(*rows, strict=True)
+            yield _Batch(offsets, appended_ms, values, set(timestamp_types))
+
+
+def _joined(batches: Sequence[_Batch]) -> Records:
+    if len(batches) == 1:
+        return Records(*batches[0][:3])
+    offsets, appended_ms, values, _ = zip(*batches, strict=True)
+    return Records(*(tuple(chain.from_iterable(column)) for column in (offsets, appended_ms, values)))
 
 
 class ChunkTransport(driver.Transport):

@@ -6,8 +6,12 @@ in the same two steps, load and place, which cannot lose or double anything:
 
     the store refuses a commit (another agent has written)  forget, load, place
     a record is missing from what was delivered             place
-    the log no longer has the offset                        go to where the log begins, and say how much is lost
-    the store does not answer                               take no more chunks, try again, ever slower up to 5 s
+    the log no longer has the offset                        go to where the log begins, and write down what is missing
+    the topic has been deleted and made again               forget, load, drop the open steps, begin with the new log
+    the store does not answer, or refuses to write          take no more chunks, try again, ever slower up to 5 s
+
+What was read is written only after the broker has confirmed that its topic is still the one that the counts belong to. Not more
+than `MAX_UNWRITTEN_BYTES` of count tables wait for the store: a log of many steps, counted again, is written as it goes along.
 
 Rejected envelopes go to the dead-letter topic before the commit that covers them: at least once, after a crash maybe twice.
 """
@@ -16,7 +20,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 import structlog
@@ -24,8 +27,9 @@ import structlog
 from agents import metrics
 from agents.fold import FoldResult, PartitionFold
 from agents.log import Chunk, DeadLetter, Log, LogUnavailable
+from agents.progress import Partition, Progress
 from agents.store import Checkpoint, CountStore, StoreUnavailable
-from agents.tally import Record
+from agents.tally import Record, Records
 from surveys import Survey
 
 P = ParamSpec("P")
@@ -34,23 +38,11 @@ T = TypeVar("T")
 log = structlog.get_logger("ldpstream.agent")
 
 MAX_WAITING_BYTES = 2**23  # of dead letters, before no more chunks are taken
+MAX_UNWRITTEN_BYTES = 2**26  # of count tables that have changed, before no more chunks are taken
 LETTER_BYTES = 400  # about what a letter takes in memory besides its value
 LETTERS_AT_ONCE = 2_000  # few enough to be acknowledged in time
 SLOWEST_RETRY_S = 5.0
-REPLACE_AFTER_S = 10.0  # without progress although there are records: place the partition again
-STALLED_AFTER_S = 60.0  # and then: nothing helps but a new process
 CLOSE_S = 6.0
-
-
-@dataclass(slots=True, eq=False)
-class _Partition:
-    number: int
-    fold: PartitionFold | None = None
-    placement: int | None = None  # None: chunks are not taken, and the partition waits to be placed
-    placed_at: int = 0  # offset
-    letters: list[DeadLetter] = field(default_factory=list)
-    moved_s: float = 0.0  # when records were last folded, or there were none
-    tried_s: float = 0.0  # when it was last placed, or looked after
 
 
 class Counting:
@@ -62,6 +54,7 @@ class Counting:
         source: the log.
         commit_interval_s: time between commits, in seconds.
         clock: monotonic time in seconds.
+        now_ms: the time, for what is missing from the log (see `PartitionFold.lose`).
     """
 
     def __init__(
@@ -71,10 +64,12 @@ class Counting:
         source: Log,
         commit_interval_s: float,
         clock: Callable[[], float] = time.monotonic,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 10**6,
     ) -> None:
         self._survey, self._store, self._log = survey, store, source
-        self._interval_s, self._clock = commit_interval_s, clock
-        self._partitions: dict[int, _Partition] = {}
+        self._interval_s, self._clock, self._now_ms = commit_interval_s, clock, now_ms
+        self._partitions: dict[int, Partition] = {}
+        self._progress = Progress(self._partitions, source, self.displace, clock)
         self._assignments = 0
         self._joined = False
         self._group_offsets: dict[int, int] = {}
@@ -101,7 +96,7 @@ class Counting:
         for gone in self._partitions.keys() - wanted:
             self._forget(gone)
         for number in wanted:
-            self._partitions.setdefault(number, _Partition(number, moved_s=self._clock())).placement = None
+            self._partitions.setdefault(number, Partition(number, moved_s=self._clock())).placement = None
         metrics.partitions.set(len(self._partitions))
         self._wake.set()
 
@@ -140,27 +135,31 @@ class Counting:
 
     async def take(self, chunk: Chunk) -> None:
         """Fold a chunk. Waits while the store does not answer, so that no more are fetched meanwhile."""
-        await self._flowing.wait()
-        partition = self._partitions.get(chunk.partition)
-        if partition is None or partition.fold is None or partition.placement != chunk.placement:
-            return  # read before the last placement, or for an owner that we no longer are
-        result = self._feed(partition, partition.fold, chunk.records)
+        for records in Records.of(chunk.records).by_step(self._survey):
+            await self._flowing.wait()
+            partition = self._partitions.get(chunk.partition)
+            if partition is None or partition.fold is None or partition.placement != chunk.placement:
+                return  # read before the last placement, or for an owner that we no longer are
+            self._take(partition, partition.fold, records, chunk.sequence)
+
+    def _take(self, partition: Partition, fold: PartitionFold, records: Sequence[Record], sequence: int) -> None:
+        result = self._feed(partition, fold, records)
         if result.gap is None:
             return
         expected, found = result.gap
-        if chunk.sequence == 0 and result.records == 0 and expected == partition.placed_at:
+        if sequence == 0 and result.records == 0 and expected == partition.placed_at:
             # the broker itself, asked for `expected`, began with `found`: there is no record in between
             metrics.missing_offsets.inc(found - expected)
-            log.warning("offsets without records", partition=chunk.partition, expected=expected, found=found)
-            partition.fold.jump(found)
-            result = self._feed(partition, partition.fold, chunk.records)
+            log.warning("offsets without records", partition=partition.number, expected=expected, found=found)
+            fold.jump(found)
+            result = self._feed(partition, fold, records)
         if result.gap is not None:
             metrics.gaps.inc()
             expected, found = result.gap
-            log.warning("records missing from a delivery", partition=chunk.partition, expected=expected, found=found)
-            self.displace([chunk.partition])
+            log.warning("records missing from a delivery", partition=partition.number, expected=expected, found=found)
+            self.displace([partition.number])
 
-    def _feed(self, partition: _Partition, fold: PartitionFold, records: Sequence[Record]) -> FoldResult:
+    def _feed(self, partition: Partition, fold: PartitionFold, records: Sequence[Record]) -> FoldResult:
         result = fold.feed(records)
         if result.records:
             partition.moved_s = self._clock()
@@ -171,10 +170,15 @@ class Counting:
             metrics.rejected.labels(reason).inc()
             partition.letters.append(DeadLetter(partition.number, record, reason))
             self._waiting_bytes += len(record.value) + LETTER_BYTES
-        if self._waiting_bytes > MAX_WAITING_BYTES:
+        if self._full:
             self._wake.set()
             self._set_flow()
         return result
+
+    @property
+    def _full(self) -> bool:
+        unwritten = sum(p.fold.dirty_bytes for p in self._partitions.values() if p.fold is not None)
+        return self._waiting_bytes > MAX_WAITING_BYTES or unwritten > MAX_UNWRITTEN_BYTES
 
     def _weigh_letters(self) -> None:
         self._waiting_bytes = sum(
@@ -184,7 +188,7 @@ class Counting:
 
     def _set_flow(self) -> None:
         metrics.store_available.set(self._store_answers)
-        if self._store_answers and self._waiting_bytes <= MAX_WAITING_BYTES:
+        if self._store_answers and not self._full:
             self._flowing.set()
         else:
             self._flowing.clear()
@@ -218,48 +222,72 @@ class Counting:
             if not self._store_answers:  # there may be nothing to write or to load, and chunks wait
                 await self._ask_store(self._store.positions)
             await self._commit(list(self._partitions.values()))
+            self._store_is_well()  # only now: one whose disk is full answers questions and refuses to write
             if waiting := [p for p in self._partitions.values() if p.placement is None]:
                 await self._place(waiting)
             await self._commit_group()
 
-    async def _commit(self, partitions: list[_Partition]) -> None:
+    async def _commit(self, partitions: list[Partition]) -> None:
         """Dead letters first, then the store. Chunks may be folded meanwhile: what is written stays as it is."""
-        changed: list[tuple[_Partition, PartitionFold, Checkpoint]] = []
-        due: list[tuple[list[DeadLetter], int]] = []
+        changed: list[tuple[Partition, PartitionFold, Checkpoint]] = []
+        due: dict[int, int] = {}  # how many letters belong to the change
         for partition in partitions:
             if partition.fold is not None and (change := partition.fold.changes()) is not None:
                 changed.append((partition, partition.fold, change))
-                due.append((partition.letters, len(partition.letters)))
-        for letters, n_due in due:
-            for first in range(0, n_due, LETTERS_AT_ONCE):
+                due[partition.number] = len(partition.letters)
+        if not changed:
+            return
+        log_id = await self._log.identity()  # asked after the records were read: so they came from this log, or an earlier one
+        for partition, fold, _ in changed:
+            if fold.of_another_log(log_id):
+                self._start_over(partition)
+        for partition, _, _ in changed:
+            letters, n_due = partition.letters, due[partition.number]
+            for first in range(0, min(n_due, len(letters)), LETTERS_AT_ONCE):
                 batch = letters[: min(LETTERS_AT_ONCE, n_due - first)]
                 await self._log.send_dead_letters(batch)
                 del letters[: len(batch)]  # what the broker has is not sent again, whatever happens next
                 self._weigh_letters()
         for partition, fold, change in changed:
+            if partition.fold is not fold:
+                continue  # of a log that is no more
             expected = fold.stored_offset
             started = time.perf_counter()
-            written = await self._ask_store(self._store.commit, partition.number, expected, change)
+            if expected is not None and fold.stored_log not in ("", None, change.log_id):
+                before = (expected, fold.stored_log)
+                written = await self._ask_store(self._store.begin_anew, partition.number, before, change)
+            else:
+                written = await self._ask_store(self._store.commit, partition.number, expected, change)
             metrics.commit_seconds.observe(time.perf_counter() - started)
             if written:
                 fold.committed(change)
                 self._group_offsets[partition.number] = change.next_offset
+                self._set_flow()
             else:
                 metrics.refused_commits.inc()
                 log.warning("commit refused: another agent has written", partition=partition.number, expected=expected)
-                partition.fold, partition.placement, partition.letters = None, None, []
-                self._weigh_letters()
+                self._start_over(partition)
 
-    async def _place(self, partitions: list[_Partition]) -> None:
+    def _start_over(self, partition: Partition) -> None:
+        """Forget what was folded: the partition has to be loaded and placed."""
+        partition.fold, partition.placement, partition.letters = None, None, []
+        self._weigh_letters()
+        self._wake.set()
+
+    async def _place(self, partitions: list[Partition]) -> None:
         """Load the checkpoints that we do not have, see what the log still has, and read on from there."""
-        assignments = self._assignments
+        assignments, log_id = self._assignments, await self._log.identity()
+        for partition in partitions:
+            if partition.fold is not None and partition.fold.of_another_log(log_id):
+                self._start_over(partition)
         checkpoints = {p.number: await self._ask_store(self._store.load, p.number) for p in partitions if p.fold is None}
         bounds = await self._log.bounds([p.number for p in partitions])
         for partition in partitions:
             begin, end = bounds[partition.number]
             if partition.fold is None:
-                partition.fold = PartitionFold(self._survey, checkpoints[partition.number], begin)
-            await self._go_where_the_log_is(partition, partition.fold, begin, end)
+                checkpoint = checkpoints[partition.number]
+                partition.fold = PartitionFold(self._survey, checkpoint, begin, log_id, self._now_ms())
+            await self._go_where_the_log_is(partition, partition.fold, log_id, begin, end)
             if partition.fold is None:
                 self._wake.set()  # refused: load it again
                 continue
@@ -273,43 +301,48 @@ class Counting:
                 self._group_offsets[partition.number] = partition.fold.stored_offset
             log.info("counting", partition=partition.number, offset=offset)
 
-    async def _go_where_the_log_is(self, partition: _Partition, fold: PartitionFold, begin: int, end: int) -> None:
+    async def _go_where_the_log_is(self, partition: Partition, fold: PartitionFold, log_id: str, begin: int, end: int) -> None:
         """Leave an offset that the log does not have, and write that down before anything else is counted."""
-        if fold.next_offset < begin:
-            metrics.missing_offsets.inc(begin - fold.next_offset)
-            log.error(
-                "records expired before they were counted", partition=partition.number, first=fold.next_offset, next=begin
-            )
-            fold.jump(begin)
-        elif fold.next_offset > end:
-            log.error("the log has lost records that were counted", partition=partition.number, next=fold.next_offset, end=end)
-            fold.jump(end)
+        number, before = partition.number, fold.next_offset
+        if fold.of_another_log(log_id):
+            log.error("the topic was deleted and made again: open steps are counted anew", partition=number, offset=before)
+            metrics.new_logs.inc()
+            fold.begin_anew(log_id, begin, self._now_ms())
+        elif before < begin:
+            metrics.missing_offsets.inc(begin - before)
+            log.error("records expired before they were counted", partition=number, first=before, next=begin)
+            fold.lose(begin, self._now_ms())
+        elif before > end:
+            log.error("the log has lost records that were counted", partition=number, next=before, end=end)
+            fold.lose(end, self._now_ms())
         else:
             return
         await self._commit([partition])
 
     async def _ask_store(self, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         try:
-            answer = await asyncio.to_thread(question, *arguments, **named)
+            return await asyncio.to_thread(question, *arguments, **named)
         except StoreUnavailable:
             self._store_answers = False
             self._set_flow()
             raise
+
+    def _store_is_well(self) -> None:
         if not self._store_answers:
             self._store_answers = True
             self._set_flow()
-            log.info("the count store answers again")
-        return answer
+            log.info("the count store takes counts again")
 
     async def _commit_group(self) -> None:
         """Advisory, so a failure is not worth more than a line: the next commit carries it along."""
-        if self._group_offsets:
+        ours = {number: offset for number, offset in self._group_offsets.items() if number in self._partitions}
+        if ours:
             try:
-                await self._log.commit_group(dict(self._group_offsets))
+                await self._log.commit_group(ours)
             except LogUnavailable as error:
                 log.info("group offsets not committed", error=str(error))
-            else:
-                self._group_offsets.clear()
+                return
+        self._group_offsets.clear()
 
     async def watch(self, alive: Callable[[], None]) -> None:
         """Look after the progress until closed, and call `alive` every second while there is some or none is due.
@@ -323,36 +356,8 @@ class Counting:
                 alive()
 
     async def progressing(self) -> bool:
-        """Whether no partition has been stalled for a minute; see `watch`."""
-        now = self._clock()
-        if not self._flowing.is_set():
-            for partition in self._partitions.values():
-                partition.moved_s = now
-        still = [p for p in self._partitions.values() if now - max(p.moved_s, p.tried_s) >= REPLACE_AFTER_S]
-        if still:
-            try:
-                bounds = await self._log.bounds([p.number for p in still])
-                for partition in still:
-                    await self._look_after(partition, bounds[partition.number][1])
-            except LogUnavailable:
-                for partition in still:
-                    partition.moved_s = now
-        return all(now - p.moved_s < STALLED_AFTER_S for p in self._partitions.values())
-
-    async def _look_after(self, partition: _Partition, end: int) -> None:
-        """A partition has not moved for a while: there is nothing to read, or it has to be placed again."""
-        fold, partition.tried_s = partition.fold, self._clock()
-        if fold is not None and partition.placement is not None and fold.next_offset == partition.placed_at < end:
-            reached = await self._log.read_in_vain(partition.number)
-            if reached is not None and fold.next_offset == partition.placed_at < reached:
-                log.warning("offsets without records", partition=partition.number, expected=fold.next_offset, found=reached)
-                metrics.missing_offsets.inc(reached - fold.next_offset)
-                fold.jump(reached)
-        if fold is not None and fold.next_offset >= end:
-            partition.moved_s = self._clock()
-        else:
-            log.warning("no progress although there are records", partition=partition.number, end=end)
-            self.displace([partition.number])
+        """Whether nothing has been stalled for a minute; see `watch`."""
+        return await self._progress.going_on(waiting=not self._flowing.is_set())
 
     def _forget(self, number: int) -> None:
         self._partitions.pop(number, None)

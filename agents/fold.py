@@ -4,17 +4,22 @@ It knows which offset comes next, so a record that is delivered twice counts onc
 It holds the panes that may still change; the others leave memory as soon as they are written. It does no input or output:
 whoever drives it feeds records, writes its changes to a store, and tells it when they are written.
 
+Records that nobody can count any more, because they expired before they were counted or went with a topic that was deleted,
+are written down too (`Missing`): by their append times, so that an estimator knows which steps they may have belonged to.
+
 Append times are taken as never falling within a partition: should a broker's clock step back, a record counts as appended
 when the newest record before it was. So a step that is closed for one record is closed for all that follow, which is what
 makes "every partition has passed the close" the moment after which nothing is missing.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
-from agents.store import Checkpoint, first_open_step
-from agents.tally import PaneKey, Record, tally
+from agents.store import MAX_MS, Checkpoint, Missing, first_open_step
+from agents.tally import PaneKey, Record, Records, tally
 from mechanisms import CountTable
 from surveys import Reason, Survey
 
@@ -45,16 +50,24 @@ class PartitionFold:
         survey: the survey that is being counted.
         checkpoint: what the store holds for the partition; None if nothing.
         begin: the offset to start at if the store holds nothing: the partition's first.
+        log_id: which log the partition belongs to, if the store does not know.
+        now_ms: the time, for when the partition's first offset is not 0: what is missing was appended before.
     """
 
-    def __init__(self, survey: Survey, checkpoint: Checkpoint | None, begin: int = 0) -> None:
-        start = Checkpoint(begin) if checkpoint is None else checkpoint
+    def __init__(
+        self, survey: Survey, checkpoint: Checkpoint | None, begin: int = 0, log_id: str = "", now_ms: int = MAX_MS
+    ) -> None:
+        start = Checkpoint(begin, log_id=log_id) if checkpoint is None else checkpoint
         self._survey = survey
-        self._stored: int | None = None if checkpoint is None else checkpoint.next_offset
-        self._next, self._newest_ms = start.next_offset, start.newest_ms
+        self._stored = None if checkpoint is None else checkpoint.position
+        self._next, self._newest_ms, self._log_id = start.next_offset, start.newest_ms, start.log_id or log_id
+        self._missing = start.missing
         self._panes = dict(start.panes)
         self._dirty: set[PaneKey] = set()
+        self._dirty_bytes = 0
         self._rejected: Counter[Reason] = Counter(start.rejected)
+        if checkpoint is None and begin:
+            self.lose(begin, now_ms)
 
     @property
     def next_offset(self) -> int:
@@ -62,9 +75,28 @@ class PartitionFold:
         return self._next
 
     @property
+    def log_id(self) -> str:
+        """The log that is folded."""
+        return self._log_id
+
+    def of_another_log(self, log_id: str) -> bool:
+        """Whether that is another log than the one that is folded, as far as its broker tells logs apart."""
+        return log_id not in ("", self._log_id)
+
+    @property
     def stored_offset(self) -> int | None:
         """The next offset as last written to the store; None if nothing is."""
-        return self._stored
+        return None if self._stored is None else self._stored[0]
+
+    @property
+    def stored_log(self) -> str | None:
+        """The log as last written to the store; None if nothing is."""
+        return None if self._stored is None else self._stored[1]
+
+    @property
+    def dirty_bytes(self) -> int:
+        """Bytes of the count tables that are not written yet."""
+        return self._dirty_bytes
 
     @property
     def open_panes(self) -> int:
@@ -77,56 +109,96 @@ class PartitionFold:
         Args:
             records: records of the partition, offsets ascending.
         """
-        accepted: list[Record] = []
-        redelivered, gap = 0, None
-        following, newest_ms = self._next, self._newest_ms
-        for record in records:
-            if record.offset != following:
-                if record.offset < following:
-                    redelivered += 1
-                    continue
-                gap = (following, record.offset)
-                break
-            if record.appended_ms >= newest_ms:
-                newest_ms = record.appended_ms
-            else:
-                record = record._replace(appended_ms=newest_ms)
-            accepted.append(record)
-            following += 1
+        batch = Records.of(records)
+        redelivered = bisect_left(batch.offsets, self._next)
+        batch = batch[redelivered:] if redelivered else batch
+        length = _consecutive(batch.offsets, self._next)
+        gap = None if length == len(batch) else (self._next + length, batch.offsets[length])
+        batch = batch[:length] if gap else batch
+        times = list(accumulate(batch.appended_ms, max, initial=self._newest_ms))[1:]
+        accepted = Records(batch.offsets, times, batch.values)
         added = tally(self._survey, accepted)
         first = self._next
         for key, table in added.counts.items():
             self._panes[key] = self._panes[key] + table if key in self._panes else table
-        self._dirty.update(added.counts)
+            self._soil(key)
         self._rejected.update(reason for _, reason in added.rejected)
-        self._next, self._newest_ms = following, newest_ms
+        if accepted:
+            if self._missing is not None and self._missing.below_offset == first:
+                self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, times[0] + 1))
+            self._next, self._newest_ms = first + length, times[-1]
         rejected = tuple((accepted[offset - first], reason) for offset, reason in added.rejected)
-        return FoldResult(len(accepted), added.reports, redelivered, rejected, gap)
+        return FoldResult(length, added.reports, redelivered, rejected, gap)
 
     def jump(self, offset: int) -> None:
-        """Go on at another offset, because the broker has confirmed that no record lies between.
-
-        Forwards when the records in between have expired; backwards when the log's end lies below the next offset, since
-        the broker has lost records that were counted.
-        """
+        """Go on at a later offset, because the broker has confirmed that there never was a record in between to count."""
         self._next = offset
+
+    def lose(self, offset: int, now_ms: int) -> None:
+        """Go on at another offset, because the log does not have the next one any more: records are missing.
+
+        Forwards when they have expired; backwards when the log's end lies below, since the broker has lost its end.
+
+        Args:
+            offset: where the log can be read on.
+            now_ms: the time; whatever is missing was appended before. The first record read from there says it better.
+        """
+        after_ms = self._newest_ms if self._missing is None else min(self._newest_ms, self._missing.after_ms)
+        self._missing = Missing(after_ms, now_ms, offset)
+        self._next = offset
+
+    def begin_anew(self, log_id: str, begin: int, now_ms: int) -> None:
+        """Fold another log from its beginning: the topic has been deleted and made again.
+
+        The tables of the steps that were still open are dropped, since the log that they were folded from is gone; records of
+        those steps are missing. Steps that had closed stay as they are, closed and counted.
+
+        Args:
+            log_id: the new log.
+            begin: its first offset.
+            now_ms: the time.
+        """
+        first = first_open_step(self._survey, self._newest_ms)
+        self._panes = {key: self._empty(key) for key in self._panes if key.step >= first}
+        self._dirty, self._dirty_bytes = set(), 0
+        for key in self._panes:
+            self._soil(key)
+        self._log_id = log_id
+        self.lose(begin, now_ms)
+
+    def _soil(self, key: PaneKey) -> None:
+        if key not in self._dirty:
+            self._dirty.add(key)
+            self._dirty_bytes += self._panes[key].counts.nbytes
+
+    def _empty(self, key: PaneKey) -> CountTable:
+        return self._survey.mechanisms[key.attribute][key.level].empty_table()
 
     def changes(self) -> Checkpoint | None:
         """What has to be written to the store, starting from `stored_offset`; None if nothing.
 
         The checkpoint stays as it is while the fold goes on.
         """
-        if self._next == (self._stored or 0):
+        if (self._next, self._log_id) == (self._stored or (0, self._log_id)):
             return None
         dirty: dict[PaneKey, CountTable] = {key: self._panes[key] for key in self._dirty}
-        return Checkpoint(self._next, self._newest_ms, dirty, dict(self._rejected))
+        return Checkpoint(self._next, self._newest_ms, dirty, dict(self._rejected), self._log_id, self._missing)
 
     def committed(self, change: Checkpoint) -> None:
         """The store has written that change. Panes that can change no more leave memory."""
-        self._stored = change.next_offset
+        self._stored = change.position
         for key, table in change.panes.items():
             if self._panes[key] is table:  # else it has changed since
                 self._dirty.discard(key)
+                self._dirty_bytes -= table.counts.nbytes
         first = first_open_step(self._survey, self._newest_ms)
-        for key in [key for key in self._panes if key.step < first and key not in self._dirty]:
+        for key in [key for key in self._panes if key not in self._dirty and (key.step < first or not self._panes[key].n)]:
             del self._panes[key]
+
+
+def _consecutive(offsets: Sequence[int], first: int) -> int:
+    """How many of the ascending offsets run on from `first` without a hole."""
+    n = len(offsets)
+    if not n or offsets[-1] == first + n - 1:
+        return n
+    return bisect_left(range(n), True, key=lambda i: offsets[i] != first + i)

@@ -36,7 +36,13 @@ class DeadLetter(NamedTuple):
 
 
 class Log(Protocol):
-    """What is asked of the log. Every method raises LogUnavailable if it cannot."""
+    """What is asked of the log. Every method raises LogUnavailable if it cannot answer."""
+
+    async def identity(self) -> str:
+        """Which log this is: another one if the topic has been deleted and made again. "" if the broker does not say."""
+
+    async def witness(self, partitions: Sequence[int]) -> None:
+        """Return if the broker serves the partitions to others: asked past the client that reads them."""
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         """For each partition the first offset that the log still has, and the one that its next record will get."""

@@ -4,6 +4,8 @@
         next_offset                         first offset that is not counted
         newest_ms                           latest append time among the records counted
         rejected                            JSON, refused envelopes by reason
+        log_id                              which log the offset belongs to
+        missing                             JSON of `Missing`; empty if there is none
         pane:<attribute>:<level>:<step>     CountTable.to_bytes()
     ldpstream:<survey>:<fingerprint>:partitions
         the partitions that have, or are about to have, a hash
@@ -13,35 +15,42 @@ The fingerprint keeps the counts of a changed survey apart.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from agents.store import Checkpoint, CountStore, StoreUnavailable, first_open_step, sum_rejected, sum_tables
+from agents.store import Checkpoint, CountStore, Missing, StoreUnavailable, first_open_step, sum_rejected, sum_tables
 from agents.tally import PaneKey
 from mechanisms import CountTable
 from surveys import Reason, Survey
 
 TIMEOUT_S = 3.0
 _PANE = b"pane:"
+_HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing")
 _LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles
 
-# KEYS: the hash. ARGV: expected offset ("" for none), next offset, newest time, rejected, then field and blob of every pane.
+# KEYS: the hash. ARGV: expected offset ("" for none), expected log, then the values of `_HEAD`, then field and blob of every
+# pane. Where no log is stored, since it was not known, it is taken for the one that is expected.
 _COMMIT = """
-local stored = redis.call('HGET', KEYS[1], 'next_offset') or ''
-if stored == ARGV[2] then return 1 end
-if stored ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], 'next_offset', ARGV[2], 'newest_ms', ARGV[3], 'rejected', ARGV[4])
-for i = 5, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id')
+local offset, log = stored[1] or '', stored[2] or ''
+if log == '' then log = ARGV[2] end
+if offset == ARGV[3] and log == ARGV[6] then return 1 end
+if offset ~= ARGV[1] or log ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], 'next_offset', ARGV[3], 'newest_ms', ARGV[4], 'rejected', ARGV[5])
+redis.call('HSET', KEYS[1], 'log_id', ARGV[6], 'missing', ARGV[7])
+for i = 8, #ARGV, 2 do
+  if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+end
 return 1
 """
 
-# KEYS: the hash. ARGV: first and last step. Gives offset, newest time, rejected, then field and blob of every such pane.
+# KEYS: the hash. ARGV: first and last step. Gives the fields of `_HEAD`, then field and blob of every such pane.
 _READ = """
-local found = redis.call('HMGET', KEYS[1], 'next_offset', 'newest_ms', 'rejected')
+local found = redis.call('HMGET', KEYS[1], 'next_offset', 'newest_ms', 'rejected', 'log_id', 'missing')
 if not found[1] then return {} end
 local first, last = tonumber(ARGV[1]), tonumber(ARGV[2])
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
@@ -86,6 +95,12 @@ class RedisCountStore(CountStore):
         """Close the connections."""
         self._redis.close()
 
+    def evicts(self) -> str | None:
+        """The policy by which this Redis throws away keys that have no expiry, as counts are; None if it does not."""
+        about = self._ask(self._redis.info, "memory")
+        policy = str(about.get("maxmemory_policy", "noeviction"))
+        return policy if policy.startswith("allkeys") and int(about.get("maxmemory", 0)) else None
+
     # ---- CountStore
 
     def load(self, partition: int) -> Checkpoint | None:
@@ -99,19 +114,25 @@ class RedisCountStore(CountStore):
     def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
         if expected is None:
             self._ask(self._redis.sadd, self._partitions_key, partition)
-        arguments: list[str | int | bytes] = ["" if expected is None else expected, change.next_offset, change.newest_ms]
-        arguments.append(json.dumps(change.rejected))
+        return self._write(partition, "" if expected is None else str(expected), change.log_id, change)
+
+    def begin_anew(self, partition: int, expected: tuple[int, str], change: Checkpoint) -> bool:
+        return self._write(partition, str(expected[0]), expected[1], change)
+
+    def _write(self, partition: int, expected: str, expected_log: str, change: Checkpoint) -> bool:
+        arguments: list[str | int | bytes] = [expected, expected_log, change.next_offset, change.newest_ms]
+        arguments += [json.dumps(change.rejected), change.log_id, json.dumps(change.missing) if change.missing else ""]
         for key, table in change.panes.items():
-            arguments += [f"pane:{key.attribute}:{key.level}:{key.step}", table.to_bytes()]
+            arguments += [f"pane:{key.attribute}:{key.level}:{key.step}", table.to_bytes() if table.n else b""]
         return bool(self._ask(self._commit_script, keys=[self._key(partition)], args=arguments))
 
-    def positions(self) -> dict[int, int]:
+    def heads(self) -> dict[int, Checkpoint]:
         partitions = self._partitions()
         with self._redis.pipeline(transaction=False) as pipeline:
             for partition in partitions:
-                pipeline.hget(self._key(partition), "next_offset")
-            offsets = self._ask(pipeline.execute)
-        return {partition: int(offset) for partition, offset in zip(partitions, offsets) if offset is not None}
+                pipeline.hmget(self._key(partition), _HEAD)
+            found = self._ask(pipeline.execute)
+        return {partition: _checkpoint(head, {}) for partition, head in zip(partitions, found) if head[0] is not None}
 
     def tables(self, steps: range) -> dict[PaneKey, CountTable]:
         if not steps:
@@ -152,12 +173,12 @@ class RedisCountStore(CountStore):
         found: list[bytes] = self._ask(self._read_script, keys=[self._key(partition)], args=[first_step, last_step])
         if not found:
             return None
-        next_offset, newest_ms, rejected, *panes = found
+        head, panes = found[: len(_HEAD)], found[len(_HEAD) :]
         tables: dict[PaneKey, CountTable] = {}
         for field, blob in zip(panes[::2], panes[1::2]):
             key = _pane_key(field)
             tables[key] = self.survey.mechanisms[key.attribute][key.level].table_from_bytes(blob)
-        return Checkpoint(int(next_offset), int(newest_ms), tables, json.loads(rejected))
+        return _checkpoint(head, tables)
 
     def _ask(self, command: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         try:
@@ -167,6 +188,13 @@ class RedisCountStore(CountStore):
             if self._secret:
                 said = said.replace(self._secret, "***")
             raise StoreUnavailable(f"Redis at {self._where}: {said or type(error).__name__}") from None
+
+
+def _checkpoint(head: Sequence[bytes | None], panes: dict[PaneKey, CountTable]) -> Checkpoint:
+    """From the values of the fields of `_HEAD`."""
+    next_offset, newest_ms, rejected, log_id, missing = (value or b"" for value in head)
+    where = Missing(*json.loads(missing)) if missing else None
+    return Checkpoint(int(next_offset), int(newest_ms), panes, json.loads(rejected), log_id.decode(), where)
 
 
 def _pane_key(field: bytes) -> PaneKey:

@@ -11,11 +11,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from agents.tally import PaneKey
 from mechanisms import CountTable
 from surveys import Reason, Survey
+
+MAX_MS: Final = 2**53 - 1  # the largest integer that a double holds: later than any time
 
 
 class StoreUnavailable(Exception):
@@ -23,6 +26,19 @@ class StoreUnavailable(Exception):
 
     After it, a write may or may not have happened.
     """
+
+
+class Missing(NamedTuple):
+    """Records that were never counted and never will be, because the log does not have them any more.
+
+    Attributes:
+        after_ms, until_ms: they were appended at or after the one and before the other.
+        below_offset: their offsets were below this one, at which counting went on.
+    """
+
+    after_ms: int
+    until_ms: int
+    below_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +50,21 @@ class Checkpoint:
         newest_ms: the latest append time among the records counted; 0 if there are none.
         panes: count tables; which of them depends on who hands the checkpoint out.
         rejected: number of envelopes refused so far, by reason.
+        log_id: the log whose offset it is, since a topic that is deleted and made again is another one; "" if not known.
+        missing: the records that are missing from the counts, if there are any: from the first that is missing to the last.
     """
 
     next_offset: int
     newest_ms: int = 0
     panes: dict[PaneKey, CountTable] = field(default_factory=dict)
     rejected: dict[Reason, int] = field(default_factory=dict)
+    log_id: str = ""
+    missing: Missing | None = None
+
+    @property
+    def position(self) -> tuple[int, str]:
+        """The offset and the log that it belongs to."""
+        return self.next_offset, self.log_id
 
 
 def first_open_step(survey: Survey, newest_ms: int) -> int:
@@ -84,23 +109,40 @@ class CountStore(ABC):
 
     @abstractmethod
     def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
-        """Write offset, rejections and the given panes, in one atomic step; other panes stay as they are.
+        """Write the checkpoint with the given panes, in one atomic step; other panes stay as they are.
 
         Args:
             partition: number of the Kafka partition.
             expected: the stored offset that the change starts from; None if nothing is stored.
-            change: the new offset, rejections, and the panes that have changed, whole.
+            change: the new checkpoint, and the panes that have changed, whole.
 
         Returns:
             False, and nothing is written, if the stored offset is neither `expected` nor the change's own (then the same
-            change was written before).
+            change was written before), or if what is stored belongs to another log.
+        """
+
+    @abstractmethod
+    def begin_anew(self, partition: int, expected: tuple[int, str], change: Checkpoint) -> bool:
+        """Write the first checkpoint of another log, in one atomic step; its empty panes are removed, the others stay.
+
+        Args:
+            partition: number of the Kafka partition.
+            expected: the stored offset and the log that it belongs to.
+            change: the new checkpoint; its log is another one.
+
+        Returns:
+            False, and nothing is written, if neither `expected` nor the change's own position is stored.
         """
 
     # ---- what an estimator asks
 
     @abstractmethod
+    def heads(self) -> dict[int, Checkpoint]:
+        """The checkpoint of every partition that has one, without its panes."""
+
     def positions(self) -> dict[int, int]:
         """The next offset of every partition that has a checkpoint."""
+        return {partition: head.next_offset for partition, head in self.heads().items()}
 
     @abstractmethod
     def tables(self, steps: range) -> dict[PaneKey, CountTable]:
@@ -141,18 +183,29 @@ class MemoryCountStore(CountStore):
     def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
         with self._lock:
             stored = self._checkpoints.get(partition)
+            if stored is not None and stored.log_id not in ("", change.log_id):
+                return False
             offset = None if stored is None else stored.next_offset
             if offset == change.next_offset:
                 return True
-            if offset != expected:
-                return False
-            panes = change.panes if stored is None else stored.panes | change.panes
-            self._checkpoints[partition] = _with_panes(change, dict(panes))
-            return True
+            return offset == expected and self._write(partition, stored, change)
 
-    def positions(self) -> dict[int, int]:
+    def begin_anew(self, partition: int, expected: tuple[int, str], change: Checkpoint) -> bool:
         with self._lock:
-            return {partition: checkpoint.next_offset for partition, checkpoint in self._checkpoints.items()}
+            stored = self._checkpoints.get(partition)
+            position = None if stored is None else stored.position
+            if position == change.position:
+                return True
+            return position == expected and self._write(partition, stored, change)
+
+    def _write(self, partition: int, stored: Checkpoint | None, change: Checkpoint) -> bool:
+        panes = ({} if stored is None else stored.panes) | change.panes
+        self._checkpoints[partition] = _with_panes(change, {key: table for key, table in panes.items() if table.n})
+        return True
+
+    def heads(self) -> dict[int, Checkpoint]:
+        with self._lock:
+            return {partition: _with_panes(checkpoint, {}) for partition, checkpoint in self._checkpoints.items()}
 
     def tables(self, steps: range) -> dict[PaneKey, CountTable]:
         checkpoints = self.snapshot().values()
@@ -173,4 +226,4 @@ class MemoryCountStore(CountStore):
 
 
 def _with_panes(checkpoint: Checkpoint, panes: dict[PaneKey, CountTable]) -> Checkpoint:
-    return Checkpoint(checkpoint.next_offset, checkpoint.newest_ms, panes, dict(checkpoint.rejected))
+    return replace(checkpoint, panes=panes, rejected=dict(checkpoint.rejected))

@@ -12,7 +12,12 @@ from contextlib import contextmanager, suppress
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+)
 
 from surveys import Survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
@@ -31,6 +36,30 @@ def check_broker(settings: Settings) -> None:
     """Raise TopicError within a few seconds, naming the address, unless the broker answers."""
     with _admin(settings) as admin:
         admin.describe_cluster()
+
+
+def check_session(settings: Settings, session_s: float) -> None:
+    """Check that the broker lets the members of a group have that session timeout: a member that it refuses would never count.
+
+    A broker that keeps its settings to itself is not asked; then the watchdog ends an agent that is refused.
+
+    Raises:
+        TopicError: if the broker cannot be reached, or refuses the timeout.
+    """
+    wanted_ms = round(session_s * 1000)
+    with _admin(settings) as admin:
+        broker = str(admin.describe_cluster()["brokers"][0]["broker_id"])
+        try:
+            answer = admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, broker)], config_filter="all")
+        except (ClusterAuthorizationFailedError, TopicAuthorizationFailedError):
+            return
+        told = {key: config["value"] for key, config in answer["broker"][broker].items()}
+        least, most = (int(told.get(f"group.{end}.session.timeout.ms") or wanted_ms) for end in ("min", "max"))
+        if not least <= wanted_ms <= most:
+            raise TopicError(
+                f"Kafka at {settings.kafka}: group.min.session.timeout.ms and group.max.session.timeout.ms must allow "
+                f"{wanted_ms} ms, in which an agent that was killed is noticed; they allow {least} to {most} ms"
+            )
 
 
 def ensure_topics(settings: Settings, survey: Survey) -> None:

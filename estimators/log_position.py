@@ -1,7 +1,7 @@
 """What the schedule asks the log, answered by Kafka."""
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError, for_code
 
 from surveys import Survey
 
@@ -29,6 +29,7 @@ class KafkaLogPosition:
                 request_timeout_ms=timeout_ms,
                 metadata_max_age_ms=10_000,  # so that partitions that were added are soon waited for
             )
+            self._admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","), request_timeout_ms=timeout_ms)
         except KafkaError as error:
             raise LogUnavailable(f"no Kafka broker answers at {bootstrap}: {error}") from error
 
@@ -38,11 +39,14 @@ class KafkaLogPosition:
             raise LogUnavailable(f"Kafka at {self._bootstrap} has no topic {self._topic}")
         return [TopicPartition(self._topic, number) for number in sorted(numbers)]
 
-    def beginnings(self) -> dict[int, int]:
+    def log_id(self) -> str:
         try:
-            return {tp.partition: offset for tp, offset in self._consumer.beginning_offsets(self._partitions()).items()}
+            [about] = self._admin.describe_topics([self._topic])
+            if about["error_code"]:
+                raise for_code(about["error_code"])(self._topic)
         except KafkaError as error:
             raise self._unavailable(error) from error
+        return str(about.get("topic_id") or "")
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
         try:
@@ -63,6 +67,7 @@ class KafkaLogPosition:
 
     def close(self) -> None:
         """Let go of the connections."""
+        self._admin.close()
         self._consumer.close()
 
     def _unavailable(self, error: KafkaError) -> LogUnavailable:

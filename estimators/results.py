@@ -1,5 +1,6 @@
 """Where publications and the schedule's progress are kept: in memory, and in Redis."""
 
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,6 +12,7 @@ from estimators.publication import Publication
 from estimators.schedule import Progress
 from surveys import Survey
 
+LEASE_MS = 5_000  # renewed before every attribute of a step
 KEPT_STEPS = 1000  # of history in Redis; the compacted topic keeps everything
 
 _publication = msgspec.json.Decoder(Publication)
@@ -26,6 +28,18 @@ for i = 4, 3 + old do redis.call('HDEL', KEYS[2], ARGV[i]) end
 for i = 4 + old, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1]) end
 return 1
 """
+
+
+# KEYS: lease. ARGV: who asks, for how many ms.
+_LEAD = """
+local leader = redis.call('GET', KEYS[1])
+if leader and leader ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
+
+# KEYS: lease. ARGV: who lets go.
+_RESIGN = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
 
 class MemoryResults:
@@ -45,6 +59,9 @@ class MemoryResults:
         self._progress = progress
         return True
 
+    def lead(self) -> bool:
+        return True
+
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
         return [self._publications.get(key) for key in keys]
 
@@ -54,12 +71,13 @@ class MemoryResults:
 
 
 class RedisResults:
-    """Results in Redis, two keys a survey (fingerprint included, so that another survey never mixes in):
+    """Results in Redis, three keys a survey (fingerprint included, so that another survey never mixes in):
 
         ldpstream:{name:fingerprint}:progress      JSON of `Progress`
         ldpstream:{name:fingerprint}:estimates     hash: `Publication.key` -> JSON, of the last 1000 steps
+        ldpstream:{name:fingerprint}:leader        who works, for the next 5 s
 
-    Both are written by one script; they share a hash tag, so this also holds on a cluster.
+    The first two are written by one script; all share a hash tag, so this also holds on a cluster.
 
     Raises (all methods):
         StoreUnavailable: if Redis does not answer.
@@ -69,6 +87,8 @@ class RedisResults:
         prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
         self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
         self._save = client.register_script(_SAVE)
+        self._leader_key, self._name = f"{prefix}:leader", secrets.token_hex(8)
+        self._lead, self._resign = client.register_script(_LEAD), client.register_script(_RESIGN)
 
     def progress(self) -> Progress | None:
         with _reachable():
@@ -83,6 +103,15 @@ class RedisResults:
             arguments += [p.key, msgspec.json.encode(p)]
         with _reachable():
             return bool(self._save(keys=[self._progress_key, self._estimates_key], args=arguments))
+
+    def lead(self) -> bool:
+        with _reachable():
+            return bool(self._lead(keys=[self._leader_key], args=[self._name, LEASE_MS]))
+
+    def resign(self) -> None:
+        """Let another estimator work at once."""
+        with _reachable():
+            self._resign(keys=[self._leader_key], args=[self._name])
 
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
         if not keys:

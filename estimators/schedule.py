@@ -4,6 +4,9 @@ A step closes at `Survey.closes_ms`; a report appended to the log later does not
 partition's checkpoint has passed the first offset that was appended at or after the close (the partition's end where there
 is none yet). That is read off the log and the count store; no clock of an agent takes part.
 
+Where records were lost before they could be counted (`Missing`), the steps that they may have belonged to are published as
+soon as everything else is counted, and stay incomplete for ever; so do the windows that hold such a step.
+
 The schedule keeps its place with its results (`Progress`), so a restart neither skips a step nor doubles one: a step that is
 estimated twice gives publications with the same keys and the same contents.
 """
@@ -13,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from agents.store import CountStore
+from agents.store import CountStore, Missing
 from agents.tally import PaneKey
 from estimators.publication import Publication, conclude
 from surveys import Survey
@@ -36,14 +39,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 class LogPosition(Protocol):
     """What the schedule asks the log."""
 
+    def log_id(self) -> str:
+        """Which log it is: another one if the topic has been deleted and made again; "" if not known."""
+
     def earliest_ms(self) -> int | None:
         """Append time of the oldest record that the log still has; None if it is empty."""
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
         """For every partition, its first offset appended at or after the time; its end offset where there is none."""
-
-    def beginnings(self) -> dict[int, int]:
-        """For every partition, the first offset that the log still has."""
 
 
 class Results(Protocol):
@@ -59,6 +62,12 @@ class Results(Protocol):
             False, and nothing is kept, if the progress is not `before` any more: another estimator has gone on.
         """
 
+    def lead(self) -> bool:
+        """Whether it is for this estimator to do the work, for the next few seconds: another one may be at it.
+
+        That only saves work. Two that both lead do no harm, since `save` lets only one of them go on.
+        """
+
 
 class Publisher(Protocol):
     """Somebody who is told of publications. Being told the same twice must do no harm."""
@@ -68,7 +77,7 @@ class Publisher(Protocol):
 
 
 class Schedule:
-    """Estimates every step of a survey in order. Several may run at once: one goes on, the others follow.
+    """Estimates every step of a survey in order. Several may run at once: one works, the others stand by.
 
     Args:
         survey: the survey.
@@ -105,6 +114,8 @@ class Schedule:
         Returns:
             The publications made.
         """
+        if not self._results.lead():
+            return []
         saved = self._results.progress()
         progress = saved or self._begin(now_ms)
         made: list[Publication] = []
@@ -112,10 +123,10 @@ class Schedule:
             due = self._due(progress, now_ms)
             if due is None:
                 break
-            step, complete, after = due
-            publications = self._conclude(progress.first_step, step, complete)
-            if self._results.progress() != saved:
-                break  # another estimator has gone on; until then it cannot have pruned what was read
+            step, passed, after = due
+            publications = self._conclude(progress.first_step, step, passed)
+            if publications is None or self._results.progress() != saved:
+                break  # another estimator works or has gone on; until then it cannot have pruned what was read
             for publisher in self._publishers:
                 publisher.publish(publications)
             if not self._results.save(publications, saved, after):
@@ -126,20 +137,20 @@ class Schedule:
         return made
 
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
-        """The next step to publish, whether it is complete, and the progress afterwards; None if nothing is due.
+        """The next step to publish, whether it has been passed, and the progress afterwards; None if nothing is due.
 
-        Later steps are never complete before earlier ones, so of the incomplete ones only the first is looked at.
+        Later steps are never passed before earlier ones, so of the incomplete ones only the first is looked at.
         """
-        if progress.incomplete and self._complete(progress.incomplete[0]):
+        if progress.incomplete and self._passed(progress.incomplete[0]):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
         step = progress.next_step
         if self._survey.closes_ms(step) + self._margin_ms > now_ms:
             return None
-        complete = not progress.incomplete and self._complete(step)
-        if not complete and now_ms < self.deadline_ms(step):
+        passed = not progress.incomplete and self._passed(step)
+        if not passed and now_ms < self.deadline_ms(step):
             return None
-        incomplete = progress.incomplete if complete else (*progress.incomplete, step)
-        return step, complete, msgspec.structs.replace(progress, next_step=step + 1, incomplete=incomplete)
+        incomplete = progress.incomplete if passed else (*progress.incomplete, step)
+        return step, passed, msgspec.structs.replace(progress, next_step=step + 1, incomplete=incomplete)
 
     def deadline_ms(self, step: int) -> int:
         """When a step is published even if incomplete: one step after its close."""
@@ -152,30 +163,41 @@ class Schedule:
         first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
         return Progress(first_step=first, next_step=first)
 
-    def _complete(self, step: int) -> bool:
+    def _passed(self, step: int) -> bool:
+        """Whether every record that the log has, and that may count for the step, is counted."""
         needed = self._position.offsets_at(self._survey.closes_ms(step))
-        reached = self._store.positions()
-        if all(reached.get(partition, 0) >= offset for partition, offset in needed.items()):
-            return True
-        # a partition that nobody ever wrote to, or whose records have all expired, has no checkpoint and needs none
-        begins = self._position.beginnings()
-        return all(reached.get(partition, begins[partition]) >= offset for partition, offset in needed.items())
+        log_id = self._position.log_id()  # asked afterwards: so the offsets are of this log, or of an earlier one
+        heads = self._store.heads()
+        reached = {p: head.next_offset for p, head in heads.items() if log_id in ("", head.log_id) or not head.log_id}
+        # a partition that nobody ever wrote to has no checkpoint and needs none
+        return all(reached.get(partition, 0) >= offset for partition, offset in needed.items())
 
-    def _conclude(self, first_step: int, step: int, complete: bool) -> list[Publication]:
+    def _conclude(self, first_step: int, step: int, passed: bool) -> list[Publication] | None:
+        """The publications of a step; None if another estimator has taken the work over meanwhile."""
         survey = self._survey
         first = max(first_step, step - survey.window_steps + 1)
         tables = self._store.tables(range(first, step + 1))
+        gaps = [head.missing for head in self._store.heads().values() if head.missing is not None]
+        complete = passed and not any(_touches(survey, gap, step, step) for gap in gaps)
+        window_complete = passed and not any(_touches(survey, gap, first, step) for gap in gaps)
         publications = []
         for attribute, mechanisms in enumerate(survey.mechanisms):
+            if not self._results.lead():
+                return None
             panes = [
                 [tables.get(PaneKey(attribute, level, s), m.empty_table()) for level, m in enumerate(mechanisms)]
                 for s in range(first, step + 1)
             ]
             publications.append(conclude(survey, attribute, step, "step", panes[-1:], complete, self._post))
-            publications.append(conclude(survey, attribute, step, "window", panes, complete, self._post))
+            publications.append(conclude(survey, attribute, step, "window", panes, window_complete, self._post))
         return publications
 
     def _prune(self, progress: Progress) -> None:
         """Remove the panes that no step still to be published needs."""
         oldest = min((progress.next_step, *progress.incomplete))
         self._store.prune(oldest - self._survey.window_steps + 1)
+
+
+def _touches(survey: Survey, gap: Missing, first: int, last: int) -> bool:
+    """Whether a missing record may have counted for one of those steps."""
+    return gap.after_ms < survey.closes_ms(last) and gap.until_ms > survey.opens_ms(first) - survey.skew_ms

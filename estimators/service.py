@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event
 
 import redis
@@ -30,7 +31,9 @@ RETRY_S = 2.0
 def serve(
     survey: Survey, settings: Settings, stop: Event, seen: Callable[[Publication], None], until: int | None = None
 ) -> list[Publication]:
-    """Estimate every step as it closes, until `stop` is set or all steps through `until` are published complete.
+    """Estimate every step as it closes, until `stop` is set or all steps through `until` are published for good.
+
+    Several may run: one works, another takes over within seconds when it ends.
 
     An outage of Kafka or Redis after the start is waited out; at the start it is an error.
 
@@ -79,6 +82,8 @@ def serve(
     finally:
         if page is not None:
             page.close()
+        with suppress(StoreUnavailable):
+            results.resign()
         kafka.close()
         position.close()
         store.close()
@@ -110,5 +115,5 @@ class _Watcher:
 
 
 def _reached(progress: Progress | None, until: int) -> bool:
-    """Whether all steps through `until` are published complete."""
+    """Whether all steps through `until` are published for good."""
     return progress is not None and progress.next_step > until and all(step > until for step in progress.incomplete)

@@ -36,8 +36,8 @@ class MemoryLog:
 
     # ---- what the schedule asks (estimators.schedule.LogPosition)
 
-    def beginnings(self) -> dict[int, int]:
-        return dict.fromkeys(range(len(self.partitions)), 0)
+    def log_id(self) -> str:
+        return ""
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
         return {i: bisect_left(records, time_ms, key=_appended) for i, records in enumerate(self.partitions)}

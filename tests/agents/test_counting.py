@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from agents import Checkpoint, MemoryCountStore, Record, StoreUnavailable, tally
 from agents.counting import Counting
 from agents.log import Chunk, DeadLetter, LogUnavailable
+from agents.store import Missing, first_open_step
 from surveys import REASONS
 
-from .samples import make_log, make_survey
+from .samples import during, make_log, make_survey, sound
 
 SURVEY = make_survey()
+NOW_MS = SURVEY.opens_ms(50)
 LOGS = {p: make_log(SURVEY, np.random.default_rng(100 + p), length=40, steps=6) for p in range(2)}
 
 
@@ -29,9 +31,19 @@ class FakeLog:
     group: dict[int, int] = field(default_factory=dict)
     letters: list[DeadLetter] = field(default_factory=list)
     markers: dict[int, int] = field(default_factory=dict)  # offsets without a record at the log's end
+    log_id: str = ""
     fails: bool = False
+    gone: bool = True  # for everybody, whenever it fails
     placements: dict[int, list[int]] = field(default_factory=dict)  # number, position, chunks read
     number: int = 0
+
+    async def identity(self) -> str:
+        self.check()
+        return self.log_id
+
+    async def witness(self, partitions: Sequence[int]) -> None:
+        if self.gone:
+            raise LogUnavailable("gone")
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         self.check()
@@ -81,6 +93,7 @@ class FakeStore(MemoryCountStore):
     """A store that can be gone, or lose its answers."""
 
     fails = False
+    refuses = False  # to write, as with a full disk or full memory
     loses_answers = False
 
     def load(self, partition: int) -> Checkpoint | None:
@@ -93,6 +106,8 @@ class FakeStore(MemoryCountStore):
 
     def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
         self.check()
+        if self.refuses:
+            raise StoreUnavailable("OOM command not allowed when used memory > 'maxmemory'")
         written = super().commit(partition, expected, change)
         if self.loses_answers:
             raise StoreUnavailable("timed out")
@@ -109,7 +124,7 @@ class Agent:
     def __init__(self, store: MemoryCountStore, log: FakeLog | None = None) -> None:
         self.now = 0.0
         self.log = log or FakeLog()
-        self.counting = Counting(SURVEY, store, self.log, 0.01, clock=lambda: self.now)
+        self.counting = Counting(SURVEY, store, self.log, 0.01, clock=lambda: self.now, now_ms=lambda: NOW_MS)
         self.counting.assign(LOGS)
 
     async def step(self) -> bool:
@@ -157,6 +172,10 @@ def direct(records: dict[int, list[Record]]) -> dict[int, Checkpoint]:
         newest = max((record.appended_ms for record in log), default=0)
         whole[partition] = Checkpoint(log[-1].offset + 1, newest, added.counts, totals)
     return whole
+
+
+def without_gaps(store: MemoryCountStore) -> dict[int, Checkpoint]:
+    return {p: replace(checkpoint, missing=None) for p, checkpoint in store.snapshot().items()}
 
 
 def letters_of(records: dict[int, list[Record]]) -> set[tuple[int, int, str]]:
@@ -384,7 +403,31 @@ async def test_what_has_expired_is_passed_over() -> None:
     store = MemoryCountStore(SURVEY)
     store.commit(0, None, Checkpoint(10))
     await Agent(store, log).finish()
-    assert store.snapshot() == direct({0: LOGS[0][25:], 1: LOGS[1]})
+    gap = Missing(0, LOGS[0][25].appended_ms + 1, 25)
+    assert store.heads()[0].missing == gap
+    assert without_gaps(store) == direct({0: LOGS[0][25:], 1: LOGS[1]})
+
+
+async def test_a_lost_store_and_an_expired_log_say_what_is_missing() -> None:
+    """Nothing is known of the records before; they were not appended after the first that is left."""
+    log, store = FakeLog(), MemoryCountStore(SURVEY)
+    log.records[0], log.begins[0] = LOGS[0][25:], 25
+    await Agent(store, log).finish()
+    assert {p: head.missing for p, head in store.heads().items()} == {0: Missing(0, LOGS[0][25].appended_ms + 1, 25), 1: None}
+    again = Agent(store, log)  # it stays so
+    log.records[0] = [*LOGS[0][25:], LOGS[0][-1]._replace(offset=40)]
+    await again.finish()
+    assert store.heads()[0].missing == Missing(0, LOGS[0][25].appended_ms + 1, 25)
+
+
+async def test_what_is_missing_before_the_first_record_came_was_appended_before_now() -> None:
+    log, store = FakeLog(), MemoryCountStore(SURVEY)
+    log.records[0], log.begins[0] = [], 40
+    await Agent(store, log).finish()
+    assert store.heads()[0].missing == Missing(0, NOW_MS, 40)
+    log.records[0] = [LOGS[0][-1]._replace(offset=40)]
+    await Agent(store, log).finish()
+    assert store.heads()[0].missing == Missing(0, LOGS[0][-1].appended_ms + 1, 40)
 
 
 async def test_an_empty_log_whose_records_expired_moves_the_checkpoint() -> None:
@@ -496,3 +539,181 @@ async def test_waiting_is_no_stall(cause: str) -> None:
     for _ in range(20):
         agent.now += 11
         assert await agent.counting.progressing()
+
+
+async def test_a_consumer_that_hangs_while_the_broker_serves_others_is_a_stall() -> None:
+    """Its questions end as those to a broker that is away do; only somebody else can tell."""
+    agent = Agent(MemoryCountStore(SURVEY))
+    await agent.step()
+    await agent.read(0, 3)
+    agent.log.fails, agent.log.gone = True, False
+    answers = []
+    for _ in range(8):
+        agent.now += 11
+        answers.append(await agent.counting.progressing())
+    assert answers[:4] == [True] * 4
+    assert answers[-2:] == [False] * 2
+
+
+async def test_a_consumer_that_hangs_without_any_partition_is_a_stall_too() -> None:
+    agent = Agent(MemoryCountStore(SURVEY))
+    agent.counting.assign([])
+    for fails in (False, True):
+        agent.log.fails, agent.log.gone = fails, False
+        for _ in range(8):
+            agent.now += 11
+            well = await agent.counting.progressing()
+        assert well is not fails
+    agent.log.gone = True
+    assert await agent.counting.progressing()
+
+
+def remade(first_step: int, length: int, seed: int) -> dict[int, list[Record]]:
+    """Logs of a topic made anew, with as many records from that step on."""
+    rng = np.random.default_rng(seed)
+    logs = {p: make_log(SURVEY, rng, length, steps=3) for p in LOGS}
+    moved = first_step * SURVEY.step_ms
+    return {
+        p: [
+            record._replace(
+                appended_ms=record.appended_ms + moved, value=sound(SURVEY, rng, SURVEY.step_at(record.appended_ms + moved), 0)
+            )
+            for record in log
+        ]
+        for p, log in logs.items()
+    }
+
+
+@pytest.mark.parametrize("length", [0, 5, 15, 30, 60])
+@pytest.mark.parametrize("seen", ["at once", "by its next agent", "after some of it was read"])
+async def test_a_topic_that_was_made_again_is_counted_from_its_beginning(length: int, seen: str) -> None:
+    """Whether its end lies below, at or above the old offset. Closed steps stay, open ones are those of the new log alone."""
+    log, store = FakeLog(log_id="old"), MemoryCountStore(SURVEY)
+    agent = Agent(store, log)
+    await agent.step()
+    for partition in LOGS:
+        await agent.read(partition, 15)
+    await agent.step()
+    before = store.snapshot()
+    assert {p: head.position for p, head in before.items()} == {0: (15, "old"), 1: (15, "old")}
+    await agent.read(0, 5)  # read and not written when the topic goes
+    new = remade(first_step=4, length=length, seed=length)
+    log.log_id, log.records = "new", new
+    if seen == "by its next agent":
+        agent = Agent(store, log)
+    if seen == "after some of it was read":
+        await agent.read(0, 7)
+    await agent.finish()
+    for partition, old in before.items():
+        closed = {key: table for key, table in old.panes.items() if key.step < first_open_step(SURVEY, old.newest_ms)}
+        found = store.snapshot()[partition]
+        assert found.panes == closed | tally(SURVEY, new[partition]).counts
+        assert closed
+        assert found.position == (length, "new")
+        until = new[partition][0].appended_ms + 1 if length else NOW_MS
+        assert found.missing == Missing(old.newest_ms, until, 0)
+    assert await agent.counting.progressing()
+
+
+async def test_counts_of_a_deleted_topic_are_not_written_over_those_of_the_new() -> None:
+    """An agent that slept through it all, with the very offset that the new log has reached."""
+    log, store = FakeLog(log_id="old"), MemoryCountStore(SURVEY)
+    sleeper = Agent(store, log)
+    await sleeper.step()
+    await sleeper.read(0, 10)
+    await sleeper.step()
+    await sleeper.read(0, 10)
+    new = FakeLog(log_id="new", records=remade(4, 20, 1))
+    await Agent(store, new).finish()
+    before = store.snapshot()[0]
+    assert before.position == (20, "new")
+    await sleeper.step()  # it asks a broker that does not know yet
+    sleeper.log.log_id, sleeper.log.records = "new", new.records
+    await sleeper.finish()
+    assert store.snapshot()[0].panes == before.panes
+    assert store.snapshot()[0].position == before.position
+
+
+async def test_group_offsets_of_others_are_not_committed() -> None:
+    """One of them would make the broker's client refuse all."""
+    store = MemoryCountStore(SURVEY)
+    agent = Agent(store)
+    await agent.step()
+    await agent.read(0, 10)
+    await agent.read(1, 10)
+    send = agent.log.send_dead_letters
+
+    async def send_and_lose(letters: Sequence[DeadLetter]) -> None:
+        await send(letters)
+        agent.counting.assign([1])
+
+    agent.log.send_dead_letters = send_and_lose  # type: ignore[method-assign]
+    await agent.step()
+    await agent.step()
+    assert store.positions() == {0: 10, 1: 10}
+    assert agent.log.group == {1: 10}
+
+
+async def test_a_store_that_refuses_to_write_stops_the_chunks_until_it_writes_again() -> None:
+    """It answers every question meanwhile, so a question is no proof that it is well."""
+    store = FakeStore(SURVEY)
+    agent = Agent(store)
+    await agent.step()
+    await agent.read(0, 5)
+    store.refuses = True
+    for _ in range(5):
+        assert not await agent.step()
+        assert not agent.counting.ready
+        assert not await agent.read(0, 5)
+        agent.now += 100
+        assert await agent.counting.progressing()
+    store.refuses = False
+    assert await agent.step()
+    await agent.step()
+    assert agent.counting.ready
+    await agent.finish()
+    assert store.snapshot() == direct(LOGS)
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+async def test_a_promoted_replica_that_lost_the_last_commits_is_counted_up_again(lost: int) -> None:
+    store = MemoryCountStore(SURVEY)
+    agent = Agent(store)
+    await agent.step()
+    earlier = []
+    for _ in range(3):
+        for partition in LOGS:
+            await agent.read(partition, 6)
+        await agent.step()
+        earlier.append(store.snapshot())
+    store._checkpoints = earlier[-1 - lost]
+    await agent.read(0, 3)
+    await agent.finish()
+    assert store.snapshot() == direct(LOGS)
+
+
+async def test_a_long_log_is_written_as_it_goes_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted again from its beginning, it has many steps open at once: not more wait than the limit and one step."""
+    rng, steps = np.random.default_rng(5), 40
+    record = [Record(i, during(SURVEY, i // 3), sound(SURVEY, rng, i // 3, i % 3)) for i in range(3 * steps)]
+    a_step = sum(table.counts.nbytes for table in tally(SURVEY, record[:3]).counts.values())
+    monkeypatch.setattr("agents.counting.MAX_UNWRITTEN_BYTES", 4 * a_step)
+    store = MemoryCountStore(SURVEY)
+    agent = Agent(store, FakeLog(records={0: record, 1: []}))
+    await agent.step()
+    chunk, largest, write = agent.log.read(0, 1000), 0, store.commit
+    assert chunk is not None
+    assert len(chunk.records) == 3 * steps
+
+    def weigh(partition: int, expected: int | None, change: Checkpoint) -> bool:
+        nonlocal largest
+        largest = max(largest, sum(table.counts.nbytes for table in change.panes.values()))
+        return write(partition, expected, change)
+
+    store.commit = weigh  # type: ignore[method-assign]
+    running = asyncio.create_task(agent.counting.run())
+    await asyncio.wait_for(agent.counting.take(chunk), 5)
+    await agent.counting.close()
+    await running
+    assert store.snapshot()[0].panes == tally(SURVEY, record).counts
+    assert 4 * a_step < largest <= 5 * a_step

@@ -11,6 +11,7 @@ import redis
 
 from agents import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable, tally
 from agents.redis_store import RedisCountStore
+from agents.store import Missing
 from surveys import Survey
 from tests.services.rig import RedisNode
 
@@ -136,6 +137,44 @@ def test_offset_zero_is_an_offset(store: CountStore) -> None:
     assert store.commit(0, 0, checkpoint(1))
 
 
+def test_what_is_missing_and_from_which_log_is_kept(store: CountStore) -> None:
+    written = replace(checkpoint(10), log_id="one", missing=Missing(3, 2**41, 7))
+    assert store.commit(0, None, written)
+    assert store.snapshot() == {0: written}
+    assert store.heads() == {0: replace(written, panes={})}
+    loaded = store.load(0)
+    assert loaded is not None
+    assert replace(loaded, panes={}) == replace(written, panes={})
+
+
+def test_an_offset_of_another_log_is_refused(store: CountStore) -> None:
+    """Even the same offset, which would else pass for a change that was written before."""
+    store.commit(0, None, replace(checkpoint(10), log_id="one"))
+    before = store.snapshot()
+    for offset in (10, 20):
+        assert not store.commit(0, 10, replace(checkpoint(offset), log_id="two"))
+    for expected in ((10, "none"), (9, "one")):
+        assert not store.begin_anew(0, expected, replace(checkpoint(0), log_id="two"))
+    assert store.snapshot() == before
+
+
+def test_another_log_begins_with_the_steps_that_had_closed(store: CountStore) -> None:
+    store.commit(0, None, replace(checkpoint(10), log_id="one"))
+    open_ = {key: replace(table, n=0) for key, table in COUNTED.items() if key.step >= 4}
+    change = Checkpoint(10, during(SURVEY, 5), open_, {}, "two", Missing(1, 2, 10))
+    for _ in range(2):  # the answer may be lost
+        assert store.begin_anew(0, (10, "one"), change)
+    assert store.snapshot() == {0: replace(change, panes={key: table for key, table in COUNTED.items() if key.step < 4})}
+    assert not store.commit(0, 10, replace(checkpoint(20), log_id="one"))
+    assert store.commit(0, 10, replace(checkpoint(20), log_id="two"))
+
+
+def test_a_log_that_was_not_known_is_taken_for_the_one_that_is(store: CountStore) -> None:
+    store.commit(0, None, checkpoint(10))
+    assert store.commit(0, 10, replace(checkpoint(20), log_id="one"))
+    assert not store.commit(0, 20, checkpoint(30))
+
+
 def test_tables_are_summed_over_partitions_for_the_steps_asked(store: CountStore) -> None:
     for partition in range(3):
         store.commit(partition, None, checkpoint(10 + partition))
@@ -198,7 +237,7 @@ def test_one_hash_holds_a_partition_under_one_hash_tag(redis_node: RedisNode) ->
         fields = set(client.hkeys(f"ldpstream:{{{tag}:2}}:counts"))
         client.flushall()
     panes = {f"pane:{key.attribute}:{key.level}:{key.step}" for key in COUNTED}
-    assert fields == {"next_offset", "newest_ms", "rejected"} | panes
+    assert fields == {"next_offset", "newest_ms", "rejected", "log_id", "missing"} | panes
 
 
 @pytest.mark.parametrize("call", [

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from agents.store import Checkpoint, MemoryCountStore
+from agents.store import Checkpoint, MemoryCountStore, Missing
 from agents.tally import PaneKey
 from estimators import combined_mle, gibu
 from estimators.publication import Publication, conclude
@@ -34,8 +34,10 @@ class Log:
         self.times = list(partitions)
         self.begins = begins or dict.fromkeys(range(len(partitions)), 0)
 
-    def beginnings(self) -> dict[int, int]:
-        return self.begins
+    id = ""
+
+    def log_id(self) -> str:
+        return self.id
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
         return {
@@ -106,7 +108,48 @@ def test_expired_and_untouched_partitions_hold_nothing_up(store: MemoryCountStor
     log = Log([SURVEY.start_ms], [], [], begins={0: 0, 1: 0, 2: 700})
     schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
-    assert keys(schedule.run(SURVEY.closes_ms(0) + MARGIN_MS)) == [(0, True)]
+    now = SURVEY.closes_ms(0) + MARGIN_MS
+    assert schedule.run(now) == []  # nobody has looked at partition 2, which had records
+    store.commit(2, None, Checkpoint(700, missing=Missing(0, SURVEY.start_ms - SURVEY.skew_ms, 700)))
+    assert keys(schedule.run(now)) == [(0, True)]
+
+
+@pytest.mark.parametrize("until_ms", [SURVEY.opens_ms(2) - SURVEY.skew_ms, SURVEY.opens_ms(2) - SURVEY.skew_ms + 1])
+def test_steps_that_lost_records_stay_incomplete_and_so_do_their_windows(store: MemoryCountStore, until_ms: int) -> None:
+    """As after the count store was lost and part of the log had expired. A step that begins with the gap's end is whole."""
+    steps, lost = SURVEY.window_steps + 6, 2 if until_ms == SURVEY.opens_ms(2) - SURVEY.skew_ms else 3
+    log, results, told = Log([SURVEY.opens_ms(s) for s in range(steps)]), MemoryResults(), Told()
+    panes = {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}
+    store.commit(0, None, Checkpoint(steps, log.times[0][-1], panes, missing=Missing(0, until_ms, 1)))  # type: ignore[arg-type]
+    schedule = Schedule(SURVEY, store, log, results, [told])
+    made = schedule.run(SURVEY.closes_ms(steps - 1) + MARGIN_MS)
+    assert keys(made) == [(s, s >= lost) for s in range(steps)]
+    windows = [(p.step, p.complete) for p in made if p.attribute == "screen" and p.span == "window"]
+    assert windows == [(s, s - SURVEY.window_steps + 1 >= lost) for s in range(steps)]
+    progress = results.progress()
+    assert progress is not None
+    assert progress.incomplete == ()  # nothing more can come
+    assert schedule.run(schedule.deadline_ms(steps - 1)) == []
+
+
+def test_records_lost_between_two_steps_touch_no_others(store: MemoryCountStore) -> None:
+    log, results = Log([SURVEY.opens_ms(s) for s in range(30)]), MemoryResults()
+    gap = Missing(SURVEY.opens_ms(10), SURVEY.opens_ms(12), 11)
+    store.commit(0, None, Checkpoint(30, log.times[0][-1], missing=gap))
+    made = Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(29) + MARGIN_MS)
+    first, last = 10 - SURVEY.lateness_steps, 11 + -(-SURVEY.skew_ms // SURVEY.step_ms)
+    assert {s for s, complete in keys(made) if not complete} == set(range(first, last + 1))
+
+
+def test_counts_of_a_topic_that_was_deleted_complete_nothing(store: MemoryCountStore) -> None:
+    log = Log([SURVEY.start_ms])
+    log.id = "new"
+    schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
+    now = SURVEY.closes_ms(0) + MARGIN_MS
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0), log_id="old"))  # type: ignore[arg-type]
+    assert schedule.run(now) == []
+    assert store.begin_anew(0, (1, "old"), Checkpoint(1, SURVEY.start_ms, pane(0), log_id="new"))  # type: ignore[arg-type]
+    assert keys(schedule.run(now)) == [(0, True)]
 
 
 def test_it_begins_with_the_first_step_that_the_log_can_hold(store: MemoryCountStore) -> None:
@@ -214,9 +257,9 @@ def test_two_estimators_never_replace_a_result_by_less(data: st.DataObject) -> N
             rival.run(SURVEY.closes_ms(until) + MARGIN_MS)
 
     class Interrupted(MemoryCountStore):
-        def positions(self) -> dict[int, int]:
+        def heads(self) -> dict[int, Checkpoint]:
             perhaps()
-            return store.positions()
+            return store.heads()
 
         def tables(self, steps: range) -> dict[PaneKey, CountTable]:
             perhaps()
