@@ -25,24 +25,32 @@ from mechanisms.linear_pool import LinearPool, digits_needed
 from mechanisms.table import CountTable
 
 MAX_TABLE = 2**26  # counts, 512 MiB of int64
+AUTO_TABLE = 2**23  # of a g that is chosen for the caller, where any g fits: 64 MiB, which the services can keep
 MAX_HASH_K = 2**24
 
 
-def fits(k: int, g: int) -> bool:
+def fits(k: int, g: int, limit: int = MAX_TABLE) -> bool:
     """Whether the count table of g symbols for k values stays within the limit."""
-    return digits_needed(k, g)[1] * g <= MAX_TABLE
+    return digits_needed(k, g)[1] * g <= limit
+
+
+def _limit(k: int) -> int:
+    """The largest table that an automatic g may have; g = 2 keeps to the smaller limit exactly where any g does."""
+    return AUTO_TABLE if 2 * k <= AUTO_TABLE else MAX_TABLE
 
 
 def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
-    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, among those whose table fits.
+    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, among those whose table has at most 2^23 counts.
+
+    Where no g has so small a table, as for more than 2^22 values, among those whose table fits at all.
 
     The variance falls, then rises in g, so the search ends when it has risen for three prime powers in a row.
     """
-    best, best_variance, worse = 2, math.inf, 0
+    best, best_variance, worse, limit = 2, math.inf, 0, _limit(k)
     for g in prime_powers(MAX_FIELD):
         if worse == 3:
             break
-        if not fits(k, g):  # a larger g may: its S = g^m is the next power above k, which can be a smaller one
+        if not fits(k, g, limit):  # a larger g may: its S = g^m is the next power above k, which can be a smaller one
             continue
         p, q = p_of_g(g), 1 / g
         variance = q * (1 - q) / (p - q) ** 2
@@ -61,7 +69,8 @@ def papers_g(k: int, eps_inf: float, eps_1: float) -> int:
     square, product, difference = -math.expm1(-2 * eps_inf), -math.expm1(-eps_inf - eps_1), -math.expm1(eps_1 - eps_inf)
     root = math.sqrt(square**2 + 12 * math.exp(eps_1 - eps_inf) * difference * product)
     g = 1 + max(1, math.floor(2 * math.exp(eps_1) * product / (square + root)))
-    return max(h for h in prime_powers(MAX_FIELD) if h <= g and fits(k, h))
+    limit = _limit(k)
+    return max(h for h in prime_powers(MAX_FIELD) if h <= g and fits(k, h, limit))
 
 
 class _Hashed(Mechanism):

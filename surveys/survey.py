@@ -41,6 +41,8 @@ from mechanisms import Mechanism, mechanism
 
 MAX_LABELS = 2**24
 MAX_REPORT_BYTES = 900_000  # an envelope holds at least one report
+MAX_TABLE_BYTES = 2**26  # of one count table: Redis takes half a second to write it (docs/counting.md)
+MAX_OPEN_BYTES = 2**27  # of all count tables that may change at a time, which one commit may have to write
 FINGERPRINT_BYTES = 8
 
 
@@ -174,6 +176,19 @@ def _number(raw: str) -> float | None:
         return None
 
 
+def _table_bytes(m: Mechanism) -> int:
+    """Bytes of a mechanism's count table; ValueError if its report or table is too large for the services."""
+    if m.report_dtype.itemsize > MAX_REPORT_BYTES:
+        raise ValueError(f"a report must take at most {MAX_REPORT_BYTES} bytes, got {m.report_dtype.itemsize}")
+    table_bytes = 8 * math.prod(m.table_shape)
+    if table_bytes > MAX_TABLE_BYTES:
+        raise ValueError(
+            f"a count table must take at most {MAX_TABLE_BYTES >> 20} MiB, got {table_bytes / 2**20:.0f} MiB "
+            f"for {m.signature}: fewer values, or another mechanism"
+        )
+    return table_bytes
+
+
 def _distinct(what: str, names: list[str]) -> None:
     for i, name in enumerate(names):
         if name in names[:i]:
@@ -199,14 +214,19 @@ class Survey(_Part):
         if not 1970 < self.start.year < 9000:
             raise ValueError(f"start must be between the years 1971 and 8999, got {self.start.year}")
         _distinct("attribute", [attribute.name for attribute in self.attributes])
+        tables_bytes = 0
         for i, attribute in enumerate(self.attributes):
             for j, level in enumerate(attribute.levels):
                 try:
-                    row_bytes = level.build(attribute.k, self.share).report_dtype.itemsize
-                    if row_bytes > MAX_REPORT_BYTES:
-                        raise ValueError(f"a report must take at most {MAX_REPORT_BYTES} bytes, got {row_bytes}")
+                    tables_bytes += _table_bytes(level.build(attribute.k, self.share))
                 except ValueError as error:
                     raise ValueError(f"attribute[{i}].level[{j}] ({attribute.name}, {level.name}): {error}") from error
+        open_bytes = tables_bytes * self.open_steps
+        if open_bytes > MAX_OPEN_BYTES:
+            raise ValueError(
+                f"the count tables of the {self.open_steps} steps that are open at a time must take at most "
+                f"{MAX_OPEN_BYTES >> 20} MiB, got {open_bytes / 2**20:.0f} MiB: fewer attributes, values or late steps"
+            )
         return self
 
     # ---- what is asked
@@ -245,6 +265,11 @@ class Survey(_Part):
     @property
     def skew_ms(self) -> int:
         return 1000 * (min(60, self.step_seconds) if self.skew_seconds is None else self.skew_seconds)
+
+    @property
+    def open_steps(self) -> int:
+        """How many steps, at most, reports that the log takes at one moment may belong to."""
+        return self.lateness_steps + 1 + -(-self.skew_ms // self.step_ms)
 
     def step_at(self, time_ms: int) -> int:
         """The step that contains the time; negative before the start."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mechanisms.finite_field import MAX_FIELD, field, modulus, prime_power, prime_powers
 from mechanisms.linear_pool import LinearPool, digits_needed
-from mechanisms.local_hashing import MAX_HASH_K, MAX_TABLE, best_g, fits
+from mechanisms.local_hashing import AUTO_TABLE, MAX_HASH_K, MAX_TABLE, best_g, fits
 
 from . import reference
 from .reference import build
@@ -202,18 +202,21 @@ def test_digits(k: int) -> None:
 
 
 def test_the_best_g_is_the_best_of_all_that_fit() -> None:
-    """Also where a smaller g does not fit and a larger one does, as 3 and 4 at k = 2^24."""
+    """Also where a smaller g does not fit and a larger one does, as 3 and 4 at k = 2^24; 64 MiB where any g keeps to that."""
     assert not fits(2**24, 3)
     assert fits(2**24, 4)
-    for k, eps in itertools.product((2, 100, 10**5, 3**14 + 1, 2**24 - 1, 2**24), (0.1, 1.0, 2.0, 3.0, 5.0)):
+    for k, eps in itertools.product((2, 100, 10**5, 2**22, 2**22 + 1, 3**14 + 1, 2**24 - 1, 2**24), (0.1, 1.0, 2.0, 3.0, 5.0)):
+        small = any(fits(k, g, AUTO_TABLE) for g in prime_powers(MAX_FIELD))
+        assert small == (k <= 2**22)
 
         def variance(g: int, eps: float = eps) -> float:
             p = np.exp(eps) / (np.exp(eps) + g - 1)
             return float((1 / g) * (1 - 1 / g) / (p - 1 / g) ** 2)
 
         g = best_g(k, lambda g, eps=eps: np.exp(eps) / (np.exp(eps) + g - 1))  # type: ignore[misc]
-        assert digits_needed(k, g)[1] * g <= MAX_TABLE
-        assert variance(g) == min(variance(h) for h in prime_powers(MAX_FIELD) if fits(k, h))
+        limit = AUTO_TABLE if small else MAX_TABLE
+        assert digits_needed(k, g)[1] * g <= limit
+        assert variance(g) == min(variance(h) for h in prime_powers(MAX_FIELD) if fits(k, h, limit))
 
 
 def test_a_device_of_the_largest_domain_needs_little_memory() -> None:

@@ -73,6 +73,8 @@ def test_samples_load(path: Path) -> None:
         ("attribute.1", {"name": "b", "bins": [0.0, float("nan"), 5.0], "level": LEVEL}, ["attribute[1]", "finite"]),
         ("attribute.1", {"name": "b", "bins": [0.0, 1.0, float("inf")], "level": LEVEL}, ["attribute[1]", "finite"]),
         ("attribute.1", {"name": "b", "size": 2**24, "level": WIDE}, ["attribute[1].level[0]", "bytes", "2097152"]),
+        ("attribute.1", {"name": "b", "size": 2**23 + 1, "level": LEVEL}, ["attribute[1].level[0]", "64 MiB", "table"]),
+        ("attribute.1", {"name": "b", "size": 2**23, "level": LEVEL}, ["steps that are open", "128 MiB", "192 MiB"]),
         ("attribute.0.size", 3, ["attribute[0]", "values and size"]),
         ("attribute.1.size", 1, ["attribute[1].size", "got 1"]),
         ("attribute.1.name", "a", ["two attributes are named a"]),
