@@ -21,7 +21,7 @@ with suppress(ImportError):  # there is none for Windows
     mode.loop.use("uvloop")  # before Faust is imported
 
 import faust
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
 from faust.app import BootStrategy
 from faust.exceptions import ProducerSendError
 
@@ -92,6 +92,7 @@ class AgentApp(faust.App):
             broker_heartbeat_interval=SESSION_S / 4,
             broker_max_poll_interval=86_400.0,  # while the store is away no chunk is taken, and that is no reason to leave
             consumer_auto_offset_reset="none",  # we say where to begin
+            consumer_metadata_max_age_ms=10_000,  # so that a topic that was made again, or got more partitions, is soon found
             consumer_max_fetch_size=CHUNK_BYTES,
             stream_buffer_maxsize=WAITING_CHUNKS,
             stream_wait_empty=False,
@@ -181,7 +182,8 @@ class _FaustLog:
         except TimeoutError:
             raise LogUnavailable(f"{self._rejected_topic} takes no dead letters") from None
         for cause in failed:
-            if isinstance(cause, KafkaError) and cause.retriable and not isinstance(cause, UnknownTopicOrPartitionError):
+            retriable = isinstance(cause, KafkaError) and (cause.retriable or isinstance(cause, KafkaTimeoutError))
+            if retriable and not isinstance(cause, UnknownTopicOrPartitionError):
                 raise LogUnavailable(f"{self._rejected_topic} takes no dead letters: {type(cause).__name__}")
         if failed:
             metrics.dead_letters_lost.inc(len(failed))

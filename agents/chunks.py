@@ -228,7 +228,7 @@ def _unpack(unread: Any) -> Iterator[_Batch]:
         batch = unread._records.next_batch()
         if unread._check_crcs and not batch.validate_crc():
             raise CorruptRecordException(f"Invalid CRC - {unread._tp}")
-        first, unread.next_fetch_offset = unread.next_fetch_offset, batch.next_offset
+        first, unread.next_fetch_offset = unread.next_fetch_offset, max(unread.next_fetch_offset, batch.next_offset)
         if batch.is_control_batch:
             continue
         rows = [(record.offset, record.timestamp, record.value or b"", record.timestamp_type) for record in batch]

@@ -10,9 +10,11 @@ import pytest
 import redis
 
 from agents import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable, tally
+from agents.app import check_redis
 from agents.redis_store import RedisCountStore
 from agents.store import Missing
 from surveys import Survey
+from surveys.settings import SettingsError
 from tests.services.rig import RedisNode
 
 from .samples import during, make_log, make_survey
@@ -282,6 +284,29 @@ def test_a_redis_that_hangs_or_refuses_is_unavailable_and_comes_back(redis_node:
         assert store.commit(0, 30, checkpoint(40))
         client.flushall()
     store.close()
+
+
+def test_a_redis_that_evicts_counts_is_refused_and_one_that_evicts_others_is_not(redis_node: RedisNode) -> None:
+    store = RedisCountStore(SURVEY, redis_node.url)
+    with redis.Redis.from_url(redis_node.url) as client:
+        try:
+            for policy, limit, refused in [
+                ("noeviction", "1gb", False), ("volatile-lru", "1gb", False),
+                ("allkeys-lru", "0", False), ("allkeys-lru", "1gb", True), ("allkeys-random", "1gb", True),
+            ]:  # fmt: skip
+                client.config_set("maxmemory", limit)
+                client.config_set("maxmemory-policy", policy)
+                assert store.evicts() == (policy if refused else None)
+                if refused:
+                    with pytest.raises(SettingsError, match=f"LDPSTREAM_REDIS: .*{policy}.*noeviction"):
+                        check_redis(store)
+                else:
+                    check_redis(store)
+        finally:
+            client.config_set("maxmemory", "0")
+            client.config_set("maxmemory-policy", "noeviction")
+    store.close()
+    check_redis(RedisCountStore(SURVEY, "redis://127.0.0.1:1/0", timeout_s=0.5))  # waits for one that is away
 
 
 def test_a_password_that_redis_repeats_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,10 +61,11 @@ level = [
 class Worker:
     """An agent in a process of its own."""
 
-    def __init__(self, environment: dict[str, str], log: Path) -> None:
+    def __init__(self, environment: dict[str, str], log: Path, program: str = "") -> None:
         self.log = log
         with log.open("ab") as out:
-            command = [sys.executable, "-m", "faust", "-A", "agents.app", "worker", "-l", "warn"]
+            faust = ["-m", "faust", "-A", "agents.app", "worker", "-l", "warn"]
+            command = [sys.executable, *(["-c", program] if program else faust)]
             self.process = subprocess.Popen(command, env=environment, cwd=log.parent, stdout=out, stderr=out)
 
     def kill(self) -> None:
@@ -92,9 +93,9 @@ class Site:
     sent: Counter[Reason | None] = field(default_factory=Counter)
     workers: list[Worker] = field(default_factory=list)
 
-    def start(self, **environment: str) -> Worker:
-        """A new agent."""
-        worker = Worker(self.environment | environment, self.folder / f"agent-{len(self.workers)}.log")
+    def start(self, program: str = "", **environment: str) -> Worker:
+        """A new agent; or that program, which starts one."""
+        worker = Worker(self.environment | environment, self.folder / f"agent-{len(self.workers)}.log", program)
         self.workers.append(worker)
         return worker
 

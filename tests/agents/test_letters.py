@@ -1,0 +1,70 @@
+"""Dead letters that cannot be sent: which are lost, and which are tried again."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    NotLeaderForPartitionError,
+    RecordTooLargeError,
+    UnknownTopicOrPartitionError,
+)
+from faust.exceptions import ProducerSendError
+
+from agents import Record, metrics
+from agents.app import AgentApp, _FaustLog
+from agents.log import DeadLetter, LogUnavailable
+
+from .samples import make_survey
+
+SURVEY = make_survey()
+LETTERS = [DeadLetter(0, Record(offset, 0, b"letter %d" % offset), "undecodable") for offset in range(5)]
+
+
+class Producer:
+    """Refuses some of what it is given: at once, or when the broker answers."""
+
+    def __init__(self, at_once: dict[int, Exception], later: dict[int, Exception]) -> None:
+        self.at_once, self.later, self.sent = at_once, later, list[int]()
+
+    async def send(self, topic: str, key: None, value: bytes, partition: None, timestamp: None, headers: Any) -> Any:
+        number = int(value.split()[1])
+        if (cause := self.at_once.get(number)) is not None:
+            raise ProducerSendError("refused") from cause
+        answer = asyncio.get_running_loop().create_future()
+        if (error := self.later.get(number)) is not None:
+            answer.set_exception(error)
+        else:
+            self.sent.append(number)
+            answer.set_result(None)
+        return answer
+
+
+async def send(at_once: dict[int, Exception], later: dict[int, Exception]) -> tuple[list[int], float]:
+    """Which letters the broker got, and how many are counted as lost."""
+    producer, before = Producer(at_once, later), metrics.dead_letters_lost._value.get()
+    app = cast(AgentApp, SimpleNamespace(producer=producer))
+    await _FaustLog(app, SURVEY).send_dead_letters(LETTERS)
+    return producer.sent, metrics.dead_letters_lost._value.get() - before
+
+
+async def test_one_letter_that_is_too_large_is_lost_alone() -> None:
+    assert await send({2: MessageSizeTooLargeError("too large")}, {}) == ([0, 1, 3, 4], 1)
+    assert await send({}, {2: RecordTooLargeError()}) == ([0, 1, 3, 4], 1)
+    assert await send({0: MessageSizeTooLargeError(""), 4: MessageSizeTooLargeError("")}, {}) == ([1, 2, 3], 2)
+
+
+async def test_a_topic_that_is_not_there_loses_all_without_asking_for_each() -> None:
+    assert await send({2: UnknownTopicOrPartitionError()}, {}) == ([0, 1], 3)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("error", [KafkaTimeoutError(), NotLeaderForPartitionError(), KafkaConnectionError()])
+async def test_a_broker_that_is_away_loses_none(at_once: bool, error: Exception) -> None:
+    gone: dict[int, Exception] = {2: error}
+    with pytest.raises(LogUnavailable):
+        await send(gone if at_once else {}, {} if at_once else gone)

@@ -1,0 +1,109 @@
+"""Two estimators of one survey on a real Redis: one works, the other stands by and takes over."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from agents.store import Checkpoint, MemoryCountStore
+from estimators import results as module
+from estimators.publication import Publication
+from estimators.results import RedisResults
+from estimators.schedule import Schedule
+from surveys import load_survey
+from tests.services.rig import RedisNode, missing
+
+from .test_schedule import MARGIN_MS, Log, Told, pane
+
+SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
+STEPS = 6
+
+
+@pytest.fixture
+def client() -> Iterator[redis.Redis]:
+    if reason := missing(kafka=False):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    with RedisNode(append_fsync=None) as node, redis.Redis.from_url(node.url) as made:
+        yield made
+
+
+@pytest.fixture
+def store() -> MemoryCountStore:
+    made = MemoryCountStore(SURVEY)
+    panes = {key: table for s in range(STEPS) for key, table in pane(s, s + 1).items()}
+    made.commit(0, None, Checkpoint(STEPS, SURVEY.opens_ms(STEPS), panes))  # type: ignore[arg-type]
+    return made
+
+
+def schedule(store: MemoryCountStore, client: redis.Redis, told: Told) -> tuple[Schedule, RedisResults]:
+    results = RedisResults(SURVEY, client)
+    log = Log([SURVEY.opens_ms(s) for s in range(STEPS)])
+    return Schedule(SURVEY, store, log, results, [told]), results
+
+
+def now_ms(step: int) -> int:
+    return SURVEY.closes_ms(step) + MARGIN_MS
+
+
+def test_the_second_works_only_once_the_first_has_gone(
+    store: MemoryCountStore, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LEASE_MS", 200)
+    tolds = [Told(), Told()]
+    (one, results), (two, others) = (schedule(store, client, told) for told in tolds)
+    assert one.run(now_ms(0))
+    assert two.run(now_ms(1)) == []
+    assert one.run(now_ms(1))
+    assert tolds[1].publications == []
+    deadline = time.monotonic() + 20  # the first has died: it says nothing more
+    while not two.run(now_ms(2)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    monkeypatch.setattr(module, "LEASE_MS", 60_000)
+    assert others.lead()
+    assert one.run(now_ms(3)) == []
+    results.resign()  # not its own to give up
+    assert not results.lead()
+    others.resign()
+    assert results.lead()
+
+
+def test_a_step_that_is_overtaken_is_given_up_and_none_is_lost(store: MemoryCountStore, client: redis.Redis) -> None:
+    """The lease only saves work: without it, as here for one who has lost it without knowing, the results are the same."""
+    told = Told()
+    (one, results), (two, _) = (schedule(store, client, told) for _ in range(2))
+    leads, lead = 0, results.lead
+
+    def lead_for_a_while() -> bool:
+        nonlocal leads
+        leads += 1
+        if leads == 3:  # in the midst of a step
+            client.delete(*client.keys("*:leader"))
+            assert two.run(now_ms(STEPS - 1))
+        return lead()
+
+    results.lead = lead_for_a_while  # type: ignore[method-assign]
+    assert one.run(now_ms(STEPS - 1)) == []
+    steps = [(p.step, p.reports) for p in told.publications if p.attribute == "screen" and p.span == "step"]
+    assert steps == [(s, s + 1) for s in range(STEPS)]
+
+
+def test_many_at_once_publish_every_step_once(store: MemoryCountStore, client: redis.Redis) -> None:
+    tolds = [Told() for _ in range(4)]
+    schedules = [schedule(store, client, told)[0] for told in tolds]
+    made: list[list[Publication]] = [[] for _ in tolds]
+
+    def work(i: int) -> None:
+        made[i] = schedules[i].run(now_ms(STEPS - 1))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(bool, made)) == [False, False, False, True]
+    assert [p.step for one in made for p in one if p.attribute == "screen" and p.span == "step"] == list(range(STEPS))

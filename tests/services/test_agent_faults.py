@@ -1,0 +1,163 @@
+"""What agents must survive, and what they must not sit out, with a real Kafka and a real Redis."""
+
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import redis
+from kafka import KafkaAdminClient
+
+from agents.topics import TopicError, check_session, ensure_topics
+from surveys.settings import Settings
+from tests.agents.samples import PANES, sound
+
+from .rig import KafkaNode, RedisNode, free_ports
+from .test_agents import PARTITIONS, Site, make_site  # noqa: F401
+
+MakeSite = Callable[[str, str], Site]
+
+# An agent that gives up within seconds, and whose consumer's thread hangs for ever once the file HANG is there.
+HANGING = """
+import pathlib, threading, time
+import agents.app as app, agents.chunks as chunks, agents.progress as progress, agents.witness as witness
+from agents.chunks import ChunkThread
+progress.REPLACE_AFTER_S, progress.STALLED_AFTER_S, chunks.ANSWER_S, witness.ANSWER_MS = 0.5, 3.0, 1.0, 1000
+app._Watchdog.TICK_S = 0.25
+fetch = ChunkThread._fetch_records
+async def fetch_or_hang(self, *arguments, **named):
+    while pathlib.Path("HANG").exists():
+        time.sleep(1)
+    return await fetch(self, *arguments, **named)
+ChunkThread._fetch_records = fetch_or_hang
+app._work(app._from_environment())
+"""
+
+
+def send_sound(site: Site, rng: np.random.Generator, n_envelopes: int) -> None:
+    """Sound envelopes of the present step."""
+    with site.producer() as producer:
+        for _ in range(n_envelopes):
+            step = site.survey.step_at(int(time.time() * 1000))
+            value = sound(site.survey, rng, step, int(rng.integers(len(PANES))))
+            producer.send(site.survey.reports_topic, value, partition=int(rng.integers(PARTITIONS)))
+            site.sent[None] += 1
+        producer.flush(timeout=30)
+
+
+def ready(port: int) -> int:
+    """The status of `/ready`; 0 if nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+    except OSError:
+        return 0
+
+
+@pytest.mark.parametrize("n_after", [40, 400])
+def test_a_topic_that_is_deleted_and_made_again_is_counted_from_its_beginning(
+    kafka: str,
+    redis_url: str,
+    make_site: MakeSite,  # noqa: F811
+    n_after: int,
+) -> None:
+    """Also when its offsets have passed the old ones before an agent can notice."""
+    site, rng = make_site(kafka, redis_url), np.random.default_rng(3)
+    send_sound(site, rng, 120)
+    worker = site.start()
+    site.until(lambda: site.counted() == site.n_sent)
+    old = {head.log_id for head in site.store.heads().values()}
+    with KafkaAdminClient(bootstrap_servers=kafka) as admin:
+        admin.delete_topics([site.survey.reports_topic])
+    ensure_topics(site.settings, site.survey)
+    site.sent = Counter()
+    send_sound(site, rng, n_after)
+    heads = site.store.heads
+    site.until(lambda: site.counted() == site.n_sent and not old & {head.log_id for head in heads().values()})
+    for head in heads().values():
+        assert head.missing is not None
+        assert head.missing.below_offset == 0
+    first_open = min(site.survey.step_at(head.missing.after_ms) for head in heads().values() if head.missing)
+    first_open -= site.survey.lateness_steps
+    assert all(key.step >= first_open for key in site.store.tables(range(first_open, 10_000)))
+    closed = sum(table.n for table in site.store.tables(range(first_open)).values())
+    assert closed <= 120
+    assert sum(table.n for table in site.store.tables(range(first_open, 10_000)).values()) == n_after - sum(
+        site.store.rejected().values()
+    )
+    assert worker.process.poll() is None
+    assert worker.stop() < 10
+
+
+def test_a_hanging_consumer_ends_the_process_and_an_outage_of_the_broker_does_not(
+    kafka_node: KafkaNode,
+    redis_url: str,
+    make_site: MakeSite,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    site, rng = make_site(kafka_node.bootstrap, redis_url), np.random.default_rng(4)
+    send_sound(site, rng, 60)
+    worker = site.start(program=HANGING)
+    site.until(lambda: site.counted() == site.n_sent)
+    kafka_node.pause()
+    time.sleep(14)
+    assert worker.process.poll() is None
+    kafka_node.resume()
+    send_sound(site, rng, 60)
+    site.until(lambda: site.counted() == site.n_sent)
+    (tmp_path / "HANG").touch()
+    send_sound(site, rng, 60)
+    assert worker.process.wait(60) == 3
+    (tmp_path / "HANG").unlink()
+    site.start()
+    site.until(lambda: site.counted() == site.n_sent)
+
+
+def test_a_redis_whose_disk_is_full_stops_the_counting_and_not_the_process(
+    kafka: str,
+    redis_node: RedisNode,
+    make_site: MakeSite,  # noqa: F811
+) -> None:
+    """It answers every question, and refuses to write."""
+    site, rng, port = make_site(kafka, redis_node.url), np.random.default_rng(5), free_ports(1)[0]
+    send_sound(site, rng, 100)
+    worker = site.start(LDPSTREAM_METRICS_PORT=str(port))
+    site.until(lambda: site.counted() == site.n_sent)
+    assert ready(port) == 200
+    in_the_way = redis_node.folder / "dump.rdb"
+    in_the_way.mkdir()
+    with redis.Redis.from_url(redis_node.url) as client:
+        client.config_set("save", "3600 1")
+        client.bgsave()
+        site.until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
+        with pytest.raises(redis.ResponseError, match="MISCONF"):
+            client.set("x", "y")
+        before = site.counted()
+        send_sound(site, rng, 300)
+        site.until(lambda: ready(port) == 503)
+        for _ in range(20):
+            assert ready(port) == 503  # it does not waver, although the store answers
+            time.sleep(0.1)
+        assert site.counted() == before
+        assert worker.process.poll() is None
+        in_the_way.rmdir()
+        client.bgsave()
+        site.until(lambda: site.counted() == site.n_sent)
+        site.until(lambda: ready(port) == 200)
+        client.config_set("save", "")
+    site.check()
+    assert worker.stop() < 10
+
+
+def test_a_session_timeout_that_the_broker_refuses_is_an_error_at_the_start(kafka: str) -> None:
+    settings = Settings(kafka=kafka)
+    check_session(settings, 6.0)
+    with pytest.raises(TopicError, match=r"must allow 500 ms.* they allow 1000 to 1800000 ms"):
+        check_session(settings, 0.5)
