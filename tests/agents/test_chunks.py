@@ -7,11 +7,12 @@ import pytest
 from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.structs import TopicPartition
+from crc32c import crc32c
 
 from agents import Record
-from agents.chunks import LOG_APPEND_TIME, _Batches, _joined, _unpack
+from agents.chunks import LOG_APPEND_TIME, _Batches, _Fetched, _joined, _unpack
 
 PARTITION = TopicPartition("reports", 0)
 CONTROL, APPEND_TIME = 0x20, 0x08
@@ -26,11 +27,12 @@ def batch(first: int, values: list[bytes | None], appended_ms: int = 7, control:
     raw[0:8] = first.to_bytes(8, "big")
     raw[35:43] = appended_ms.to_bytes(8, "big")  # the largest time stamp, which stands for all of them
     raw[22] |= APPEND_TIME | (CONTROL if control else 0)
+    raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
     return raw
 
 
-def unread(raw: bytes, offset: int, check: bool = False) -> Any:
-    return PartitionRecords(PARTITION, MemoryRecords(raw), [], offset, None, None, check, 0)
+def unread(raw: bytes, offset: int) -> Any:
+    return PartitionRecords(PARTITION, _Fetched(raw), [], offset, None, None, True, 0)
 
 
 def sample(offset: int = 0) -> bytes:
@@ -59,11 +61,22 @@ def test_the_records_are_those_of_the_library(offset: int) -> None:
     assert [record.offset for record in expected] == [o for o in range(offset, 150) if o != 109]
 
 
-def test_a_batch_that_was_damaged_on_its_way_is_an_error() -> None:
-    raw = bytearray(batch(0, [b"a"]) + batch(1, [b"b"]))
-    with pytest.raises(CorruptRecordException):
-        list(_unpack(unread(bytes(raw), 0, check=True)))
-    assert [b.values for b in _unpack(unread(bytes(raw), 0))] == [(b"a",), (b"b",)]  # attributes were changed past the checksum
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_batch_that_was_damaged_on_its_way_is_an_error(version: int) -> None:
+    """Whatever byte it is that is covered by the checksum; the old versions' are the library's to check."""
+    if version == 2:
+        raw, covered = bytes(batch(0, [b"a"]) + batch(1, [b"b"])), 21
+    else:
+        builder = LegacyRecordBatchBuilder(1, 0, 1000)
+        builder.append(0, 7, None, b"a")
+        builder.append(1, 7, None, b"b")
+        raw, covered = bytes(builder.build()), 17
+    assert [b.values for b in _unpack(unread(raw, 0))] == [(b"a",), (b"b",)]
+    for place in (covered, len(raw) - 1):
+        damaged = bytearray(raw)
+        damaged[place] ^= 1
+        with pytest.raises(CorruptRecordException):
+            list(_unpack(unread(bytes(damaged), 0)))
 
 
 def test_what_has_been_fetched_is_handed_on_by_the_batch() -> None:
