@@ -1,18 +1,21 @@
 """Batches as our own reader unpacks them, against aiokafka's."""
 
-from typing import Any
+import asyncio
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
-from aiokafka.errors import CorruptRecordException
+from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 from crc32c import crc32c
 
 from agents import Record
-from agents.chunks import LOG_APPEND_TIME, _Batches, _Fetched, _joined, _unpack
+from agents.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _Batches, _Fetched, _joined, _unpack
 
 PARTITION = TopicPartition("reports", 0)
 CONTROL, APPEND_TIME = 0x20, 0x08
@@ -87,3 +90,54 @@ def test_what_has_been_fetched_is_handed_on_by_the_batch() -> None:
     error = object()
     held[PARTITION] = error
     assert held[PARTITION] is error
+
+
+class Library:
+    """What our reader asks of aiokafka's consumer."""
+
+    _closed = False
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error, self.committed = error, dict[Any, Any]()
+        self._fetcher = SimpleNamespace(
+            _closed=False, _records={}, fetched_records=self.fetched, _subscriptions=SimpleNamespace(fetch_context=nullcontext)
+        )
+
+    async def fetched(self, *_: Any, **__: Any) -> dict[Any, Any]:
+        if self.error is not None:
+            raise self.error
+        return {}
+
+    def assignment(self) -> set[TopicPartition]:
+        return {PARTITION}
+
+    async def commit(self, offsets: dict[Any, Any]) -> None:
+        self.committed |= offsets
+
+
+@pytest.mark.parametrize(
+    ("error", "displaced"),
+    [(CorruptRecordException(), {0, 1}), (OffsetOutOfRangeError({PARTITION: 3}), {0}), (None, set())],
+)
+async def test_after_an_error_partitions_are_placed_again(
+    error: Exception | None, displaced: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read before the error is gone, so reading on from the library's position would pass it over."""
+    monkeypatch.setattr("agents.chunks.AFTER_ERROR_S", 0.0)
+    other, told = TopicPartition("reports", 1), list[set[int]]()
+    thread: Any = ChunkThread.__new__(ChunkThread)
+    thread.consumer = SimpleNamespace(placements=dict.fromkeys((PARTITION, other)), flow_active=True, displaced=told.append)
+    thread.parent_loop = asyncio.get_running_loop()
+    assert await thread._fetch_records(Library(error), {PARTITION, other}) == {}
+    await asyncio.sleep(0)
+    assert (set().union(*told), set(thread.consumer.placements)) == (
+        displaced,
+        {where for where in (PARTITION, other) if where.partition not in displaced},
+    )
+
+
+async def test_group_offsets_of_partitions_that_went_to_others_are_left_out() -> None:
+    library, consumer = Library(), ChunkConsumer.__new__(ChunkConsumer)
+    consumer._thread = cast(Any, SimpleNamespace(_ensure_consumer=lambda: library))
+    await consumer._commit_group("reports", {0: 5, 1: 7})
+    assert {where.partition: at.offset for where, at in library.committed.items()} == {0: 5}
