@@ -22,7 +22,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from agents.store import Checkpoint, CountStore, Missing, StoreUnavailable, first_open_step, sum_rejected, sum_tables
+from agents.store import Checkpoint, CountStore, Missing, StoreUnavailable, first_open_step, sum_rejected
 from agents.tally import PaneKey
 from mechanisms import CountTable
 from surveys import Reason, Survey
@@ -134,10 +134,8 @@ class RedisCountStore(CountStore):
             found = self._ask(pipeline.execute)
         return {partition: _checkpoint(head, {}) for partition, head in zip(partitions, found) if head[0] is not None}
 
-    def tables(self, steps: range) -> dict[PaneKey, CountTable]:
-        if not steps:
-            return {}
-        return sum_tables(checkpoint.panes for checkpoint in self._read_all(steps[0], steps[-1]).values())
+    def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
+        return self._read_all(steps[0], steps[-1]) if steps else self._read_all(1, 0)
 
     def rejected(self) -> dict[Reason, int]:
         return sum_rejected(checkpoint.rejected for checkpoint in self._read_all(1, 0).values())

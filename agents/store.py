@@ -145,12 +145,16 @@ class CountStore(ABC):
         return {partition: head.next_offset for partition, head in self.heads().items()}
 
     @abstractmethod
-    def tables(self, steps: range) -> dict[PaneKey, CountTable]:
-        """The count tables of those consecutive steps, summed over all partitions; panes without a report are absent.
+    def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
+        """The checkpoint of every partition that has one, with the panes of those consecutive steps.
 
-        Panes of a step do not change once `positions` has passed the step's close, so asking for the positions first and
-        for the tables afterwards gives complete tables.
+        Tables are complete if the offsets that they were read with say so. Offsets that were asked for before say nothing:
+        a store may lose its last writes in between.
         """
+
+    def tables(self, steps: range) -> dict[PaneKey, CountTable]:
+        """The count tables of those consecutive steps, summed over all partitions; panes without a report are absent."""
+        return sum_tables(checkpoint.panes for checkpoint in self.checkpoints(steps).values())
 
     @abstractmethod
     def rejected(self) -> dict[Reason, int]:
@@ -207,9 +211,11 @@ class MemoryCountStore(CountStore):
         with self._lock:
             return {partition: _with_panes(checkpoint, {}) for partition, checkpoint in self._checkpoints.items()}
 
-    def tables(self, steps: range) -> dict[PaneKey, CountTable]:
-        checkpoints = self.snapshot().values()
-        return sum_tables({key: table for key, table in c.panes.items() if key.step in steps} for c in checkpoints)
+    def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
+        return {
+            partition: _with_panes(checkpoint, {key: table for key, table in checkpoint.panes.items() if key.step in steps})
+            for partition, checkpoint in self.snapshot().items()
+        }
 
     def rejected(self) -> dict[Reason, int]:
         return sum_rejected(checkpoint.rejected for checkpoint in self.snapshot().values())

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from agents.store import CountStore, Missing
+from agents.store import Checkpoint, CountStore, Missing, sum_tables
 from agents.tally import PaneKey
 from estimators.publication import Publication, conclude
 from surveys import Survey
@@ -124,7 +124,11 @@ class Schedule:
             if due is None:
                 break
             step, passed, after = due
-            publications = self._conclude(progress.first_step, step, passed)
+            first = max(progress.first_step, step - self._survey.window_steps + 1)
+            checkpoints = self._store.checkpoints(range(first, step + 1))
+            if passed and not self._passed(step, checkpoints):
+                break  # the store has lost writes since it was asked
+            publications = self._conclude(checkpoints, first, step, passed)
             if publications is None or self._results.progress() != saved:
                 break  # another estimator works or has gone on; until then it cannot have pruned what was read
             for publisher in self._publishers:
@@ -163,21 +167,23 @@ class Schedule:
         first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
         return Progress(first_step=first, next_step=first)
 
-    def _passed(self, step: int) -> bool:
-        """Whether every record that the log has, and that may count for the step, is counted."""
+    def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
+        """Whether every record that the log has, and that may count for the step, is counted.
+
+        By these checkpoints, or else by those in the store now.
+        """
         needed = self._position.offsets_at(self._survey.closes_ms(step))
         log_id = self._position.log_id()  # asked afterwards: so the offsets are of this log, or of an earlier one
-        heads = self._store.heads()
+        heads = self._store.heads() if checkpoints is None else checkpoints
         reached = {p: head.next_offset for p, head in heads.items() if log_id in ("", head.log_id) or not head.log_id}
         # a partition that nobody ever wrote to has no checkpoint and needs none
         return all(reached.get(partition, 0) >= offset for partition, offset in needed.items())
 
-    def _conclude(self, first_step: int, step: int, passed: bool) -> list[Publication] | None:
-        """The publications of a step; None if another estimator has taken the work over meanwhile."""
+    def _conclude(self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool) -> list[Publication] | None:
+        """The publications of a step, whose window begins with `first`; None if another estimator has taken the work over."""
         survey = self._survey
-        first = max(first_step, step - survey.window_steps + 1)
-        tables = self._store.tables(range(first, step + 1))
-        gaps = [head.missing for head in self._store.heads().values() if head.missing is not None]
+        tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
+        gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]
         complete = passed and not any(_touches(survey, gap, step, step) for gap in gaps)
         window_complete = passed and not any(_touches(survey, gap, first, step) for gap in gaps)
         publications = []

@@ -19,7 +19,6 @@ from estimators.publication import Publication, conclude
 from estimators.publishers import PrometheusPublisher
 from estimators.results import MemoryResults
 from estimators.schedule import Schedule
-from mechanisms import CountTable
 from surveys import load_survey, parse_survey
 
 MARGIN_MS = 500  # the default
@@ -239,6 +238,24 @@ def test_any_interleaving_publishes_every_step_complete_in_the_end(data: st.Data
             assert p.reports == sum(SURVEY.step_at(t) == p.step for partition in log.times for t in partition)
 
 
+def test_a_store_that_loses_writes_between_two_questions_is_not_called_complete(store: MemoryCountStore) -> None:
+    """As Redis does that is killed and comes back without its last second."""
+    log = Log([SURVEY.start_ms, SURVEY.start_ms + 1])
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
+
+    class Forgetful(MemoryCountStore):
+        def heads(self) -> dict[int, Checkpoint]:
+            return {0: Checkpoint(2)}  # and then the second write was lost
+
+        def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
+            return store.checkpoints(steps)
+
+    now = SURVEY.closes_ms(0) + MARGIN_MS
+    assert Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now) == []
+    store.commit(0, 1, Checkpoint(2, SURVEY.start_ms, pane(0, 6)))  # type: ignore[arg-type]
+    assert keys(Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now)) == [(0, True)]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_two_estimators_never_replace_a_result_by_less(data: st.DataObject) -> None:
@@ -261,9 +278,9 @@ def test_two_estimators_never_replace_a_result_by_less(data: st.DataObject) -> N
             perhaps()
             return store.heads()
 
-        def tables(self, steps: range) -> dict[PaneKey, CountTable]:
+        def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
             perhaps()
-            found = store.tables(steps)
+            found = store.checkpoints(steps)
             perhaps()
             return found
 
