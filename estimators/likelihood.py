@@ -93,7 +93,7 @@ def gibu(
     terms = _terms(groups, likelihood)
     if not _tells(terms):
         return _estimate(groups, terms, np.full(k, 1 / k), steps, 0, True)
-    f, iterations, converged = _em(terms, f, max_iter, tol, delta * sum(term.n for term in terms))
+    f, iterations, converged = em(terms, f, max_iter, tol, delta * sum(term.n for term in terms))
     return _estimate(groups, terms, f / f.sum(), steps, iterations, converged)
 
 
@@ -142,8 +142,10 @@ def _tells(terms: list[Term]) -> bool:
     return any(term.support.any() if isinstance(term, SupportTerm) else term.n for term in terms)
 
 
-def _em(terms: list[Term], f: FloatArray, max_iter: int, tol: float, delta: float) -> tuple[FloatArray, int, bool]:
-    """EM from f: the distribution it came to, iterations, whether a tolerance was met; delta in nats."""
+def em(
+    terms: list[Term], f: FloatArray, max_iter: int = 10_000, tol: float = 1e-12, delta: float = 0.0
+) -> tuple[FloatArray, int, bool]:
+    """EM from f, which it may overwrite: where it came to, iterations, whether a tolerance was met; delta in nats."""
     supports = [term for term in terms if isinstance(term, SupportTerm)]
     if len(supports) == len(terms):
         from estimators.kernels import support_em
@@ -176,4 +178,5 @@ def _estimate(
         value, gradient = evaluate(terms, f)
         gap = duality_gap(f, gradient) / n
     met = gap <= PROVEN_GAP if converged is None else converged
-    return Estimate(f, standard_errors(groups, f, steps), n, iterations, met, value, gap)
+    exact = any(not isinstance(term, SupportTerm) for term in terms)
+    return Estimate(f, standard_errors(groups, f, steps, exact), n, iterations, met, value, gap)

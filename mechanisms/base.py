@@ -30,6 +30,7 @@ class Mechanism(ABC):
         report_dtype: NumPy dtype of one report, fixed width and little-endian, as in the envelope's payload.
         table_shape: shape of the count table.
         signature: names the mechanism and everything its counts depend on; tables add if their signatures are equal.
+        marks: how many counts a report raises by one, where that is always the same; None where it is not.
         invalid: what is wrong with a row that is not `valid`.
     """
 
@@ -42,6 +43,7 @@ class Mechanism(ABC):
     report_dtype: np.dtype[Any]
     table_shape: tuple[int, ...]
     signature: str
+    marks: int | None = 1
     invalid: Invalid = "symbol out of range"
 
     fakes: int = 1  # d: one device in d puts in its person's value, the others a uniform one (`with_fake_data`)
@@ -124,6 +126,9 @@ class Mechanism(ABC):
             )
         if array.size and (array.min() < 0 or array.max() > n):
             raise ValueError(f"counts of {n} reports must be in [0, {n}], got {array.min()} to {array.max()}")
+        total = int(array.sum(dtype=object)) if n > 2**40 else int(array.sum())  # beyond, the sum of many may overflow
+        if self.marks is not None and total != n * self.marks:
+            raise ValueError(f"counts of {n} reports of {self.signature} must sum to {n * self.marks}, got {total}")
         return CountTable(self.signature, n, array.astype(np.int64))
 
     def table_from_bytes(self, blob: bytes) -> CountTable:

@@ -57,7 +57,7 @@ class SubsetSelection(Bits):
         self.omega = best_omega(self.k, self.eps_1) if omega is None else integer("omega", omega, 1, self.k - 1)
         self.p, self.q = probabilities(self.k, self.eps_1, self.omega)
         self.signature = f"SS(k={self.k}, eps={self.eps_1!r}, omega={self.omega})"
-        self.invalid = "symbol out of range"
+        self.invalid, self.marks = "symbol out of range", self.omega
 
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         checked = user_values(values, self.k)

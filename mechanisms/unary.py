@@ -143,6 +143,7 @@ class Bits(Mechanism):
     """What unary encodings and subsets share: k bits a report, counted by bit."""
 
     invalid: Invalid = "padding bits set"
+    marks: int | None = None
 
     def _set_domain(self, k: object) -> None:
         self.k = integer("k", k, 2, MAX_K)

@@ -18,8 +18,9 @@ MAY_IMPORT = {
     "ldpstream": {"surveys", "mechanisms", "producers", "agents", "estimators", "experiments"},
 }
 PURE = ["mechanisms", "surveys/survey.py", "surveys/envelope.py", "agents/tally.py", "agents/fold.py",
-        "estimators/channel_terms.py", "estimators/errors.py", "estimators/estimate.py", "estimators/kernels.py",
-        "estimators/likelihood.py", "estimators/matrix_inversion.py", "estimators/optimum.py", "estimators/post_processing.py",
+        "estimators/channel_terms.py", "estimators/dense_errors.py", "estimators/diagnostics.py", "estimators/errors.py",
+        "estimators/estimate.py", "estimators/free_will.py", "estimators/kernels.py", "estimators/likelihood.py",
+        "estimators/matrix_inversion.py", "estimators/optimum.py", "estimators/post_processing.py",
         "estimators/publication.py", "estimators/reports_term.py", "estimators/terms.py"]  # fmt: skip
 IMPURE = {"kafka", "aiokafka", "faust", "redis", "socket", "time", "random", "prometheus_client", "structlog"}
 

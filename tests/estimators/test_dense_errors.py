@@ -1,0 +1,128 @@
+"""Covariances of scores against enumeration of everything that a person can send; standard errors against each other."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from estimators import mle
+from estimators.dense_errors import score_moments
+from estimators.errors import standard_errors
+from estimators.estimate import Group
+from mechanisms import Mechanism, mechanism
+from mechanisms.arguments import FloatArray
+from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from mechanisms.registry import LOCATION
+
+F = np.array([0.4, 0.3, 0.2, 0.07, 0.03])
+
+
+def hashing(name: str, g: int) -> LocalHashing | LongitudinalHashing:
+    if name == "OLH":
+        return LocalHashing(name, k=F.size, eps=1.5, g=g)
+    return LongitudinalHashing(name, k=F.size, eps_inf=2.0, eps_1=1.0, g=g)
+
+
+def score(m: Mechanism, given: FloatArray, hit: FloatArray, exact: bool) -> FloatArray:
+    """(k,) score of one report: its chance under each value, and whether it supports it."""
+    return given / (given @ F) if exact else hit * (m.p - m.q) / (m.q + (m.p - m.q) * F)
+
+
+def enumerated(m: LocalHashing | LongitudinalHashing, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
+    """The same two matrices from every value, function, memo and sequence of reports of one person."""
+    k, g, size = m.k, m.g, m.pool.size
+    table = np.array([m.pool.hash(np.full(k, a), np.arange(k)) for a in range(size)])
+    reports = [(a, y, (table[a] == y).astype(float)) for a in range(size) for y in range(g)]
+    given = {(a, y): (m.other_symbol + (m.p - m.other_symbol) * hit) / size for a, y, hit in reports}
+    scores = {(a, y): score(m, given[a, y], hit, exact) for a, y, hit in reports}
+    hessian = np.zeros((k, k))
+    for a, y, hit in reports:
+        seen = given[a, y] @ F
+        if exact:
+            hessian += seen * np.outer(given[a, y] / seen, given[a, y] / seen)
+        else:
+            slope = (m.p - m.q) / (m.q + (m.p - m.q) * F)
+            hessian += seen * np.diag(hit * slope**2)
+    mean, second = np.zeros(k), np.zeros((k, k))
+    for chance, sends in people(m, table, given):
+        for sent in itertools.product(sends, repeat=steps):
+            total = sum(scores[key] for key, _ in sent)
+            weight = chance * np.prod([p for _, p in sent])
+            mean += weight * total
+            second += weight * np.outer(total, total)
+    return hessian, second - np.outer(mean, mean)
+
+
+def people(m: LocalHashing | LongitudinalHashing, table: FloatArray, given: dict[tuple[int, int], FloatArray]):  # type: ignore[no-untyped-def]
+    """(chance, [(report, its chance)]) of everything that stays the same over a person's reports."""
+    for v in range(m.k):
+        if isinstance(m, LocalHashing):
+            yield F[v], [(key, chances[v]) for key, chances in given.items()]
+            continue
+        for a, memo in itertools.product(range(m.pool.size), range(m.g)):
+            chance = F[v] / m.pool.size * (m.p1 if memo == table[a, v] else m.q1)
+            yield chance, [((a, y), m.p2 if y == memo else m.q2) for y in range(m.g)]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize(
+    ("name", "g", "steps"),
+    [
+        ("OLH", 3, 1),
+        ("OLH", 4, 1),
+        ("OLH", 5, 1),
+        ("OLH", 2, 2),
+        ("L-OLH", 3, 1),
+        ("L-OLH", 3, 2),
+        ("L-OLH", 4, 3),
+        ("L-OLH", 2, 3),
+    ],
+)
+def test_hashing_is_enumerated(name: str, g: int, steps: int, exact: bool) -> None:
+    m = hashing(name, g)
+    for found, expected in zip(score_moments(m, F, steps, exact), enumerated(m, steps, exact), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_pure_channel_given_as_a_matrix_agrees_with_the_formula(steps: int) -> None:
+    """GRR's support score is its true one, so both ways of computing must give the same errors."""
+    k = F.size
+    m = mechanism("GRR", k=k, eps=1.0)
+    n = 3000
+    table = m.table(n, np.array([900, 800, 600, 400, 300]))
+    formula = standard_errors([(m, table)], F, steps)
+    given = m.channel()
+    likely = F @ given
+    vectors = given.T / likely[:, None]
+    once = vectors.T @ (likely[:, None] * vectors) - 1
+    kept = (given @ vectors).T @ (F[:, None] * (given @ vectors)) - 1
+    hessian, score_covariance = n * (once + 1), n / steps * (steps * (once - kept) + steps**2 * kept)
+    inverse = np.linalg.inv(hessian)
+    total = inverse.sum(axis=1)
+    projected = inverse - np.outer(total, total) / total.sum()
+    np.testing.assert_allclose(formula, np.sqrt(np.diag(projected @ score_covariance @ projected)), rtol=1e-10)
+
+
+def test_the_true_likelihood_of_a_step_is_never_less_accurate() -> None:
+    """Fisher's information bounds every estimator from the same reports: where the two differ, the exact one is smaller."""
+    m = hashing("OLH", 8)
+    table = m.tabulate(m.report(np.random.default_rng(1).choice(F.size, 20_000, p=F), np.random.default_rng(2)))
+    exact, support = (standard_errors([(m, table)], F, 1, exact) for exact in (True, False))
+    assert (exact <= support * (1 + 1e-9)).all()
+    assert (exact < 0.999 * support).any()
+
+
+def test_location_mechanisms_have_errors_and_mix_with_others() -> None:
+    line, hashed = LOCATION["truncated-geometric"](k=5, eps=1.0), hashing("OLH", 3)
+    rng = np.random.default_rng(3)
+    values = rng.choice(5, 4000, p=F)
+    groups: list[Group] = [
+        (line, line.tabulate(line.report(values, rng))),
+        (hashed, hashed.tabulate(hashed.report(values, rng))),
+    ]
+    alone = [standard_errors([group], F, 1, exact=True) for group in groups]
+    together = standard_errors(groups, F, 1, exact=True)
+    assert all((together < errors).all() for errors in alone)
+    assert np.isfinite(mle(*groups[0]).standard_errors).all()
+    assert np.isnan(standard_errors([(line, line.empty_table())], F, 1)).all()
