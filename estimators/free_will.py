@@ -1,0 +1,104 @@
+"""The alternatives to GIBU of the free-will privacy paper, for comparison: they combine results or mechanisms, not likelihoods.
+
+    [INV]_R, [IBU]_R, [RAP]_R    the groups' own estimates, averaged by their numbers of reports         `combine_results`
+    [INV]_M, [IBU]_M, [RAP]_M    one estimate with the average mechanism, on all reports together        `combine_mechanisms`
+
+INV is matrix inversion, RAP the same for unary encodings, IBU the iterative Bayesian update. Inversions are made distributions
+by one of two projections, ``"norm-sub"`` (onto the simplex, the Euclidean way) and ``"norm-mul"`` (clip and normalise). The
+average mechanism forgets who reported how, so all of these are less accurate than GIBU, and [·]_M can even tell nothing where
+every group alone tells a lot.
+
+Source: the free-will privacy paper, §4 (Eqs. 4 and 5) and §5 (Eqs. 7, 9, 10, 13 and 14).
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from estimators.channel_terms import DenseTerm
+from estimators.estimate import Group, check_groups
+from estimators.likelihood import em, ibu
+from estimators.matrix_inversion import matrix_inversion
+from estimators.post_processing import post_process
+from mechanisms import ChannelMechanism, Mechanism
+from mechanisms.arguments import FloatArray, one_of
+from mechanisms.unary import Bits
+
+Estimator = Literal["INV", "IBU", "RAP"]
+Projection = Literal["norm-sub", "norm-mul"]
+ESTIMATORS = ("INV", "IBU", "RAP")
+PROJECTIONS = ("norm-sub", "norm-mul")
+
+
+def combine_results(groups: list[Group], estimator: Estimator, projection: Projection = "norm-sub") -> FloatArray:
+    """[estimator]_R: the mean of the groups' estimates, each a distribution, weighted by their numbers of reports.
+
+    Args:
+        groups: mechanisms with their count tables, on one domain.
+        estimator: ``"INV"``, ``"IBU"``, or ``"RAP"`` (for unary encodings alone).
+        projection: of each inversion; IBU needs none.
+
+    Returns:
+        (k,) distribution; NaN without reports.
+
+    Raises:
+        ValueError: if an argument is not allowed, or a table is not its mechanism's.
+    """
+    k = _check(groups, estimator, projection)
+    n = sum(table.n for _, table in groups)
+    if not n:
+        return np.full(k, np.nan)
+    result = np.zeros(k)
+    for m, table in groups:
+        if table.n:
+            own = ibu(m, table) if estimator == "IBU" else matrix_inversion(m, table, post=projection)
+            result += table.n / n * own.frequencies
+    return result
+
+
+def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Projection = "norm-sub") -> FloatArray:
+    """[estimator]_M: one estimate from all reports, as if every device had used the groups' average mechanism.
+
+    Args:
+        groups: mechanisms with their count tables, on one domain and with reports of one kind: all unary encodings (RAP), or
+            all reporting one of the k values (INV, IBU): GRR, L-GRR and location mechanisms.
+        estimator: ``"INV"``, ``"IBU"`` or ``"RAP"``.
+        projection: of the inversion; IBU needs none.
+
+    Returns:
+        (k,) distribution; NaN without reports, and of INV and RAP if the average mechanism tells nothing.
+
+    Raises:
+        ValueError: if an argument is not allowed, the groups' reports are not of one kind, or a table is not its mechanism's.
+    """
+    k = _check(groups, estimator, projection)
+    n = sum(table.n for _, table in groups)
+    if estimator != "RAP" and not all(_reports_a_value(m) for m, _ in groups):
+        kinds = ", ".join(m.signature for m, _ in groups if not _reports_a_value(m))
+        raise ValueError(f"groups must report one of the k values for [{estimator}]_M, got {kinds}")
+    if not n:
+        return np.full(k, np.nan)
+    counts = sum((table.counts for _, table in groups), np.zeros(k, np.int64))
+    if estimator == "RAP":
+        p = sum(table.n / n * m.p for m, table in groups)
+        q = sum(table.n / n * m.q for m, table in groups)
+        inverted = (counts / n - q) / (p - q) if p != q else np.full(k, np.nan)
+        return post_process(inverted, projection)
+    average = sum((table.n / n * m.channel() for m, table in groups), np.zeros((k, k)))
+    if estimator == "IBU":
+        return em([DenseTerm(average / average.sum(axis=1, keepdims=True), counts)], np.full(k, 1 / k))[0]
+    if np.linalg.cond(average) > 1e13:
+        return np.full(k, np.nan)
+    return post_process(np.linalg.solve(average.T, counts / n), projection)
+
+
+def _check(groups: list[Group], estimator: str, projection: str) -> int:
+    one_of("estimator", estimator, ESTIMATORS)
+    one_of("projection", projection, PROJECTIONS)
+    if estimator == "RAP" and not all(isinstance(m.device, Bits) and m.fakes == 1 for m, _ in groups):
+        raise ValueError(f"groups must be unary encodings for RAP, got {', '.join(m.signature for m, _ in groups)}")
+    return check_groups(groups, 1)
+
+
+def _reports_a_value(m: Mechanism) -> bool:
+    return isinstance(m, ChannelMechanism) or m.device.name in ("GRR", "L-GRR")
