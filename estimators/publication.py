@@ -1,15 +1,18 @@
 """What is published for one attribute, step and span: the estimates and the privacy that they have cost."""
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
 import msgspec
 import numpy as np
 
+from estimators.diagnostics import drift, fit, mass_below_zero
 from estimators.estimate import Estimate, Group
 from estimators.likelihood import combined_mle, gibu
 from estimators.matrix_inversion import combined_inversion
+from estimators.post_processing import post_process
 from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import FloatArray
 from surveys import Survey
@@ -68,6 +71,24 @@ class Privacy(msgspec.Struct, frozen=True, kw_only=True):
     eps_sequence_exact: bool
 
 
+class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
+    """What speaks against the estimate, or of a change; None where nothing can be said.
+
+    Attributes:
+        mass_below_zero: sum of the negative frequencies of the raw inversion, as a positive number.
+        fit_z: by level, z-score of the counts under the mechanism (`estimators.diagnostics.fit`); beyond ±6 they are not what
+            honest devices send.
+        drift_sigma: the largest move of a frequency of the raw inversion since the step before, in standard errors; of the
+            step's publications alone, since successive windows overlap.
+        drift_value: index of the value that moved so.
+    """
+
+    mass_below_zero: float | None
+    fit_z: dict[str, float | None]
+    drift_sigma: float | None = None
+    drift_value: int | None = None
+
+
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
     """The histogram of one attribute after one step, for that step alone or for the sliding window that ends with it.
 
@@ -84,6 +105,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             Both take the likelihood of the support counts, and nothing of earlier steps, so that a step's estimate is a
             function of its counts alone.
         privacy: by level.
+        diagnostics: what speaks against the estimate, or of a change.
     """
 
     survey: str
@@ -96,6 +118,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     estimators: dict[str, Frequencies]
     privacy: dict[str, Privacy]
+    diagnostics: Diagnostics
 
     @property
     def key(self) -> str:
@@ -111,6 +134,7 @@ def conclude(
     panes: list[list[CountTable]],
     complete: bool,
     post: str = "none",
+    before: list[CountTable] | None = None,
 ) -> Publication:
     """Estimate one attribute over the panes of a span.
 
@@ -122,14 +146,17 @@ def conclude(
         panes: for each step of the span, the count table of every level.
         complete: whether nothing can be missing.
         post: post-processing of the matrix inversion.
+        before: the count tables of the step before, to say what has moved since; None for no word on that.
     """
     asked = survey.attributes[attribute]
     mechanisms = survey.mechanisms[attribute]
     held = max(1, sum(any(table.n for table in pane) for pane in panes))
     groups: list[Group] = [(m, sum((pane[i] for pane in panes), m.empty_table())) for i, m in enumerate(mechanisms)]
     iterations = min(10_000, max(100, MAX_IBU_WORK // (asked.k * len(groups))))
+    raw = combined_inversion(groups, steps=held)
+    moved = drift(combined_inversion(list(zip(mechanisms, before, strict=True))), raw) if before is not None else None
     estimates = {
-        "mi": combined_inversion(groups, post, held),
+        "mi": replace(raw, frequencies=post_process(raw.frequencies, post, variance=raw.standard_errors**2)),
         "ibu": gibu(groups, iterations, steps=held, likelihood="support"),
         "mle": combined_mle(groups, held, likelihood="support"),
     }
@@ -144,7 +171,17 @@ def conclude(
         complete=complete,
         estimators={name: Frequencies.of(estimate) for name, estimate in estimates.items()},
         privacy={level.name: spent(m, step + 1) for level, m in zip(asked.levels, mechanisms, strict=True)},
+        diagnostics=Diagnostics(
+            mass_below_zero=_number(mass_below_zero(raw)),
+            fit_z={level.name: _number(fit(*group, held)) for level, group in zip(asked.levels, groups, strict=True)},
+            drift_sigma=moved.sigma if moved else None,
+            drift_value=moved.value if moved else None,
+        ),
     )
+
+
+def _number(x: float) -> float | None:
+    return None if math.isnan(x) else x
 
 
 @lru_cache(maxsize=4096)  # a step and its window ask the same, and eps_sequence can take a tenth of a second

@@ -84,6 +84,9 @@ class PrometheusPublisher:
         self._eps_sequence = gauge(
             "privacy_eps_sequence_nats", "Loss of a participant who reported at every step so far, any values.", level
         )
+        self._below = gauge("mass_below_zero_ratio", "Sum of the negative shares of the raw matrix inversion.", span)
+        self._fit = gauge("fit_z", "z-score of the latest step's counts under the mechanism.", level)
+        self._drift = gauge("drift_sigma", "Largest move of a share since the step before, in standard errors.", level[:2])
         self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
 
     def publish(self, publications: list[Publication]) -> None:
@@ -107,6 +110,15 @@ class PrometheusPublisher:
                 self._eps_t.labels(p.survey, p.attribute, level).set(privacy.eps_t)
                 self._eps_inf.labels(p.survey, p.attribute, level).set(math.inf if privacy.eps_inf is None else privacy.eps_inf)
                 self._eps_sequence.labels(p.survey, p.attribute, level).set(privacy.eps_sequence)
+            said = p.diagnostics
+            if said.mass_below_zero is not None:
+                self._below.labels(*labels).set(said.mass_below_zero)
+            if p.span == "step":
+                for name, z in said.fit_z.items():
+                    if z is not None:
+                        self._fit.labels(p.survey, p.attribute, name).set(z)
+                if said.drift_sigma is not None:
+                    self._drift.labels(p.survey, p.attribute).set(said.drift_sigma)
             self._published.labels(p.survey).inc()
 
     def _values(self, p: Publication) -> list[int]:

@@ -19,6 +19,7 @@ import msgspec
 from agents.store import Checkpoint, CountStore, Missing, sum_tables
 from agents.tally import PaneKey
 from estimators.publication import Publication, conclude
+from mechanisms import CountTable, Mechanism
 from surveys import Survey
 
 
@@ -125,7 +126,8 @@ class Schedule:
                 break
             step, passed, after = due
             first = max(progress.first_step, step - self._survey.window_steps + 1)
-            checkpoints = self._store.checkpoints(range(first, step + 1))
+            held = range(max(progress.first_step, min(first, step - 1)), step + 1)  # the step before too, to tell the drift
+            checkpoints = self._store.checkpoints(held)
             if passed and not self._passed(step, checkpoints):
                 break  # the store has lost writes since it was asked
             publications = self._conclude(checkpoints, first, step, passed)
@@ -190,18 +192,19 @@ class Schedule:
         for attribute, mechanisms in enumerate(survey.mechanisms):
             if not self._results.lead():
                 return None
-            panes = [
-                [tables.get(PaneKey(attribute, level, s), m.empty_table()) for level, m in enumerate(mechanisms)]
-                for s in range(first, step + 1)
-            ]
-            publications.append(conclude(survey, attribute, step, "step", panes[-1:], complete, self._post))
+
+            def pane(s: int, attribute: int = attribute, mechanisms: tuple[Mechanism, ...] = mechanisms) -> list[CountTable]:
+                return [tables.get(PaneKey(attribute, level, s), m.empty_table()) for level, m in enumerate(mechanisms)]
+
+            panes = [pane(s) for s in range(first, step + 1)]
+            publications.append(conclude(survey, attribute, step, "step", panes[-1:], complete, self._post, pane(step - 1)))
             publications.append(conclude(survey, attribute, step, "window", panes, window_complete, self._post))
         return publications
 
     def _prune(self, progress: Progress) -> None:
         """Remove the panes that no step still to be published needs."""
         oldest = min((progress.next_step, *progress.incomplete))
-        self._store.prune(oldest - self._survey.window_steps + 1)
+        self._store.prune(oldest - max(self._survey.window_steps - 1, 1))  # the step before is needed to tell the drift
 
 
 def _touches(survey: Survey, gap: Missing, first: int, last: int) -> bool:

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from estimators.api import create_api
 from estimators.page_server import PageServer
-from estimators.publication import Frequencies, Publication, spent
+from estimators.publication import Diagnostics, Frequencies, Publication, spent
 from estimators.results import MemoryResults
 from estimators.schedule import Progress
 from ldpstream.demo import Demo
@@ -198,6 +198,7 @@ def extend(survey: Survey, results: MemoryResults, step: int, rng: np.random.Gen
                     survey=survey.name, fingerprint=survey.fingerprint.hex(), attribute=attribute.name, step=step,
                     span=span, panes=1, reports=1000, complete=True, estimators=dict.fromkeys(("mi", "ibu", "mle"), result),
                     privacy={"standard": spent(survey.mechanisms[i][0], step + 1)},
+                    diagnostics=Diagnostics(mass_below_zero=0.0, fit_z={"standard": 0.5}),
                 )
             ]  # fmt: skip
     assert results.save(made, results.progress(), Progress(first_step=0, next_step=step + 1))
