@@ -27,6 +27,7 @@ REQUIREMENTS = (
 LIBRARIES = {"multi-freq-ldpy": "0.2.5", "pure-ldp": "1.2.0"}
 INSTALL_S = 1800
 CLIENTS = Path(__file__).with_name("peer_clients.py")
+ACCURACY = Path(__file__).with_name("peer_accuracy.py")
 
 
 class PeersError(RuntimeError):
@@ -75,9 +76,23 @@ def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[di
     Raises:
         PeersError: if the libraries cannot be installed, or their run ends early.
     """
+    for line in _run(CLIENTS, task, seen):
+        seen(f"{line['library']} {line['mechanism']}")
+        yield line
+
+
+def accuracy_of_peers(tasks: list[dict[str, Any]], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The lines of `peer_accuracy.py` for the tasks, as they come. Arguments and errors as for `time_peers`."""
+    for done, line in enumerate(_run(ACCURACY, tasks, seen), 1):
+        seen(f"multi-freq-ldpy: {done} of {len(tasks)} settings")
+        yield line
+
+
+def _run(script: Path, task: object, seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The JSON lines that a script writes, given a task, in the other libraries' environment."""
     seen("installing other libraries")
     python = environment()
-    process = subprocess.Popen([str(python), "-I", str(CLIENTS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([str(python), "-I", str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
     with process:
@@ -85,7 +100,6 @@ def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[di
         process.stdin.close()
         for text in process.stdout:
             line: dict[str, Any] = json.loads(text)
-            seen(f"{line['library']} {line['mechanism']}")
             yield line
     if process.returncode:
         raise PeersError(f"their run ended with status {process.returncode}")

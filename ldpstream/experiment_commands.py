@@ -1,4 +1,4 @@
-"""The commands that measure the project itself: `audit` and `bench mechanisms`."""
+"""The commands that measure the project itself: `audit` and `bench`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -76,6 +76,29 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
             console.print(table)
         for line in bench_notes(result):
             console.print(line, highlight=False)
+        write_json(json, msgspec.to_builtins(result))
+
+    @benches.command(name="accuracy")
+    def bench_accuracy(
+        quick: Annotated[bool, typer.Option(help="a small part of the grid, in seconds")] = False,
+        repeats: Annotated[int, typer.Option(min=1, max=1000, help="repetitions of each setting")] = 3,
+        seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+        peers: Annotated[bool, typer.Option(help="also multi-freq-ldpy, in an environment of its own")] = True,
+        csv: Annotated[Path | None, typer.Option(metavar="FILE", help="also write every setting's errors")] = None,
+        json: JsonFile = None,
+    ) -> None:
+        """Mean squared error of every estimator with every mechanism, over domains, ε, distributions and populations."""
+        from experiments import accuracy, accuracy_tables
+
+        with _status() as progress:
+            result = accuracy.measure(accuracy.settings(quick), repeats, seed, peers, progress)
+        console.print(accuracy_tables.table(result))
+        won = ", ".join(f"{name} {n}" for name, n in accuracy_tables.wins(result).items())
+        console.print(f"Best of {len(result.rows)} settings: {won}.", highlight=False)
+        for name, ratio in accuracy_tables.ratios(result).items():
+            console.print(f"{name}: {ratio:.3g} times the error of our best estimator in the same setting.", highlight=False)
+        if csv is not None:
+            csv.write_text(accuracy_tables.as_csv(result))
         write_json(json, msgspec.to_builtins(result))
 
     return benches

@@ -1,0 +1,127 @@
+"""How often the intervals of 95 % hold the truth: each mechanism and estimator, for a step and for a window.
+
+In every run n people are drawn from a fixed distribution over ten values, report (at every step of the window, from the same
+memo where there is one), and are estimated. Counted is, over all runs and values, how often the interval holds the
+distribution that they were drawn from. The values' shares lie a few standard errors above zero: at zero, where a likelihood's
+maximum sits on the boundary, no normal interval can be exact.
+"""
+
+import math
+import multiprocessing
+import os
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from estimators import ibu, matrix_inversion, mle
+from estimators.estimate import Estimate
+from mechanisms import LONGITUDINAL, NAMES, CountTable, Longitudinal, Mechanism, mechanism
+from mechanisms.arguments import FloatArray
+
+SHARES = np.array([0.20, 0.16, 0.13, 0.11, 0.09, 0.08, 0.07, 0.06, 0.05, 0.05])
+PEOPLE, EPS, WINDOW = 20_000, 2.0, 4
+NOMINAL = 0.95
+
+
+class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+    """One mechanism, estimator and span.
+
+    Attributes:
+        mechanism, estimator: names.
+        steps: 1 for a step, else the steps of the window.
+        runs: how often it was repeated.
+        covered: share of intervals, over runs and values, that hold the truth.
+        worst: the value's whose share is farthest from 0.95.
+        spread: standard deviation over runs and mean standard error published, as a ratio averaged over the values; 1 is exact.
+    """
+
+    mechanism: str
+    estimator: str
+    steps: int
+    runs: int
+    covered: float
+    worst: float
+    spread: float
+
+
+ESTIMATORS: dict[str, Callable[[Mechanism, CountTable, int], Estimate]] = {
+    "mi": lambda m, table, steps: matrix_inversion(m, table, steps=steps),
+    "ibu": lambda m, table, steps: ibu(m, table, steps=steps),
+    "mle": lambda m, table, steps: mle(m, table, steps=steps),
+    "mle support": lambda m, table, steps: mle(m, table, steps=steps, likelihood="support"),
+}
+
+
+def observe(m: Mechanism, steps: int, rng: np.random.Generator) -> CountTable:
+    """The table of one run: the same people at every step."""
+    values = rng.choice(SHARES.size, PEOPLE, p=SHARES)
+    table = m.empty_table()
+    if isinstance(m, Longitudinal):
+        memo = m.memoize(values, rng)
+        for _ in range(steps):
+            table += m.tabulate(m.report(memo, rng))
+    else:
+        for _ in range(steps):
+            table += m.tabulate(m.report(values, rng))
+    return table
+
+
+def measure_one(name: str, steps: int, runs: int, seed: int) -> list[Coverage]:
+    """All estimators of one mechanism, on the same runs."""
+    k, rng = SHARES.size, np.random.default_rng([seed, NAMES.index(name), steps])
+    m = mechanism(name, k=k, eps_inf=2 * EPS, eps_1=EPS) if name in LONGITUDINAL else mechanism(name, k=k, eps=EPS)
+    found = {estimator: (np.empty((runs, k)), np.empty((runs, k))) for estimator in ESTIMATORS}
+    for run in range(runs):
+        table = observe(m, steps, rng)
+        for estimator, (frequencies, standard_errors) in found.items():
+            estimate = ESTIMATORS[estimator](m, table, steps)
+            frequencies[run], standard_errors[run] = estimate.frequencies, estimate.standard_errors
+    return [
+        coverage_of(name, estimator, steps, frequencies, standard_errors)
+        for estimator, (frequencies, standard_errors) in found.items()
+    ]
+
+
+def coverage_of(name: str, estimator: str, steps: int, f: FloatArray, errors: FloatArray) -> Coverage:
+    """The coverage of (runs, k) estimates with these standard errors."""
+    held = (np.abs(f - SHARES) <= 1.959963984540054 * errors).mean(axis=0)
+    return Coverage(
+        mechanism=name,
+        estimator=estimator,
+        steps=steps,
+        runs=len(f),
+        covered=float(held.mean()),
+        worst=float(held[np.abs(held - NOMINAL).argmax()]),
+        spread=float((f.std(axis=0) / errors.mean(axis=0)).mean()),
+    )
+
+
+def measure(
+    runs: int, seed: int, seen: Callable[[str], None], names: tuple[str, ...] = NAMES, processes: int | None = None
+) -> list[Coverage]:
+    """Every mechanism's coverage, for a step and for a window, on all cores.
+
+    Args:
+        runs: repetitions, at least 2.
+        seed: of all randomness; the result does not depend on the number of cores.
+        seen: told what is being done.
+        names: the mechanisms.
+        processes: how many at a time; as many as there are cores if left out.
+    """
+    tasks = [(name, steps, runs, seed) for name in names for steps in (1, WINDOW)]
+    rows: list[Coverage] = []
+    with multiprocessing.get_context("spawn").Pool(processes or os.cpu_count()) as pool:
+        for made in pool.imap(_job, tasks):
+            rows += made
+            seen(f"{made[0].mechanism}, {made[0].steps} steps")
+    return rows
+
+
+def _job(task: tuple[str, int, int, int]) -> list[Coverage]:
+    return measure_one(*task)
+
+
+def slack(runs: int, sigmas: float = 4.0) -> float:
+    """How far from 0.95 the share of `runs` independent intervals may be by chance, to so many standard deviations."""
+    return sigmas * math.sqrt(NOMINAL * (1 - NOMINAL) / runs)

@@ -1,0 +1,49 @@
+"""Estimates of multi-freq-ldpy. `experiments.peers` runs this file in a virtual environment of its own.
+
+It imports nothing of ours. Standard input is a JSON list of `{"mechanism", "k", "eps", "counts"}`; every line of standard
+output is one of `{"task": index, "estimates": {"MI": [...], "IBU": [...]}}` or `{"task": index, "error"}`.
+"""
+
+import json
+import sys
+from importlib import import_module  # their names are unknown to our own environment
+from typing import Any
+
+ONCE = {
+    "GRR": ("GRR", {}), "SS": ("SS", {}), "SUE": ("UE", {"optimal": False}), "OUE": ("UE", {"optimal": True}),
+    "THE": ("HE", {}), "BLH": ("LH", {"optimal": False}), "OLH": ("LH", {"optimal": True}),
+}  # fmt: skip
+MEMOIZED = {
+    "L-GRR": ("L_GRR", {}), "L-SUE": ("L_SUE", {}), "L-OSUE": ("L_OSUE", {}), "L-SOUE": ("L_SOUE", {}), "L-OUE": ("L_OUE", {}),
+    "L-BLH": ("L_LH", {"optimal": False}), "L-OLH": ("L_LH", {"optimal": True}),
+}  # fmt: skip
+
+
+def estimate(task: dict[str, Any]) -> dict[str, list[float]]:
+    """Both of its estimators, on reports that it makes."""
+    name, k, eps = task["mechanism"], task["k"], task["eps"]
+    theirs, options = (MEMOIZED if name in MEMOIZED else ONCE)[name]
+    folder = "long_freq_est" if name in MEMOIZED else "pure_frequency_oracles"
+    module = import_module(f"multi_freq_ldpy.{folder}.{theirs}")
+    budgets = (2 * eps, eps) if name in MEMOIZED else (eps,)
+    values = [v for v, count in enumerate(task["counts"]) for _ in range(count)]
+    reports = [getattr(module, f"{theirs}_Client")(v, k, *budgets, **options) for v in values]
+    domain = () if theirs.endswith("UE") else (k,)  # aggregators of bits do not take k
+    mi = getattr(module, f"{theirs}_Aggregator_MI")(reports, *domain, *budgets, **options)
+    ibu = getattr(module, f"{theirs}_Aggregator_IBU")(reports, k, *budgets, **options)
+    return {"MI": [float(x) for x in mi], "IBU": [float(x) for x in ibu]}
+
+
+def main() -> None:
+    """Every task in turn; one that fails says so and the others go on."""
+    for i, task in enumerate(json.load(sys.stdin)):
+        try:
+            line: dict[str, Any] = {"task": i, "estimates": estimate(task)}
+        except Exception as error:
+            line = {"task": i, "error": f"{type(error).__name__}: {error}"}
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

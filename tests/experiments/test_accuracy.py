@@ -1,0 +1,69 @@
+"""The accuracy and coverage experiments on small grids: reproducible, complete, and their tables true to their rows."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from experiments.accuracy import SHAPES, Setting, build, errors, measure, population, settings, tabulate
+from experiments.accuracy_tables import as_csv, columns, markdown, ratios, summary, table, wins
+from experiments.coverage import NOMINAL, SHARES, coverage_of, measure_one, slack
+from mechanisms import NAMES
+
+SMALL = [Setting(mechanism=name, k=10, eps=1.0, shape="poisson", n=2000) for name in ("GRR", "L-OLH")]
+
+
+def test_the_grid_is_the_whole_grid() -> None:
+    grid = settings()
+    assert len(grid) == len(set(grid)) == 14 * 4 * 4 * 5 * 2
+    assert {s.mechanism for s in grid} == set(NAMES)
+    assert set(settings(quick=True)) <= set(grid)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_populations_fill_their_domain(shape: str) -> None:
+    values = population(shape, 20, 5000, np.random.default_rng(1))
+    assert (values.min(), values.max()) == (0, 19)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_mechanism_counts_every_report(name: str) -> None:
+    m = build(Setting(mechanism=name, k=100, eps=1.0, shape="uniform", n=500))
+    assert tabulate(m, np.arange(500) % 100, np.random.default_rng(1)).n == 500
+
+
+def test_rows_are_reproducible_and_name_the_best() -> None:
+    result = measure(SMALL, 2, 7, False, lambda said: None, processes=1)
+    assert result.rows == [errors(setting, 2, 7) for setting in SMALL]
+    assert result.rows != [errors(setting, 2, 8) for setting in SMALL]
+    for row in result.rows:
+        assert row.mse[row.best] == min(row.mse.values())
+    assert "mle exact" in result.rows[1].mse
+    assert "mle exact" not in result.rows[0].mse
+    assert sum(wins(result).values()) == len(SMALL)
+    assert ratios(result) == {}
+    assert len(summary(result)) == 2
+    assert table(result).row_count == 2
+    lines = markdown(result).splitlines()
+    assert len(lines) == 4
+    assert all(line.count("|") == 5 + len(columns(result)) for line in lines)
+    assert all(line.count("**1.00**") == 1 for line in lines[2:])
+    rows = list(csv.DictReader(io.StringIO(as_csv(result))))
+    assert float(rows[0]["mi"]) == pytest.approx(result.rows[0].mse["mi"], rel=1e-3)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_intervals_of_local_hashing_hold_as_often_as_they_say(steps: int) -> None:
+    """200 runs of ten intervals that are not independent of each other: a share 4 standard deviations off, taken as if only the
+    runs were independent, has probability 6e-5.."""
+    for row in measure_one("L-OLH", steps, 200, seed=3):
+        assert abs(row.covered - NOMINAL) < slack(200)
+        assert 0.9 < row.spread < 1.1
+
+
+def test_narrow_intervals_are_caught() -> None:
+    noise = np.random.default_rng(4).normal(0, 0.01, (200, SHARES.size))
+    right, narrow = (coverage_of("none", "none", 1, SHARES + noise, np.full(noise.shape, error)) for error in (0.01, 0.0066))
+    assert abs(right.covered - NOMINAL) < slack(200)
+    assert abs(narrow.covered - NOMINAL) > slack(200)
