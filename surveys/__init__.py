@@ -1,9 +1,9 @@
 """What is asked and how an answer travels: the survey, its time steps, the report envelope."""
 
-from surveys.envelope import REASONS, Envelope, Reason, Rejected, open_envelope, seal
+from surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal
 from surveys.survey import Attribute, Level, Survey, SurveyError, load_survey, parse_survey
 
 __all__ = [
     "REASONS", "Attribute", "Envelope", "Level", "Reason", "Rejected", "Survey", "SurveyError",
-    "load_survey", "open_envelope", "parse_survey", "seal",
+    "check_envelope", "load_survey", "open_envelope", "parse_survey", "seal",
 ]  # fmt: skip

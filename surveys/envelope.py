@@ -21,6 +21,7 @@ hashing sends the device's hash function, one of S, every time.
 from typing import Any, Final, Literal
 
 import msgspec
+import numpy as np
 
 from mechanisms import Reports
 from surveys.survey import Survey
@@ -130,6 +131,23 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
         raise Rejected("step too old")
     if survey.too_early(envelope.step, appended_ms):
         raise Rejected("step in the future")
+    return envelope
+
+
+def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
+    """`open_envelope`, and every report of the payload as well: what counting this envelope alone would say of it.
+
+    Args:
+        survey, raw, appended_ms: as for `open_envelope`; before the log has taken the envelope, the present time stands in.
+
+    Raises:
+        Rejected: with the reason for which the service would count nothing.
+    """
+    envelope = open_envelope(survey, raw, appended_ms)
+    mechanism = survey.mechanisms[envelope.attribute][envelope.level]
+    row = mechanism.report_dtype
+    if not mechanism.valid(np.frombuffer(envelope.payload, row.base).reshape(-1, *row.shape)).all():
+        raise Rejected(mechanism.invalid)
     return envelope
 
 

@@ -246,11 +246,15 @@ class Survey(_Part):
         return tuple(map(tuple, built))
 
     @cached_property
+    def canonical(self) -> str:
+        """All that is asked and promised, as JSON without spaces and with sorted keys; `start` in milliseconds since 1970."""
+        document = self.model_dump(mode="json", by_alias=True) | {"start": self.start_ms}
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    @cached_property
     def fingerprint(self) -> bytes:
         """8 bytes of the SHA-256 of the survey's canonical JSON; an envelope for another survey is refused by it."""
-        document = self.model_dump(mode="json", by_alias=True) | {"start": self.start_ms}
-        canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).digest()[:FINGERPRINT_BYTES]
+        return hashlib.sha256(self.canonical.encode()).digest()[:FINGERPRINT_BYTES]
 
     # ---- when
 

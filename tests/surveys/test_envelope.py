@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surveys import REASONS, Rejected, load_survey, open_envelope, seal
+from surveys import REASONS, Rejected, check_envelope, load_survey, open_envelope, seal
 from surveys.envelope import MAX_ENVELOPE_BYTES, reports_per_envelope
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
@@ -81,6 +81,30 @@ def test_golden_bytes() -> None:
 def test_each_broken_envelope_has_its_reason(envelope: bytes, reason: str) -> None:
     assert reason in REASONS
     assert reason_of(envelope) == reason
+
+
+@pytest.mark.parametrize(
+    ("pane", "row", "reason"),
+    [
+        (GRR, b"\x05", None),
+        (GRR, b"\x06", "symbol out of range"),
+        (BITS, b"\xff\x0f", None),
+        (BITS, b"\xff\x1f", "padding bits set"),
+    ],
+)
+def test_checking_looks_at_every_report(pane: tuple[int, int], row: bytes, reason: str | None) -> None:
+    good = bytes(len(row))
+    for payload in (row, row + good, good + row):
+        envelope = raw(1, FINGERPRINT, *pane, 5, len(payload) // len(row), payload)
+        assert open_envelope(SURVEY, envelope, NOW).n == len(payload) // len(row)
+        if reason is None:
+            assert check_envelope(SURVEY, envelope, NOW) == open_envelope(SURVEY, envelope, NOW)
+            continue
+        with pytest.raises(Rejected) as caught:
+            check_envelope(SURVEY, envelope, NOW)
+        assert caught.value.reason == reason
+    with pytest.raises(Rejected):
+        check_envelope(SURVEY, b"", NOW)
 
 
 @settings(max_examples=2000)
