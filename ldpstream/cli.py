@@ -29,11 +29,11 @@ from ldpstream.promise import promise
 from ldpstream.rehearse import rehearse
 from producers.population import Population
 from producers.produce import produce_live
-from producers.sinks import KafkaSink, SinkError
+from producers.sinks import KafkaSink, Sink, SinkError
 from producers.values import DataError, MarkovValues, ValueSource, load_values
 from surveys import Survey, SurveyError, load_survey
 from surveys.logs import logging_config
-from surveys.settings import SettingsError, load_settings
+from surveys.settings import Settings, SettingsError, load_settings
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 console = Console()
@@ -251,14 +251,15 @@ def produce(
     data: DataFile = None,
     first_step: FirstStep = 0,
     json: JsonFile = None,
+    gateway: Annotated[str | None, typer.Option(metavar="URL", help="report through this gateway, not to Kafka")] = None,
 ) -> None:
     """Simulated devices that report to Kafka as the survey's steps go by."""
     survey, settings = load_survey(survey_file), load_settings()
     source = values(survey, data, first_step, users, steps, seed)
-    ensure_topics(settings, survey)
+    sink = kafka_sink(survey, settings) if gateway is None else gateway_sink(gateway, settings)
     population = Population(survey, source, seed)
     stop, answered = ends_on_signal(), []
-    with closing(KafkaSink(settings.kafka, survey.reports_topic)) as sink, progress_bar() as bar:
+    with closing(sink), progress_bar() as bar:
         task = bar.add_task("steps", total=source.n_steps)
 
         def now_ms() -> int:
@@ -275,8 +276,23 @@ def produce(
                     "attribute": asked.name, "level": asked.levels[level].name, "step": step,
                     "reports": truth.reports, "truth": truth.truth.tolist(),
                 })  # fmt: skip
-    console.print(f"{sum(row['reports'] for row in answered):,} reports acknowledged by the broker.")
+    by = "broker" if gateway is None else "gateway"
+    console.print(f"{sum(row['reports'] for row in answered):,} reports acknowledged by the {by}.")
     write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "produced": answered})
+
+
+def kafka_sink(survey: Survey, settings: Settings) -> Sink:
+    """The survey's topic, made if there is none."""
+    ensure_topics(settings, survey)
+    return KafkaSink(settings.kafka, survey.reports_topic)
+
+
+def gateway_sink(url: str, settings: Settings) -> Sink:
+    """A gateway, with the first token of the tokens file."""
+    from producers.gateway_client import GatewaySink  # only here and in the gateway: they take long to load
+    from producers.gateway_service import read_tokens
+
+    return GatewaySink(url, next(iter(read_tokens(settings)), None))
 
 
 @app.command()
@@ -307,6 +323,17 @@ def estimate(
 
     history = serve(survey, settings, ends_on_signal(), seen, until)
     write_json(json, tables.as_json(survey, history, None))
+
+
+@app.command()
+def gateway(survey_file: SurveyFile) -> None:
+    """The HTTP gateway: takes envelopes by POST /v1/reports, and answers once Kafka has them. Start as many as you like."""
+    survey, settings = load_survey(survey_file), load_settings()
+    dictConfig(logging_config(settings.log_level))
+    from producers.gateway_service import serve as serve_gateway  # only here: it takes long to load
+
+    ensure_topics(settings, survey)
+    serve_gateway(survey, survey_file.read_text(encoding="utf-8"), settings)
 
 
 add_experiments(app, console, write_json)

@@ -4,6 +4,7 @@ Every field is an environment variable with the prefix ``LDPSTREAM_``, e.g. ``LD
 """
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -56,6 +57,13 @@ class Settings(BaseSettings):
         metrics_host: address that ``/metrics`` listens on.
         page_port: port of the estimator's live page and API on `page_host`; 0 for none (in the demo: a free one).
         page_host: address that they listen on.
+        gateway_port: port of the gateway on `gateway_host`.
+        gateway_host: address that it listens on.
+        gateway_tokens_file: file of the bearer tokens that the gateway asks for, at least 16 characters each, a line each;
+            without it anybody may report.
+        gateway_rate: requests a second that one client of the gateway may make.
+        gateway_tls_cert, gateway_tls_key: PEM files, if the gateway is to speak TLS itself.
+        gateway_proxies: addresses or networks of proxies, with commas, whose X-Forwarded-For names the gateway's client.
         log_level: of the structured log.
     """
 
@@ -73,6 +81,13 @@ class Settings(BaseSettings):
     metrics_host: str = "127.0.0.1"
     page_port: Port = 8080
     page_host: str = "127.0.0.1"
+    gateway_port: Port = 8081
+    gateway_host: str = "127.0.0.1"
+    gateway_tokens_file: Path | None = None
+    gateway_rate: Annotated[float, Field(gt=0, le=1e9)] = 50.0
+    gateway_tls_cert: Path | None = None
+    gateway_tls_key: Path | None = None
+    gateway_proxies: str = ""
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
 
 

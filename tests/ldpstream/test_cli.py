@@ -91,12 +91,12 @@ def one_line(done: Done, *words: str) -> None:
 def test_a_broken_survey_is_one_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text(DEMO.read_text().replace("eps_1 = 1.0", "eps_1 = 5.0"))
-    for command in ("check", "ledger", "produce", "agent", "estimate"):
+    for command in ("check", "ledger", "produce", "agent", "estimate", "gateway"):
         one_line(ldpstream(command, broken), "broken.toml", "attribute[1].level[1]", "eps_1", "5.0")
     one_line(ldpstream("demo", "--survey", tmp_path / "none.toml"), "none.toml")
 
 
-@pytest.mark.parametrize("command", ["produce", "agent", "estimate"])
+@pytest.mark.parametrize("command", ["produce", "agent", "estimate", "gateway"])
 def test_an_unreachable_broker_is_one_line(command: str) -> None:
     one_line(ldpstream(command, DEMO, env={"LDPSTREAM_KAFKA": NOWHERE}), NOWHERE)
 

@@ -1,0 +1,274 @@
+"""What the gateway does with a request: `producers.gateway` says what it promises.
+
+Nothing here knows Kafka; the log is an argument.
+"""
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from producers import gateway_metrics as metrics
+from producers.gateway_admission import Acknowledged, Busy, Place, RateLimit, Room, Tokens, neighbourhood
+from producers.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, Log, NotAppended, Unacknowledged
+from producers.gateway_problems import Problem
+from surveys import Rejected, Survey, check_envelope
+from surveys.envelope import MAX_ENVELOPE_BYTES
+
+ENVELOPE, BATCH = "application/vnd.ldpstream.envelope", "application/vnd.ldpstream.envelopes"
+ENVELOPES = (ENVELOPE, "application/octet-stream")
+KEY = r"[A-Za-z0-9_-]{16,64}"
+ROOM_BYTES = 64 * 2**20  # of bodies that are being read or not yet acknowledged
+OVERHEAD_BYTES = 2048  # of one of them, besides its body
+BODY_S, ACKNOWLEDGE_S = 10.0, 10.0
+STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # once the process has been told to stop
+TIDY_S = 5.0
+BREATH = 250  # envelopes that are checked at a stretch, about a hundredth of a second
+
+_decode_batch = msgspec.msgpack.Decoder(list[bytes]).decode
+_key = re.compile(KEY)
+
+
+class Intake:
+    """Takes requests with reports, and answers them.
+
+    Args:
+        survey: the survey whose reports are taken.
+        log: where they go.
+        tokens: bearer tokens of which a request must show one; any request will do if there are none.
+        rate: requests a second of one client (one token and one address); twice as many at once.
+        room_bytes: how much may wait at a time.
+        now_ms: the time, in milliseconds since 1970 UTC.
+    """
+
+    def __init__(
+        self,
+        survey: Survey,
+        log: Log,
+        tokens: Iterable[str] = (),
+        rate: float = 50.0,
+        room_bytes: int = ROOM_BYTES,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 10**6,
+    ) -> None:
+        self.survey, self.log, self.tokens = survey, log, Tokens(tokens)
+        self._limit = RateLimit(rate, 2 * rate)
+        self._room = Room(room_bytes)
+        self._now_ms = now_ms
+        self._acknowledged = Acknowledged()
+        self._deliveries: set[asyncio.Task[int]] = set()
+        self._by_key: dict[bytes, asyncio.Task[int]] = {}
+        self._waits: dict[asyncio.Timeout, float] = {}  # and how long they may go on when the process is to stop
+        self._stopping = False
+        metrics.waiting_bytes.set_function(lambda: self._room.taken_bytes)
+        metrics.log_available.set_function(lambda: self.log.ready)
+
+    @property
+    def ready(self) -> bool:
+        """Whether reports are taken."""
+        return self.log.ready and not self._stopping
+
+    def stop(self) -> None:
+        """Take nothing more: every request that is under way is answered within three seconds."""
+        self._stopping = True
+        now = asyncio.get_running_loop().time()
+        for wait, grace_s in self._waits.items():
+            if not wait.expired():
+                wait.reschedule(min(wait.when() or now, now + grace_s))
+
+    async def tidy(self) -> None:
+        """Forget what need not be known any more, every few seconds, for ever."""
+        while True:
+            await asyncio.sleep(TIDY_S)
+            now, before = time.monotonic(), self._acknowledged.forgotten_early
+            self._limit.forget(now)
+            self._acknowledged.forget(now)
+            metrics.keys_forgotten.inc(self._acknowledged.forgotten_early - before)
+
+    # ---- a request
+
+    async def accept(self, request: Request) -> int:
+        """Let a request in and bring its reports to the log.
+
+        Returns:
+            Number of reports acknowledged.
+
+        Raises:
+            Problem: whatever is refused.
+        """
+        begun = time.perf_counter()
+        outcome = "internal error"
+        try:
+            self.admit(request)
+            reports = await self._take(request)
+            outcome = "accepted"
+            return reports
+        except Problem as problem:
+            outcome = problem.cause
+            raise
+        finally:
+            metrics.requests.labels(outcome).inc()
+            metrics.request_seconds.observe(time.perf_counter() - begun)
+
+    def admit(self, request: Request) -> None:
+        """Let a request in, by its token and its client's rate.
+
+        Raises:
+            Problem: unauthorized, too many requests, stopping.
+        """
+        token = self.tokens.find(request.headers.get("authorization", ""))
+        if token is None:
+            raise Problem("unauthorized", "a bearer token of this gateway is needed", headers={"WWW-Authenticate": "Bearer"})
+        host = "" if request.client is None else neighbourhood(request.client.host)
+        if wait_s := self._limit.wait_s((token, host), time.monotonic()):
+            retry_s = {"Retry-After": str(int(wait_s) + 1)}
+            raise Problem("too many requests", "this client may ask again after Retry-After seconds", headers=retry_s)
+        if self._stopping:
+            raise Problem("stopping", "this gateway is about to end; nothing of this attempt is in the log")
+
+    async def _take(self, request: Request) -> int:
+        kind, key = self._kind(request), self._given_key(request)
+        place = Place(self._room)
+        try:
+            body = await self._read(request, MAX_BATCH_BYTES if kind == BATCH else MAX_ENVELOPE_BYTES, place)
+            if key is not None:
+                key = hashlib.blake2b(body, key=key, digest_size=16).digest()
+            known = self._known(key)
+            if known is None:
+                envelopes = _unpack(body) if kind == BATCH else [body]
+                reports = await self._check(envelopes, in_batch=kind == BATCH)
+                known = self._known(key)  # others had a turn while it was checked
+            if known is None:
+                known = self._deliver(envelopes, reports, key, place)
+                place = Place(self._room)  # the delivery gives the other one back
+        finally:
+            place.give_back()
+        return known if isinstance(known, int) else await self._outcome(known)
+
+    def _known(self, key: bytes | None) -> asyncio.Task[int] | int | None:
+        """What has become of an earlier attempt: its reports if they are acknowledged, or its delivery."""
+        if key is None:
+            return None
+        reports = self._acknowledged.find(key)
+        return self._by_key.get(key) if reports is None else reports
+
+    def _kind(self, request: Request) -> str:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != BATCH and kind not in ENVELOPES:
+            raise Problem("unsupported content type", f"the content type must be {ENVELOPE} or {BATCH}")
+        if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise Problem("unsupported content type", "a body must not be compressed: randomness does not get shorter")
+        return kind
+
+    def _given_key(self, request: Request) -> bytes | None:
+        given = request.headers.get("idempotency-key")
+        if given is None:
+            return None
+        if not _key.fullmatch(given):
+            raise Problem("malformed idempotency key", f"an idempotency key must match {KEY}")
+        return given.encode()
+
+    async def _read(self, request: Request, limit: int, place: Place) -> bytes:
+        declared = request.headers.get("content-length", "")
+        size, parts = 0, []
+        if declared.isdecimal() and (len(declared) > 12 or int(declared) > limit):
+            raise Problem("too large", f"a body of this kind takes at most {limit} bytes")
+        try:
+            place.grow(OVERHEAD_BYTES)
+            async with self._within(BODY_S, STOPPING_BODY_S):
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size > limit:
+                        raise Problem("too large", f"a body of this kind takes at most {limit} bytes")
+                    place.grow(len(chunk))
+                    parts.append(chunk)
+        except ClientDisconnect:
+            raise Problem("undecodable", "the body broke off") from None
+        except Busy:
+            raise Problem("busy", "too much is waiting for the log; nothing of this attempt is in it") from None
+        except TimeoutError:
+            if self._stopping:
+                raise Problem("stopping", "this gateway is about to end; nothing of this attempt is in the log") from None
+            closing = {"Connection": "close"}
+            raise Problem("too slow", f"the body did not come within {BODY_S:.0f} s", headers=closing) from None
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _check(self, envelopes: list[bytes], in_batch: bool) -> int:
+        """The number of reports in sound envelopes."""
+        reports, now_ms = 0, self._now_ms()
+        for index, envelope in enumerate(envelopes):
+            if index % BREATH == BREATH - 1:
+                await asyncio.sleep(0)  # others have a turn
+            try:
+                reports += check_envelope(self.survey, envelope, now_ms).n
+            except Rejected as rejected:
+                detail = "the service would not count it"
+                raise Problem(rejected.reason, detail, index=index if in_batch else None) from None
+        return reports
+
+    # ---- to the log
+
+    def _deliver(self, envelopes: list[bytes], reports: int, key: bytes | None, place: Place) -> asyncio.Task[int]:
+        """Begin to append; that goes on whatever becomes of the request."""
+
+        async def deliver() -> int:
+            try:
+                await self.log.append(envelopes)
+                if key is not None:
+                    self._acknowledged.put(key, reports, time.monotonic())
+            finally:
+                place.give_back()
+                if key is not None:
+                    del self._by_key[key]
+            metrics.envelopes.inc(len(envelopes))
+            metrics.reports.inc(reports)
+            return reports
+
+        delivery = asyncio.create_task(deliver())
+        self._deliveries.add(delivery)
+        delivery.add_done_callback(self._delivered)
+        if key is not None:
+            self._by_key[key] = delivery
+        return delivery
+
+    def _delivered(self, delivery: asyncio.Task[int]) -> None:
+        self._deliveries.discard(delivery)
+        if not delivery.cancelled():
+            delivery.exception()  # seen, also where nobody waits for it any more
+
+    async def _outcome(self, delivery: asyncio.Task[int]) -> int:
+        unknown = "the log has not acknowledged in time; ask again with the same Idempotency-Key to learn what became of it"
+        try:
+            async with self._within(ACKNOWLEDGE_S, STOPPING_ACKNOWLEDGE_S):
+                return await asyncio.shield(delivery)
+        except NotAppended:
+            raise Problem("log unavailable", "the log does not answer; nothing of this attempt is in it") from None
+        except (Unacknowledged, TimeoutError):
+            raise Problem("outcome unknown", unknown) from None
+
+    @asynccontextmanager
+    async def _within(self, limit_s: float, stopping_s: float) -> AsyncIterator[None]:
+        """A time limit, which `stop` shortens."""
+        async with asyncio.timeout(stopping_s if self._stopping else limit_s) as wait:
+            self._waits[wait] = stopping_s
+            try:
+                yield
+            finally:
+                del self._waits[wait]
+
+
+def _unpack(body: bytes) -> list[bytes]:
+    """The envelopes of a batch."""
+    try:
+        envelopes = _decode_batch(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise Problem("undecodable", "a batch must be one msgpack array of binaries") from None
+    if not envelopes:
+        raise Problem("undecodable", "a batch must hold an envelope")
+    if len(envelopes) > MAX_BATCH:
+        raise Problem("too large", f"a batch takes at most {MAX_BATCH} envelopes")
+    return envelopes

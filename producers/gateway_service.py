@@ -1,0 +1,235 @@
+"""The gateway as a process: its sockets, its signals, its end.
+
+uvicorn serves it; no access log is kept, so no address is written down. Told to stop by SIGTERM it takes no new request,
+answers those under way and ends, within ten seconds whatever the broker does. `/metrics` is on a port of its own, which
+devices need not reach. What is no HTTP, and connections beyond 2000, uvicorn answers itself, in plain text.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+
+import structlog
+import uvicorn
+import uvloop
+from prometheus_client import CONTENT_TYPE_LATEST, disable_created_metrics, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from producers.gateway import create_gateway
+from producers.gateway_intake import Intake
+from producers.gateway_log import KafkaLog, NotAppended, kafka_producer
+from producers.sinks import SinkError
+from surveys import Survey
+from surveys.settings import Settings, SettingsError
+
+log = structlog.get_logger("ldpstream.gateway")
+
+MIN_TOKEN = 16
+MAX_CONNECTIONS = 2000
+HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # of a request's line and headers
+GRACEFUL_S = 5  # for requests under way; the intake answers them sooner
+
+
+def serve(survey: Survey, toml: str, settings: Settings) -> None:
+    """Run the gateway until SIGTERM or SIGINT.
+
+    Args:
+        survey: the survey.
+        toml: its file's text.
+        settings: where Kafka is, where to listen, whom to trust.
+
+    Raises:
+        SettingsError: if the tokens or the certificate cannot be used, or an address cannot be bound.
+        SinkError: if the broker cannot be reached.
+    """
+    tokens = read_tokens(settings)
+    _check_tls(settings)
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    with _listen("GATEWAY", settings.gateway_host, settings.gateway_port) as front:
+        if not settings.metrics_port:
+            _run(survey, toml, settings, tokens, front, None)
+            return
+        with _listen("METRICS", settings.metrics_host, settings.metrics_port) as back:
+            _run(survey, toml, settings, tokens, front, back)
+
+
+def read_tokens(settings: Settings) -> list[str]:
+    """The bearer tokens of the tokens file; none if there is no such file.
+
+    Raises:
+        SettingsError: if it cannot be read, is empty, or a token is too short or holds other signs than a header can.
+    """
+    path = settings.gateway_tokens_file
+    if path is None:
+        return []
+    try:
+        tokens = path.read_text(encoding="ascii").split()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not ASCII"
+        raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: cannot be read: {reason}") from None
+    if not tokens or min(map(len, tokens)) < MIN_TOKEN:
+        raise SettingsError(
+            f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: must hold a token of at least {MIN_TOKEN} characters on every line"
+        )
+    return tokens
+
+
+def _check_tls(settings: Settings) -> None:
+    cert, key = settings.gateway_tls_cert, settings.gateway_tls_key
+    if cert is None and key is None:
+        return
+    if cert is None or key is None:
+        raise SettingsError("LDPSTREAM_GATEWAY_TLS_CERT and LDPSTREAM_GATEWAY_TLS_KEY belong together")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")  # none is asked for
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"LDPSTREAM_GATEWAY_TLS_CERT: {cert} and {key} cannot be used: {error}") from None
+
+
+@contextmanager
+def _listen(name: str, host: str, port: int) -> Iterator[socket.socket]:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise SettingsError(f"LDPSTREAM_{name}_HOST: {host}: {error.strerror}") from None
+    with listening:
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError as error:
+            raise SettingsError(f"LDPSTREAM_{name}_PORT: {host}:{port}: {error.strerror}") from None
+        yield listening
+
+
+def _run(
+    survey: Survey,
+    toml: str,
+    settings: Settings,
+    tokens: list[str],
+    front: socket.socket,
+    back: socket.socket | None,
+) -> None:
+    kafka = KafkaLog(survey.reports_topic, lambda: kafka_producer(settings))
+    intake = Intake(survey, kafka, tokens, settings.gateway_rate)
+    config = uvicorn.Config(
+        create_gateway(intake, toml), http=_Protocol, ws="none", log_config=None, access_log=False, server_header=False,
+        lifespan="on", limit_concurrency=MAX_CONNECTIONS, timeout_graceful_shutdown=GRACEFUL_S, backlog=MAX_CONNECTIONS,
+        proxy_headers=bool(settings.gateway_proxies), forwarded_allow_ips=settings.gateway_proxies or None,
+        ssl_certfile=settings.gateway_tls_cert, ssl_keyfile=settings.gateway_tls_key,
+    )  # fmt: skip
+    operator_config = uvicorn.Config(
+        operations(intake), ws="none", log_config=None, access_log=False, server_header=False, lifespan="off",
+        timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a warning for everything that is no HTTP
+
+    async def main() -> None:
+        try:
+            await kafka.start()
+        except NotAppended as error:
+            raise SinkError(f"Kafka at {settings.kafka} cannot be used: {error}") from error
+        server, operator = _Server(config), _Server(operator_config)
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            server.should_exit = True
+            intake.stop()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, end)
+        _tell(survey, settings, tokens, front.getsockname())
+        operating = None if back is None else asyncio.create_task(operator.serve([back]))
+        try:
+            await server.serve([front])
+        finally:
+            operator.should_exit = True
+            await kafka.close()
+            if operating is not None:
+                await operating
+        log.info("ended")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def _tell(survey: Survey, settings: Settings, tokens: list[str], address: tuple[str, int]) -> None:
+    log.info("serving", survey=survey.name, host=address[0], port=address[1], tokens=len(tokens))
+    try:
+        local = ip_address(address[0]).is_loopback
+    except ValueError:
+        local = False
+    if not tokens and not local:
+        log.warning("anybody who reaches this address may report: LDPSTREAM_GATEWAY_TOKENS_FILE is not set")
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to us: uvicorn would end the process by the signal that it got, and not in order."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def operations(intake: Intake) -> Starlette:
+    """`/metrics`, `/health` and `/ready`, for operators."""
+
+    async def metrics(_: Request) -> Response:
+        return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def health(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def ready(_: Request) -> Response:
+        return PlainTextResponse("ok\n") if intake.ready else PlainTextResponse("not ready\n", 503)
+
+    return Starlette(routes=[Route("/metrics", metrics), Route("/health", health), Route("/ready", ready)])
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn's protocol with bounds on a request's head, which it reads for ever, and a connection must begin one at once."""
+
+    _head_bytes = 0
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._begin_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._head_timer is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._begin_head()
+
+    def on_headers_complete(self) -> None:
+        self._end_head()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_head()
+        super().connection_lost(exc)
+
+    def _begin_head(self) -> None:
+        self._end_head()
+        self._head_bytes = 0
+        self._head_timer = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def _end_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None

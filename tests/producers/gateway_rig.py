@@ -1,0 +1,86 @@
+"""A gateway in one process with a log that does as it is told, and requests to it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import httpx2
+import msgspec
+import numpy as np
+from starlette.applications import Starlette
+
+from producers.gateway import create_gateway
+from producers.gateway_intake import BATCH, ENVELOPE, Intake
+from producers.gateway_log import NotAppended
+from tests.agents.samples import during, make_survey, sound
+
+SURVEY = make_survey()
+STEP = 5
+NOW = during(SURVEY, STEP)
+TOML = "# the survey's file\n"
+
+
+class FakeLog:
+    """Keeps what is appended; `gate` closed, it does not acknowledge; `failure` set, it raises that instead."""
+
+    def __init__(self) -> None:
+        self.ready = True
+        self.appended: list[list[bytes]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failure: Exception | None = None
+
+    async def append(self, envelopes: Sequence[bytes]) -> None:
+        if not self.ready:
+            raise NotAppended("away")
+        await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        self.appended.append(list(envelopes))
+
+
+class Rig:
+    """An intake over a `FakeLog`, and its application.
+
+    Args:
+        options: of the `Intake`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.log = FakeLog()
+        self.intake = Intake(SURVEY, self.log, **{"rate": 1e6, "now_ms": lambda: NOW, **options})
+        self.app: Starlette = create_gateway(self.intake, TOML)
+
+    async def ask(self, method: str, path: str, address: str = "192.0.2.1", **options: Any) -> httpx2.Response:
+        transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False, client=(address, 1))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as client:
+            return await client.request(method, path, **options)
+
+    async def post(
+        self, body: bytes | AsyncIterator[bytes], kind: str | None = ENVELOPE, address: str = "192.0.2.1", **headers: str
+    ) -> httpx2.Response:
+        """POST a body; the headers' names with underscores."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if kind is not None:
+            given["content-type"] = kind
+        return await self.ask("POST", "/v1/reports", address, content=body, headers=given)
+
+    async def post_batch(self, envelopes: Sequence[bytes], **headers: str) -> httpx2.Response:
+        return await self.post(msgspec.msgpack.encode(list(envelopes)), BATCH, **headers)
+
+
+def envelopes(count: int, n: int = 3, step: int = STEP, seed: int = 1) -> list[bytes]:
+    """Sound envelopes of n reports each, of all panes in turn."""
+    rng = np.random.default_rng(seed)
+    return [sound(SURVEY, rng, step, index % 3, n) for index in range(count)]
+
+
+def title(answer: httpx2.Response) -> str:
+    """The title of a problem document, which must be one."""
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert document["status"] == answer.status_code
+    assert document["type"] == "urn:ldpstream:problem:" + document["title"].replace(" ", "-")
+    if answer.status_code in (429, 503):
+        assert int(answer.headers["retry-after"]) >= 1
+    return str(document["title"])

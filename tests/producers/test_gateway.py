@@ -1,0 +1,414 @@
+"""The gateway over a log that does as it is told: what it takes, what it refuses, and how often a report reaches the log."""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from agents import Record, tally
+from producers import gateway_intake
+from producers.gateway import SECURITY
+from producers.gateway_intake import BATCH, BREATH, ENVELOPE, ROOM_BYTES
+from producers.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, NotAppended, Unacknowledged
+from producers.gateway_problems import STATUS
+from surveys import REASONS, Reason, Rejected, check_envelope
+from surveys.envelope import MAX_ENVELOPE_BYTES
+from tests.agents.samples import spoilt
+
+from .gateway_rig import NOW, STEP, SURVEY, TOML, Rig, envelopes, title
+
+KEYS = ["k" * 22, "l" * 22]
+
+
+# ---- what is taken
+
+
+@pytest.mark.parametrize("kind", [ENVELOPE, "application/octet-stream", "Application/Octet-Stream; charset=binary"])
+async def test_an_envelope_reaches_the_log_byte_for_byte(kind: str) -> None:
+    rig, (envelope,) = Rig(), envelopes(1, n=7)
+    answer = await rig.post(envelope, kind)
+    assert (answer.status_code, answer.json()) == (202, {"accepted": 7})
+    assert rig.log.appended == [[envelope]]
+
+
+async def test_a_batch_is_appended_together() -> None:
+    rig, batch = Rig(), envelopes(600, n=2)
+    answer = await rig.post_batch(batch)
+    assert (answer.status_code, answer.json()) == (202, {"accepted": 1200})
+    assert rig.log.appended == [batch]
+
+
+@pytest.mark.parametrize("reason", REASONS)
+async def test_what_could_not_be_counted_is_refused_with_the_reason(reason: Reason) -> None:
+    rig, bad = Rig(), spoilt(SURVEY, np.random.default_rng(1), STEP, reason)
+    answer = await rig.post(bad)
+    assert (title(answer), answer.status_code) == (reason, STATUS[reason])
+    assert "index" not in answer.json()
+    if len(bad) <= MAX_BATCH_BYTES:
+        good = envelopes(5)
+        answer = await rig.post_batch([*good[:3], bad, *good[3:]])
+        assert (title(answer), answer.json()["index"]) == (reason, 3)
+    assert rig.log.appended == []
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "undecodable"),
+        (msgspec.msgpack.encode([]), "undecodable"),
+        (msgspec.msgpack.encode(["text"]), "undecodable"),
+        (msgspec.msgpack.encode({"a": b""}), "undecodable"),
+        (msgspec.msgpack.encode([b"\xc0"]) + b"\xc0", "undecodable"),
+        (b"\x91" * 5000, "undecodable"),
+        (msgspec.msgpack.encode([b""] * (MAX_BATCH + 1)), "too large"),
+        (bytes(MAX_BATCH_BYTES + 1), "too large"),
+    ],
+)
+async def test_a_frame_that_is_no_batch_is_refused(body: bytes, reason: str) -> None:
+    rig = Rig()
+    assert title(await rig.post(body, BATCH)) == reason
+    assert rig.log.appended == []
+
+
+async def test_the_largest_batch_is_taken() -> None:
+    rig, batch = Rig(), envelopes(1, n=1) * MAX_BATCH
+    assert (await rig.post_batch(batch)).status_code == 202
+
+
+def damaged() -> st.SearchStrategy[bytes]:
+    """Any bytes, sound envelopes, and envelopes with a few bytes changed, cut off or added."""
+    pool = envelopes(9) + envelopes(3, step=0) + [spoilt(SURVEY, np.random.default_rng(2), STEP, r) for r in REASONS[:-1]]
+
+    def change(envelope: bytes, position: int, byte: int, length: int) -> bytes:
+        return (envelope[:position] + bytes([byte]) + envelope[position + 1 :])[: len(envelope) + length]
+
+    changed = st.builds(change, st.sampled_from(pool), st.integers(0, 60), st.integers(0, 255), st.integers(-3, 0))
+    return st.binary(max_size=40) | st.sampled_from(pool) | changed
+
+
+def countable(batch: list[bytes]) -> bool:
+    """Whether the tally would reject none of them."""
+    return not tally(SURVEY, [Record(offset, NOW, value) for offset, value in enumerate(batch)]).rejected
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(damaged(), min_size=1, max_size=4))
+def test_it_takes_what_the_tally_would_count_and_nothing_else(batch: list[bytes]) -> None:
+    async def ask() -> None:
+        rig = Rig()
+        answer = await (rig.post_batch(batch) if len(batch) > 1 else rig.post(batch[0]))
+        assert (answer.status_code == 202) == countable(batch)
+        assert rig.log.appended == ([batch] if answer.status_code == 202 else [])
+        if answer.status_code != 202:
+            assert STATUS[title(answer)] == answer.status_code  # type: ignore[index]
+
+    asyncio.run(ask())
+
+
+@settings(max_examples=400, deadline=None)
+@given(damaged(), st.integers(NOW - 40_000, NOW + 40_000))
+def test_the_check_of_one_envelope_is_the_tallys(envelope: bytes, now_ms: int) -> None:
+    rejected = tally(SURVEY, [Record(0, now_ms, envelope)]).rejected
+    try:
+        check_envelope(SURVEY, envelope, now_ms)
+    except Rejected as refused:
+        assert rejected == [(0, refused.reason)]
+    else:
+        assert rejected == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_batch_or_a_refusal(body: bytes) -> None:
+    async def ask() -> None:
+        rig = Rig()
+        answer = await rig.post(body, BATCH)
+        assert answer.status_code in (202, 400, 413, 422)
+
+    asyncio.run(ask())
+
+
+# ---- what is refused before it is read
+
+
+async def chunks(count: int, size: int, taken: list[int], pause_s: float = 0.0) -> AsyncIterator[bytes]:
+    for index in range(count):
+        taken.append(index)
+        yield bytes(size)
+        await asyncio.sleep(pause_s)
+
+
+async def test_too_much_is_refused_while_it_is_read() -> None:
+    rig, taken = Rig(), list[int]()
+    assert title(await rig.post(chunks(10_000, 10_000, taken))) == "too large"
+    assert len(taken) == MAX_ENVELOPE_BYTES // 10_000 + 1
+    taken.clear()
+    assert title(await rig.post(chunks(3, 10, taken), content_length="1000001")) == "too large"
+    assert taken == []
+    assert title(await rig.post(chunks(3, 10, taken), content_length="9" * 5000)) == "too large"
+    assert rig.intake._room.taken_bytes == 0
+
+
+async def test_a_body_that_does_not_come_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_intake, "BODY_S", 0.05)
+    rig = Rig()
+    answer = await rig.post(chunks(100, 10, [], pause_s=0.02))
+    assert (title(answer), answer.headers["connection"]) == ("too slow", "close")
+    assert rig.intake._room.taken_bytes == 0
+
+
+@pytest.mark.parametrize("kind", [None, "", "text/plain", "application/json", "application/vnd.ldpstream"])
+async def test_other_content_types_are_refused(kind: str | None) -> None:
+    rig, (envelope,) = Rig(), envelopes(1)
+    assert title(await rig.post(envelope, kind)) == "unsupported content type"
+    assert title(await rig.post(envelope, content_encoding="gzip")) == "unsupported content type"
+    assert rig.log.appended == []
+
+
+TOKENS = ["first-token-of-two", "second-token-of-two"]
+
+
+@pytest.mark.parametrize(
+    "given", ["", "Bearer", "Bearer ", "Bearer first-token-of-tw", "Bearer first-token-of-two2", "Basic first-token-of-two",
+              "first-token-of-two", "Bearer second-token-of-two, first-token-of-two"],
+)  # fmt: skip
+async def test_a_wrong_token_is_refused_before_the_body_is_read(given: str) -> None:
+    rig, taken = Rig(tokens=TOKENS), list[int]()
+    answer = await rig.post(chunks(3, 10, taken), authorization=given)
+    assert (title(answer), answer.headers["www-authenticate"]) == ("unauthorized", "Bearer")
+    assert taken == []
+    assert title(await rig.ask("GET", "/v1/survey")) == "unauthorized"
+    assert "token-of-two" not in answer.text
+
+
+async def test_every_token_will_do_and_probes_need_none() -> None:
+    rig, good = Rig(tokens=TOKENS), envelopes(4)
+    for token, scheme, envelope in zip(TOKENS * 2, ["Bearer", "bearer", "BEARER", "Bearer "], good, strict=True):
+        assert (await rig.post(envelope, authorization=f"{scheme} {token}")).status_code == 202
+    assert [(await rig.ask("GET", path)).status_code for path in ("/health", "/ready", "/openapi.json")] == [200] * 3
+
+
+async def test_a_client_that_asks_too_often_must_wait_and_others_need_not() -> None:
+    rig, (envelope,) = Rig(rate=5.0), envelopes(1)
+    answers = [await rig.post(envelope) for _ in range(12)]
+    assert [answer.status_code for answer in answers] == [202] * 10 + [429] * 2
+    assert title(answers[-1]) == "too many requests"
+    assert (await rig.post(envelope, address="192.0.2.2")).status_code == 202
+    await asyncio.sleep(0.25)
+    assert (await rig.post(envelope)).status_code == 202
+    assert len(rig.log.appended) == 12
+
+
+# ---- how often it reaches the log
+
+
+async def test_a_log_that_is_away_is_503_and_nothing_is_appended() -> None:
+    rig, (envelope,) = Rig(), envelopes(1)
+    rig.log.ready = False
+    for _ in range(2):
+        assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == "log unavailable"
+    assert title(await rig.ask("GET", "/ready")) == "log unavailable"
+    assert (await rig.ask("GET", "/health")).status_code == 200
+    rig.log.ready = True
+    assert (await rig.post(envelope, idempotency_key=KEYS[0])).status_code == 202
+    assert rig.log.appended == [[envelope]]
+
+
+async def test_no_acknowledgement_is_unknown_and_the_key_tells_what_became_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_intake, "ACKNOWLEDGE_S", 0.05)
+    rig, (envelope,) = Rig(), envelopes(1)
+    rig.log.gate.clear()
+    for _ in range(3):
+        assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == "outcome unknown"
+    rig.log.ready = False  # what is on its way is not forgotten where the log is away
+    assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == "outcome unknown"
+    rig.log.gate.set()
+    await asyncio.sleep(0.01)
+    answer = await rig.post(envelope, idempotency_key=KEYS[0])
+    assert (answer.status_code, answer.json()) == (202, {"accepted": 3})
+    assert rig.log.appended == [[envelope]]
+    assert rig.intake._room.taken_bytes == 0
+
+
+async def test_without_a_key_every_attempt_is_a_report_of_its_own() -> None:
+    """The control: two devices may send the same bytes."""
+    rig, (envelope,) = Rig(), envelopes(1)
+    for _ in range(2):
+        assert (await rig.post(envelope)).status_code == 202
+    assert rig.log.appended == [[envelope]] * 2
+
+
+async def test_a_key_joins_attempts_of_one_body_alone() -> None:
+    rig, (one, other) = Rig(), envelopes(2)
+    rig.log.gate.clear()
+    asked = [rig.post(body, idempotency_key=key) for body in (one, other) for key in KEYS for _ in range(5)]
+    answers = asyncio.gather(*asked)
+    await asyncio.sleep(0.05)
+    rig.log.gate.set()
+    assert {answer.status_code for answer in await answers} == {202}
+    assert sorted(rig.log.appended) == sorted([[one], [one], [other], [other]])
+    for key in KEYS:
+        assert (await rig.post(one, idempotency_key=key)).status_code == 202
+        assert (await rig.post_batch([one], idempotency_key=key)).status_code == 202
+    assert len(rig.log.appended) == 6
+    assert rig.intake._by_key == {}
+
+
+async def test_a_batch_that_is_acknowledged_while_its_twin_is_checked_is_appended_once() -> None:
+    rig, batch = Rig(), envelopes(5 * BREATH, n=1)
+
+    async def later(turns: int) -> int:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return (await rig.post_batch(batch, idempotency_key=KEYS[0])).status_code
+
+    assert set(await asyncio.gather(*map(later, range(12)))) == {202}
+    assert rig.log.appended == [batch]
+
+
+async def test_an_acknowledged_envelope_stays_so_when_its_step_has_closed() -> None:
+    now, (envelope,) = [NOW], envelopes(1)
+    rig = Rig(now_ms=lambda: now[0])
+    assert (await rig.post(envelope, idempotency_key=KEYS[0])).status_code == 202
+    now[0] = SURVEY.closes_ms(STEP)
+    assert (await rig.post(envelope, idempotency_key=KEYS[0])).status_code == 202
+    assert title(await rig.post(envelope, idempotency_key=KEYS[1])) == "step too old"
+
+
+async def test_what_is_on_its_way_is_not_refused_when_its_step_has_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_intake, "ACKNOWLEDGE_S", 0.05)
+    now, (envelope,) = [NOW], envelopes(1)
+    rig = Rig(now_ms=lambda: now[0])
+    rig.log.gate.clear()
+    assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == "outcome unknown"
+    now[0] = SURVEY.closes_ms(STEP)
+    assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == "outcome unknown"
+
+
+@pytest.mark.parametrize(("failure", "told"), [(NotAppended(), "log unavailable"), (Unacknowledged(), "outcome unknown")])
+async def test_a_failed_attempt_is_made_anew(failure: Exception, told: str) -> None:
+    rig, (envelope,) = Rig(), envelopes(1)
+    rig.log.failure = failure
+    assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == told
+    rig.log.failure = None
+    assert (await rig.post(envelope, idempotency_key=KEYS[0])).status_code == 202
+    assert rig.log.appended == [[envelope]]
+
+
+@pytest.mark.parametrize("key", ["", "short", "k" * 65, "k" * 21 + " ", "käse" * 8, '"' + "k" * 22 + '"'])
+async def test_a_malformed_key_is_refused(key: str) -> None:
+    rig, (envelope,) = Rig(), envelopes(1)
+    transport_safe = key.encode("latin-1").decode("latin-1")
+    answer = await rig.ask(
+        "POST", "/v1/reports", content=envelope, headers=[(b"content-type", ENVELOPE.encode()),
+        (b"idempotency-key", transport_safe.encode("latin-1"))],
+    )  # fmt: skip
+    assert title(answer) == "malformed idempotency key"
+    assert rig.log.appended == []
+
+
+async def test_bytes_that_wait_are_bounded() -> None:
+    limit = 100_000
+    rig, large = Rig(room_bytes=limit), envelopes(30, n=5000)  # each 10 kB and more
+    rig.log.gate.clear()
+    waiting = [asyncio.create_task(rig.post(envelope)) for envelope in large]
+    while sum(task.done() for task in waiting) + len(rig.intake._deliveries) < len(large):
+        await asyncio.sleep(0)
+        assert rig.intake._room.taken_bytes <= limit
+    busy = [title(task.result()) for task in waiting if task.done()]
+    assert busy
+    assert set(busy) == {"busy"}
+    assert 0.8 * limit < rig.intake._room.taken_bytes
+    rig.log.gate.set()
+    answers = await asyncio.gather(*waiting)
+    assert [answer.status_code for answer in answers].count(202) == len(large) - len(busy) == len(rig.log.appended)
+    assert rig.intake._room.taken_bytes == 0
+    assert ROOM_BYTES >= 10 * MAX_ENVELOPE_BYTES
+
+
+async def test_told_to_stop_it_answers_what_is_under_way_and_takes_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_intake, "STOPPING_ACKNOWLEDGE_S", 0.1)
+    monkeypatch.setattr(gateway_intake, "STOPPING_BODY_S", 0.05)
+    rig, (one, other) = Rig(), envelopes(2)
+    rig.log.gate.clear()
+    waiting = asyncio.create_task(rig.post(one))
+    reading = asyncio.create_task(rig.post(chunks(1000, 10, [], pause_s=0.02)))
+    await asyncio.sleep(0.05)
+    rig.intake.stop()
+    assert title(await asyncio.wait_for(waiting, 5)) == "outcome unknown"
+    assert title(await asyncio.wait_for(reading, 5)) == "stopping"
+    assert title(await rig.post(other)) == "stopping"
+    assert (await rig.ask("GET", "/ready")).status_code == 503
+
+
+async def test_it_can_be_told_to_stop_at_the_very_moment_when_a_wait_is_over() -> None:
+    rig, loop, errors = Rig(), asyncio.get_running_loop(), list[Any]()
+    loop.set_exception_handler(lambda _, context: errors.append(context))
+    with pytest.raises(TimeoutError):
+        async with rig.intake._within(0.01, 1.0):
+            loop.call_later(0.011, rig.intake.stop)
+            time.sleep(0.05)  # noqa: ASYNC251 so that both are due in the same turn of the loop
+            await asyncio.sleep(1)
+    assert errors == []
+    assert not rig.intake.ready
+
+
+# ---- the rest
+
+
+async def test_the_survey_can_be_fetched_and_verified() -> None:
+    found = (await Rig().ask("GET", "/v1/survey")).json()
+    assert (found["name"], found["toml"]) == (SURVEY.name, TOML)
+    assert found["fingerprint"] == SURVEY.fingerprint.hex() == hashlib.sha256(found["canonical"].encode()).hexdigest()[:16]
+    assert [a["name"] for a in json.loads(found["canonical"])["attribute"]] == [a.name for a in SURVEY.attributes]
+
+
+async def test_whatever_else_is_asked_is_a_problem_too() -> None:
+    rig = Rig()
+    assert title(await rig.ask("GET", "/")) == "not found"
+    answer = await rig.ask("GET", "/v1/reports")
+    assert (title(answer), answer.headers["allow"]) == ("method not allowed", "POST")
+    rig.log.failure = ZeroDivisionError("secret")
+    answer = await rig.post(envelopes(1)[0])
+    assert title(answer) == "internal error"
+    assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/v1/survey", "/v1/reports", "/health", "/openapi.json", "/nowhere"])
+async def test_every_answer_has_the_security_headers(path: str) -> None:
+    headers = (await Rig().ask("GET", path)).headers
+    assert {name: headers.get(name) for name in SECURITY} == SECURITY
+
+
+@pytest.mark.parametrize("tokens", [[], TOKENS], ids=["open", "guarded"])
+def test_the_gateway_keeps_its_description_whatever_it_is_asked(tokens: list[str]) -> None:
+    bodies = damaged() | st.lists(damaged(), max_size=3).map(msgspec.msgpack.encode)
+    for kind in (ENVELOPE, BATCH, "application/octet-stream"):
+        schemathesis.openapi.media_type(kind, bodies)
+    rig = Rig(tokens=tokens)
+    headers = {"Authorization": f"Bearer {tokens[1]}"} if tokens else {}
+    schema = schemathesis.openapi.from_asgi("/openapi.json", rig.app)
+    operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
+    assert len(operations) == 4
+    for operation in operations:
+        examples = 200 if operation.path == "/v1/reports" else 20
+
+        @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        @given(case=operation.as_strategy(), shown=st.booleans())
+        def keeps_its_word(case: Any, shown: bool) -> None:
+            # no schema can say which binaries are envelopes, so not everything that fits it is accepted
+            case.call_and_validate(headers=headers if shown else {}, excluded_checks=[positive_data_acceptance])
+
+        keeps_its_word()
+    assert rig.log.appended

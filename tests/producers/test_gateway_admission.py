@@ -1,0 +1,114 @@
+"""The gateway's limits, against their definitions."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producers.gateway_admission import Acknowledged, Busy, Place, RateLimit, Room, Tokens
+
+RATE, BURST = 4.0, 8.0  # powers of two, and times in sixteenths of a second: all sums are exact
+TIMES = st.lists(st.integers(0, 40), max_size=60).map(lambda gaps: [sum(gaps[: i + 1]) / 16 for i in range(len(gaps))])
+
+
+def token_bucket(times: list[float]) -> list[bool]:
+    """Which requests a bucket admits that holds BURST and gets RATE a second."""
+    admitted, level, last = [], BURST, 0.0
+    for now in times:
+        level, last = min(BURST, level + (now - last) * RATE), now
+        admitted.append(level >= 1)
+        level -= admitted[-1]
+    return admitted
+
+
+@given(TIMES, st.integers(1, 5))
+def test_the_rate_limit_is_a_token_bucket_for_every_client(times: list[float], tidy_every: int) -> None:
+    limit = RateLimit(RATE, BURST)
+    for client in ("a", "b"):
+        admitted = []
+        for index, now in enumerate(times):
+            admitted.append(limit.wait_s(client, now) == 0)
+            if index % tidy_every == 0:
+                limit.forget(now)  # changes nothing
+        assert admitted == token_bucket(times)
+
+
+@given(TIMES)
+def test_a_client_is_admitted_when_it_has_waited_as_long_as_it_was_told(times: list[float]) -> None:
+    limit = RateLimit(RATE, BURST)
+    for now in times:
+        if wait_s := limit.wait_s("a", now):
+            assert 0 < wait_s <= 1 / RATE
+            assert limit.wait_s("a", now + wait_s / 2) > 0
+            assert limit.wait_s("a", now + wait_s) == 0
+            return
+
+
+def test_clients_are_forgotten_when_their_bucket_is_full_and_are_bounded() -> None:
+    limit = RateLimit(RATE, BURST, max_clients=100)
+    for number in range(1000):
+        assert limit.wait_s(number, 0.0) == 0
+        assert len(limit) <= 100
+    limit.forget(0.0)
+    assert len(limit) == 100
+    limit.forget(1 / RATE)
+    assert len(limit) == 0
+
+
+def test_a_token_is_found_by_all_of_it_and_its_scheme() -> None:
+    tokens = Tokens(["alpha", "beta"])
+    assert [tokens.find(f"Bearer {token}") for token in ("alpha", "beta", "gamma", "alph", "alphaa", "")] == [
+        0, 1, None, None, None, None
+    ]  # fmt: skip
+    assert tokens.find("bEARER beta") == 1
+    assert tokens.find("beta") is None
+    assert tokens.find("Bearer \udcff") is None
+    assert Tokens([]).find("") == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=60))
+def test_room_is_never_exceeded_and_comes_back(steps: list[tuple[int, int]]) -> None:
+    room = Room(100)
+    places = [Place(room) for _ in range(4)]
+    sizes = [0] * 4
+    for which, n_bytes in steps:
+        if n_bytes % 7 == 0:
+            places[which].give_back()
+            sizes[which] = 0
+            continue
+        try:
+            places[which].grow(n_bytes)
+            sizes[which] += n_bytes
+        except Busy:
+            assert sum(sizes) + n_bytes > 100
+        assert room.taken_bytes == sum(sizes) <= 100
+    for place in places:
+        place.give_back()
+        place.give_back()
+    assert room.taken_bytes == 0
+
+
+@given(st.lists(st.integers(0, 30), max_size=50))
+def test_what_was_acknowledged_is_remembered_for_a_period_and_not_for_ever(gaps: list[int]) -> None:
+    memory, put, now = Acknowledged(period_s=60, max_requests=1000), dict[bytes, int](), 0
+    for index, gap in enumerate(gaps):
+        for _ in range(gap):  # a second at a time, as a process that tidies would
+            now += 1
+            memory.forget(now)
+        request = index.to_bytes(2)
+        memory.put(request, index + 1, now)
+        put[request] = now
+        for earlier, when in put.items():
+            found = memory.find(earlier)
+            if now - when < 60:
+                assert found == int.from_bytes(earlier) + 1
+            elif now - when > 121:
+                assert found is None
+    assert memory.forgotten_early == 0
+
+
+def test_what_is_remembered_is_bounded_and_what_is_forgotten_early_is_counted() -> None:
+    memory = Acknowledged(period_s=60, max_requests=10)
+    for index in range(95):
+        memory.put(index.to_bytes(2), 1, 0.0)
+        assert all(memory.find(i.to_bytes(2)) for i in range(max(0, index - 9), index + 1))
+    assert sum(memory.find(i.to_bytes(2)) is not None for i in range(95)) == 15
+    assert memory.forgotten_early == 80

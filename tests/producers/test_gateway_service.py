@@ -1,0 +1,452 @@
+"""The gateway on a real socket, its way to Kafka with a producer that does as it is told, its settings, and its client."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import uvicorn
+from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, OutOfOrderSequenceNumber
+
+from producers import gateway_intake, gateway_log, gateway_service
+from producers.gateway_client import GatewaySink
+from producers.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, KafkaLog, NotAppended, Unacknowledged
+from producers.gateway_service import _Protocol, _Server, operations, read_tokens, serve
+from producers.sinks import SinkError
+from surveys.envelope import MAX_ENVELOPE_BYTES
+from surveys.settings import Settings, SettingsError
+
+from .gateway_rig import SURVEY, TOML, Rig, envelopes
+
+TOKEN = "a-token-for-the-tests"
+
+
+# ---- on a socket
+
+
+class Served:
+    """A rig behind uvicorn, as the service runs it."""
+
+    def __init__(self, **options: Any) -> None:
+        self.rig, self.socket = Rig(**options), socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        config = uvicorn.Config(self.rig.app, http=_Protocol, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+        self._server = _Server(config)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self._thread.start()
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        await self._server.serve([self.socket])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(10)
+        self.socket.close()
+        assert not self._thread.is_alive()
+
+
+MakeServed = Callable[..., Served]
+
+
+@pytest.fixture
+def served() -> Iterator[MakeServed]:
+    made: list[Served] = []
+
+    def make(**options: Any) -> Served:
+        made.append(Served(**options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def answer_to(port: int, sent: Sequence[bytes]) -> bytes:
+    """What comes back until the gateway closes the connection; it need not take all that is sent."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        received = b""
+        try:
+            for part in sent:
+                connection.sendall(part)
+            while more := connection.recv(65536):
+                received += more
+        except ConnectionError:
+            pass
+        return received
+
+
+def test_a_head_without_end_and_a_connection_that_says_nothing_are_closed(
+    served: MakeServed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = served().port
+    head = b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+    assert answer_to(port, [head, b"\r\n"]).startswith(b"HTTP/1.1 200")
+    assert answer_to(port, [head, b"a: " + b"b" * 20_000 + b"\r\n\r\n"]).startswith(b"HTTP/1.1 200")
+    for endless in (b"x-long: " + b"b" * 10_000, b"x: y\r\n" * 2000):
+        assert answer_to(port, [head, *[endless] * 200]) == b""
+    monkeypatch.setattr(gateway_service, "HEAD_S", 0.1)
+    for sent in ([], [b"GET /hea"], [head]):
+        begun = time.monotonic()
+        assert answer_to(port, sent) == b""
+        assert time.monotonic() - begun < 4
+
+
+def test_a_connection_is_kept_for_more_requests(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_service, "HEAD_BYTES", 400)
+    one = b"GET /health HTTP/1.1\r\nhost: x\r\n"
+    last = answer_to(served().port, [one + b"\r\n"] * 50 + [one + b"connection: close\r\n\r\n"])
+    assert last.count(b"HTTP/1.1 200") == 51
+
+
+def test_a_body_beyond_the_limit_gets_its_answer_over_the_wire(served: MakeServed) -> None:
+    one = served()
+    head = b"POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-type: application/octet-stream\r\nconnection: close\r\n"
+    answer = answer_to(one.port, [head, b"transfer-encoding: chunked\r\n\r\n", *[b"10000\r\n" + bytes(65536) + b"\r\n"] * 40])
+    assert answer == b"" or b"too-large" in answer  # a connection closed while one sends may lose what came
+    assert one.rig.log.appended == []
+    sized = b"content-length: %d\r\n\r\n" % (MAX_ENVELOPE_BYTES + 1)
+    assert b"too-large" in answer_to(one.port, [head, sized])
+
+
+# ---- the client
+
+
+def sent(one: Served) -> list[bytes]:
+    return [envelope for batch in one.rig.log.appended for envelope in batch]
+
+
+def test_the_sink_posts_batches_within_the_limits(served: MakeServed) -> None:
+    one = served(tokens=[TOKEN])
+    sink = GatewaySink(one.url, TOKEN)
+    small, large = envelopes(40, n=1), envelopes(12, n=60_000)
+    for envelope in [*small, *large]:
+        sink.send(envelope)
+    sink.flush()
+    sink.flush()
+    assert sent(one) == [*small, *large]
+    for batch in one.rig.log.appended:
+        assert len(batch) <= MAX_BATCH
+        assert sum(map(len, batch)) <= (MAX_BATCH_BYTES if len(batch) > 1 else MAX_ENVELOPE_BYTES)
+    sink.close()
+    sink.close()
+
+
+def test_the_sink_asks_again_and_still_counts_once(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_intake, "ACKNOWLEDGE_S", 0.1)
+    one, batch = served(rate=2.0), envelopes(3)
+    sink = GatewaySink(one.url)
+    one.rig.log.gate.clear()
+    timer = threading.Timer(1.5, lambda: one.loop.call_soon_threadsafe(one.rig.log.gate.set))
+    timer.start()
+    for _ in range(6):  # more than the rate admits at once
+        for envelope in batch:
+            sink.send(envelope)
+        sink.flush()
+    assert sent(one) == batch * 6
+    sink.close()
+    timer.join()
+
+
+def test_a_gateway_that_refuses_or_is_away_is_one_clear_error(served: MakeServed) -> None:
+    one = served(tokens=[TOKEN])
+    with pytest.raises(SinkError, match=r"did not take what was sent: unauthorized \(401\)"):
+        post(GatewaySink(one.url), envelopes(1))
+    with pytest.raises(SinkError, match=r"step too old \(422\)"):
+        post(GatewaySink(one.url, TOKEN), envelopes(2, step=0))
+    one.rig.log.ready = False
+    with pytest.raises(SinkError, match=r"log unavailable \(503\)"):
+        post(GatewaySink(one.url, TOKEN, patience_s=0.0), envelopes(2))
+    assert sent(one) == []
+    with pytest.raises(SinkError, match=r"gateway at http://127\.0\.0\.1:9 did not take"):
+        post(GatewaySink("http://127.0.0.1:9", patience_s=0.0), envelopes(1))
+    for url in ("nonsense", "ftp://host", "http://host:port"):
+        with pytest.raises(SinkError, match="must read"):
+            GatewaySink(url)
+
+
+def test_the_example_for_devices_posts_until_it_is_in_the_log(served: MakeServed) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "device.md").read_text().split("## To the gateway")[1].split("## ")[0]
+    code = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    "))
+    definition, use = code.split("\npost(")
+    one, (envelope,) = served(rate=2.0, tokens=[TOKEN]), envelopes(1)
+    names: dict[str, Any] = {
+        "url": one.url, "token": TOKEN, "envelope": envelope, "survey": SURVEY, "step": SURVEY.step_at(time.time_ns() // 10**6),
+    }  # fmt: skip
+    exec(definition, names)  # our own documentation
+    for _ in range(6):
+        assert eval("post(" + use, names)
+    assert sent(one) == [envelope] * 6
+    assert not names["post"](one.url, TOKEN, envelopes(1, step=0)[0], "k" * 22, time.time() + 5)
+    assert not names["post"]("http://127.0.0.1:9", TOKEN, envelope, "k" * 22, time.time() + 0.5)
+    assert sent(one) == [envelope] * 6
+
+
+def post(sink: GatewaySink, batch: list[bytes]) -> None:
+    for envelope in batch:
+        sink.send(envelope)
+    try:
+        sink.flush()
+    finally:
+        sink.close()
+
+
+# ---- the way to Kafka
+
+
+class FakeProducer:
+    """A producer that acknowledges, holds back, or fails."""
+
+    made: list["FakeProducer"]
+
+    def __init__(self) -> None:
+        self.made.append(self)
+        self.records: list[tuple[int, list[bytes]]] = []
+        self.start_error: Exception | None = None
+        self.queue_error: Exception | None = None
+        self.ack_error: Exception | None = None
+        self.answers, self.full, self.holds, self.stopped = True, False, False, False
+        self.client, self._sender = self, self
+        self.sender_task = asyncio.get_running_loop().create_future()
+
+    async def start(self) -> None:
+        if self.start_error is not None:
+            raise self.start_error
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        return {0, 1, 2}
+
+    async def force_metadata_update(self) -> bool:
+        return self.answers
+
+    async def send(self, topic: str, value: bytes, partition: int) -> asyncio.Future[None]:
+        if self.full:
+            await asyncio.sleep(60)
+        return self._take(partition, [value])
+
+    def create_batch(self) -> "FakeBatch":
+        return FakeBatch()
+
+    async def send_batch(self, batch: "FakeBatch", topic: str, *, partition: int) -> asyncio.Future[None]:
+        return self._take(partition, batch.values)
+
+    def _take(self, partition: int, values: list[bytes]) -> asyncio.Future[None]:
+        if self.queue_error is not None:
+            raise self.queue_error
+        future = asyncio.get_running_loop().create_future()
+        if self.ack_error is not None:
+            future.set_exception(self.ack_error)
+        else:
+            self.records.append((partition, values))
+            if not self.holds:
+                future.set_result(None)
+        return future
+
+    async def stop(self) -> None:
+        self.stopped = True
+        if self.holds:
+            await self.sender_task
+
+    async def close(self) -> None:
+        pass
+
+
+class FakeBatch:
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    def append(self, *, timestamp: None, key: None, value: bytes) -> object:
+        self.values.append(value)
+        return self
+
+
+@pytest.fixture
+def producers(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
+    """The producers that a log makes, with short times."""
+    for name in ("PROBE_S", "CLOSE_S", "ANSWER_S", "QUEUE_S"):
+        monkeypatch.setattr(gateway_log, name, 0.02)
+    monkeypatch.setattr(FakeProducer, "made", [], raising=False)
+    return FakeProducer.made
+
+
+async def started(make: Callable[[], Any] = FakeProducer) -> KafkaLog:
+    log = KafkaLog("reports", make)
+    await log.start()
+    assert log.ready
+    return log
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not come to that")
+
+
+async def test_envelopes_are_spread_over_the_partitions_and_batches_stay_together(producers: list[FakeProducer]) -> None:
+    log = await started()
+    for values in ([b"a"], [b"b", b"c"], [b"d"]):
+        await log.append(values)
+    assert sorted(producers[0].records) == sorted(zip((1, 2, 0), ([b"a"], [b"b", b"c"], [b"d"]), strict=True))
+    await log.close()
+    assert producers[0].stopped
+    with pytest.raises(NotAppended):
+        await log.append([b"e"])
+
+
+async def test_what_was_never_queued_is_not_appended(producers: list[FakeProducer]) -> None:
+    log = await started()
+    producers[0].queue_error = KafkaTimeoutError()
+    with pytest.raises(NotAppended):
+        await log.append([b"a"])
+    producers[0].queue_error, producers[0].full = None, True
+    with pytest.raises(NotAppended):
+        await log.append([b"a"])
+    assert producers[0].records == []
+    await log.close()
+
+
+async def test_a_producer_that_failed_is_replaced(producers: list[FakeProducer]) -> None:
+    log = await started()
+    producers[0].ack_error = OutOfOrderSequenceNumber()
+    for values in ([b"a"], [b"a", b"b"]):
+        with pytest.raises(Unacknowledged):
+            await log.append(values)
+    await until(lambda: len(producers) == 2 and log.ready)
+    await log.append([b"a"])
+    assert producers[0].stopped
+    assert [values for _, values in producers[1].records] == [[b"a"]]
+    await log.close()
+
+
+async def test_a_broker_that_does_not_answer_is_seen_and_seen_again(producers: list[FakeProducer]) -> None:
+    failing: list[bool] = []
+
+    def make() -> FakeProducer:
+        producer = FakeProducer()
+        if failing:
+            producer.start_error = KafkaConnectionError()
+        return producer
+
+    log = await started(make)
+    failing.append(True)
+    producers[0].answers = False
+    await until(lambda: not log.ready)
+    with pytest.raises(NotAppended):
+        await log.append([b"a"])
+    await until(lambda: len(producers) > 3)
+    assert not log.ready
+    failing.clear()
+    await until(lambda: log.ready)
+    await log.append([b"a"])
+    await log.close()
+    with pytest.raises(NotAppended, match="reports"):
+        failing.append(True)
+        await started(make)
+
+
+async def test_an_acknowledgement_that_is_overdue_stops_the_intake_until_it_comes(
+    producers: list[FakeProducer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await started()
+    monkeypatch.setattr(gateway_log, "OVERDUE_S", 0.05)
+    producers[0].holds = True
+    waiting = asyncio.create_task(log.append([b"a"]))
+    await until(lambda: not log.ready)
+    with pytest.raises(NotAppended):
+        await log.append([b"b"])
+    (future,) = log._pending
+    future.set_result(None)
+    await waiting
+    assert log.ready
+    await log.close()
+
+
+@pytest.mark.parametrize("ended", ["closed", "given up"])
+async def test_what_is_never_acknowledged_ends_with_its_producer(
+    ended: str, producers: list[FakeProducer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await started()
+    producers[0].holds = True
+    waiting = asyncio.create_task(log.append([b"a"]))
+    await asyncio.sleep(0.01)
+    if ended == "closed":
+        await log.close()
+    else:
+        monkeypatch.setattr(gateway_log, "GIVE_UP_S", 0.05)
+    await until(waiting.done)
+    with pytest.raises(Unacknowledged):
+        await waiting
+    assert producers[0].stopped
+    await log.close()
+
+
+# ---- settings
+
+
+def test_tokens_are_read_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    assert read_tokens(Settings()) == []
+    path.write_text(f"{TOKEN}\n\n{TOKEN}-2\n")
+    assert read_tokens(Settings(gateway_tokens_file=path)) == [TOKEN, f"{TOKEN}-2"]
+    for wrong, said in (
+        ("", "16 characters"),
+        ("short-secret", "16 characters"),
+        (TOKEN + "\nsecret", "16"),
+        ("ü" * 20, "ASCII"),
+    ):
+        path.write_text(wrong)
+        with pytest.raises(SettingsError, match=f"LDPSTREAM_GATEWAY_TOKENS_FILE.*{said}") as caught:
+            read_tokens(Settings(gateway_tokens_file=path))
+        assert "secret" not in str(caught.value)
+    with pytest.raises(SettingsError, match="cannot be read"):
+        read_tokens(Settings(gateway_tokens_file=tmp_path))
+
+
+def test_what_cannot_be_served_is_one_clear_error(tmp_path: Path) -> None:
+    ca = trustme.CA()
+    cert, key, other = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "other.pem"
+    issued = ca.issue_cert("localhost")
+    issued.cert_chain_pems[0].write_to_path(cert)
+    issued.private_key_pem.write_to_path(key)
+    ca.issue_cert("localhost").private_key_pem.write_to_path(other)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for settings, said in [
+            ({"gateway_tls_cert": cert}, "belong together"),
+            ({"gateway_tls_cert": cert, "gateway_tls_key": other}, "LDPSTREAM_GATEWAY_TLS_CERT.*cannot be used"),
+            ({"gateway_tls_cert": cert, "gateway_tls_key": tmp_path / "none"}, "No such file"),
+            ({"gateway_port": port}, f"LDPSTREAM_GATEWAY_PORT: 127.0.0.1:{port}: Address already in use"),
+            ({"gateway_port": 0, "metrics_port": port}, "LDPSTREAM_METRICS_PORT"),
+            ({"gateway_host": "no.such.host.invalid"}, "LDPSTREAM_GATEWAY_HOST"),
+        ]:
+            with pytest.raises(SettingsError, match=said):
+                serve(SURVEY, TOML, Settings.model_validate({"gateway_tls_cert": None, **settings}))
+
+
+async def test_operators_see_metrics_and_whether_it_is_ready() -> None:
+    rig = Rig()
+    for envelope in [*envelopes(3, n=4), *envelopes(1, step=0)]:
+        await rig.post(envelope)
+    rig.app = operations(rig.intake)
+    text = (await rig.ask("GET", "/metrics")).text
+    for name in ('requests_total{outcome="accepted"}', 'requests_total{outcome="step too old"}', "reports_total",
+                 "envelopes_total", "request_seconds_bucket", "waiting_bytes 0.0", "log_available 1.0",
+                 "keys_forgotten_total"):  # fmt: skip
+        assert f"ldpstream_gateway_{name}" in text
+    assert "192.0.2.1" not in text
+    assert ((await rig.ask("GET", "/health")).status_code, (await rig.ask("GET", "/ready")).status_code) == (200, 200)
+    rig.intake.stop()
+    rig.log.ready = False
+    assert ((await rig.ask("GET", "/health")).status_code, (await rig.ask("GET", "/ready")).status_code) == (200, 503)
+    assert "ldpstream_gateway_log_available 0.0" in (await rig.ask("GET", "/metrics")).text

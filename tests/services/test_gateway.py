@@ -1,0 +1,313 @@
+"""The gateway as a process over a real Kafka: what is acknowledged is in the log exactly once, whatever ends or is away."""
+
+import http.client
+import json
+import os
+import secrets
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import trustme
+
+from ldpstream.rehearse import rehearse
+from producers.gateway_intake import BATCH, ENVELOPE
+from surveys import Survey, open_envelope, parse_survey, seal
+
+from .rig import KafkaNode, free_ports
+from .test_kafka_sink import read
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "token-of-the-service-tests"
+FORWARDED = "203.0.113.77"  # a device's address, as a proxy names it
+SURVEY = """
+name = "gate-NUMBER"
+start = 2026-01-05T00:00:00Z
+step_seconds = 3600
+window_steps = 3
+lateness_steps = 1
+collection = "smp"
+
+[[attribute]]
+name = "zone"
+size = 500
+[[attribute.level]]
+name = "only"
+mechanism = "L-OSUE"
+eps_inf = 4.0
+eps_1 = 2.0
+"""
+
+
+class Process:
+    """A gateway started by the command line.
+
+    Args:
+        bootstrap: the broker.
+        folder: for the survey, the tokens and the log.
+        settings: further settings, without their prefix.
+    """
+
+    def __init__(self, bootstrap: str, folder: Path, **settings: str) -> None:
+        self.file, source, tokens = folder / "now.toml", folder / "source.toml", folder / "tokens"
+        source.write_text(SURVEY.replace("NUMBER", secrets.token_hex(6)))
+        tokens.write_text(f"another-token-of-the-tests\n{TOKEN}\n")
+        self.survey = rehearse(source, self.file, 3600, starts_in=0, now_s=time.time() - 60)
+        self.port, self.metrics_port = free_ports(2)
+        self.log = folder / "gateway.log"
+        self.env = {
+            **os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": bootstrap, "LDPSTREAM_GATEWAY_PORT": str(self.port),
+            "LDPSTREAM_METRICS_PORT": str(self.metrics_port), "LDPSTREAM_GATEWAY_TOKENS_FILE": str(tokens),
+            "LDPSTREAM_GATEWAY_RATE": "1000000", "LDPSTREAM_GATEWAY_PROXIES": "127.0.0.1", "LDPSTREAM_PARTITIONS": "3",
+            **{f"LDPSTREAM_{name}": value for name, value in settings.items()},
+        }  # fmt: skip
+        self.start()
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-m", "ldpstream", "gateway", str(self.file)]
+            self.process = subprocess.Popen(command, env=self.env, stdout=log, stderr=log)
+
+    def status(self, path: str, port: int | None = None) -> int:
+        """The status of a GET; 0 if nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port or self.port}{path}", timeout=3) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as refused:
+            return refused.code
+        except OSError:
+            return 0
+
+    def until(self, path: str, status: int, port: int | None = None) -> None:
+        end = time.monotonic() + 30
+        while self.status(path, port) != status:
+            assert time.monotonic() < end, self.log.read_text()
+            time.sleep(0.05)
+
+    def finish(self) -> float:
+        """SIGTERM; how long it took to end, in order."""
+        begun = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(20) == 0, self.log.read_text()
+        return time.monotonic() - begun
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    made: list[Process] = []
+
+    def begin(bootstrap: str, **settings: str) -> Process:
+        made.append(Process(bootstrap, tmp_path, **settings))
+        made[-1].until("/ready", 200, made[-1].metrics_port)
+        return made[-1]
+
+    yield begin
+    for process in made:
+        if process.process.poll() is None:
+            process.process.kill()
+            process.process.wait()
+
+
+def unlike_envelopes(survey: Survey, count: int, seed: int) -> list[bytes]:
+    """Envelopes no two of which are equal (but with probability below 2^-400): four reports of 500 bits each."""
+    mechanism, rng = survey.mechanisms[0][0], np.random.default_rng(seed)
+    memos = mechanism.memoize(rng.integers(0, mechanism.k, 4 * count), rng)  # type: ignore[attr-defined]
+    reports = mechanism.report(memos, rng)
+    return [seal(survey, 0, 0, 0, reports[4 * index : 4 * index + 4]) for index in range(count)]
+
+
+class Client(threading.Thread):
+    """Posts its envelopes one by one, or some as a batch, and writes down what it was told of each.
+
+    Args:
+        port: the gateway's.
+        parts: what to post; more than one envelope is a batch.
+        insist: ask again, with the same key, until it is accepted.
+    """
+
+    def __init__(self, port: int, parts: list[list[bytes]], insist: bool) -> None:
+        super().__init__()
+        self.port, self.parts, self.insist = port, parts, insist
+        self.told: list[tuple[list[bytes], str]] = []  # envelopes, and "accepted", a problem, or "no answer"
+        self.start()
+
+    def run(self) -> None:
+        for part in self.parts:
+            key, outcome = secrets.token_urlsafe(16), ""
+            while outcome != "accepted":
+                outcome = post(self.port, part, key)
+                self.told.append((part, outcome))
+                if not self.insist:
+                    break
+                if outcome != "accepted":
+                    time.sleep(0.2)
+
+    def outcomes(self) -> Counter[str]:
+        return Counter(outcome for _, outcome in self.told)
+
+
+def post(port: int, part: list[bytes], key: str | None = None, token: str = TOKEN) -> str:
+    headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": FORWARDED}
+    headers["Content-Type"] = ENVELOPE if len(part) == 1 else BATCH
+    if key is not None:
+        headers["Idempotency-Key"] = key
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("POST", "/v1/reports", part[0] if len(part) == 1 else msgspec.msgpack.encode(part), headers)
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+        if answer.status == 202:
+            assert said == {"accepted": 4 * len(part)}
+            return "accepted"
+        return str(said["title"])
+    except (OSError, http.client.HTTPException):
+        return "no answer"
+    finally:
+        connection.close()
+
+
+def in_log(bootstrap: str, survey: Survey) -> Counter[bytes]:
+    return Counter(value for records in read(bootstrap, survey.reports_topic) for _, value, _ in records)
+
+
+def parts_of(envelopes: list[bytes], sizes: list[int]) -> list[list[bytes]]:
+    """The envelopes in parts of these sizes, again and again."""
+    parts: list[list[bytes]] = []
+    while envelopes:
+        size = sizes[len(parts) % len(sizes)]
+        parts.append(envelopes[:size])
+        envelopes = envelopes[size:]
+    return parts
+
+
+def test_under_load_and_told_to_stop_it_has_acknowledged_what_is_in_the_log(kafka: str, start: Start) -> None:
+    gateway = start(kafka)
+    envelopes = unlike_envelopes(gateway.survey, 40_000, seed=1)
+    clients = [Client(gateway.port, parts_of(envelopes[i::8], [1, 1, 1, 40]), insist=False) for i in range(8)]
+    time.sleep(3)
+    assert post(gateway.port, envelopes[:1], token="a-wrong-token-of-16") == "unauthorized"
+    assert gateway.finish() < 10
+    for client in clients:
+        client.join()
+    outcomes = sum((client.outcomes() for client in clients), Counter[str]())
+    assert outcomes["accepted"] > 100
+    assert set(outcomes) <= {"accepted", "stopping", "outcome unknown", "no answer"}
+    found = in_log(kafka, gateway.survey)
+    assert set(found.values()) == {1}
+    told = {envelope: outcome for client in clients for part, outcome in client.told for envelope in part}
+    accepted = {envelope for envelope, outcome in told.items() if outcome == "accepted"}
+    assert accepted <= set(found)
+    assert all(told[envelope] in ("accepted", "outcome unknown", "no answer") for envelope in found)
+    for part in (part for client in clients for part, _ in client.told):  # whole or not at all
+        assert len({envelope in found for envelope in part}) == 1
+    log = gateway.log.read_text()
+    assert [json.loads(line)["event"] for line in log.splitlines()] == ["serving", "ended"]
+    assert FORWARDED not in log
+    assert TOKEN not in log
+
+
+def test_a_broker_that_goes_and_comes_back_doubles_and_loses_nothing(kafka_node: KafkaNode, start: Start) -> None:
+    gateway = start(kafka_node.bootstrap)
+    envelopes = unlike_envelopes(gateway.survey, 12_000, seed=2)
+    parts = parts_of(envelopes, [1, 1, 1, 1, 20])
+    clients = [Client(gateway.port, parts[i::6], insist=True) for i in range(6)]
+    while sum(len(client.told) for client in clients) < len(parts) // 10:
+        time.sleep(0.01)
+    kafka_node.kill()
+    gateway.until("/ready", 503)
+    assert gateway.status("/health") == gateway.status("/health", gateway.metrics_port) == 200
+    assert gateway.status("/ready", gateway.metrics_port) == 503
+    assert post(gateway.port, [unlike_envelopes(gateway.survey, 1, seed=3)[0]]) == "log unavailable"  # and is not in the log
+    time.sleep(3)
+    kafka_node.start()
+    for client in clients:
+        client.join(60)
+        assert not client.is_alive(), gateway.log.read_text()
+    outcomes = sum((client.outcomes() for client in clients), Counter[str]())
+    assert outcomes["accepted"] == len(parts)
+    assert outcomes["log unavailable"] + outcomes["outcome unknown"] > 0, outcomes
+    assert in_log(kafka_node.bootstrap, gateway.survey) == Counter(envelopes)
+    assert gateway.finish() < 10
+
+
+@pytest.mark.parametrize("away", ["killed", "paused"])
+def test_with_the_broker_away_it_ends_within_ten_seconds_and_answers_what_is_under_way(
+    away: str, kafka_node: KafkaNode, start: Start
+) -> None:
+    gateway = start(kafka_node.bootstrap)
+    first, *rest = unlike_envelopes(gateway.survey, 9, seed=4)
+    assert post(gateway.port, [first]) == "accepted"
+    kafka_node.kill() if away == "killed" else kafka_node.pause()
+    clients = [Client(gateway.port, [[envelope]], insist=False) for envelope in rest]
+    time.sleep(0.5)
+    assert gateway.finish() < 10
+    for client in clients:
+        client.join()
+        assert set(client.outcomes()) <= {"outcome unknown", "log unavailable", "stopping"}
+    if away == "killed":
+        kafka_node.start()
+    else:
+        kafka_node.resume()
+    found = in_log(kafka_node.bootstrap, gateway.survey)
+    assert found[first] == 1
+    assert set(found.values()) == {1}
+    for client in clients:
+        ((part, outcome),) = client.told
+        assert outcome == "outcome unknown" or part[0] not in found
+
+
+def test_simulated_users_report_through_it_and_a_device_can_fetch_the_survey(kafka: str, start: Start, tmp_path: Path) -> None:
+    ca = trustme.CA()
+    issued = ca.issue_cert("localhost")
+    cert, key, trusted = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "ca.pem"
+    issued.cert_chain_pems[0].write_to_path(cert)
+    issued.private_key_pem.write_to_path(key)
+    ca.cert_pem.write_to_path(trusted)
+    gateway = start(kafka, GATEWAY_TLS_CERT=str(cert), GATEWAY_TLS_KEY=str(key))
+    url, tokens = f"https://localhost:{gateway.port}", tmp_path / "one-token"
+    tokens.write_text(TOKEN)
+    done = subprocess.run(
+        [sys.executable, "-m", "ldpstream", "produce", str(gateway.file), "--users", "2000", "--steps", "1", "--gateway", url],
+        env=gateway.env | {"SSL_CERT_FILE": str(trusted), "LDPSTREAM_GATEWAY_TOKENS_FILE": str(tokens)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "2,000 reports acknowledged by the gateway" in done.stdout
+    found, now_ms = in_log(kafka, gateway.survey), time.time_ns() // 10**6
+    assert sum(open_envelope(gateway.survey, value, now_ms).n for value in found.elements()) == 2000
+    request = urllib.request.Request(f"{url}/v1/survey", headers={"Authorization": f"Bearer {TOKEN}"})
+    with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=trusted)) as answer:
+        fetched = json.load(answer)
+    assert parse_survey(tomllib.loads(fetched["toml"])).fingerprint == bytes.fromhex(fetched["fingerprint"])
+    assert fetched["fingerprint"] == gateway.survey.fingerprint.hex()
+    with urllib.request.urlopen(f"http://127.0.0.1:{gateway.metrics_port}/metrics") as answer:
+        assert "ldpstream_gateway_reports_total 2000.0" in answer.read().decode()
+    assert gateway.finish() < 10
+
+
+def test_the_largest_bodies_are_taken(kafka: str, start: Start) -> None:
+    gateway = start(kafka)
+    survey, row = gateway.survey, gateway.survey.mechanisms[0][0].report_dtype
+    largest = seal(survey, 0, 0, 0, np.zeros(((10**6 - 40) // row.itemsize, *row.shape), row.base))
+    batch = [seal(survey, 0, 0, 0, np.zeros((1, *row.shape), row.base))] * (740_000 // (row.itemsize + 30))
+    for part in ([largest], batch):
+        headers = {"Content-Type": ENVELOPE if len(part) == 1 else BATCH, "Authorization": f"Bearer {TOKEN}"}
+        body = part[0] if len(part) == 1 else msgspec.msgpack.encode(part)
+        request = urllib.request.Request(f"http://127.0.0.1:{gateway.port}/v1/reports", body, headers)
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            assert answer.status == 202
+    assert in_log(kafka, survey) == Counter([largest, *batch])
