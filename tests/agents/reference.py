@@ -1,0 +1,197 @@
+"""What an envelope counts, by the wire format's text alone: slow, in plain Python, sharing no code with the service.
+
+It reads msgpack byte by byte, looks at every row of the payload by itself and counts with lists. Only the survey's facts are
+taken from the survey: its fingerprint, its times, and each mechanism's k, g, number of hash functions and set size.
+"""
+
+from typing import Any, NamedTuple
+
+from mechanisms import Mechanism
+from mechanisms.grr import GRR, LongitudinalGRR
+from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from mechanisms.subset import SubsetSelection
+from mechanisms.unary import LongitudinalUnary, UnaryEncoding
+from surveys import Survey
+from surveys.envelope import MAX_ENVELOPE_BYTES
+
+MAX_DEPTH = 500  # of nested arrays and maps: far beyond anything meant, and below any decoder's stack
+
+
+class Counted(NamedTuple):
+    """What one sound envelope adds: to which pane, how many reports, and its counts as a flat list in the table's order."""
+
+    pane: tuple[int, int, int]
+    n: int
+    counts: list[int]
+
+
+class NotMsgpack(Exception):
+    """The bytes are not one msgpack value, and nothing more."""
+
+
+def judge(survey: Survey, raw: bytes, appended_ms: int) -> Counted | str:
+    """What the envelope counts, or the reason for which it is refused."""
+    if len(raw) > MAX_ENVELOPE_BYTES:
+        return "too large"
+    try:
+        found, end = _read(raw, 0, 0)
+        if end != len(raw):
+            raise NotMsgpack
+    except NotMsgpack:
+        return "undecodable"
+    if not isinstance(found, list) or not found or type(found[0]) is not int:
+        return "undecodable"
+    if found[0] != 1:
+        return "unknown version"
+    if [type(element) for element in found] != [int, bytes, int, int, int, int, bytes]:
+        return "undecodable"
+    _, fingerprint, attribute, level, step, n, payload = found
+    if any(not -(2**63) <= number < 2**64 for number in (attribute, level, step, n)):
+        return "undecodable"
+    if fingerprint != survey.fingerprint:
+        return "wrong survey"
+    if attribute not in range(len(survey.attributes)) or level not in range(len(survey.attributes[attribute].levels)):
+        return "unknown attribute or level"
+    mechanism = survey.mechanisms[attribute][level]
+    width = row_bytes(mechanism)
+    if n < 1 or len(payload) != n * width:
+        return "wrong length"
+    opens = survey.start_ms + step * survey.step_seconds * 1000
+    if step < 0 or appended_ms >= opens + (1 + survey.lateness_steps) * survey.step_seconds * 1000:
+        return "step too old"
+    if appended_ms + survey.skew_ms < opens:
+        return "step in the future"
+    counts = [0] * cells(mechanism)
+    for first in range(0, len(payload), width):
+        hit = _cells_of(mechanism, payload[first : first + width])
+        if isinstance(hit, str):
+            return hit
+        for cell in hit:
+            counts[cell] += 1
+    return Counted((attribute, level, step), n, counts)
+
+
+# ---- rows
+
+
+def _width(symbols: int) -> int:
+    return 1 if symbols <= 2**8 else 2 if symbols <= 2**16 else 4
+
+
+def row_bytes(m: Mechanism) -> int:
+    """How many bytes one report takes."""
+    if isinstance(m, GRR | LongitudinalGRR):
+        return _width(m.k)
+    if isinstance(m, LocalHashing | LongitudinalHashing):
+        return _width(m.pool.size) + _width(m.g)
+    return (m.k + 7) // 8
+
+
+def cells(m: Mechanism) -> int:
+    """How many counts the table holds."""
+    return m.pool.size * m.g if isinstance(m, LocalHashing | LongitudinalHashing) else m.k
+
+
+def _cells_of(m: Mechanism, row: bytes) -> list[int] | str:
+    """The counts that a report raises by one, or what is wrong with it."""
+    if isinstance(m, GRR | LongitudinalGRR):
+        symbol = int.from_bytes(row, "little")
+        return [symbol] if symbol < m.k else "symbol out of range"
+    if isinstance(m, LocalHashing | LongitudinalHashing):
+        split = _width(m.pool.size)
+        function, symbol = int.from_bytes(row[:split], "little"), int.from_bytes(row[split:], "little")
+        return [function * m.g + symbol] if function < m.pool.size and symbol < m.g else "symbol out of range"
+    assert isinstance(m, UnaryEncoding | LongitudinalUnary | SubsetSelection)
+    ones = [8 * i + bit for i, byte in enumerate(row) for bit in range(8) if byte >> bit & 1]
+    if isinstance(m, SubsetSelection):
+        return ones if len(ones) == m.omega and all(one < m.k for one in ones) else "symbol out of range"
+    return ones if all(one < m.k for one in ones) else "padding bits set"
+
+
+# ---- msgpack
+
+
+def _read(raw: bytes, at: int, depth: int) -> tuple[Any, int]:
+    """The value that begins there, and where it ends."""
+    if depth > MAX_DEPTH:
+        raise NotMsgpack
+    head, at = _take(raw, at, 1)
+    code = head[0]
+    if code < 0x80:
+        return code, at
+    if code >= 0xE0:
+        return code - 256, at
+    if code < 0x90:
+        return _map(raw, at, code & 0x0F, depth)
+    if code < 0xA0:
+        return _array(raw, at, code & 0x0F, depth)
+    if code < 0xC0:
+        return _text(raw, at, code & 0x1F)
+    if code in (0xC0, 0xC2, 0xC3):
+        return {0xC0: None, 0xC2: False, 0xC3: True}[code], at
+    if code in (0xC4, 0xC5, 0xC6):
+        size, at = _number(raw, at, 1 << (code - 0xC4))
+        return _take(raw, at, size)
+    if code in (0xC7, 0xC8, 0xC9):
+        size, at = _number(raw, at, 1 << (code - 0xC7))
+        return _extension(raw, at, size)
+    if code in (0xCA, 0xCB):
+        _, at = _take(raw, at, 4 if code == 0xCA else 8)
+        return 0.5, at  # any number with a fraction
+    if 0xCC <= code <= 0xCF:
+        return _number(raw, at, 1 << (code - 0xCC))
+    if 0xD0 <= code <= 0xD3:
+        size = 1 << (code - 0xD0)
+        found, at = _take(raw, at, size)
+        return int.from_bytes(found, "big", signed=True), at
+    if 0xD4 <= code <= 0xD8:
+        return _extension(raw, at, 1 << (code - 0xD4))
+    if code in (0xD9, 0xDA, 0xDB):
+        size, at = _number(raw, at, 1 << (code - 0xD9))
+        return _text(raw, at, size)
+    if code in (0xDC, 0xDD):
+        size, at = _number(raw, at, 2 if code == 0xDC else 4)
+        return _array(raw, at, size, depth)
+    if code in (0xDE, 0xDF):
+        size, at = _number(raw, at, 2 if code == 0xDE else 4)
+        return _map(raw, at, size, depth)
+    raise NotMsgpack  # 0xC1, which the format never uses
+
+
+def _take(raw: bytes, at: int, size: int) -> tuple[bytes, int]:
+    if at + size > len(raw):
+        raise NotMsgpack
+    return raw[at : at + size], at + size
+
+
+def _number(raw: bytes, at: int, size: int) -> tuple[int, int]:
+    found, at = _take(raw, at, size)
+    return int.from_bytes(found, "big"), at
+
+
+def _text(raw: bytes, at: int, size: int) -> tuple[str, int]:
+    found, at = _take(raw, at, size)
+    try:
+        return found.decode(), at
+    except UnicodeDecodeError:
+        raise NotMsgpack from None
+
+
+def _extension(raw: bytes, at: int, size: int) -> tuple[Any, int]:
+    kind, at = _take(raw, at, 1)
+    body, at = _take(raw, at, size)
+    return (kind, body), at
+
+
+def _array(raw: bytes, at: int, size: int, depth: int) -> tuple[list[Any], int]:
+    found = []
+    for _ in range(size):  # ends with the bytes, however many elements are claimed
+        element, at = _read(raw, at, depth + 1)
+        found.append(element)
+    return found, at
+
+
+def _map(raw: bytes, at: int, size: int, depth: int) -> tuple[dict[int, Any], int]:
+    for _ in range(2 * size):
+        _, at = _read(raw, at, depth + 1)
+    return {}, at

@@ -1,0 +1,203 @@
+"""An agent of a run: the real `Counting` with its own loops, and in place of Faust what stands between it and the log."""
+
+import asyncio
+import inspect
+import random
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agents.log import Chunk, DeadLetter, LogUnavailable
+
+from .memory_log import SURVEY
+
+if TYPE_CHECKING:
+    from .world import World
+
+COMMIT_S = 1.0
+
+
+class _Placement:
+    __slots__ = ("chunks", "number", "position")
+
+    def __init__(self, number: int, position: int) -> None:
+        self.number, self.position, self.chunks = number, position, 0
+
+
+class Agent:
+    """An agent's process. As with the real consumer, every chunk says by which placement it was read, and as which one since.
+
+    Attributes:
+        alive: False when the process has ended.
+        leaving: it was told to stop.
+        zombie: the group has given its partitions to others.
+        stalled: its consumer reads nothing any more.
+        delayed_until: what has been read is kept from it until then.
+        well_s: when it last said that all is well.
+        readable: set when there may be something to read.
+    """
+
+    def __init__(self, world: "World") -> None:
+        self._world, self._log, self._loop = world, world.log, world.loop
+        self.alive, self.leaving, self.zombie, self.stalled = True, False, False, False
+        self.well_s = self.delayed_until = self._loop.time()
+        self.readable = asyncio.Event()
+        self._placements: dict[int, _Placement] = {}
+        self._owned: list[int] = []
+        self._number = 0
+        self._waiting: asyncio.Queue[Chunk] = asyncio.Queue(4)
+        self._had: deque[Chunk] = deque(maxlen=8)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        make = world.code.counting.Counting
+        more = {"now_ms": self._log.now_ms} if "now_ms" in inspect.signature(make).parameters else {}
+        self.counting = make(SURVEY, world.redis, self, COMMIT_S, clock=self._loop.time, **more)
+        for life in (self.counting.run(), self.counting.watch(self._well), self._read(), self._take()):
+            self.spawn(life)
+
+    # ---- its life
+
+    def spawn(self, life: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Something that ends with the process."""
+        task = self._loop.create_task(life)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._world.fail(error)
+
+    def _well(self) -> None:
+        self.well_s = self._loop.time()
+
+    def kill(self) -> None:
+        """The process ends at once."""
+        self.alive = False
+        for task in self._tasks:
+            task.cancel()
+
+    def stop(self) -> None:
+        """The process ends in order."""
+        if not self.leaving:
+            self.leaving = True
+            self.spawn(self._leave())
+
+    async def _leave(self) -> None:
+        await self.counting.close()
+        self._loop.call_soon(self.kill)
+        self._world.regroup.set()
+
+    def assigned(self, partitions: list[int]) -> None:
+        """As `ChunkConsumer.perform_seek`."""
+        self._placements.clear()
+        self._owned = partitions
+        self.counting.assign(set(partitions))
+
+    # ---- what the framework does wrong
+
+    def redeliver(self, back: int, relabel: bool) -> None:
+        """A chunk again as it was, or the position set back."""
+        if relabel and self._placements:
+            partition, placement = sorted(self._placements.items())[back % len(self._placements)]
+            placement.position = max(self._log.begins[partition], placement.position - 3 * back)
+            self.readable.set()
+        elif back < len(self._had) and not self._waiting.full():
+            self._waiting.put_nowait(self._had[-1 - back])
+
+    def lose(self, which: int) -> None:
+        """The first chunk that waits, or all of them, or what would be read next."""
+        if which == 2:
+            for placement in self._placements.values():
+                placement.position += 3 if placement.chunks else 0
+            return
+        while not self._waiting.empty():
+            self._waiting.get_nowait()
+            if which == 0:
+                break
+
+    def reorder(self, turn: int) -> None:
+        """What waits comes in another order."""
+        waiting = [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
+        random.Random(turn).shuffle(waiting)
+        for chunk in waiting:
+            self._waiting.put_nowait(chunk)
+
+    # ---- the way of the chunks
+
+    async def _read(self) -> None:
+        source = self._world.random
+        while True:
+            chunk = self._next_chunk(source)
+            if chunk is None:
+                self.readable.clear()
+                await self.readable.wait()
+                await asyncio.sleep(source.choice((0.0, 0.01, 0.3)))
+            else:
+                self._had.append(chunk)
+                await self._waiting.put(chunk)
+                await asyncio.sleep(source.choice((0.0, 0.01, 0.2)))
+
+    def _next_chunk(self, source: random.Random) -> Chunk | None:
+        if self.stalled or self._log.away:
+            return None
+        for partition, placement in source.sample(sorted(self._placements.items()), len(self._placements)):
+            if placement.position < self._log.begins[partition]:  # out of range
+                del self._placements[partition]
+                self.counting.displace([partition])
+                continue
+            found, placement.position = self._log.read(partition, placement.position, source.choice((1, 3, 8, 30)))
+            if found:
+                placement.chunks += 1
+                return Chunk(partition, placement.number, placement.chunks - 1, found)
+        return None
+
+    async def _take(self) -> None:
+        while True:
+            chunk = await self._waiting.get()
+            await asyncio.sleep(max(0.0, self.delayed_until - self._loop.time()))
+            placement = self._placements.get(chunk.partition)
+            self._world.done["chunks of former placements"] += placement is None or placement.number != chunk.placement
+            await self.counting.take(chunk)
+
+    # ---- agents.log.Log
+
+    async def identity(self) -> str:
+        return str(await self._log.ask("identity", self._log.log_id))
+
+    async def witness(self, partitions: Sequence[int]) -> None:
+        await self._log.ask("witness", lambda: None)
+
+    async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        begins = await self._log.ask("bounds", lambda: {p: self._log.begins[p] for p in partitions})
+        return {p: (begins[p], len(self._log.records[p])) for p in partitions}
+
+    async def place(self, partition: int, offset: int) -> int:
+        return int(await self._log.ask("place", lambda: self._place(partition, offset)))
+
+    def _place(self, partition: int, offset: int) -> int:
+        if partition not in self._owned:
+            raise LogUnavailable("not assigned")
+        self._number += 1
+        self._placements[partition] = _Placement(self._number, offset)
+        self.readable.set()
+        return self._number
+
+    async def read_in_vain(self, partition: int) -> int | None:
+        found: int | None = await self._log.ask("read_in_vain", lambda: self._read_in_vain(partition))
+        return found
+
+    def _read_in_vain(self, partition: int) -> int | None:
+        placement = self._placements.get(partition)
+        return placement.position if placement is not None and placement.chunks == 0 else None
+
+    async def commit_group(self, offsets: dict[int, int]) -> None:
+        await self._log.ask("commit_group", lambda: self._log.group.update(offsets))
+
+    async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
+        sent = {(letter.partition, letter.record.offset, letter.reason) for letter in letters}
+        await self._log.ask("send_dead_letters", lambda: self._log.letters.update(sent))
+
+    def group_offset(self, partition: int, otherwise: int) -> int:
+        """What the group has committed; for a mutant."""
+        return self._log.group.get(partition, otherwise)

@@ -1,0 +1,49 @@
+"""The code that a run drives: the service's own modules, or a mutant of them."""
+
+import importlib.util
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import agents.counting
+import agents.fold
+import agents.store
+import estimators.schedule
+
+
+class _Silence:
+    """A log that says nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+@dataclass
+class Code:
+    """What a run is made of.
+
+    Attributes:
+        counting, schedule: copies of the modules, loaded anew, so that what a run puts into them changes nothing for others.
+        fold, store: the classes that they work with.
+    """
+
+    counting: Any
+    schedule: Any
+    fold: Any
+    store: Any
+
+    @classmethod
+    def real(cls) -> "Code":
+        """The service's own."""
+        counting, schedule = _copy(agents.counting), _copy(estimators.schedule)
+        counting.log = _Silence()
+        return cls(counting, schedule, agents.fold.PartitionFold, agents.store.MemoryCountStore)
+
+
+def _copy(module: ModuleType) -> Any:
+    spec = importlib.util.find_spec(module.__name__)
+    assert spec is not None
+    assert spec.loader is not None
+    copied = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(copied)
+    return copied

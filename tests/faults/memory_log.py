@@ -1,0 +1,163 @@
+"""The log of a run: three partitions in memory, whose every question can fail, before or after it has been answered."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from agents.log import LogUnavailable
+from agents.tally import Record
+from estimators.log_position import LogUnavailable as PositionUnavailable
+from surveys import REASONS
+from tests.agents.samples import PANES, make_survey, sound, spoilt
+
+SURVEY = make_survey()
+PARTITIONS = 3
+ANSWER_S = 5.0  # how long a client waits for a broker
+
+
+@cache
+def sound_value(step: int, pane: int, n: int, seed: int) -> bytes:
+    """One of the envelopes that there may be for that step."""
+    return sound(SURVEY, np.random.default_rng((step, pane, n, seed)), step, pane, n)
+
+
+@cache
+def spoilt_value(step: int, reason: int) -> bytes:
+    """An envelope that is to be refused for the reason with that index."""
+    return spoilt(SURVEY, np.random.default_rng((step, reason)), step, REASONS[reason])
+
+
+class MemoryLog:
+    """Records with append times, dead letters and the group's offsets.
+
+    Args:
+        loop: whose time it is.
+        source: of its delays.
+
+    Attributes:
+        records: by partition and offset; None where an offset has no record.
+        begins: by partition, the first offset that the log still has.
+        letters: partition, offset and reason of every dead letter.
+        group: the offsets that the group has committed.
+        ahead_ms: how far the wall clock is ahead of the loop's time.
+        behind_ms: how far the broker's clock is behind the wall clock.
+        away_until: until when no broker answers.
+        errors: by question, how often it will still fail, and whether after it has been answered.
+        moved: told when there may be something to read.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, source: random.Random) -> None:
+        self._loop, self._random = loop, source
+        self.records: list[list[Record | None]] = [[] for _ in range(PARTITIONS)]
+        self.begins = [0] * PARTITIONS
+        self.letters: set[tuple[int, int, str]] = set()
+        self.group: dict[int, int] = {}
+        self.ahead_ms, self.behind_ms = 0, 0
+        self.away_until = -1.0
+        self.errors: dict[str, tuple[int, bool]] = {}
+        self.moved: Callable[[], None] = lambda: None
+
+    @property
+    def away(self) -> bool:
+        """Whether no broker answers."""
+        return self._loop.time() < self.away_until
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return SURVEY.start_ms + int(self._loop.time() * 1000) + self.ahead_ms
+
+    def step(self) -> int:
+        """The present step."""
+        return SURVEY.step_at(self.now_ms())
+
+    # ---- what befalls it
+
+    def append(self, partition: int, value: bytes | None) -> None:
+        """Take a record, or an offset without one; unless the broker is away, in which case nothing is acknowledged."""
+        if not self.away:
+            log = self.records[partition % PARTITIONS]
+            log.append(None if value is None else Record(len(log), self.now_ms() - self.behind_ms, value))
+            self.moved()
+
+    def produce(self, partition: int, n: int, seed: int) -> None:
+        """Sound envelopes; of an early or a late step, some of them, and so refused."""
+        source = random.Random(seed)
+        for _ in range(n):
+            step = max(0, self.step() + source.choice((-2, -1, -1, 0, 0, 0, 0, 1)))
+            self.append(partition, sound_value(step, source.randrange(len(PANES)), source.randint(1, 3), source.randrange(4)))
+
+    def repeat(self, partition: int, n: int) -> None:
+        """Append the last n records once more."""
+        for record in self.records[partition % PARTITIONS][-n:]:
+            if record is not None:
+                self.append(partition, record.value)
+
+    def expire(self, partition: int, n: int, counted: int) -> None:
+        """Remove n records more, but none at or above the offset `counted`."""
+        begin = self.begins[partition]
+        self.begins[partition] = max(begin, min(begin + n, counted))
+
+    def go_away(self, seconds: float) -> None:
+        """No broker answers for a while."""
+        self.away_until = max(self.away_until, self._loop.time() + seconds)
+        self._loop.call_at(self.away_until, lambda: self.moved())
+
+    # ---- what agents ask
+
+    def read(self, partition: int, position: int, length: int) -> tuple[list[Record], int]:
+        """Records from the position on, and the position after them."""
+        log = self.records[partition]
+        found: list[Record] = []
+        while position < len(log) and len(found) < length:
+            if (record := log[position]) is not None:
+                found.append(record)
+            position += 1
+        return found, position
+
+    async def ask(self, question: str, answer: Callable[[], Any]) -> Any:
+        """Answer a question as a broker does: after a while, or not."""
+        await asyncio.sleep(self._random.choice((0.0, 0.003, 0.1)))
+        if self.away:
+            await asyncio.sleep(min(ANSWER_S, self.away_until - self._loop.time()))
+            if self.away:
+                raise LogUnavailable("gone")
+        n, after = self.errors.get(question, (0, False))
+        if n:
+            self.errors[question] = (n - 1, after)
+            if after:
+                answer()
+            raise LogUnavailable("broken off")
+        answered = answer()
+        await asyncio.sleep(self._random.choice((0.0, 0.0, 0.02)))
+        return answered
+
+    # ---- what the schedule asks (estimators.schedule.LogPosition)
+
+    def log_id(self) -> str:
+        return "the one"
+
+    def beginnings(self) -> dict[int, int]:
+        self._be_there()
+        return dict(enumerate(self.begins))
+
+    def offsets_at(self, time_ms: int) -> dict[int, int]:
+        self._be_there()
+        return {p: self._first(p, lambda record: record.appended_ms >= time_ms) for p in range(PARTITIONS)}
+
+    def earliest_ms(self) -> int | None:
+        self._be_there()
+        kept = [record for begin, log in zip(self.begins, self.records) for record in log[begin:] if record is not None]
+        return min((record.appended_ms for record in kept), default=None)
+
+    def _first(self, partition: int, holds: Callable[[Record], bool]) -> int:
+        log = self.records[partition]
+        found = (i for i in range(self.begins[partition], len(log)) if (record := log[i]) is not None and holds(record))
+        return next(found, len(log))
+
+    def _be_there(self) -> None:
+        if self.away:
+            raise PositionUnavailable("gone")

@@ -1,0 +1,190 @@
+"""The Redis of a run: a count store and the results together, in memory, that hangs, fails, and loses its last writes.
+
+It also keeps which records have gone into what it holds: every checkpoint is known by the fold that made it (`traced`).
+"""
+
+import asyncio
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from agents.store import StoreUnavailable
+from agents.tally import Record
+from estimators.publication import Publication
+from estimators.results import MemoryResults
+from estimators.schedule import Progress
+
+TIMEOUT_S = 3.0
+READS = ("load", "positions", "heads")
+
+Range = tuple[int, int]
+
+
+class MemoryRedis:
+    """See the module's text.
+
+    Args:
+        store: the count store.
+        loop: whose time it is.
+        source: of its delays.
+        written: told the partition after each commit that an agent has made.
+
+    Attributes:
+        lineage: by partition, the ranges of offsets that have gone into what is stored.
+        pruned_before: panes of earlier steps may be missing.
+        done: how often what happened.
+    """
+
+    def __init__(
+        self, store: Any, loop: asyncio.AbstractEventLoop, source: random.Random, written: Callable[[int], None]
+    ) -> None:
+        self.store, self.results = store, MemoryResults()
+        self._loop, self._random, self._written = loop, source, written
+        self.lineage: dict[int, list[Range]] = {}
+        self.pruned_before = 0
+        self.done: Counter[str] = Counter()
+        self._ranges: dict[int, tuple[object, list[Range]]] = {}  # by the id of a checkpoint, which is kept for that
+        self._past: deque[tuple[Any, ...]] = deque(maxlen=12)
+        self.paused_until = self.refusing_until = -1.0
+        self.slow_s = 0.0
+        self.errors, self.errors_after = 0, False
+
+    # ---- what befalls it
+
+    def heal(self) -> None:
+        """From now on it answers everything, soon."""
+        self.paused_until = self.refusing_until = -1.0
+        self.slow_s, self.errors = 0.0, 0
+
+    def flush(self) -> None:
+        """Lose everything, for ever."""
+        self._restore(({}, {}, None, {}, 0))
+        self._past.clear()
+
+    def lose_writes(self, n: int) -> None:
+        """Be as it was n writes ago."""
+        for _ in range(min(n, len(self._past))):
+            self._restore(self._past.pop())
+
+    def _note_write(self) -> None:
+        results = self.results
+        state = (dict(self.store._checkpoints), dict(results._publications), results._progress, dict(self.lineage))
+        self._past.append((*state, self.pruned_before))
+
+    def _restore(self, state: tuple[Any, ...]) -> None:
+        checkpoints, publications, progress, lineage, self.pruned_before = state
+        self.store._checkpoints.clear()
+        self.store._checkpoints.update(checkpoints)
+        self.lineage = dict(lineage)
+        self.results = MemoryResults()
+        self.results._publications.update(publications)
+        self.results._progress = progress
+
+    # ---- what agents ask, each question in a thread
+
+    def thread(self, future: "asyncio.Future[Any]", question: Callable[..., Any]) -> None:
+        """What `asyncio.to_thread` does: the question is answered after a while, also if nobody waits any more."""
+        delay = self.slow_s or self._random.choice((0.0003, 0.002, 0.05))
+        self._loop.call_later(delay, self._arrive, future, question, self._loop.time() + TIMEOUT_S)
+
+    def _arrive(self, future: "asyncio.Future[Any]", question: Callable[..., Any], deadline: float) -> None:
+        now = self._loop.time()
+        if now < self.paused_until:
+            self._loop.call_at(self.paused_until, self._arrive, future, question, deadline)
+            if now < deadline < self.paused_until:
+                self._loop.call_at(deadline, _time_out, future)
+            return
+        self.done["questions that Redis answered to nobody"] += future.done()
+        try:
+            answer = question()
+        except Exception as error:
+            if not future.done():
+                future.set_exception(error)
+        else:
+            if not future.done():
+                future.set_result(answer)
+
+    def __getattr__(self, question: str) -> Callable[..., Any]:
+        """The count store, as an agent sees it."""
+        return partial(self._ask, question)
+
+    def _ask(self, question: str, *arguments: Any) -> Any:
+        if self.errors:
+            self.errors -= 1
+            if self.errors_after:
+                self._do(question, *arguments)
+            raise StoreUnavailable("broken off")
+        return self._do(question, *arguments)
+
+    def _do(self, question: str, *arguments: Any) -> Any:
+        if question in READS:
+            answer = getattr(self.store, question)(*arguments)
+            if question == "load" and answer is not None:
+                self._ranges[id(answer)] = (answer, self.lineage[arguments[0]])
+            return answer
+        if self._loop.time() < self.refusing_until:
+            raise StoreUnavailable("disk full")
+        self._note_write()
+        written = getattr(self.store, question)(*arguments)
+        self.done["commits"] += 1
+        self.done["commits refused"] += not written
+        if written:
+            partition, change = arguments[0], arguments[-1]
+            self.lineage[partition] = list(self._ranges[id(change)][1])
+            self._written(partition)
+        return written
+
+    def traced(self, fold: Any, now_ms: Callable[[], int]) -> Any:
+        """That class of folds, noting which offsets have gone into each of them."""
+        redis = self
+
+        class Traced(fold):  # type: ignore[misc]
+            def __init__(self, survey: Any, checkpoint: Any, *more: Any) -> None:
+                super().__init__(survey, checkpoint, *more)
+                self.ranges: list[Range] = [] if checkpoint is None else list(redis._ranges[id(checkpoint)][1])
+                self.now_ms = now_ms  # for a mutant
+
+            def feed(self, records: Sequence[Record]) -> Any:
+                before = self.next_offset
+                result = super().feed(records)
+                redis.done["records delivered again"] += result.redelivered
+                redis.done["gaps noticed"] += result.gap is not None
+                if self.next_offset != before:
+                    if self.ranges and self.ranges[-1][1] == before:
+                        self.ranges[-1] = (self.ranges[-1][0], self.next_offset)
+                    else:
+                        self.ranges.append((before, self.next_offset))
+                return result
+
+            def changes(self) -> Any:
+                change = super().changes()
+                if change is not None:
+                    redis._ranges[id(change)] = (change, list(self.ranges))
+                return change
+
+        return Traced
+
+    # ---- what the schedule asks
+
+    def prune(self, before_step: int) -> None:
+        """As the estimator does."""
+        self._note_write()
+        self.store.prune(before_step)
+        self.pruned_before = max(self.pruned_before, before_step)
+
+    def progress(self) -> Progress | None:
+        return self.results.progress()
+
+    def lead(self) -> bool:
+        return True
+
+    def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
+        self._note_write()
+        return self.results.save(publications, before, progress)
+
+
+def _time_out(future: "asyncio.Future[Any]") -> None:
+    if not future.done():
+        future.set_exception(StoreUnavailable("timed out"))

@@ -1,0 +1,194 @@
+"""Faults in the service's logic, each of which the lists have to find: a suite that cannot fail shows nothing."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agents.log import Chunk, DeadLetter
+from agents.store import Checkpoint, MemoryCountStore
+from agents.tally import Record, tally
+
+from .code import Code
+
+Mutant = Callable[[Code], None]
+
+
+def writes_whatever_is_stored(code: Code) -> None:
+    """The compare-and-set does not compare: a stale owner overwrites."""
+
+    class Store(MemoryCountStore):
+        def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
+            return super().commit(partition, self.positions().get(partition), change)
+
+    code.store = Store
+
+
+def counts_redelivered_records(code: Code) -> None:
+    """A record below the expected offset is counted again."""
+
+    class Fold(code.fold):  # type: ignore[misc, name-defined]
+        def feed(self, records: Sequence[Record]) -> Any:
+            again = [record for record in records if record.offset < self.next_offset]
+            result = super().feed(records)
+            for key, table in tally(self._survey, again).counts.items():
+                self._panes[key] = self._panes[key] + table if key in self._panes else table
+                self._dirty.add(key)
+            return result
+
+    code.fold = Fold
+
+
+def takes_any_gap(code: Code) -> None:
+    """A missing record is passed over without asking the broker."""
+
+    class Fold(code.fold):  # type: ignore[misc, name-defined]
+        def feed(self, records: Sequence[Record]) -> Any:
+            result = super().feed(records)
+            if result.gap is not None:
+                self.jump(result.gap[1])
+                result = super().feed(records)
+            return result
+
+    code.fold = Fold
+
+
+def takes_chunks_of_former_placements(code: Code) -> None:
+    """A chunk that was read before a seek is taken for one that was read after it."""
+
+    class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]
+        async def take(self, chunk: Chunk) -> None:
+            partition = self._partitions.get(chunk.partition)
+            await super().take(chunk if partition is None else chunk._replace(placement=partition.placement))
+
+    code.counting.Counting = Counting
+
+
+def commits_before_the_dead_letters(code: Code) -> None:
+    """Dead letters go out after the commit that covers them."""
+    _with_log(code, _LateLetters)
+
+
+def reads_from_the_groups_offset(code: Code) -> None:
+    """As Faust would: a partition is read from what the group has committed, not from the store's offset."""
+    _with_log(code, _GroupOffsets)
+
+
+def forgets_what_came_during_a_commit(code: Code) -> None:
+    """Panes that have changed while they were being written are taken for written."""
+
+    class Fold(code.fold):  # type: ignore[misc, name-defined]
+        def committed(self, change: Checkpoint) -> None:
+            self._dirty.clear()
+            super().committed(change)
+
+    code.fold = Fold
+
+
+def leaves_out_open_panes(code: Code) -> None:
+    """A checkpoint is loaded without the panes of the oldest step that may still change."""
+
+    class Store(MemoryCountStore):
+        def load(self, partition: int) -> Checkpoint | None:
+            found = super().load(partition)
+            if found is not None and found.panes:
+                del found.panes[min(found.panes, key=lambda key: key.step)]
+            return found
+
+    code.store = Store
+
+
+def starts_rejections_anew(code: Code) -> None:
+    """A new owner counts the refused envelopes from zero."""
+
+    class Store(MemoryCountStore):
+        def load(self, partition: int) -> Checkpoint | None:
+            found = super().load(partition)
+            if found is not None:
+                found.rejected.clear()
+            return found
+
+    code.store = Store
+
+
+def judges_lateness_by_its_own_clock(code: Code) -> None:
+    """A record is late when it is counted late."""
+
+    class Fold(code.fold):  # type: ignore[misc, name-defined]
+        def feed(self, records: Sequence[Record]) -> Any:
+            return super().feed([record._replace(appended_ms=self.now_ms()) for record in records])
+
+    code.fold = Fold
+
+
+def publishes_when_some_partitions_are_done(code: Code) -> None:
+    """A step is called complete when any partition has passed its close."""
+
+    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
+        def _complete(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
+            needed = self._position.offsets_at(self._survey.closes_ms(step))
+            reached = self._store.positions()
+            return any(reached.get(partition, 0) >= offset for partition, offset in needed.items())
+
+    code.schedule.Schedule = Schedule
+
+
+def believes_offsets_asked_for_before(code: Code) -> None:
+    """A step is called complete by offsets that were asked for before its tables."""
+
+    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
+        def _complete(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
+            return checkpoints is not None or bool(super()._complete(step))
+
+    code.schedule.Schedule = Schedule
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    writes_whatever_is_stored,
+    counts_redelivered_records,
+    takes_any_gap,
+    takes_chunks_of_former_placements,
+    commits_before_the_dead_letters,
+    reads_from_the_groups_offset,
+    forgets_what_came_during_a_commit,
+    leaves_out_open_panes,
+    starts_rejections_anew,
+    judges_lateness_by_its_own_clock,
+    publishes_when_some_partitions_are_done,
+    believes_offsets_asked_for_before,
+)
+
+
+class _Passing:
+    """A log that passes all questions on."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+
+    def __getattr__(self, question: str) -> Any:
+        return getattr(self._log, question)
+
+
+class _LateLetters(_Passing):
+    def __init__(self, log: Any) -> None:
+        super().__init__(log)
+        self._waiting: list[DeadLetter] = []
+
+    async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
+        self._waiting += letters
+
+    async def commit_group(self, offsets: dict[int, int]) -> None:
+        await self._log.send_dead_letters(self._waiting)
+        self._waiting = []
+        await self._log.commit_group(offsets)
+
+
+class _GroupOffsets(_Passing):
+    async def place(self, partition: int, offset: int) -> int:
+        return int(await self._log.place(partition, self._log.group_offset(partition, offset)))
+
+
+def _with_log(code: Code, log: Callable[[Any], Any]) -> None:
+    class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]
+        def __init__(self, survey: Any, store: Any, source: Any, *more: Any, **named: Any) -> None:
+            super().__init__(survey, store, log(source), *more, **named)
+
+    code.counting.Counting = Counting

@@ -1,0 +1,310 @@
+"""A small world in which a list of operations runs: a log, a Redis, a group of agents that each run the real `Counting`, and
+the real `Schedule`, on virtual time. Whatever is asked can fail, take long, be answered after it was given up, or take effect
+without an answer. What has to hold all the same is said in `invariant`.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from agents.store import StoreUnavailable
+from estimators.log_position import LogUnavailable
+from estimators.publication import Publication
+from surveys import REASONS
+
+from . import operations as op
+from .agent import Agent
+from .code import Code
+from .invariant import Invariant, Violation, conclude
+from .memory_log import PARTITIONS, SURVEY, MemoryLog, spoilt_value
+from .memory_redis import MemoryRedis
+from .virtual import VirtualLoop
+
+MAX_AGENTS = 3
+SESSION_S = 6.0  # after which the group notices that an agent has died
+REVOKED_S = 15.0  # how long the group waits for an agent to give up its partitions
+STALLED_S = 120.0  # after which an agent that is not well is ended by its watchdog
+SETTLED_S = 500.0
+MARGIN_MS = 500
+
+
+class Killed(Exception):
+    """The estimator was killed."""
+
+
+class World:
+    """See the module's text.
+
+    Args:
+        seed: of everything that a list leaves open: delays, lengths of chunks, who comes first.
+        code: what is driven.
+    """
+
+    def __init__(self, seed: int, code: Code) -> None:
+        self.random, self.code, self.loop = random.Random(seed), code, VirtualLoop()
+        self.log = MemoryLog(self.loop, self.random)
+        self.redis = MemoryRedis(code.store(SURVEY), self.loop, self.random, self._written)
+        self.done = self.redis.done
+        self._invariant = Invariant(self.log, self.redis)
+        self._errors: list[BaseException] = []
+        self._agents: list[Agent] = []
+        self._turn = 0
+        self.regroup = asyncio.Event()
+        self._told: list[Publication] = []
+        self.log.moved = self._wake_readers
+        self.loop.thread = self.redis.thread
+        code.counting.PartitionFold = self.redis.traced(code.fold, self.log.now_ms)
+        code.schedule.conclude = conclude
+
+    def run(self, operations: Sequence[op.Operation]) -> Counter[str]:
+        """Run the list, heal everything, and check; gives how often what happened.
+
+        Raises:
+            Violation: if the invariant does not hold.
+        """
+        try:
+            self.loop.run_until_complete(self._run(operations))
+        finally:
+            leftover = asyncio.all_tasks(self.loop)
+            for task in leftover:
+                task.cancel()
+            self.loop.run_until_complete(asyncio.gather(*leftover, return_exceptions=True))
+            self.loop.close()
+        return self.done
+
+    def fail(self, error: BaseException) -> None:
+        """Something went wrong where nobody could be told."""
+        self._errors.append(error)
+
+    def _raise(self) -> None:
+        for error in self._errors:
+            raise error if isinstance(error, Violation) else Violation(f"an agent ended: {error!r}") from error
+
+    async def _run(self, operations: Sequence[op.Operation]) -> None:
+        coordinator = asyncio.create_task(self._coordinate())
+        self._add()
+        for operation in operations:
+            self.done[type(operation).__name__] += 1
+            await self._do(operation)
+            self._raise()
+        await self._settle()
+        self._finish()
+        coordinator.cancel()
+
+    async def _settle(self) -> None:
+        """Everything works again: after a while everything is counted."""
+        self.redis.heal()
+        self.log.away_until = -1.0
+        self.log.errors.clear()
+        for agent in self._living:
+            agent.zombie = False
+        self._wake_readers()
+        self.regroup.set()
+        deadline = self.loop.time() + SETTLED_S
+        while not self._settled():
+            if self.loop.time() > deadline:
+                ends = [len(log) for log in self.log.records]
+                raise Violation(f"stuck: stored {self.redis.store.positions()}, logged {ends}")
+            for agent in self._living:
+                if self.loop.time() - agent.well_s > STALLED_S:
+                    self.done["ended by the watchdog"] += 1
+                    self._kill(agent)
+            if not self._living:
+                self._add()
+            await asyncio.sleep(0.5)
+            self._raise()
+
+    def _settled(self) -> bool:
+        positions = self.redis.store.positions()
+        at_end = all(positions.get(partition, 0) == len(log) for partition, log in enumerate(self.log.records))
+        return at_end and bool(self._living) and all(agent.counting.ready for agent in self._living)
+
+    def _finish(self) -> None:
+        """Every step closes."""
+        last = max((key.step for key in self._invariant.acknowledged().panes), default=0)
+        self.log.ahead_ms += max(0, SURVEY.closes_ms(last + 1) + MARGIN_MS + 1000 - self.log.now_ms())
+        self._estimate(op.Estimate())
+        self._invariant.check_end(self._told, last)
+
+    # ---- operations
+
+    async def _do(self, what: op.Operation) -> None:
+        match what:
+            case op.Wait(seconds):
+                await asyncio.sleep(seconds)
+            case op.Estimate():
+                self._estimate(what)
+            case op.AddAgent():
+                if len(self._living) < MAX_AGENTS:
+                    self._add()
+            case op.Rebalance(turn):
+                self._turn = turn
+                for agent in self._living:
+                    agent.zombie = False
+                self.regroup.set()
+            case _:
+                self._do_to_log(what)
+                self._do_to_redis(what)
+                self._do_to_agent(what)
+
+    def _do_to_log(self, what: op.Operation) -> None:
+        log = self.log
+        match what:
+            case op.AdvanceClock(seconds):
+                log.ahead_ms += int(seconds * 1000)
+            case op.BrokerClock(behind_ms):
+                log.behind_ms = behind_ms
+            case op.Produce(partition, n, seed):
+                log.produce(partition, n, seed)
+            case op.PoisonRecords(partition, reason):
+                log.append(partition, spoilt_value(log.step(), reason % len(REASONS)))
+            case op.Duplicate(partition, n):
+                log.repeat(partition, n)
+            case op.Marker(partition):
+                log.append(partition, None)
+            case op.Expire(partition, n):
+                partition %= PARTITIONS
+                log.expire(partition, n, self.redis.store.positions().get(partition, 0))
+            case op.BrokerAway(seconds):
+                log.go_away(seconds)
+            case op.RestartBroker():
+                log.go_away(3.0)
+                self.loop.call_later(3.0, self.regroup.set)
+            case op.LogErrors(question, n, after):
+                log.errors[question] = (n, after)
+
+    def _do_to_redis(self, what: op.Operation) -> None:
+        redis = self.redis
+        match what:
+            case op.PauseRedis(seconds):
+                redis.paused_until = max(redis.paused_until, self.loop.time() + seconds)
+            case op.SlowRedis(seconds):
+                redis.slow_s = seconds
+            case op.RedisErrors(n, after):
+                redis.errors, redis.errors_after = n, after
+            case op.RefuseWrites(seconds):
+                redis.refusing_until = self.loop.time() + seconds
+            case op.FlushRedis():
+                redis.flush()
+            case op.RestartRedis(lost):
+                redis.lose_writes(lost)
+            case op.Prune():
+                if (progress := redis.progress()) is not None:
+                    redis.prune(min((progress.next_step, *progress.incomplete)) - SURVEY.window_steps + 1)
+
+    def _do_to_agent(self, what: op.Operation) -> None:
+        number = getattr(what, "agent", None)
+        if number is None or not self._living:
+            return
+        agent = self._living[number % len(self._living)]
+        match what:
+            case op.KillAgent():
+                self._kill(agent)
+            case op.StopAgent():
+                agent.stop()
+            case op.ZombieOwner():
+                agent.zombie = True
+                self.regroup.set()
+            case op.StallConsumer():
+                agent.stalled = True
+            case op.Redeliver(_, back, relabel):
+                agent.redeliver(back, relabel)
+            case op.LoseDelivery(_, which):
+                agent.lose(which)
+            case op.Reorder(_, turn):
+                agent.reorder(turn)
+            case op.DelayDelivery(_, seconds):
+                agent.delayed_until = self.loop.time() + seconds
+
+    # ---- the group
+
+    @property
+    def _living(self) -> list[Agent]:
+        return [agent for agent in self._agents if agent.alive]
+
+    def _add(self) -> None:
+        self._agents.append(Agent(self))
+        self.regroup.set()
+
+    def _kill(self, agent: Agent) -> None:
+        agent.kill()
+        self.loop.call_later(SESSION_S, self.regroup.set)
+
+    def _wake_readers(self) -> None:
+        for agent in self._living:
+            agent.readable.set()
+
+    async def _coordinate(self) -> None:
+        while True:
+            await self.regroup.wait()
+            self.regroup.clear()
+            await self._rebalance()
+
+    async def _rebalance(self) -> None:
+        """Everybody gives up everything, then everybody gets a share, as with Faust."""
+        self.done["rebalances"] += 1
+        members = [agent for agent in self._living if not agent.zombie and not agent.leaving]
+        self.random.shuffle(members)
+        giving_up = {agent: agent.spawn(agent.counting.revoke(list(range(PARTITIONS)))) for agent in members}
+        if giving_up:
+            await asyncio.wait(giving_up.values(), timeout=REVOKED_S)
+        for task in giving_up.values():
+            if not task.done():  # it comes back when it has finished
+                task.add_done_callback(lambda _: self.regroup.set())
+        ready = [a for a, task in giving_up.items() if task.done() and a.alive and not a.leaving and not a.zombie]
+        for i, agent in enumerate(ready):
+            agent.assigned([p for p in range(PARTITIONS) if (p + self._turn) % len(ready) == i])
+
+    # ---- the estimator
+
+    def _written(self, partition: int) -> None:
+        try:
+            self._invariant.check_letters(partition)
+        except Violation as found:
+            self.fail(found)
+
+    def _estimate(self, how: op.Estimate) -> None:
+        if self.loop.time() < self.redis.paused_until:
+            return
+        before = len(self._told)
+        store, told = _Watched(self.redis, partial(self._amid, how)), _Told(self._told, how.killed)
+        schedule = self.code.schedule.Schedule(SURVEY, store, self.log, self.redis, [told], margin_ms=MARGIN_MS)
+        with contextlib.suppress(LogUnavailable, StoreUnavailable, Killed):
+            schedule.run(self.log.now_ms())
+        self._invariant.check_counts()
+        self._invariant.check_told(self._told[before:])
+
+    def _amid(self, how: op.Estimate, question: int) -> None:
+        if how.lost and question == how.at:
+            self.redis.lose_writes(how.lost)
+
+
+class _Told:
+    """A publisher, which may be the last thing that the estimator gets to."""
+
+    def __init__(self, told: list[Publication], killed: bool) -> None:
+        self._told, self._killed = told, killed
+
+    def publish(self, publications: list[Publication]) -> None:
+        self._told += publications
+        if self._killed:
+            raise Killed
+
+
+class _Watched:
+    """The count store as the estimator sees it; `amid` is told before each question how many there were."""
+
+    def __init__(self, redis: MemoryRedis, amid: Callable[[int], None]) -> None:
+        self._redis, self._amid, self._questions = redis, amid, 0
+
+    def __getattr__(self, question: str) -> Callable[..., Any]:
+        def ask(*arguments: Any) -> Any:
+            self._amid(self._questions)
+            self._questions += 1
+            return getattr(self._redis if question == "prune" else self._redis.store, question)(*arguments)
+
+        return ask
