@@ -10,7 +10,7 @@ The direct tally is that of `tests.agents.reference`, which shares no code with 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -54,7 +54,7 @@ class Invariant:
             ranges = self._redis.lineage[partition]
             self._check_ranges(partition, ranges, checkpoint.next_offset)
             expected = self._tally({partition: ranges})
-            stored = {key: _numbers(table) for key, table in checkpoint.panes.items() if table.n}
+            stored = {key: numbers_of(table) for key, table in checkpoint.panes.items() if table.n}
             for key in sorted(expected.panes.keys() | stored.keys()):
                 want, have = expected.panes.get(key), stored.get(key)
                 if want != have and key.step >= self._redis.pruned_before:
@@ -64,8 +64,7 @@ class Invariant:
 
     def check_letters(self, partition: int) -> None:
         """The dead letters of all records that went into what is stored have been taken."""
-        for record, appended_ms in self._judged_at(partition, self._redis.lineage[partition]):
-            found = _judged(record.value, appended_ms)
+        for record, found in judged_in_order(SURVEY, self._records(partition, self._redis.lineage[partition])):
             if isinstance(found, str) and (partition, record.offset, found) not in self._log.letters:
                 raise Violation(f"partition {partition}: committed before the dead letter of offset {record.offset}")
 
@@ -74,9 +73,13 @@ class Invariant:
         if any(p.complete for p in told):
             truth, gone = self.acknowledged(), self._gone()
             for p in told:
-                if p.complete and gone.isdisjoint(_steps(p)) and _truth(truth, p) != p.estimators["raw"].frequencies[1:]:
+                if (
+                    p.complete
+                    and gone.isdisjoint(steps_of(p))
+                    and truth_of(SURVEY, truth, p) != p.estimators["raw"].frequencies[1:]
+                ):
                     raise Violation(
-                        f"published complete: {p.key} with {p.reports} reports, should be {_truth(truth, p)[0]:.0f}"
+                        f"published complete: {p.key} with {p.reports} reports, should be {truth_of(SURVEY, truth, p)[0]:.0f}"
                     )
 
     def check_end(self, told: Sequence[Publication], last_step: int) -> None:
@@ -109,36 +112,48 @@ class Invariant:
             gone |= {key.step for key in self._tally({partition: expired}).panes}
         return gone
 
-    def _judged_at(self, partition: int, ranges: Sequence[Range]) -> list[tuple[Record, int]]:
-        """The records in these ranges, with the times by which they are judged, which never fall."""
-        newest, found = 0, []
-        for first, end in ranges:
-            for record in self._log.records[partition][first:end]:
-                if record is not None:
-                    newest = max(newest, record.appended_ms)
-                    found.append((record, newest))
-        return found
+    def _records(self, partition: int, ranges: Sequence[Range]) -> list[Record]:
+        log = self._log.records[partition]
+        return [record for first, end in ranges for record in log[first:end] if record is not None]
 
     def _tally(self, ranges: dict[int, list[Range]]) -> Tallied:
-        n: Counter[PaneKey] = Counter()
-        counts: dict[PaneKey, Any] = {}
-        rejected: Counter[str] = Counter()
-        for partition, parts in ranges.items():
-            for record, appended_ms in self._judged_at(partition, parts):
-                found = _judged(record.value, appended_ms)
-                if isinstance(found, str):
-                    rejected[found] += 1
-                else:
-                    key, reports, added = found
-                    n[key] += reports
-                    counts[key] = counts[key] + added if key in counts else added
-        return Tallied({key: (n[key], tuple(counts[key].tolist())) for key in counts}, dict(rejected))
+        return direct_tally(SURVEY, [self._records(partition, parts) for partition, parts in ranges.items()])
+
+
+def direct_tally(survey: Survey, partitions: Sequence[Sequence[Record]]) -> Tallied:
+    """What the records of some partitions add up to, by the slow reference."""
+    n: Counter[PaneKey] = Counter()
+    counts: dict[PaneKey, Any] = {}
+    rejected: Counter[str] = Counter()
+    for records in partitions:
+        for _, found in judged_in_order(survey, records):
+            if isinstance(found, str):
+                rejected[found] += 1
+            else:
+                key, reports, added = found
+                n[key] += reports
+                counts[key] = counts[key] + added if key in counts else added
+    return Tallied({key: (n[key], tuple(counts[key].tolist())) for key in counts}, dict(rejected))
+
+
+def judged_in_order(survey: Survey, records: Sequence[Record]) -> list[tuple[Record, tuple[PaneKey, int, Any] | str]]:
+    """The records of a partition with what each counts, or why it is refused; judged by append times that never fall."""
+    judgement = _judgement(survey)
+    newest, found = 0, []
+    for record in records:
+        newest = max(newest, record.appended_ms)
+        found.append((record, judgement(record.value, newest)))
+    return found
 
 
 @cache
-def _judged(value: bytes, appended_ms: int) -> tuple[PaneKey, int, Any] | str:
-    found = judge(SURVEY, value, appended_ms)
-    return (PaneKey(*found.pane), found.n, np.array(found.counts)) if isinstance(found, Counted) else found
+def _judgement(survey: Survey) -> Callable[[bytes, int], tuple[PaneKey, int, Any] | str]:
+    @cache
+    def judged(value: bytes, appended_ms: int) -> tuple[PaneKey, int, Any] | str:
+        found = judge(survey, value, appended_ms)
+        return (PaneKey(*found.pane), found.n, np.array(found.counts)) if isinstance(found, Counted) else found
+
+    return judged
 
 
 def _compared(want: tuple[int, Any] | None, have: tuple[int, Any] | None) -> str:
@@ -147,7 +162,8 @@ def _compared(want: tuple[int, Any] | None, have: tuple[int, Any] | None) -> str
     return f"{what}: {held} reports stored, {wanted} acknowledged"
 
 
-def _numbers(table: CountTable) -> tuple[int, tuple[int, ...]]:
+def numbers_of(table: CountTable) -> tuple[int, tuple[int, ...]]:
+    """A count table as in `Tallied`."""
     return table.n, tuple(table.counts.ravel().tolist())
 
 
@@ -167,17 +183,18 @@ def conclude(
     )  # fmt: skip
 
 
-def _steps(p: Publication) -> range:
+def steps_of(p: Publication) -> range:
+    """The steps that such a publication says to hold."""
     return range(p.step - p.panes + 1, p.step + 1)
 
 
-def _truth(truth: Tallied, p: Publication) -> list[float]:
-    """What `conclude` should have found."""
-    attribute = next(i for i, asked in enumerate(SURVEY.attributes) if asked.name == p.attribute)
+def truth_of(survey: Survey, truth: Tallied, p: Publication) -> list[float]:
+    """What `conclude` should have found, after the number of panes."""
+    attribute = next(i for i, asked in enumerate(survey.attributes) if asked.name == p.attribute)
     numbers: list[float] = []
-    for level, mechanism in enumerate(SURVEY.mechanisms[attribute]):
+    for level, mechanism in enumerate(survey.mechanisms[attribute]):
         total = np.zeros(1 + int(np.prod(mechanism.table_shape)))
-        for step in _steps(p):
+        for step in steps_of(p):
             n, counts = truth.panes.get(PaneKey(attribute, level, step), (0, (0,)))
             total += [n, *counts] if n else 0
         numbers += total.tolist()

@@ -92,6 +92,14 @@ class ZombieOwner(Operation):
 
 
 @dataclass(frozen=True)
+class FreezeAgent(Operation):
+    """SIGSTOP, and SIGCONT after a while: after more than a session a real zombie. For real processes only."""
+
+    agent: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Rebalance(Operation):
     """The group deals the partitions anew, to zombies too."""
 

@@ -3,10 +3,8 @@
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import redis
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from agents import CountStore, PaneKey, Record, tally
@@ -31,7 +28,7 @@ from surveys.settings import Settings
 from tests.agents.samples import PANES, sound, spoilt
 
 from .conftest import MakeTopic
-from .rig import KafkaNode, RedisNode, free_ports
+from .rig import free_ports
 
 PARTITIONS = 4
 ROOT = Path(__file__).parents[2]
@@ -209,61 +206,6 @@ def make_site(tmp_path: Path) -> Iterator[Callable[[str, str], Site]]:
                 worker.kill()
 
 
-def test_every_report_counts_once_through_kills_pauses_and_a_lost_store(
-    kafka: str, redis_node: RedisNode, make_site: Callable[[str, str], Site]
-) -> None:
-    site = make_site(kafka, redis_node.url)
-    rng, over = np.random.default_rng(20260105), threading.Event()
-
-    def produce() -> None:
-        with site.producer(linger_ms=5) as producer:
-            while not over.is_set():
-                site.send(producer, rng, 30)
-                over.wait(0.05)
-
-    producing = threading.Thread(target=produce)
-    producing.start()
-
-    def progress(records: int = 300) -> None:
-        goal = site.counted() + records
-        site.until(lambda: site.counted() >= goal)
-
-    try:
-        one, two = site.start(), site.start()
-        progress()
-
-        one.kill()
-        progress()  # the other goes on, or takes over
-        one = site.start()
-
-        one.kill()
-        two.kill()
-        one, two = site.start(), site.start()
-        progress()
-
-        redis_node.pause()
-        time.sleep(4)
-        redis_node.resume()
-        progress()
-
-        one.process.send_signal(signal.SIGSTOP)  # takes itself for the owner when it wakes
-        time.sleep(8)
-        one.process.send_signal(signal.SIGCONT)
-        progress()
-
-        with redis.Redis.from_url(redis_node.url) as client:
-            client.flushall()
-        progress()
-    finally:
-        over.set()
-        producing.join()
-    site.until(lambda: site.counted() == site.n_sent)
-    site.check()
-    assert max(one.stop(), two.stop()) < 10
-    site.check()
-    site.check_logs()
-
-
 def test_an_agent_commits_when_told_to_stop_and_passes_over_a_transactions_marker(
     kafka: str, redis_url: str, make_site: Callable[[str, str], Site]
 ) -> None:
@@ -298,26 +240,6 @@ def test_an_agent_commits_when_told_to_stop_and_passes_over_a_transactions_marke
     assert worker.stop() < 10
     site.check()
     site.check_logs()
-
-
-def test_a_broker_that_dies_and_comes_back_is_survived(
-    kafka_node: KafkaNode, redis_url: str, make_site: Callable[[str, str], Site]
-) -> None:
-    site = make_site(kafka_node.bootstrap, redis_url)
-    rng = np.random.default_rng(2)
-    with site.producer() as producer:
-        site.send(producer, rng, 300)
-    worker = site.start()
-    site.until(lambda: site.counted() == site.n_sent)
-    kafka_node.kill()
-    time.sleep(3)
-    kafka_node.start()
-    with site.producer() as producer:
-        site.send(producer, rng, 300)
-    site.until(lambda: site.counted() == site.n_sent)
-    assert worker.process.poll() is None
-    site.check()
-    assert worker.stop() < 10
 
 
 def test_topics_are_made_once_and_as_they_must_be(kafka: str, redis_url: str, make_site: Callable[[str, str], Site]) -> None:

@@ -1,0 +1,342 @@
+"""Lists of faults with real processes: agents, a real Kafka and a real Redis, under traffic, with an estimator beside them.
+
+The operations are those of `tests.faults.operations` that can be done to a real thing, and so is the invariant; what the count
+tables are compared with is a direct tally of the topic by a reference that shares no code with the service, and the topic with
+what the broker has acknowledged.
+"""
+
+import contextlib
+import random
+import shutil
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import redis
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from agents import Record
+from agents.redis_store import RedisCountStore
+from agents.store import StoreUnavailable
+from estimators.log_position import KafkaLogPosition, LogUnavailable
+from estimators.publication import Publication
+from estimators.results import MemoryResults
+from surveys import REASONS
+from tests.agents.samples import PANES, sound, spoilt
+from tests.faults import operations as op
+from tests.faults.code import Code
+from tests.faults.invariant import Tallied, conclude, direct_tally, judged_in_order, numbers_of, truth_of
+
+from .rig import KafkaNode, RedisNode
+from .test_agents import PARTITIONS, Site, Worker
+
+MAX_AGENTS = 3
+SETTLED_S = 90.0
+SESSION_S = 6.0
+EVERY_S, AT_ONCE = 0.05, 8  # the traffic's pace
+
+
+class Traffic(threading.Thread):
+    """Devices that report all the time.
+
+    Attributes:
+        acknowledged: by partition and value, how many records the broker has acknowledged.
+        unknown: of how many the producer was never told.
+    """
+
+    def __init__(self, site: Site, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.site, self._rng = site, np.random.default_rng(seed)
+        self._over, self._lock = threading.Event(), threading.Lock()
+        self._sent: list[tuple[int, bytes, Any]] = []
+        self.acknowledged: Counter[tuple[int, bytes]] = Counter()
+        self.unknown = 0
+        self._producer: KafkaProducer = site.producer(linger_ms=5, delivery_timeout_ms=90_000)
+
+    def run(self) -> None:
+        while not self._over.wait(EVERY_S):
+            for _ in range(AT_ONCE):
+                self.send(self._sound())
+
+    def _step(self) -> int:
+        return self.site.survey.step_at(int(time.time() * 1000))
+
+    def _sound(self) -> bytes:
+        with self._lock:
+            rng = self._rng
+            return sound(self.site.survey, rng, self._step(), int(rng.integers(len(PANES))), int(rng.integers(1, 8)))
+
+    def send(self, value: bytes, partition: int | None = None) -> None:
+        """One record, to a random partition if none is named."""
+        with self._lock:
+            where = int(self._rng.integers(PARTITIONS)) if partition is None else partition % PARTITIONS
+            with contextlib.suppress(KafkaError):  # not even queued
+                self._sent.append((where, value, self._producer.send(self.site.survey.reports_topic, value, partition=where)))
+
+    def produce(self, n: int, partition: int) -> None:
+        """Sound envelopes of the present step."""
+        for _ in range(n):
+            self.send(self._sound(), partition)
+
+    def poison(self, reason: int, partition: int) -> None:
+        """An envelope that is refused; the broker itself refuses what is too large."""
+        with self._lock:
+            value = spoilt(self.site.survey, self._rng, self._step(), REASONS[reason % (len(REASONS) - 1)])
+        self.send(value, partition)
+
+    def repeat(self, n: int) -> None:
+        """The last n records once more."""
+        for where, value, _ in self._sent[-n:]:
+            self.send(value, where)
+
+    def finish(self) -> None:
+        """Send no more, and wait until the broker has said what became of all."""
+        self._over.set()
+        self.join()
+        with contextlib.suppress(KafkaError):
+            self._producer.flush(timeout=90)
+        for where, value, future in self._sent:
+            if future.succeeded():
+                self.acknowledged[where, value] += 1
+            else:
+                self.unknown += 1
+        self._producer.close(timeout=5)
+
+
+class _Unpruned(RedisCountStore):
+    """Keeps all panes, so that all can be compared in the end."""
+
+    def prune(self, before_step: int) -> None:
+        """Nothing."""
+
+
+class Estimator(threading.Thread):
+    """The real schedule, over the same Kafka and Redis; its publications hold counts instead of estimates."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(daemon=True)
+        self.site, self._over = site, threading.Event()
+        self.told: list[Publication] = []
+        self.results = MemoryResults()
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        module = Code.real().schedule
+        module.conclude = conclude
+        try:
+            position = KafkaLogPosition(self.site.survey, self.site.settings.kafka, timeout_ms=5000)
+            store = _Unpruned(self.site.survey, self.site.settings.redis.get_secret_value())
+            schedule = module.Schedule(self.site.survey, store, position, self.results, [self])
+            while not self._over.wait(0.2):
+                with contextlib.suppress(LogUnavailable, StoreUnavailable):
+                    schedule.run(time.time_ns() // 10**6)
+            position.close()
+            store.close()
+        except BaseException as error:
+            self.error = error
+
+    def publish(self, publications: list[Publication]) -> None:
+        """Note them."""
+        self.told += publications
+
+    def finish(self) -> None:
+        """End, and raise whatever went wrong."""
+        self._over.set()
+        self.join(30)
+        if self.error is not None:
+            raise self.error
+
+
+class Run:
+    """A list of operations, carried out.
+
+    Attributes:
+        done: how often what happened.
+    """
+
+    def __init__(self, site: Site, kafka: KafkaNode, store: RedisNode, seed: int) -> None:
+        self.site, self._kafka, self._redis = site, kafka, store
+        self._random = random.Random(seed)
+        self._timers: list[threading.Timer] = []
+        self.done: Counter[str] = Counter()
+        self.traffic, self.estimator = Traffic(site, seed), Estimator(site)
+
+    @property
+    def _living(self) -> list[Worker]:
+        return [worker for worker in self.site.workers if worker.process.poll() is None]
+
+    def run(self, operations: Sequence[op.Operation], n_agents: int = 2) -> None:
+        """Carry out the list while reports come in; then let everything be counted, and check."""
+        try:
+            self.traffic.start()
+            self.estimator.start()
+            for _ in range(n_agents):
+                self.site.start()
+            self.site.until(lambda: self.site.counted() > 0, SETTLED_S)
+            for operation in operations:
+                self.done[type(operation).__name__] += 1
+                self._do(operation)
+            self._settle()
+        finally:
+            for timer in self._timers:
+                timer.join()
+        self.check()
+        self.done["agents stopped in order"] += sum(worker.stop() < 10 for worker in self._living)
+        self.check()
+        self.site.check_logs()
+
+    def _settle(self) -> None:
+        for timer in self._timers:
+            timer.join()
+        self.traffic.finish()
+        if not self._living:
+            self.site.start()
+        ends = Counter(record.partition for record in self.site.read(self.site.survey.reports_topic))
+        self.site.until(lambda: self.site.store.positions() == dict(ends), SETTLED_S)
+        last = self.site.survey.step_at(int(time.time() * 1000))
+
+        def published() -> bool:
+            progress = self.estimator.results.progress()
+            return progress is not None and progress.next_step > last and not progress.incomplete
+
+        self.site.until(published, SETTLED_S)
+        self.estimator.finish()
+
+    # ---- operations
+
+    def _do(self, what: op.Operation) -> None:
+        match what:
+            case op.Wait(seconds):
+                time.sleep(seconds)
+            case op.Produce(partition, n, _):
+                self.traffic.produce(n, partition)
+            case op.PoisonRecords(partition, reason):
+                self.traffic.poison(reason, partition)
+            case op.Duplicate(_, n):
+                self.traffic.repeat(n)
+            case op.AddAgent():
+                if len(self._living) < MAX_AGENTS:
+                    self._changed()
+                    self.site.start()
+            case op.PauseRedis(seconds):
+                self._for_a_while(self._redis.pause, self._redis.resume, seconds)
+            case op.FlushRedis():
+                with redis.Redis.from_url(self._redis.url) as client:
+                    client.flushall()
+            case op.RestartRedis(lost):
+                self._restart_redis(lost)
+            case op.BrokerAway(seconds):
+                self._for_a_while(self._kafka.pause, self._kafka.resume, seconds)
+            case op.RestartBroker():
+                self._kafka.kill()
+                self._kafka.start()
+                self._changed()
+            case op.KillAgent(agent) | op.StopAgent(agent) | op.FreezeAgent(agent):
+                if self._living:
+                    self._do_to_agent(what, self._living[agent % len(self._living)])
+            case _:
+                raise ValueError(f"{what} cannot be done to a real thing")
+
+    def _do_to_agent(self, what: op.Operation, worker: Worker) -> None:
+        self._changed()
+        match what:
+            case op.KillAgent():
+                worker.kill()
+            case op.StopAgent():
+                assert worker.stop() < 10
+            case op.FreezeAgent(_, seconds):
+                if seconds > SESSION_S:
+                    self._changed()  # it leaves, and comes back
+                worker.process.send_signal(signal.SIGSTOP)
+                self._later(seconds, lambda: worker.process.send_signal(signal.SIGCONT))
+
+    def _changed(self) -> None:
+        self.done["changes of the group"] += 1
+
+    def _for_a_while(self, begin: Any, end: Any, seconds: float) -> None:
+        begin()
+        time.sleep(seconds)
+        end()
+
+    def _later(self, seconds: float, what: Any) -> None:
+        timer = threading.Timer(seconds, what)
+        timer.start()
+        self._timers.append(timer)
+
+    def _restart_redis(self, lost: int) -> None:
+        """SIGKILL, and back with what its append-only file held so many tenths of a second before."""
+        kept = self._redis.folder / "kept"
+        shutil.copytree(self._redis.folder / "appendonlydir", kept)
+        time.sleep(lost / 10)
+        self._redis.kill()
+        if lost:
+            shutil.rmtree(self._redis.folder / "appendonlydir")
+            kept.rename(self._redis.folder / "appendonlydir")
+        else:
+            shutil.rmtree(kept)
+        self._redis.start()
+
+    # ---- the invariant
+
+    def check(self) -> None:
+        """To the last report; and notes what is lost and doubled."""
+        site = self.site
+        logs: dict[int, list[Record]] = {p: [] for p in range(PARTITIONS)}
+        for record in site.read(site.survey.reports_topic):
+            logs[record.partition].append(Record(record.offset, record.timestamp, record.value))
+        found = Counter((partition, record.value) for partition, log in logs.items() for record in log)
+        lacking = self.traffic.acknowledged - found
+        beyond = found - self.traffic.acknowledged
+        assert not lacking, f"{lacking.total()} records were acknowledged and are not in the log"
+        assert beyond.total() <= self.traffic.unknown
+
+        direct = direct_tally(site.survey, list(logs.values()))
+        self._check_counts(direct)
+        assert site.store.rejected() == direct.rejected
+        assert site.store.positions() == {p: log[-1].offset + 1 for p, log in logs.items() if log}
+        letters = {
+            (partition, record.offset, reason, record.value)
+            for partition, log in logs.items()
+            for record, reason in judged_in_order(site.survey, log)
+            if isinstance(reason, str)
+        }
+        told = [(dict(letter.headers), letter.value) for letter in site.read(site.survey.rejected_topic)]
+        assert {(int(h["partition"]), int(h["offset"]), h["reason"].decode(), value) for h, value in told} == letters
+        self._check_published(direct)
+        self.done["records acknowledged"] = self.traffic.acknowledged.total()
+        self.done["reports counted"] = sum(n for n, _ in direct.panes.values())
+        self.done["refused"] = sum(direct.rejected.values())
+        self.done["dead letters"] = len(told)
+        self.done["steps published"] = len({p.step for p in self.estimator.told})
+        for event, name in EVENTS.items():
+            self.done[name] = sum(worker.log.read_text().count(f'"{event}') for worker in site.workers)
+
+    def _check_counts(self, direct: Tallied) -> None:
+        stored = {key: numbers_of(table) for key, table in self.site.store.tables(range(10**6)).items()}
+        wanted = direct.panes
+        for key in wanted.keys() | stored.keys():
+            difference = wanted.get(key, (0, ()))[0] - stored.get(key, (0, ()))[0]
+            self.done["lost"] += max(0, difference)
+            self.done["doubled"] += max(0, -difference)
+        assert stored == wanted, (self.done["lost"], self.done["doubled"])
+
+    def _check_published(self, direct: Tallied) -> None:
+        """Every publication ever made that says complete; and every step with reports has one."""
+        complete = [p for p in self.estimator.told if p.complete]
+        for p in complete:
+            assert p.estimators["raw"].frequencies[1:] == truth_of(self.site.survey, direct, p), (p.key, p.reports)
+        assert {key.step for key in direct.panes} <= {p.step for p in complete}
+
+
+# what agents log, by the beginning of the event
+EVENTS = {
+    "counting": "partitions placed",
+    "commit refused": "commits refused",
+    "records missing from a delivery": "gaps noticed",
+    "trying again": "outages waited out",
+}
