@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint fast services lock clean
+.PHONY: demo test lint fast fuzz services lock clean
 
 demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one process
 	$(BIN)/ldpstream demo
@@ -13,6 +13,11 @@ test: $(VENV)/.dev services lint  ## everything; starts Kafka and Redis for the 
 
 fast: $(VENV)/.dev                ## the tests that need no service
 	$(BIN)/python -m pytest -q --ignore=tests/services
+
+fuzz: $(VENV)/.dev                ## lists of faults and damaged envelopes beyond those of the tests, for some minutes
+	$(BIN)/python -m tests.faults.search --first $(or $(SEED),100000) --lists $(or $(LISTS),10000)
+	$(BIN)/python -m tests.fuzz.run --seed $(or $(SEED),100000) --inputs $(or $(INPUTS),1000000)
+	$(BIN)/python -m tests.fuzz.fuzz_envelope -max_total_time=$(or $(SECONDS),60)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

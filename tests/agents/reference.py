@@ -14,7 +14,7 @@ from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 from surveys import Survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
-MAX_DEPTH = 500  # of nested arrays and maps: far beyond anything meant, and below any decoder's stack
+MAX_DEPTH = 200  # of nested arrays and maps: far beyond anything meant, and below any decoder's stack
 
 
 class Counted(NamedTuple):

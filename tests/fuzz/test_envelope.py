@@ -1,0 +1,107 @@
+"""Whatever arrives as an envelope, the service counts what the reference counts, or refuses it for the reference's reason."""
+
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tests.fuzz.verdict as verdict
+from agents.tally import Record, Tally, tally
+from surveys import REASONS, Survey
+from surveys.envelope import MAX_ENVELOPE_BYTES
+
+from .inputs import MUTATIONS, NOW_MS, STEP, SURVEY, Input, sound
+from .run import share
+from .verdict import Disagreement, verdicts
+
+ROOT = Path(__file__).parents[2]
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=9) | st.binary(max_size=30),
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> Input:
+    """A sound envelope after some of the mutations, each with a seed that shrinks."""
+    raw = draw(st.sampled_from(sound()))
+    for mutate, seed in draw(st.lists(st.tuples(st.sampled_from(MUTATIONS), st.integers(0, 999)), max_size=4)):
+        raw = mutate(raw, random.Random(seed))
+    return Input(raw, NOW_MS + draw(st.integers(-3, 3)) * SURVEY.step_ms)
+
+
+@given(damaged())
+@settings(max_examples=600, deadline=None)
+def test_damaged_envelopes(one: Input) -> None:
+    verdicts([one])
+
+
+@given(st.lists(damaged(), max_size=12))
+@settings(max_examples=150, deadline=None)
+def test_a_batch_adds_up_what_its_envelopes_count_alone(inputs: list[Input]) -> None:
+    verdicts(inputs)
+    records = [Record(offset, one.appended_ms, one.value) for offset, one in enumerate(inputs)]
+    alone = sum((tally(SURVEY, [record]) for record in records), Tally())
+    assert tally(SURVEY, records) == alone
+    refused = {offset for offset, _ in alone.rejected}
+    assert tally(SURVEY, [record for record in records if record.offset not in refused]).counts == alone.counts
+
+
+@given(st.binary(max_size=80))
+@settings(max_examples=1000, deadline=None)
+def test_any_bytes(raw: bytes) -> None:
+    verdicts([Input(raw, NOW_MS)])
+
+
+@given(st.lists(VALUES, max_size=9), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_any_msgpack(values: list[object], begins_well: bool) -> None:
+    """Also of the right beginning and length."""
+    if begins_well:
+        values = [1, SURVEY.fingerprint, 0, 0, STEP, 1, b"\x01"][: 7 - len(values)] + values
+    verdicts([Input(msgspec.msgpack.encode(values), NOW_MS)])
+
+
+def test_the_runner_meets_every_reason_and_acceptance() -> None:
+    told = share(1, 20_000)
+    assert told.total() == 20_000
+    assert set(told) == {*REASONS, "accepted"} - {"too large"}
+    assert verdicts([Input(bytes(MAX_ENVELOPE_BYTES + 1), NOW_MS)]) == Counter({"too large": 1})
+
+
+@pytest.mark.parametrize("fault", ["counts padding", "forgets a report", "another reason", "raises"])
+def test_a_fault_in_the_service_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: mutants of the tally that only few inputs show."""
+
+    def faulty(survey: Survey, records: list[Record]) -> Tally:
+        found = tally(survey, records)
+        reasons = [reason for _, reason in found.rejected]
+        if fault == "raises" and "wrong length" in reasons:
+            raise ValueError("cannot reshape")
+        if fault == "another reason":
+            return Tally(found.counts, [(o, "undecodable" if r == "unknown version" else r) for o, r in found.rejected])
+        if fault == "counts padding" and "padding bits set" in reasons:
+            return Tally(found.counts, [(o, r) for o, r in found.rejected if r != "padding bits set"])
+        if fault == "forgets a report" and len(found.counts) > 1:
+            return Tally(dict(list(found.counts.items())[1:]), found.rejected)
+        return found
+
+    monkeypatch.setattr(verdict, "tally", faulty)
+    with pytest.raises(Disagreement):
+        share(2, 5_000)
+
+
+def test_the_coverage_guided_fuzzer_runs() -> None:
+    pytest.importorskip("atheris", reason="atheris is for Linux")
+    command = [sys.executable, "-m", "tests.fuzz.fuzz_envelope", "-runs=5000", "-seed=1"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert "Done 5000 runs" in ended.stderr

@@ -1,0 +1,57 @@
+"""What the service makes of inputs, compared with the slow reference: the same counts, the same reason, and never an error."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from agents.tally import PaneKey, Record, tally
+from surveys import REASONS
+from tests.agents.reference import Counted, judge
+
+from .inputs import SURVEY, Input
+
+Told = tuple[dict[PaneKey, list[int]], list[tuple[int, str]]]
+
+
+class Disagreement(AssertionError):
+    """The service and the reference say different things; names an input that shows it."""
+
+
+def verdicts(inputs: Sequence[Input]) -> Counter[str]:
+    """How many inputs are accepted, and how many are refused for which reason.
+
+    Raises:
+        Disagreement: if the service counts anything else than the reference, refuses for another reason, or fails.
+    """
+    found = [judge(SURVEY, one.value, one.appended_ms) for one in inputs]
+    if _service(inputs) != _direct(found):
+        for one, judged in zip(inputs, found, strict=True):
+            if (said := _service([one])) != _direct([judged]):
+                raise Disagreement(f"{one!r}: {said}, the reference: {judged}")
+        raise Disagreement(f"only together: {list(inputs)!r}")
+    return Counter(judged if isinstance(judged, str) else "accepted" for judged in found)
+
+
+def _direct(found: Sequence[Counted | str]) -> Told:
+    """What the judgements add up to."""
+    counts: dict[PaneKey, Any] = {}
+    rejected: list[tuple[int, str]] = []
+    for offset, judged in enumerate(found):
+        if isinstance(judged, str):
+            assert judged in REASONS
+            rejected.append((offset, judged))
+        else:
+            key = PaneKey(*judged.pane)
+            counts[key] = counts.get(key, 0) + np.array([judged.n, *judged.counts])
+    return {key: numbers.tolist() for key, numbers in counts.items()}, rejected
+
+
+def _service(inputs: Sequence[Input]) -> Told | str:
+    """What the tally of all of them says, or the error that would have ended an agent."""
+    try:
+        found = tally(SURVEY, [Record(offset, one.appended_ms, one.value) for offset, one in enumerate(inputs)])
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return {key: [table.n, *table.counts.ravel().tolist()] for key, table in found.counts.items()}, list(found.rejected)
