@@ -66,6 +66,7 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
 
 encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Envelope).decode
+_take_apart = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports) -> bytes:
@@ -152,11 +153,10 @@ def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
 
 
 def _why_undecodable(raw: bytes) -> Reason:
-    """Whether this is an envelope of another version, or none at all."""
+    """Whether this is an envelope of another version, or none at all. What the other elements are is that version's affair."""
     try:
-        array: Any = msgspec.msgpack.decode(raw)
+        elements = _take_apart(raw)
+        version: Any = msgspec.msgpack.decode(elements[0]) if elements else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return "undecodable"
-    if isinstance(array, list) and array and type(array[0]) is int and array[0] != VERSION:
-        return "unknown version"
-    return "undecodable"
+    return "unknown version" if type(version) is int and version != VERSION else "undecodable"

@@ -171,10 +171,7 @@ def _number(raw: bytes, at: int, size: int) -> tuple[int, int]:
 
 def _text(raw: bytes, at: int, size: int) -> tuple[str, int]:
     found, at = _take(raw, at, size)
-    try:
-        return found.decode(), at
-    except UnicodeDecodeError:
-        raise NotMsgpack from None
+    return found.decode(errors="replace"), at  # the format allows any bytes
 
 
 def _extension(raw: bytes, at: int, size: int) -> tuple[Any, int]:

@@ -61,6 +61,10 @@ def test_golden_bytes() -> None:
         (raw(2, "anything"), "unknown version"),
         (raw(2, FINGERPRINT, 0, 0, 5, 1, b"\x00"), "unknown version"),
         (raw(0), "unknown version"),
+        (b"\x92\x02\x81\x90\x00", "unknown version"),  # the second element is a map whose key is an array
+        (b"\x92\x02\xa1\xff", "unknown version"),  # a text that is not UTF-8
+        (b"\x92\x02\xa2\xff", "undecodable"),  # and one that ends too soon
+        (raw(1, "\u00e9", b""), "undecodable"),
         (raw(1, b"\x00" * 8, 0, 0, 5, 1, b"\x00"), "wrong survey"),
         (raw(1, b"", 0, 0, 5, 1, b"\x00"), "wrong survey"),
         (raw(1, FINGERPRINT, 2, 0, 5, 1, b"\x00"), "unknown attribute or level"),
