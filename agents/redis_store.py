@@ -35,10 +35,10 @@ _LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles
 # KEYS: the hash. ARGV: expected offset ("" for none), expected log, then the values of `_HEAD`, then field and blob of every
 # pane. Where no log is stored, since it was not known, it is taken for the one that is expected.
 _COMMIT = """
-local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id')
+local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'missing')
 local offset, log = stored[1] or '', stored[2] or ''
 if log == '' then log = ARGV[2] end
-if offset == ARGV[3] and log == ARGV[6] then return 1 end
+if offset == ARGV[3] and log == ARGV[6] then return (stored[3] or '') == ARGV[7] and 1 or 0 end
 if offset ~= ARGV[1] or log ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], 'next_offset', ARGV[3], 'newest_ms', ARGV[4], 'rejected', ARGV[5])
 redis.call('HSET', KEYS[1], 'log_id', ARGV[6], 'missing', ARGV[7])

@@ -118,7 +118,8 @@ class CountStore(ABC):
 
         Returns:
             False, and nothing is written, if the stored offset is neither `expected` nor the change's own (then the same
-            change was written before), or if what is stored belongs to another log.
+            change was written before), or if what is stored belongs to another log. Nor is it the same change if other
+            records are missing from it: somebody else has counted what this writer found expired.
         """
 
     @abstractmethod
@@ -190,16 +191,16 @@ class MemoryCountStore(CountStore):
             if stored is not None and stored.log_id not in ("", change.log_id):
                 return False
             offset = None if stored is None else stored.next_offset
-            if offset == change.next_offset:
-                return True
+            if stored is not None and offset == change.next_offset:
+                return stored.missing == change.missing
             return offset == expected and self._write(partition, stored, change)
 
     def begin_anew(self, partition: int, expected: tuple[int, str], change: Checkpoint) -> bool:
         with self._lock:
             stored = self._checkpoints.get(partition)
             position = None if stored is None else stored.position
-            if position == change.position:
-                return True
+            if stored is not None and position == change.position:
+                return stored.missing == change.missing
             return position == expected and self._write(partition, stored, change)
 
     def _write(self, partition: int, stored: Checkpoint | None, change: Checkpoint) -> bool:

@@ -126,6 +126,17 @@ def test_writing_the_same_twice_is_harmless(store: CountStore) -> None:
     assert store.snapshot() == before
 
 
+def test_the_same_offset_is_not_the_same_change_if_other_records_are_missing(store: CountStore) -> None:
+    """One agent has counted records which another, slower one has found expired: the second must not take itself for right."""
+    store.commit(0, None, checkpoint(10))
+    assert store.commit(0, 10, checkpoint(20))
+    before = store.snapshot()
+    assert not store.commit(0, 10, replace(checkpoint(20), missing=Missing(1, 2, 20)))
+    assert store.snapshot() == before
+    assert store.commit(0, 20, replace(checkpoint(30), missing=Missing(1, 2, 30)))
+    assert store.commit(0, 20, replace(checkpoint(30), missing=Missing(1, 2, 30)))
+
+
 def test_an_offset_may_go_back(store: CountStore) -> None:
     """As after a broker has lost the end of its log."""
     store.commit(0, None, checkpoint(10))
