@@ -7,6 +7,7 @@ from typing import Any
 
 import agents.counting
 import agents.fold
+import agents.progress
 import agents.store
 import estimators.schedule
 
@@ -35,8 +36,9 @@ class Code:
     @classmethod
     def real(cls) -> "Code":
         """The service's own."""
-        counting, schedule = _copy(agents.counting), _copy(estimators.schedule)
-        counting.log = _Silence()
+        counting, progress, schedule = _copy(agents.counting), _copy(agents.progress), _copy(estimators.schedule)
+        counting.log = progress.log = _Silence()
+        counting.Progress = progress.Progress
         return cls(counting, schedule, agents.fold.PartitionFold, agents.store.MemoryCountStore)
 
 

@@ -11,6 +11,7 @@ The direct tally is that of `tests.agents.reference`, which shares no code with 
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agents.tally import PaneKey, Record
-from estimators.publication import Frequencies, Publication
 from mechanisms import CountTable
 from surveys import Survey
 from tests.agents.reference import Counted, judge
@@ -36,6 +36,27 @@ class Tallied(NamedTuple):
 
     panes: dict[PaneKey, tuple[int, tuple[int, ...]]]
     rejected: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Published:
+    """In place of a publication the counts that its estimates would be made from: exact to compare, and quickly made.
+
+    Attributes:
+        steps: of which the counts are.
+        counts: level by level, the number of reports and the counts.
+    """
+
+    attribute: int
+    step: int
+    span: str
+    complete: bool
+    steps: range
+    counts: tuple[tuple[int, tuple[int, ...]], ...]
+
+    @property
+    def key(self) -> str:
+        return f"{self.attribute}|{self.span}|{self.step}"
 
 
 class Invariant:
@@ -68,32 +89,27 @@ class Invariant:
             if isinstance(found, str) and (partition, record.offset, found) not in self._log.letters:
                 raise Violation(f"partition {partition}: committed before the dead letter of offset {record.offset}")
 
-    def check_told(self, told: Sequence[Publication]) -> None:
-        """Publications that say complete are so, but for records that retention removed before Redis lost their counts."""
+    def check_told(self, told: Sequence[Published]) -> None:
+        """Publications that say complete are so."""
         if any(p.complete for p in told):
-            truth, gone = self.acknowledged(), self._gone()
+            truth = self.acknowledged()
             for p in told:
-                if (
-                    p.complete
-                    and gone.isdisjoint(steps_of(p))
-                    and truth_of(SURVEY, truth, p) != p.estimators["raw"].frequencies[1:]
-                ):
-                    raise Violation(
-                        f"published complete: {p.key} with {p.reports} reports, should be {truth_of(SURVEY, truth, p)[0]:.0f}"
-                    )
+                if p.complete and p.counts != (should := truth_of(SURVEY, truth, p)):
+                    have, want = (sum(n for n, _ in counts) for counts in (p.counts, should))
+                    raise Violation(f"published complete: {p.key} with {have} reports, acknowledged {want}")
 
-    def check_end(self, told: Sequence[Publication], last_step: int) -> None:
+    def check_end(self, told: Sequence[Published], last_step: int) -> None:
         """Every step is published complete, and what was told last is what is kept."""
         progress = self._redis.progress()
         if progress is None:
             if self.acknowledged().panes and not any(self._log.begins):
                 raise Violation("nothing was ever published")
             return
-        if progress.next_step <= last_step or (progress.incomplete and not self._gone()):
+        if progress.next_step <= last_step or (progress.incomplete):
             raise Violation(f"not published in the end: {progress} of {last_step}")
-        latest = {p.key: p for p in told}
+        latest: dict[str, Any] = {p.key: p for p in told}
         for kept in self._redis.results.history():
-            if latest[kept.key] != kept or not (kept.complete or self._gone()):
+            if latest[kept.key] != kept or not (kept.complete or self._missing()):
                 raise Violation(f"told last: {latest[kept.key]}, kept: {kept}")
 
     def _check_ranges(self, partition: int, ranges: Sequence[Range], next_offset: int) -> None:
@@ -103,14 +119,15 @@ class Invariant:
             if first < end or any(offset >= begin for offset in passed):
                 raise Violation(f"partition {partition}: counted {ranges} below {next_offset}, the log begins at {begin}")
 
-    def _gone(self) -> set[int]:
-        """Steps of which records have expired and are not counted any more, because Redis lost them after that."""
-        gone = set()
-        for partition, begin in enumerate(self._log.begins):
-            counted = {i for first, end in self._redis.lineage.get(partition, []) for i in range(first, end)}
-            expired = [(i, i + 1) for i in range(begin) if i not in counted]
-            gone |= {key.step for key in self._tally({partition: expired}).panes}
-        return gone
+    def _missing(self) -> bool:
+        """Whether records have expired that are not counted, or not any more."""
+        ranges = self._redis.lineage
+        holes = [
+            range(end, min(first, begin))
+            for partition, begin in enumerate(self._log.begins)
+            for (_, end), (first, _) in pairwise([(0, 0), *ranges.get(partition, []), (begin, begin)])
+        ]
+        return any(holes)
 
     def _records(self, partition: int, ranges: Sequence[Range]) -> list[Record]:
         log = self._log.records[partition]
@@ -167,35 +184,22 @@ def numbers_of(table: CountTable) -> tuple[int, tuple[int, ...]]:
     return table.n, tuple(table.counts.ravel().tolist())
 
 
-# ---- publications that hold counts, so that they can be compared exactly and made quickly
-
-
 def conclude(
-    survey: Survey, attribute: int, step: int, span: Any, panes: list[list[CountTable]], complete: bool, *_: object
-) -> Publication:
-    """In place of the estimates the counts that they would be made from: the number of panes, then level by level."""
+    survey: Survey, attribute: int, step: int, span: str, panes: Sequence[list[CountTable]], complete: bool, *_: object
+) -> Published:
+    """In place of `estimators.publication.conclude`."""
     tables = [sum((pane[i] for pane in panes[1:]), panes[0][i]) for i in range(len(panes[0]))]
-    numbers = [float(x) for table in tables for x in (table.n, *table.counts.ravel().tolist())]
-    result = Frequencies(frequencies=[float(len(panes)), *numbers], standard_errors=[], iterations=0, converged=True)
-    return Publication(
-        survey=survey.name, fingerprint="", attribute=survey.attributes[attribute].name, step=step, span=span,
-        panes=len(panes), reports=sum(table.n for table in tables), complete=complete, estimators={"raw": result}, privacy={},
-    )  # fmt: skip
+    steps = range(step - len(panes) + 1, step + 1)
+    return Published(attribute, step, span, complete, steps, tuple(map(numbers_of, tables)))
 
 
-def steps_of(p: Publication) -> range:
-    """The steps that such a publication says to hold."""
-    return range(p.step - p.panes + 1, p.step + 1)
-
-
-def truth_of(survey: Survey, truth: Tallied, p: Publication) -> list[float]:
-    """What `conclude` should have found, after the number of panes."""
-    attribute = next(i for i, asked in enumerate(survey.attributes) if asked.name == p.attribute)
-    numbers: list[float] = []
-    for level, mechanism in enumerate(survey.mechanisms[attribute]):
-        total = np.zeros(1 + int(np.prod(mechanism.table_shape)))
-        for step in steps_of(p):
-            n, counts = truth.panes.get(PaneKey(attribute, level, step), (0, (0,)))
+def truth_of(survey: Survey, truth: Tallied, p: Published) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """What a publication should hold."""
+    found = []
+    for level, mechanism in enumerate(survey.mechanisms[p.attribute]):
+        total = np.zeros(1 + int(np.prod(mechanism.table_shape)), np.int64)
+        for step in p.steps:
+            n, counts = truth.panes.get(PaneKey(p.attribute, level, step), (0, ()))
             total += [n, *counts] if n else 0
-        numbers += total.tolist()
-    return numbers
+        found.append((int(total[0]), tuple(total[1:].tolist())))
+    return tuple(found)

@@ -96,10 +96,11 @@ class MemoryLog:
             if record is not None:
                 self.append(partition, record.value)
 
-    def expire(self, partition: int, n: int, counted: int) -> None:
-        """Remove n records more, but none at or above the offset `counted`."""
+    def expire(self, partition: int, n: int, counted: int | None) -> None:
+        """Remove n records more, but none at or above the offset `counted`, if that is given."""
         begin = self.begins[partition]
-        self.begins[partition] = max(begin, min(begin + n, counted))
+        end = len(self.records[partition]) if counted is None else counted
+        self.begins[partition] = max(begin, min(begin + n, end))
 
     def go_away(self, seconds: float) -> None:
         """No broker answers for a while."""

@@ -12,7 +12,6 @@ from typing import Any
 
 from agents.store import StoreUnavailable
 from agents.tally import Record
-from estimators.publication import Publication
 from estimators.results import MemoryResults
 from estimators.schedule import Progress
 
@@ -180,7 +179,7 @@ class MemoryRedis:
     def lead(self) -> bool:
         return True
 
-    def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
+    def save(self, publications: list[Any], before: Progress | None, progress: Progress) -> bool:
         self._note_write()
         return self.results.save(publications, before, progress)
 

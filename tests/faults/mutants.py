@@ -22,6 +22,16 @@ def writes_whatever_is_stored(code: Code) -> None:
     code.store = Store
 
 
+def takes_the_same_offset_for_the_same_counts(code: Code) -> None:
+    """Whoever arrives at the stored offset is told that its change has been written, whatever it passed over on its way."""
+
+    class Store(MemoryCountStore):
+        def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
+            return self.positions().get(partition) == change.next_offset or super().commit(partition, expected, change)
+
+    code.store = Store
+
+
 def counts_redelivered_records(code: Code) -> None:
     """A record below the expected offset is counted again."""
 
@@ -123,7 +133,7 @@ def publishes_when_some_partitions_are_done(code: Code) -> None:
     """A step is called complete when any partition has passed its close."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
-        def _complete(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
+        def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
             needed = self._position.offsets_at(self._survey.closes_ms(step))
             reached = self._store.positions()
             return any(reached.get(partition, 0) >= offset for partition, offset in needed.items())
@@ -135,14 +145,25 @@ def believes_offsets_asked_for_before(code: Code) -> None:
     """A step is called complete by offsets that were asked for before its tables."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
-        def _complete(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
-            return checkpoints is not None or bool(super()._complete(step))
+        def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
+            return checkpoints is not None or bool(super()._passed(step))
 
     code.schedule.Schedule = Schedule
 
 
+def forgets_what_is_missing(code: Code) -> None:
+    """Records that expired before they were counted are passed over without a word."""
+
+    class Fold(code.fold):  # type: ignore[misc, name-defined]
+        def lose(self, offset: int, now_ms: int) -> None:
+            self.jump(offset)
+
+    code.fold = Fold
+
+
 MUTANTS: tuple[Mutant, ...] = (
     writes_whatever_is_stored,
+    takes_the_same_offset_for_the_same_counts,
     counts_redelivered_records,
     takes_any_gap,
     takes_chunks_of_former_placements,
@@ -154,6 +175,7 @@ MUTANTS: tuple[Mutant, ...] = (
     judges_lateness_by_its_own_clock,
     publishes_when_some_partitions_are_done,
     believes_offsets_asked_for_before,
+    forgets_what_is_missing,
 )
 
 

@@ -210,10 +210,11 @@ class LogErrors(Operation):
 
 @dataclass(frozen=True)
 class Expire(Operation):
-    """Retention removes a partition's oldest records, at most n, of those that are counted."""
+    """Retention removes a partition's oldest n records, those only that are counted unless it is `blind`."""
 
     partition: int
     n: int
+    blind: bool = False
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,7 @@ _DRAWS: list[tuple[float, Draw]] = [
     (0.6, lambda r: BrokerAway(r.choice((0.5, 4.0, 12.0)))),
     (0.4, lambda r: RestartBroker()),
     (1.5, lambda r: LogErrors(r.choice(QUESTIONS), r.randint(1, 3), r.random() < 0.6)),
-    (0.5, lambda r: Expire(r.randrange(3), r.randint(1, 30))),
+    (0.6, lambda r: Expire(r.randrange(3), r.randint(1, 30), r.random() < 0.4)),
     (3, lambda r: Estimate(r.random() < 0.2, r.randint(1, 5) if r.random() < 0.3 else 0, r.randrange(2))),
     (0.3, lambda r: Prune()),
 ]  # fmt: skip

@@ -20,6 +20,7 @@ will from the real ones; `tests/services/test_faults.py` runs real processes.
 
 import os
 from collections import Counter
+from typing import NamedTuple
 
 import pytest
 
@@ -28,8 +29,10 @@ from tests.conftest import Figures
 from . import mutants, operations
 from .operations import (
     AddAgent,
+    AdvanceClock,
     DelayDelivery,
     Estimate,
+    Expire,
     FlushRedis,
     KillAgent,
     LogErrors,
@@ -54,37 +57,117 @@ from .search import fails, mutated, replay, search, shrunk
 LISTS = int(os.environ.get("LDPSTREAM_FAULT_LISTS", "3000"))
 LENGTH = 40
 SOME = [Produce(0, 9, 1), Produce(1, 5, 2), PoisonRecords(1, 4), Produce(2, 12, 3)]
+RARE = mutants.takes_the_same_offset_for_the_same_counts  # found by one random list in some thousands, and one below
 MORE = [Produce(0, 8, 4), Produce(1, 8, 5), Produce(2, 8, 6)]
 
-# what is done, and what must be seen to have happened
-FIXED: dict[str, tuple[str, list[Operation]]] = {
-    "read on from elsewhere": ("gaps noticed", [*SOME, Wait(3), *MORE, LoseDelivery(0, 2), Wait(3)]),
-    "dropped": ("gaps noticed", [*SOME, Wait(3), DelayDelivery(0, 2.0), *MORE, Wait(1), LoseDelivery(0, 0), Wait(3)]),
-    "twice": ("records delivered again", [*SOME, Wait(3), Redeliver(0, 2, True), Redeliver(0, 1, True), *MORE, Wait(3)]),
-    "late": ("chunks of former placements", [
-        *SOME, Wait(9), DelayDelivery(0, 15.0), Wait(2), AddAgent(), *MORE, Wait(0.2), FlushRedis(), ZombieOwner(0), Wait(20),
-    ]),
-    "out of order": ("gaps noticed", [
-        *SOME, Wait(3), DelayDelivery(0, 3.0), *MORE, Wait(0.5), *SOME, Wait(0.5), *MORE, Wait(1), Reorder(0, 1), Wait(9),
-    ]),
-    "two owners": ("commits refused", [
-        *SOME, Wait(3), AddAgent(), Wait(3), *MORE, ZombieOwner(0), Wait(1), *SOME, Wait(3), *MORE,
-    ]),
-    "a dying consumer": ("ended by the watchdog", [*SOME, Wait(3), StallConsumer(0), *MORE, Wait(3)]),
-    "a write that nobody waited for": ("questions that Redis answered to nobody", [
-        Wait(2), *SOME, PauseRedis(8.0), Wait(2), KillAgent(0), AddAgent(), Wait(12), *MORE,
-    ]),
-    "an answer that was lost": ("commits", [*SOME, Wait(2), *MORE, RedisErrors(4, True), Wait(20)]),
-    "a full disk": ("commits", [*SOME, Wait(2), RefuseWrites(5.0), *MORE, Wait(8)]),
-    "letters that are answered late": ("commits", [
-        *(PoisonRecords(0, i) for i in range(10)), LogErrors("send_dead_letters", 3, True), Wait(9),
-    ]),
-    "all lost": ("commits", [*SOME, Wait(3), FlushRedis(), *MORE, Wait(3)]),
-    "the last writes lost": ("commits refused", [*SOME, Wait(3), *MORE, Wait(3), RestartRedis(2), *MORE, Wait(3)]),
-    "the last writes lost between an estimator's two questions": ("commits", [
-        *SOME, Wait(5), Wait(20), Estimate(lost=3, at=1), Wait(5), Estimate(),
-    ]),
-    "only offsets without records": ("rebalances", [Marker(0), Wait(20), Marker(0), Wait(20), Estimate()]),
+
+class Fixed(NamedTuple):
+    """A list that is always run.
+
+    Attributes:
+        happens: what must be seen to have happened.
+        operations: the list.
+        shows: a fault in the logic that it finds.
+        seed: of what the list leaves open.
+    """
+
+    happens: str
+    operations: list[Operation]
+    shows: mutants.Mutant
+    seed: int = 1
+
+
+FIXED: dict[str, Fixed] = {
+    "read on from elsewhere": Fixed(
+        "gaps noticed", [*SOME, Wait(3), *MORE, LoseDelivery(0, 2), Wait(3)], mutants.takes_any_gap
+    ),
+    "dropped": Fixed(
+        "gaps noticed",
+        [*SOME, Wait(3), DelayDelivery(0, 2.0), *MORE, Wait(1), LoseDelivery(0, 0), Wait(3)],
+        mutants.takes_any_gap,
+    ),
+    "twice": Fixed(
+        "records delivered again",
+        [*SOME, Wait(3), Redeliver(0, 2, True), Redeliver(0, 1, True), *MORE, Wait(3)],
+        mutants.counts_redelivered_records,
+    ),
+    "late": Fixed(
+        "chunks of former placements",
+        [
+            Wait(5.51), Wait(1.94), PoisonRecords(1, 9), Wait(3.2), AdvanceClock(5.0), Wait(6.19), Produce(1, 12, 270),
+            DelayDelivery(2, 8.0), Estimate(lost=1, at=1), Wait(4.48),
+        ],
+        mutants.takes_chunks_of_former_placements,
+        131,
+    ),
+    "out of order": Fixed(
+        "gaps noticed",
+        [*SOME, Wait(3), DelayDelivery(0, 3.0), *MORE, Wait(0.5), *SOME, Wait(0.5), *MORE, Wait(1), Reorder(0, 1), Wait(9)],
+        mutants.takes_any_gap,
+    ),
+    "two owners": Fixed(
+        "commits refused",
+        [*SOME, Wait(3), AddAgent(), Wait(3), *MORE, ZombieOwner(0), Wait(1), *SOME, Wait(3), *MORE],
+        mutants.leaves_out_open_panes,
+    ),
+    "expired for one owner, counted by the other": Fixed(
+        "commits refused",
+        [
+            Produce(0, 6, 282), Wait(9.55), AddAgent(), ZombieOwner(2), Wait(11.62), Produce(0, 3, 200), LoseDelivery(0, 2),
+            Wait(7.87), Expire(0, 23), Wait(3.77),
+        ],
+        mutants.takes_the_same_offset_for_the_same_counts,
+        1407,
+    ),
+    "expired before anybody could count": Fixed(
+        "commits",
+        [*SOME, Wait(3), KillAgent(0), *MORE, Wait(1), Expire(0, 20, blind=True), AddAgent(), Wait(40), Estimate()],
+        mutants.forgets_what_is_missing,
+    ),
+    "a dying consumer": Fixed(
+        "ended by the watchdog", [*SOME, Wait(3), StallConsumer(0), *MORE, Wait(3)], mutants.judges_lateness_by_its_own_clock
+    ),
+    "a write that nobody waited for": Fixed(
+        "questions that Redis answered to nobody",
+        [Wait(2), *SOME, PauseRedis(8.0), Wait(2), KillAgent(0), AddAgent(), Wait(12), *MORE],
+        mutants.starts_rejections_anew,
+    ),
+    "an answer that was lost": Fixed(
+        "commits", [*SOME, Wait(2), *MORE, RedisErrors(4, True), Wait(20)], mutants.commits_before_the_dead_letters
+    ),
+    "a full disk": Fixed(
+        "commits",
+        [*SOME, Wait(2), RefuseWrites(5.0), *MORE, Wait(8), KillAgent(0), *MORE],
+        mutants.leaves_out_open_panes,
+    ),
+    "letters that are answered late": Fixed(
+        "commits",
+        [*(PoisonRecords(0, i) for i in range(10)), LogErrors("send_dead_letters", 3, True), Wait(9)],
+        mutants.commits_before_the_dead_letters,
+    ),
+    "all lost": Fixed("commits", [*SOME, Wait(3), FlushRedis(), *MORE, Wait(3)], mutants.writes_whatever_is_stored),
+    "the last writes lost": Fixed(
+        "commits refused",
+        [*SOME, Wait(3), *MORE, Wait(3), RestartRedis(2), *MORE, Wait(3)],
+        mutants.reads_from_the_groups_offset,
+    ),
+    "the last writes lost between an estimator's two questions": Fixed(
+        "commits",
+        [Wait(6.06), Wait(2.04), Produce(1, 9, 644), Wait(4.48), Wait(8.01), Estimate(lost=1, at=1)],
+        mutants.believes_offsets_asked_for_before,
+        129,
+    ),
+    "one partition behind the others": Fixed(
+        "commits",
+        [Wait(14.74), Produce(2, 7, 602), Wait(6.58), Estimate(lost=1, at=0)],
+        mutants.publishes_when_some_partitions_are_done,
+        9,
+    ),
+    "only offsets without records": Fixed(
+        "rebalances",
+        [Marker(0), *SOME, Wait(20), Marker(0), Wait(20), *MORE, Estimate()],
+        mutants.commits_before_the_dead_letters,
+    ),
 }  # fmt: skip
 
 
@@ -109,15 +192,15 @@ def test_random_lists(told: Counter[str], figures: Figures) -> None:
 
 @pytest.mark.parametrize("name", FIXED)
 def test_each_fault_is_provoked_and_survived(name: str) -> None:
-    happened, listed = FIXED[name]
-    assert replay(1, listed)[happened]
+    fixed = FIXED[name]
+    assert replay(fixed.seed, fixed.operations)[fixed.happens]
+    assert fails(fixed.seed, fixed.operations, mutated(fixed.shows)())
 
 
-@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", [m for m in mutants.MUTANTS if m is not RARE], ids=lambda mutant: mutant.__name__)
 def test_a_fault_in_the_logic_is_found(mutant: mutants.Mutant) -> None:
-    make = mutated(mutant)
-    code = make()
-    assert any(fails(seed, random_list(seed, LENGTH), code) for seed in range(min(LISTS, 3000)))
+    code = mutated(mutant)()
+    assert any(fails(seed, random_list(seed, LENGTH), code) for seed in range(3000))
 
 
 def test_a_failing_list_is_made_short_and_can_be_replayed() -> None:

@@ -13,13 +13,12 @@ from typing import Any
 
 from agents.store import StoreUnavailable
 from estimators.log_position import LogUnavailable
-from estimators.publication import Publication
 from surveys import REASONS
 
 from . import operations as op
 from .agent import Agent
 from .code import Code
-from .invariant import Invariant, Violation, conclude
+from .invariant import Invariant, Published, Violation, conclude
 from .memory_log import PARTITIONS, SURVEY, MemoryLog, spoilt_value
 from .memory_redis import MemoryRedis
 from .virtual import VirtualLoop
@@ -54,7 +53,7 @@ class World:
         self._agents: list[Agent] = []
         self._turn = 0
         self.regroup = asyncio.Event()
-        self._told: list[Publication] = []
+        self._told: list[Published] = []
         self.log.moved = self._wake_readers
         self.loop.thread = self.redis.thread
         code.counting.PartitionFold = self.redis.traced(code.fold, self.log.now_ms)
@@ -166,9 +165,9 @@ class World:
                 log.repeat(partition, n)
             case op.Marker(partition):
                 log.append(partition, None)
-            case op.Expire(partition, n):
+            case op.Expire(partition, n, blind):
                 partition %= PARTITIONS
-                log.expire(partition, n, self.redis.store.positions().get(partition, 0))
+                log.expire(partition, n, None if blind else self.redis.store.positions().get(partition, 0))
             case op.BrokerAway(seconds):
                 log.go_away(seconds)
             case op.RestartBroker():
@@ -286,10 +285,10 @@ class World:
 class _Told:
     """A publisher, which may be the last thing that the estimator gets to."""
 
-    def __init__(self, told: list[Publication], killed: bool) -> None:
+    def __init__(self, told: list[Published], killed: bool) -> None:
         self._told, self._killed = told, killed
 
-    def publish(self, publications: list[Publication]) -> None:
+    def publish(self, publications: list[Published]) -> None:
         self._told += publications
         if self._killed:
             raise Killed

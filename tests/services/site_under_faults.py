@@ -24,13 +24,12 @@ from agents import Record
 from agents.redis_store import RedisCountStore
 from agents.store import StoreUnavailable
 from estimators.log_position import KafkaLogPosition, LogUnavailable
-from estimators.publication import Publication
 from estimators.results import MemoryResults
 from surveys import REASONS
 from tests.agents.samples import PANES, sound, spoilt
 from tests.faults import operations as op
 from tests.faults.code import Code
-from tests.faults.invariant import Tallied, conclude, direct_tally, judged_in_order, numbers_of, truth_of
+from tests.faults.invariant import Published, Tallied, conclude, direct_tally, judged_in_order, numbers_of, truth_of
 
 from .rig import KafkaNode, RedisNode
 from .test_agents import PARTITIONS, Site, Worker
@@ -121,7 +120,7 @@ class Estimator(threading.Thread):
     def __init__(self, site: Site) -> None:
         super().__init__(daemon=True)
         self.site, self._over = site, threading.Event()
-        self.told: list[Publication] = []
+        self.told: list[Published] = []
         self.results = MemoryResults()
         self.error: BaseException | None = None
 
@@ -140,7 +139,7 @@ class Estimator(threading.Thread):
         except BaseException as error:
             self.error = error
 
-    def publish(self, publications: list[Publication]) -> None:
+    def publish(self, publications: list[Published]) -> None:
         """Note them."""
         self.told += publications
 
@@ -329,7 +328,7 @@ class Run:
         """Every publication ever made that says complete; and every step with reports has one."""
         complete = [p for p in self.estimator.told if p.complete]
         for p in complete:
-            assert p.estimators["raw"].frequencies[1:] == truth_of(self.site.survey, direct, p), (p.key, p.reports)
+            assert p.counts == truth_of(self.site.survey, direct, p), p.key
         assert {key.step for key in direct.panes} <= {p.step for p in complete}
 
 
