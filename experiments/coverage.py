@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 import numpy as np
+from rich.table import Table
 
 from estimators import ibu, matrix_inversion, mle
 from estimators.estimate import Estimate
@@ -120,6 +121,22 @@ def measure(
 
 def _job(task: tuple[str, int, int, int]) -> list[Coverage]:
     return measure_one(*task)
+
+
+def coverage_table(rows: list[Coverage]) -> Table:
+    """The coverages, a line for each mechanism and estimator, with a step beside a window."""
+    shown = Table("mechanism", "estimator", "step", "worst value", "spread", f"window of {WINDOW}", "worst value", "spread",
+                  title=f"Share of intervals that hold the truth; {rows[0].runs} runs")  # fmt: skip
+    by_span = {(row.mechanism, row.estimator, row.steps): row for row in rows}
+    for name, estimator in dict.fromkeys((row.mechanism, row.estimator) for row in rows):
+        cells = [
+            text
+            for steps in (1, WINDOW)
+            for row in [by_span[name, estimator, steps]]
+            for text in (f"{100 * row.covered:.2f} %", f"{100 * row.worst:.1f} %", f"{row.spread:.3f}")
+        ]
+        shown.add_row(name, estimator, *cells)
+    return shown
 
 
 def slack(runs: int, sigmas: float = 4.0) -> float:

@@ -101,6 +101,34 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
             csv.write_text(accuracy_tables.as_csv(result))
         write_json(json, msgspec.to_builtins(result))
 
+    @benches.command(name="estimators")
+    def bench_estimators(
+        quick: Annotated[bool, typer.Option(help="small domains, in seconds")] = False,
+        peers: Annotated[bool, typer.Option(help="also multi-freq-ldpy, in an environment of its own")] = True,
+        json: JsonFile = None,
+    ) -> None:
+        """How long the estimators take on one core, whatever the number of reports."""
+        from experiments.bench_estimators import measure, timing_table
+
+        with _status() as progress:
+            rows = measure(quick, peers, progress)
+        console.print(timing_table(rows))
+        write_json(json, msgspec.to_builtins(rows))
+
+    @benches.command(name="coverage")
+    def bench_coverage(
+        runs: Annotated[int, typer.Option(min=2, max=10**6, help="repetitions for each mechanism and span")] = 2000,
+        seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+        json: JsonFile = None,
+    ) -> None:
+        """How often the intervals of 95 % hold the truth, for a step and for a window, with every mechanism and estimator."""
+        from experiments.coverage import coverage_table, measure
+
+        with _status() as progress:
+            rows = measure(runs, seed, progress)
+        console.print(coverage_table(rows))
+        write_json(json, msgspec.to_builtins(rows))
+
     return benches
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from experiments.accuracy import SHAPES, Setting, build, errors, measure, population, settings, tabulate
 from experiments.accuracy_tables import as_csv, columns, markdown, ratios, summary, table, wins
-from experiments.coverage import NOMINAL, SHARES, coverage_of, measure_one, slack
+from experiments.bench_estimators import measure as bench_estimators
+from experiments.bench_estimators import timing_table
+from experiments.coverage import NOMINAL, SHARES, WINDOW, coverage_of, coverage_table, measure_one, slack
 from mechanisms import NAMES
 
 SMALL = [Setting(mechanism=name, k=10, eps=1.0, shape="poisson", n=2000) for name in ("GRR", "L-OLH")]
@@ -67,3 +69,11 @@ def test_narrow_intervals_are_caught() -> None:
     right, narrow = (coverage_of("none", "none", 1, SHARES + noise, np.full(noise.shape, error)) for error in (0.01, 0.0066))
     assert abs(right.covered - NOMINAL) < slack(200)
     assert abs(narrow.covered - NOMINAL) > slack(200)
+
+
+def test_the_timings_are_complete() -> None:
+    rows = bench_estimators(True, False, lambda said: None)
+    assert len(rows) == len({row.task for row in rows}) == 17
+    assert all(row.value > 0 for row in rows)
+    assert timing_table(rows).row_count == len(rows)
+    assert coverage_table([c for steps in (1, WINDOW) for c in measure_one("GRR", steps, 2, 1)]).row_count == 4
