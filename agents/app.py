@@ -36,6 +36,7 @@ from agents.witness import Witness
 from surveys import Survey, SurveyError, load_survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
 from surveys.logs import logging_config
+from surveys.monitoring import serve_monitoring
 from surveys.settings import Settings, SettingsError, load_settings
 
 log = structlog.get_logger("ldpstream.agent")
@@ -128,7 +129,7 @@ class AgentApp(faust.App):
         check_session(self.agent_settings, SESSION_S)
         check_redis(self.store)
         if self.agent_settings.metrics_port:
-            metrics.serve(self.agent_settings.metrics_host, self.agent_settings.metrics_port, lambda: self.counting.ready)
+            serve_monitoring(self.agent_settings.metrics_host, self.agent_settings.metrics_port, lambda: self.counting.ready)
         self.watchdog.start()
 
     async def _revoked(self, *about: Any, **_: Any) -> None:

@@ -90,7 +90,13 @@ class PrometheusPublisher:
         self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
 
     def publish(self, publications: list[Publication]) -> None:
-        """Set the gauges; a step that is published again after a later one leaves them as they are."""
+        """Show them, and count them as made by this process."""
+        self.show(publications)
+        for p in publications:
+            self._published.labels(p.survey).inc()
+
+    def show(self, publications: list[Publication]) -> None:
+        """Set the gauges; a step that comes again after a later one leaves them as they are."""
         for p in publications:
             if p.step < self._latest.get((p.attribute, p.span), 0):
                 continue
@@ -119,7 +125,6 @@ class PrometheusPublisher:
                         self._fit.labels(p.survey, p.attribute, name).set(z)
                 if said.drift_sigma is not None:
                     self._drift.labels(p.survey, p.attribute).set(said.drift_sigma)
-            self._published.labels(p.survey).inc()
 
     def _values(self, p: Publication) -> list[int]:
         """The indices of the values that have a time series."""

@@ -7,7 +7,7 @@ from threading import Event
 
 import redis
 import structlog
-from prometheus_client import REGISTRY, start_http_server
+from prometheus_client import REGISTRY
 
 from agents.redis_store import RedisCountStore
 from agents.store import StoreUnavailable
@@ -18,7 +18,9 @@ from estimators.publication import Publication
 from estimators.publishers import KafkaPublisher, PrometheusPublisher
 from estimators.results import RedisResults
 from estimators.schedule import Progress, Publisher, Schedule
+from estimators.vitals import Vitals
 from surveys import Survey
+from surveys.monitoring import serve_monitoring
 from surveys.settings import Settings, SettingsError
 
 log = structlog.get_logger("ldpstream.estimator")
@@ -61,16 +63,18 @@ def serve(
     store.positions()
     position, kafka = KafkaLogPosition(survey, settings.kafka), KafkaPublisher(survey, settings.kafka)
     results = RedisResults(survey, client)
-    if settings.metrics_port:
-        start_http_server(settings.metrics_port, settings.metrics_host)
     prometheus = PrometheusPublisher(survey, REGISTRY)
-    prometheus.publish(results.history())
+    prometheus.show(results.history())
+    vitals = Vitals(survey, store, position, results, settings.margin_ms, prometheus, REGISTRY)
+    if settings.metrics_port:
+        serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: vitals.well)
     publishers: list[Publisher] = [kafka, prometheus, _Watcher(seen)]
     schedule = Schedule(survey, store, position, results, publishers, settings.post, settings.margin_ms)
     page = _serve_page(survey, settings, results, store)
     try:
         while not stop.is_set():
             try:
+                vitals.look(time.time_ns() // 10**6)
                 schedule.run(time.time_ns() // 10**6, stop.is_set)
                 if until is not None and _reached(results.progress(), until):
                     break

@@ -1,0 +1,53 @@
+"""What every process answers to those who look after it.
+
+/metrics   for Prometheus
+/health    200 as long as the process lives: it never depends on Kafka or Redis, so that an outage restarts nothing
+/ready     200 while the process can do its work, else 503
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+from prometheus_client import disable_created_metrics, make_wsgi_app
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for every counter, which nobody reads
+
+
+def serve_monitoring(host: str, port: int, ready: Callable[[], bool]) -> None:
+    """Serve all three from a background thread, for the life of the process.
+
+    Args:
+        host, port: where to listen.
+        ready: whether the process can do its work now; asked for every `/ready`, from another thread.
+
+    Raises:
+        OSError: if the address cannot be bound.
+    """
+    metrics = make_wsgi_app()
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path in ("/health", "/ready"):
+            well = path == "/health" or ready()
+            start("200 OK" if well else "503 Service Unavailable", [("Content-Type", "text/plain; charset=utf-8")])
+            return [b"ok\n" if well else b"not ready\n"]
+        if path not in ("/", "/metrics"):
+            start("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+            return [b"not found\n"]
+        page: Iterable[bytes] = metrics(environ, start)
+        return page
+
+    server = make_server(host, port, answer, _Server, _Silent)
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Silent(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: a line per scrape helps nobody."""

@@ -1,0 +1,109 @@
+"""What the estimator says of itself and of the counting before it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from agents.store import Checkpoint, MemoryCountStore, StoreUnavailable
+from agents.tally import PaneKey
+from estimators.publishers import PrometheusPublisher
+from estimators.results import MemoryResults
+from estimators.schedule import Schedule
+from estimators.vitals import LAG_EVERY_MS, Vitals
+from surveys import load_survey
+
+SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
+MARGIN_MS = 500
+LABELS = {"survey": SURVEY.name}
+
+
+class Log:
+    def __init__(self, ends: dict[int, int]) -> None:
+        self.ends = ends
+
+    def log_id(self) -> str:
+        return ""
+
+    def earliest_ms(self) -> int | None:
+        return SURVEY.start_ms
+
+    def offsets_at(self, time_ms: int) -> dict[int, int]:
+        return self.ends if time_ms > SURVEY.closes_ms(10**6) else dict.fromkeys(self.ends, 0)
+
+
+class Watched:
+    """One estimator, which works or stands by."""
+
+    def __init__(self, store: MemoryCountStore, log: Log, results: MemoryResults) -> None:
+        self.registry = CollectorRegistry()
+        prometheus = PrometheusPublisher(SURVEY, self.registry)
+        self.vitals = Vitals(SURVEY, store, log, results, MARGIN_MS, prometheus, self.registry)
+        self.schedule = Schedule(SURVEY, store, log, results, [prometheus], "none", MARGIN_MS)
+
+    def gauge(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"ldpstream_{name}", LABELS | labels)
+
+
+def due_s(step: int) -> float:
+    return (SURVEY.closes_ms(step) + MARGIN_MS) / 1000
+
+
+def test_the_lag_is_what_no_table_has_and_never_below_zero() -> None:
+    store, log = MemoryCountStore(SURVEY), Log({0: 100, 1: 50, 2: 7})
+    store.commit(0, None, Checkpoint(60, 0, {}, {}))
+    store.commit(2, None, Checkpoint(9, 0, {}, {}))  # of a log that was longer
+    watched, now_ms = Watched(store, log, MemoryResults()), SURVEY.start_ms
+    watched.vitals.look(now_ms)
+    assert watched.gauge("lag_records") == 40 + 50 + 0
+    log.ends = {0: 200, 1: 50, 2: 7}
+    watched.vitals.look(now_ms + LAG_EVERY_MS - 1)
+    assert watched.gauge("lag_records") == 90, "not yet asked again"
+    watched.vitals.look(now_ms + LAG_EVERY_MS)
+    assert watched.gauge("lag_records") == 190
+
+
+@pytest.mark.parametrize(("now_step", "due"), [(-3, 0), (0, 0), (4, 4)])
+def test_an_estimator_that_never_got_anywhere_is_overdue_in_the_end(now_step: int, due: int) -> None:
+    watched = Watched(MemoryCountStore(SURVEY), Log({0: 0}), MemoryResults())
+    for later in range(3):
+        watched.vitals.look(SURVEY.opens_ms(now_step + later) + 1)
+        assert watched.gauge("next_estimate_due_timestamp_seconds") == due_s(due)
+
+
+def test_one_that_stands_by_shows_what_the_other_has_estimated() -> None:
+    store, log, results = MemoryCountStore(SURVEY), Log({0: 0}), MemoryResults()
+    m = SURVEY.mechanisms[0][0]
+    store.commit(0, None, Checkpoint(0, 0, {PaneKey(0, 0, 1): m.tabulate(np.zeros(5, np.uint8))}, {}))
+    works, stands_by = Watched(store, log, results), Watched(store, log, results)
+    now_ms = SURVEY.closes_ms(1) + MARGIN_MS
+    works.schedule.run(now_ms)
+    for each in (works, stands_by):
+        each.vitals.look(now_ms)
+        assert each.gauge("estimate_step", attribute="screen", span="step") == 1
+        assert each.gauge("estimate_reports", attribute="screen", span="window") == 5
+        assert each.gauge("next_estimate_due_timestamp_seconds") == due_s(2)
+    assert works.gauge("publications_total") == 2 * 2 * len(SURVEY.attributes)
+    assert stands_by.gauge("publications_total") is None
+
+
+def test_it_is_not_well_while_a_store_is_away() -> None:
+    class Sometimes(MemoryCountStore):
+        away = False
+
+        def positions(self) -> dict[int, int]:
+            assert self.away or watched.vitals.well is (asked > 0), "it stays as it was until there is an answer"
+            if self.away:
+                raise StoreUnavailable("away")
+            return super().positions()
+
+    store = Sometimes(SURVEY)
+    watched = Watched(store, Log({0: 0}), MemoryResults())
+    for asked in range(2):
+        watched.vitals.look(SURVEY.start_ms + asked * LAG_EVERY_MS)
+        assert watched.vitals.well
+    store.away = True
+    with pytest.raises(StoreUnavailable):
+        watched.vitals.look(SURVEY.start_ms + 2 * LAG_EVERY_MS)
+    assert not watched.vitals.well
