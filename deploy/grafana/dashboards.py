@@ -1,0 +1,181 @@
+"""The two Grafana dashboards, from code:  python deploy/grafana/dashboards.py  writes dashboards/*.json.
+
+Population leads with what is estimated, Privacy and pipeline with what it has cost and how well the service runs. Every panel
+asks Prometheus for series that the processes export; a test runs every query against a real Prometheus.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from grafana_foundation_sdk.builders import bargauge, dashboard, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.builders.common import ReduceDataOptions, VizLegendOptions
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacement, VizOrientation
+from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DataSourceRef, GridPos, VariableOption, VariableRefresh
+
+FOLDER = Path(__file__).parent / "dashboards"
+SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
+OF = '{survey="$survey", attribute="$attribute"}'
+SPAN = '{survey="$survey", attribute="$attribute", span="$span"}'
+ESTIMATE = '{survey="$survey", attribute="$attribute", span="$span", estimator="$estimator"}'
+VALUE = '{survey="$survey", attribute="$attribute", span="$span", estimator="$estimator", value="$value"}'
+LEVELS = '{survey="$survey"}'
+BY_LEVEL = "max by (attribute, level)"  # estimators that stand by say the same as the one that works
+
+Shape = Callable[[], timeseries.Panel | stat.Panel | bargauge.Panel | table.Panel]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel: its kind, title, what it tells, unit, (query, legend) pairs, and its place on Grafana's grid of 24 columns."""
+
+    kind: Shape
+    title: str
+    about: str
+    unit: str
+    queries: tuple[tuple[str, str], ...]
+    width: int = 12
+    height: int = 8
+    instant: bool = False
+
+
+def lines() -> timeseries.Panel:
+    legend = VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM).show_legend(True)
+    return timeseries.Panel().legend(legend).fill_opacity(8)
+
+
+def number() -> stat.Panel:
+    return stat.Panel().reduce_options(ReduceDataOptions().calcs(["lastNotNull"]))
+
+
+def bars() -> bargauge.Panel:
+    return (
+        bargauge.Panel()
+        .orientation(VizOrientation.HORIZONTAL)
+        .min_viz_height(12)
+        .reduce_options(ReduceDataOptions().calcs(["lastNotNull"]))
+    )
+
+
+POPULATION = (
+    Panel(bars, "Histogram", "Estimated share of every value that has a series, latest estimate.", "percentunit",
+          ((f"max by (value) (ldpstream_frequency_ratio{ESTIMATE})", "{{value}}"),), 12, 12, True),
+    Panel(bars, "Standard errors", "Of the same shares; an interval of 95 % reaches 1.96 of them to both sides.", "percentunit",
+          ((f"max by (value) (ldpstream_frequency_standard_error_ratio{ESTIMATE})", "{{value}}"),), 12, 12, True),
+    Panel(lines, "Most frequent values over time", "The ten most frequent values at each moment.", "percentunit",
+          ((f"topk(10, max by (value) (ldpstream_frequency_ratio{ESTIMATE}))", "{{value}}"),), 24, 9),
+    Panel(lines, "$value, with its interval of 95 %", "The estimate ± 1.96 standard errors.", "percentunit",
+          ((f"max(ldpstream_frequency_ratio{VALUE})", "estimate"),
+           (f"max(ldpstream_frequency_ratio{VALUE} + 1.96 * ldpstream_frequency_standard_error_ratio{VALUE})", "upper"),
+           (f"max(ldpstream_frequency_ratio{VALUE} - 1.96 * ldpstream_frequency_standard_error_ratio{VALUE})", "lower"))),
+    Panel(lines, "Drift since the last step", "Largest move of a frequency, in standard errors; above 5 it is real.", "none",
+          ((f"max(ldpstream_drift_sigma{OF})", "standard errors"),)),
+    Panel(lines, "Reports behind the estimate", "Of the step, and of the sliding window.", "short",
+          ((f"max by (span) (ldpstream_estimate_reports{OF})", "{{span}}"),)),
+    Panel(lines, "Estimate against mechanism", "z of the counts under the mechanism; beyond ±6 somebody bends them.", "none",
+          ((f"max by (level) (ldpstream_fit_z{OF})", "{{level}}"),)),
+)  # fmt: skip
+
+PRIVACY = (
+    Panel(bars, "Privacy budget spent: ε_t of ε∞", "Of a participant who reported an unchanged value at every step so far.",
+          "percentunit", ((f"{BY_LEVEL} (ldpstream_privacy_eps_t_nats{LEVELS} / ldpstream_privacy_eps_inf_nats{LEVELS})",
+                           "{{attribute}} · {{level}}"),), 12, 9, True),
+    Panel(lines, "Privacy loss in nats", "ε_t for an unchanged value, and its bound ε∞.", "none",
+          ((f"{BY_LEVEL} (ldpstream_privacy_eps_t_nats{LEVELS})", "ε_t {{attribute}} · {{level}}"),
+           (f"{BY_LEVEL} (ldpstream_privacy_eps_inf_nats{LEVELS})", "ε∞ {{attribute}} · {{level}}")), 12, 9),
+    Panel(lines, "Privacy loss if values change, in nats", "Between any two sequences of values: exact, or a proven bound.",
+          "none",
+          ((f"{BY_LEVEL} (ldpstream_privacy_eps_sequence_nats{LEVELS})", "{{attribute}} · {{level}}"),), 12, 8),
+    Panel(number, "Reports a second", "Counted by all agents.", "short",
+          (("sum(rate(ldpstream_reports_total[$__rate_interval]))", "reports/s"),), 6, 8),
+    Panel(number, "Records waiting", "In the log, not yet in a count table.", "short",
+          ((f"max(ldpstream_lag_records{LEVELS})", "records"),), 6, 8),
+    Panel(lines, "Envelopes by outcome", "Counted, and rejected by reason.", "cps",
+          (("sum(rate(ldpstream_records_total[$__rate_interval])) - sum(rate(ldpstream_rejected_total[$__rate_interval]))",
+            "counted"),
+           ("sum by (reason) (rate(ldpstream_rejected_total[$__rate_interval]))", "{{reason}}"))),
+    Panel(lines, "Requests to the gateways", "By what became of them.", "reqps",
+          (("sum by (outcome) (rate(ldpstream_gateway_requests_total[$__rate_interval]))", "{{outcome}}"),)),
+    Panel(lines, "Time to commit", "One partition's changes to the count store.", "s",
+          (("histogram_quantile(0.5, sum by (le) (rate(ldpstream_commit_seconds_bucket[$__rate_interval])))", "p50"),
+           ("histogram_quantile(0.99, sum by (le) (rate(ldpstream_commit_seconds_bucket[$__rate_interval])))", "p99"))),
+    Panel(lines, "Estimate overdue", "How long after it was due the next estimate is missing; below zero it is not due yet.",
+          "s",
+          ((f"time() - max by (survey) (ldpstream_next_estimate_due_timestamp_seconds{LEVELS})", "{{survey}}"),)),
+    Panel(lines, "Recoveries", "Gaps fetched again, commits refused, records delivered twice: harmless; records lost are not.",
+          "short",
+          (("sum(increase(ldpstream_gaps_total[$__rate_interval]))", "gaps"),
+           ("sum(increase(ldpstream_refused_commits_total[$__rate_interval]))", "commits refused"),
+           ("sum(increase(ldpstream_redelivered_total[$__rate_interval]))", "delivered twice"),
+           ("sum(increase(ldpstream_missing_offsets_total[$__rate_interval]))", "records lost"))),
+)  # fmt: skip
+
+
+def variable(name: str, label: str, query: str) -> dashboard.QueryVariable:
+    return (
+        dashboard.QueryVariable(name)
+        .label(label)
+        .datasource(SOURCE)
+        .query(query)
+        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+    )
+
+
+def choice(name: str, label: str, options: tuple[str, ...]) -> dashboard.CustomVariable:
+    first = VariableOption(text=options[0], value=options[0], selected=True)
+    return dashboard.CustomVariable(name).label(label).values(",".join(options)).current(first)
+
+
+def build(uid: str, title: str, panels: tuple[Panel, ...], variables: tuple[object, ...]) -> str:
+    """A dashboard as JSON."""
+    made = (
+        dashboard.Dashboard(title)
+        .uid(uid)
+        .tags(["ldpstream"])
+        .refresh("10s")
+        .time("now-1h", "now")
+        .timezone("browser")
+        .tooltip(DashboardCursorSync.CROSSHAIR)
+        .readonly()
+    )
+    for each in variables:
+        made = made.with_variable(each)  # type: ignore[arg-type]
+    x = y = row = 0
+    for number_of, panel in enumerate(panels, 1):
+        if x + panel.width > 24:
+            x, y, row = 0, y + row, 0
+        drawn = panel.kind().id(number_of).title(panel.title).description(panel.about).datasource(SOURCE).unit(panel.unit)
+        drawn = drawn.grid_pos(GridPos(h=panel.height, w=panel.width, x=x, y=y))
+        for i, (query, legend) in enumerate(panel.queries):
+            target = prometheus.Dataquery().ref_id("ABCDEF"[i]).expr(query).legend_format(legend).datasource(SOURCE)
+            drawn = drawn.with_target(target.instant() if panel.instant else target.range())
+        made = made.with_panel(drawn)
+        x, row = x + panel.width, max(row, panel.height)
+    return JSONEncoder(sort_keys=True, indent=2).encode(made.build()) + "\n"
+
+
+def dashboards() -> dict[str, str]:
+    """File name -> JSON."""
+    survey = variable("survey", "Survey", "label_values(ldpstream_estimate_step, survey)")
+    attribute = variable("attribute", "Attribute", 'label_values(ldpstream_estimate_step{survey="$survey"}, attribute)')
+    value = variable("value", "Value", f"label_values(ldpstream_frequency_ratio{OF}, value)")
+    span = choice("span", "Span", ("window", "step"))
+    estimator = choice("estimator", "Estimator", ("ibu", "mi", "mle"))
+    return {
+        "population.json": build(
+            "ldpstream-population", "ldpstream: population", POPULATION, (survey, attribute, span, estimator, value)
+        ),
+        "privacy.json": build("ldpstream-privacy", "ldpstream: privacy and pipeline", PRIVACY, (survey,)),
+    }
+
+
+def main() -> None:
+    """Write the files that Grafana is given."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in dashboards().items():
+        (FOLDER / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The documents are true: their links and commands lead somewhere, their example bytes and numbers are those of the code."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from pydantic import SecretStr
+from typer.testing import CliRunner
+
+from ldpstream.cli import app
+from mechanisms import mechanism
+from surveys import parse_survey
+from surveys.envelope import REASONS, seal
+from surveys.settings import Settings
+from tests.docs.tables import SETTINGS
+
+ROOT = Path(__file__).parents[2]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+TEXTS = {path.name: path.read_text() for path in DOCS}
+COMMANDS = sorted({command for text in TEXTS.values() for command in re.findall(r"`(ldpstream [a-z]+[^`]*)`", text)})
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a document's headings."""
+    titles = re.findall(r"(?m)^#+ (.+)$", text)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\((?!https?:)([^)]+)\)", path.read_text())):
+        found = path.parent / target if target else path
+        assert found.exists(), target
+        assert not anchor or anchor in anchors(found.read_text()), anchor
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_and_option_exists(command: str) -> None:
+    _, name, *rest = command.split()
+    shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    assert shown.exit_code == 0, shown.output
+    assert all(word in shown.output for word in rest if word.startswith("--"))
+
+
+@pytest.mark.parametrize("name", sorted({n for text in TEXTS.values() for n in re.findall(r"LDPSTREAM_[A-Z0-9_]+", text)}))
+def test_every_setting_exists(name: str) -> None:
+    field = name.removeprefix("LDPSTREAM_").lower()
+    assert field in Settings.model_fields or field.removesuffix("_file") in Settings.model_fields
+
+
+def test_the_example_envelope() -> None:
+    survey = parse_survey(tomllib.loads((ROOT / "surveys" / "samples" / "demo.toml").read_text()))
+    assert survey.fingerprint.hex() == "076bb8acb693dba5"
+    sealed = seal(survey, 0, 0, 7, np.array([5, 0, 3], survey.mechanisms[0][0].report_dtype))
+    assert sealed.hex(" ") in TEXTS["wire_format.md"]
+    assert all(reason in TEXTS["wire_format.md"].replace("\n", " ") for reason in REASONS)
+
+
+def test_the_numbers_of_choose() -> None:
+    m = mechanism("L-OSUE", k=100, eps_inf=2.0, eps_1=1.0)
+    for n, said in ((10_000, "± 1.9 %"), (1_000_000, "± 0.19 %")):
+        assert f"± {100 * m.variance(0.0, n) ** 0.5:.2g} %" == said
+        assert said in TEXTS["choose.md"].replace("\n", " ")
+    ranked = {k: [mechanism(x, k=k, eps_inf=2.0, eps_1=1.0).variance() for x in ("L-GRR", "L-OSUE")] for k in (10, 11)}
+    assert ranked[10][0] < ranked[10][1]  # k < 3e + 2 = 10.2
+    assert ranked[11][0] > ranked[11][1]
+
+
+def test_the_settings_table() -> None:
+    fields = {f"LDPSTREAM_{name.upper()}": field.default for name, field in Settings.model_fields.items()}
+    shown = {
+        n: d.get_secret_value() if isinstance(d, SecretStr) else "–" if d in (None, "") else str(d) for n, d in fields.items()
+    }
+    assert shown == SETTINGS
+
+
+def test_every_alert_has_its_cause_and_its_remedy() -> None:
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())["groups"][0]["rules"]
+    sections = dict(re.findall(r"(?ms)^### (Ldpstream\w+)\n(.*?)(?=^#|\Z)", TEXTS["operate.md"]))
+    assert list(sections) == [rule["alert"] for rule in rules]
+    for rule in rules:
+        said = sections[rule["alert"]]
+        assert said.startswith(rule["labels"]["severity"] + ".")
+        assert all(word in said for word in ("*Cause:*", "*Remedy:*"))
