@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install what the service tests and a local run need and this machine lacks: redis-server, a Java runtime, Maven,
-# Prometheus and Chromium, and the jars of Kafka (into the cache that tests/services/kafka_jars.py names). Where that can't
-# be done it says so in one line and succeeds, because without them those tests are skipped; with CI set it fails, as they
+# Prometheus, Chromium and npm; the jars of Kafka and the checkers of manifests (into the cache that tests/services/kafka_jars.py
+# names). kubectl must come with the machine. Where that can't be done it says so in one line and succeeds, because without them those tests are skipped; with CI set it fails, as they
 # would.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -55,6 +55,7 @@ has redis-server || packages+=(redis-server)
 has_java || packages+=("openjdk-$least_java-jre-headless")
 has mvn || has_jars || packages+=(maven)
 has promtool || packages+=(prometheus)
+has npm || packages+=(nodejs npm)
 has chromium || packages+=(chromium fonts-dejavu-core)
 
 if ((${#packages[@]})); then
@@ -65,4 +66,5 @@ if ((${#packages[@]})); then
 fi
 has_java || give_up "the java found is older than $least_java (see JAVA_HOME)"
 jars=$("$python" tests/services/kafka_jars.py) || give_up "the jars of Kafka could not be fetched"
+"$python" -m tests.deploy.tools || give_up "the checkers of manifests could not be fetched"
 echo "setup_services: ready ($(redis-server --version | cut -d' ' -f1-3), Kafka's jars in $jars)"

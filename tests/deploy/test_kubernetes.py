@@ -1,0 +1,327 @@
+"""The manifests, rendered: allowed by their schemas, true to the surveys and settings they name, as careful as they claim."""
+
+import copy
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import SecretStr
+
+from agents.app import group_id
+from surveys import Survey, parse_survey
+from surveys.settings import Settings
+from tests.deploy.conftest import wanted
+from tests.deploy.manifests import KUBERNETES, ROOT, Resource, is_custom, refused, refused_customs, rendered, resources
+
+OVERLAYS = ["overlays/dev", "overlays/production"]
+FOLDERS = [*OVERLAYS, "strimzi"]
+CUSTOM_KINDS = {
+    "Kafka",
+    "KafkaNodePool",
+    "KafkaTopic",
+    "KafkaUser",
+    "PodMonitor",
+    "PrometheusRule",
+    "ScaledObject",
+    "TriggerAuthentication",
+}
+OURS = {"agent", "estimator", "gateway"}
+# Of a Kafka and a Redis with passwords and TLS; not in `Settings` yet.
+AWAITED = {"KAFKA_SECURITY_PROTOCOL", "KAFKA_SASL_MECHANISM", "KAFKA_USER", "KAFKA_PASSWORD_FILE", "KAFKA_CA_FILE",
+           "REDIS_USER", "REDIS_PASSWORD_FILE", "REDIS_CA_FILE"}  # fmt: skip
+AS_FILE = {
+    f"{name}_file"
+    for name, field in Settings.model_fields.items()
+    if SecretStr in (field.annotation, *get_args(field.annotation))
+}
+
+
+def found(folder: str, *kinds: str) -> list[Resource]:
+    """The resources of those kinds; of all, if none is named."""
+    made = wanted(functools.partial(resources, folder))
+    return [resource for resource in made if not kinds or resource["kind"] in kinds]
+
+
+def pods(folder: str) -> Iterator[tuple[str, Resource]]:
+    """Name and pod template of everything that runs."""
+    for resource in found(folder, "Deployment", "Job"):
+        yield resource["metadata"]["name"], resource["spec"]["template"]
+
+
+def survey(folder: str) -> Survey:
+    [config] = [r for r in found(folder, "ConfigMap") if r["metadata"]["name"].startswith("ldpstream-survey-")]
+    return parse_survey(tomllib.loads(config["data"]["survey.toml"]))
+
+
+def spoilt(resource: Resource) -> Resource:
+    """With a key too many, in its specification where it has one."""
+    changed = copy.deepcopy(resource)
+    changed.get("spec", changed)["replicaz"] = 3
+    return changed
+
+
+# ---- schemas
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_schemas_of_kubernetes_allow_everything(folder: str) -> None:
+    core = [r for r in found(folder) if not is_custom(r)]
+    assert not {f"{r['kind']} {r['metadata']['name']}": reason for r in core if (reason := refused(r)) is not None}
+    assert all(refused(spoilt(r)) is not None for r in core)
+
+
+def test_schemas_of_the_operators_allow_everything_and_no_key_more() -> None:
+    custom = [r for folder in FOLDERS for r in found(folder) if is_custom(r)]
+    assert {r["kind"] for r in custom} == CUSTOM_KINDS
+    mistyped = [r | {"metadata": r["metadata"] | {"name": 7}} for r in custom]
+    answers = wanted(lambda: refused_customs([*custom, *map(spoilt, custom), *mistyped]))
+    names = [f"{r['kind']} {r['metadata']['name']}" for r in custom]
+    n = len(custom)
+    assert not {name: wrong for name, wrong in zip(names, answers[:n]) if wrong}
+    assert all("replicaz" in " ".join(wrong) for wrong in answers[n : 2 * n])
+    assert all(len(wrong) == 2 for wrong in answers[2 * n :]), "the compiler and the validator each notice a wrong type"
+
+
+# ---- surveys, settings, secrets
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_the_scaler_watches_the_group_of_the_overlays_survey(folder: str) -> None:
+    [scaled] = found(folder, "ScaledObject")
+    [trigger] = scaled["spec"]["triggers"]
+    assert trigger["metadata"]["consumerGroup"] == group_id(survey(folder))
+    assert trigger["metadata"]["topic"] == survey(folder).reports_topic
+    assert scaled["spec"]["minReplicaCount"] <= scaled["spec"]["maxReplicaCount"] <= partitions(folder)
+
+
+def partitions(folder: str) -> int:
+    """Of the topic of reports."""
+    if folder == "overlays/dev":
+        return int(settings_of(folder, "agent")["LDPSTREAM_PARTITIONS"])
+    [topic] = [t for t in found("strimzi", "KafkaTopic") if t["metadata"]["name"] == survey(folder).reports_topic]
+    return int(topic["spec"]["partitions"])
+
+
+def test_a_changed_survey_is_named_to_the_scaler(tmp_path: Path) -> None:
+    made = tmp_path / "overlay"
+    made.mkdir()
+    text = (KUBERNETES / "overlays" / "production" / "survey.toml").read_text().replace('"demo"', '"other.one"')
+    (made / "survey.toml").write_text(text)
+    shutil.copy(KUBERNETES / "overlays" / "production" / "scaling.yaml", made)
+    (tmp_path / "ldpstream").write_text(f'#!/bin/sh\nexec {sys.executable} -m ldpstream "$@"\n')
+    (tmp_path / "ldpstream").chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    subprocess.run(["bash", KUBERNETES / "name_group.sh", made], check=True, env=env)
+    said = (made / "scaling.yaml").read_text()
+    other = parse_survey(tomllib.loads(text))
+    assert f"consumerGroup: {group_id(other)}\n" in said
+    assert f"topic: {other.reports_topic}\n" in said
+
+
+def settings_of(folder: str, component: str) -> dict[str, str]:
+    """The environment that a process gets."""
+    [template] = [t for name, t in pods(folder) if name == f"ldpstream-{component}"]
+    [container] = template["spec"]["containers"]
+    configs = {r["metadata"]["name"]: r["data"] for r in found(folder, "ConfigMap")}
+    made: dict[str, str] = {}
+    for source in container["envFrom"]:
+        made |= configs[source["configMapRef"]["name"]]
+    return made | {each["name"]: each["value"] for each in container.get("env", [])}
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+@pytest.mark.parametrize("component", sorted(OURS))
+def test_every_setting_exists_and_every_secret_is_a_file(folder: str, component: str) -> None:
+    given = settings_of(folder, component)
+    for name in given:
+        field = name.removeprefix("LDPSTREAM_")
+        exists = field.lower() in Settings.model_fields.keys() | AS_FILE
+        assert exists is (field not in AWAITED), name
+        assert "PASSWORD" not in name or name.endswith("_FILE")
+    assert ("LDPSTREAM_REDIS" in given) == (component != "gateway")
+    [template] = [t for name, t in pods(folder) if name == f"ldpstream-{component}"]
+    mounts = {mount["mountPath"] for mount in template["spec"]["containers"][0]["volumeMounts"]}
+    for value in given.values():
+        assert not value.startswith("/") or str(Path(value).parent) in mounts, value
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_secret_is_written_down(folder: str) -> None:
+    assert not found(folder, "Secret")
+    assert not re.search(
+        r"(?i)(password|token)s?['\"]?: ?['\"]?[a-z0-9+/]{6}(?<!kafka-)(?<!passwo)", wanted(lambda: rendered(folder))
+    )
+
+
+def test_users_may_touch_the_surveys_topics_and_no_others() -> None:
+    asked = survey("overlays/production")
+    topics = {asked.reports_topic, asked.rejected_topic, asked.estimates_topic}
+    assert {t["metadata"]["name"] for t in found("strimzi", "KafkaTopic")} == topics
+    rights: dict[str, set[tuple[str, str, str]]] = {}
+    for user in found("strimzi", "KafkaUser"):
+        for acl in user["spec"]["authorization"]["acls"]:
+            assert acl["resource"]["patternType"] == ("prefix" if acl["resource"]["type"] == "group" else "literal")
+            where = (acl["resource"]["type"], acl["resource"]["name"])
+            rights.setdefault(user["metadata"]["name"], set()).update((*where, right) for right in acl["operations"])
+    assert rights == {
+        "ldpstream-agent": {
+            ("topic", asked.reports_topic, "Read"),
+            ("topic", asked.reports_topic, "DescribeConfigs"),
+            ("topic", asked.rejected_topic, "Write"),
+            ("group", f"ldpstream-{asked.name}-", "Read"),
+        },
+        "ldpstream-estimator": {("topic", asked.reports_topic, "Describe"), ("topic", asked.estimates_topic, "Write")},
+        "ldpstream-gateway": {("topic", asked.reports_topic, "Write")},
+    }
+    assert all(settings_of("overlays/production", c)["LDPSTREAM_KAFKA_USER"] == f"ldpstream-{c}" for c in OURS)
+
+
+# ---- pods
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_pods_are_restricted(folder: str) -> None:
+    [namespace] = found(folder, "Namespace")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    [account] = found(folder, "ServiceAccount")
+    assert account["automountServiceAccountToken"] is False
+    for name, template in pods(folder):
+        spec = template["spec"]
+        assert spec["automountServiceAccountToken"] is False, name
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["runAsUser"] > 0
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+        assert all("hostPath" not in volume for volume in spec["volumes"])
+        for container in spec["containers"]:
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert context.get("readOnlyRootFilesystem", False) is (name != "kafka"), name
+            assert {"cpu", "memory", "ephemeral-storage"} == container["resources"]["requests"].keys()
+            assert {"cpu", "memory", "ephemeral-storage"} == container["resources"]["limits"].keys()
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_processes_are_probed_for_what_they_say_of_themselves(folder: str) -> None:
+    for component in OURS:
+        [template] = [t for name, t in pods(folder) if name == f"ldpstream-{component}"]
+        [container] = template["spec"]["containers"]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert ports["metrics"] == 9100
+        for probe, path in (("livenessProbe", "/health"), ("startupProbe", "/health"), ("readinessProbe", "/ready")):
+            assert container[probe]["httpGet"] == {"path": path, "port": "metrics"}
+        given = settings_of(folder, component)
+        for kind in ("PAGE", "GATEWAY"):
+            if port := given.get(f"LDPSTREAM_{kind}_PORT"):
+                assert int(port) in ports.values()
+                assert given[f"LDPSTREAM_{kind}_HOST"] == "0.0.0.0"
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_selectors_select(folder: str) -> None:
+    labels = {name: template["metadata"]["labels"] for name, template in pods(folder)}
+
+    def selected(selector: dict[str, str]) -> set[str]:
+        return {name for name, has in labels.items() if selector.items() <= has.items()}
+
+    for deployment in found(folder, "Deployment"):
+        name = deployment["metadata"]["name"]
+        assert selected(deployment["spec"]["selector"]["matchLabels"]) == {name}
+        spread = deployment["spec"]["template"]["spec"].get("topologySpreadConstraints", [])
+        assert all(selected(each["labelSelector"]["matchLabels"]) == {name} for each in spread)
+        assert len(spread) == 2 or name in {"kafka", "redis"}
+    assert {b["metadata"]["name"] for b in found(folder, "PodDisruptionBudget")} == {f"ldpstream-{c}" for c in OURS}
+    for budget in found(folder, "PodDisruptionBudget"):
+        assert selected(budget["spec"]["selector"]["matchLabels"]) == {budget["metadata"]["name"]}
+    ports = {n: {p["name"] for c in t["spec"]["containers"] for p in c.get("ports", [])} for n, t in pods(folder)}
+    for service in found(folder, "Service"):
+        [target] = selected(service["spec"]["selector"])
+        assert all(port["targetPort"] in ports[target] for port in service["spec"]["ports"])
+    [monitor] = found(folder, "PodMonitor")
+    assert {f"ldpstream-{c}" for c in OURS} <= selected(monitor["spec"]["selector"]["matchLabels"])
+    assert [e["port"] for e in monitor["spec"]["podMetricsEndpoints"]] == ["metrics"]
+
+
+def test_images_of_production_are_pinned_by_digest() -> None:
+    images = {c["image"] for _, template in pods("overlays/production") for c in template["spec"]["containers"]}
+    assert all(re.fullmatch(r"[^:@]+@sha256:[0-9a-f]{64}", image) for image in images), images
+
+
+# ---- who may reach whom
+
+POLICIES = {"dev": "ldpstream-dev", "production": "ldpstream"}
+KAFKA = {"strimzi.io/cluster": "ldpstream", "strimzi.io/kind": "Kafka"}
+REDIS = {"app.kubernetes.io/name": "redis"}
+
+
+def matches(selector: dict[str, Any] | None, labels: dict[str, str]) -> bool:
+    """Whether a label selector selects; none at all selects nothing."""
+    if selector is None:
+        return False
+    for each in selector.get("matchExpressions", []):
+        assert each["operator"] == "In"
+        if labels.get(each["key"]) not in each["values"]:
+            return False
+    return bool(selector.get("matchLabels", {}).items() <= labels.items())
+
+
+def peer_matches(peer: Resource, own: str, namespace: str, labels: dict[str, str]) -> bool:
+    if "namespaceSelector" in peer:
+        if not matches(peer["namespaceSelector"], {"kubernetes.io/metadata.name": namespace}):
+            return False
+    elif namespace != own:
+        return False
+    return matches(peer.get("podSelector", {}), labels)
+
+
+def may(folder: str, direction: str, pod: dict[str, str], namespace: str, other: dict[str, str], port: int) -> bool:
+    """Whether the policies let a pod of ours talk (``egress``) to another, or be talked to (``ingress``)."""
+    [ours] = found(folder, "Namespace")
+    own = ours["metadata"]["name"]
+    bound = False
+    for policy in found(folder, "NetworkPolicy"):
+        spec = policy["spec"]
+        if not matches(spec["podSelector"], pod) or direction.title() not in spec["policyTypes"]:
+            continue
+        bound = True
+        for rule in spec.get(direction, []):
+            peers = rule.get("to" if direction == "egress" else "from")
+            if any(p["port"] == port for p in rule["ports"]) and any(peer_matches(p, own, namespace, other) for p in peers):
+                return True
+    return not bound
+
+
+@pytest.mark.parametrize(("folder", "kafka", "kafka_port"), [
+    ("overlays/dev", {"app.kubernetes.io/name": "kafka"}, 9092), ("overlays/production", KAFKA, 9093),
+])  # fmt: skip
+def test_pods_reach_what_they_need_and_nothing_else(folder: str, kafka: dict[str, str], kafka_port: int) -> None:
+    own = POLICIES[Path(folder).name]
+    labels = {name: template["metadata"]["labels"] for name, template in pods(folder)}
+    dns, stranger = {"k8s-app": "kube-dns"}, {"app.kubernetes.io/name": "stranger"}
+    for name, pod in labels.items():
+        ours = name.startswith("ldpstream-")
+        assert may(folder, "egress", pod, own, kafka, kafka_port) is ours
+        assert may(folder, "egress", pod, own, REDIS, 6379) is (name in {"ldpstream-agent", "ldpstream-estimator"})
+        assert may(folder, "egress", pod, "kube-system", dns, 53) is ours
+        assert not may(folder, "egress", pod, "elsewhere", stranger, 443)
+        assert not may(folder, "egress", pod, own, kafka, 22)
+        assert may(folder, "ingress", pod, "monitoring", stranger, 9100) is ours
+        assert not may(folder, "ingress", pod, own, stranger, 9100)
+        for port, front in ((8080, "ldpstream-estimator"), (8081, "ldpstream-gateway")):
+            assert may(folder, "ingress", pod, "ingress-nginx", stranger, port) or name != front
+            assert not may(folder, "ingress", pod, "elsewhere", stranger, port)
+    if folder == "overlays/dev":
+        assert all(may(folder, "ingress", kafka, own, labels[f"ldpstream-{c}"], 9092) for c in (*OURS, "producer"))
+        assert may(folder, "ingress", REDIS, own, labels["ldpstream-agent"], 6379)
+        assert not may(folder, "ingress", REDIS, own, labels["ldpstream-gateway"], 6379)
+        assert may(folder, "ingress", kafka, "keda", stranger, 9092)
+    assert not may(folder, "egress", stranger, own, kafka, kafka_port), "the default is to deny"

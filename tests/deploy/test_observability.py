@@ -1,0 +1,117 @@
+"""Alerts and dashboards: tested by promtool, equal to what makes them, and about metrics that exist."""
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.conftest import wanted
+from tests.deploy.manifests import KUBERNETES, ROOT
+from tests.deploy.tools import ToolError
+from tests.docs.tables import METRICS
+
+PROMETHEUS = ROOT / "deploy" / "prometheus"
+GRAFANA = ROOT / "deploy" / "grafana"
+
+
+@cache
+def module(path: Path) -> Any:
+    """A script of deploy/, as a module."""
+    spec = importlib.util.spec_from_file_location(f"deploy_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    def find() -> str:
+        if (found := shutil.which("promtool")) is None:
+            raise ToolError("no promtool on PATH (deploy/local/setup_services.sh installs it)")
+        return found
+
+    return subprocess.run([wanted(find), *arguments], capture_output=True, text=True, check=False)
+
+
+def test_the_alerts_are_raised_by_what_should_raise_them() -> None:
+    assert promtool("check", "rules", PROMETHEUS / "alerts.yaml").returncode == 0
+    tested = promtool("test", "rules", PROMETHEUS / "alerts_test.yaml")
+    assert tested.returncode == 0, tested.stderr
+
+
+def test_every_alert_is_tested_to_fire_and_to_be_quiet() -> None:
+    alerts = {rule["alert"] for rule in rules()}
+    tests = yaml.safe_load((PROMETHEUS / "alerts_test.yaml").read_text())["tests"]
+    cases = [(case["alertname"], bool(case["exp_alerts"])) for test in tests for case in test["alert_rule_test"]]
+    assert set(cases) == {(alert, fires) for alert in alerts for fires in (True, False)}
+
+
+def rules() -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = yaml.safe_load((PROMETHEUS / "alerts.yaml").read_text())["groups"][0]["rules"]
+    return made
+
+
+@pytest.mark.parametrize("broken", ["vector(1) > 2", "vector(1)"], ids=["never", "always"])
+def test_the_tests_of_the_alerts_would_notice(broken: str, tmp_path: Path) -> None:
+    text = re.sub(r"(?m)^( +expr:) .*$", rf"\1 {broken}", (PROMETHEUS / "alerts.yaml").read_text())
+    (tmp_path / "alerts.yaml").write_text(text)
+    shutil.copy(PROMETHEUS / "alerts_test.yaml", tmp_path)
+    said = promtool("test", "rules", tmp_path / "alerts_test.yaml").stderr
+    assert set(re.findall(r"alertname: (\w+)", said)) == {rule["alert"] for rule in rules()}
+
+
+def test_the_rule_of_kubernetes_has_the_same_alerts() -> None:
+    assert module(KUBERNETES / "alerts.py").rule() == (KUBERNETES / "base" / "alerts.yaml").read_text()
+    assert yaml.safe_load((KUBERNETES / "base" / "alerts.yaml").read_text())["spec"]["groups"][0]["rules"] == rules()
+
+
+@pytest.mark.filterwarnings("ignore:Prefer using dashboardv2")  # files are provisioned in the classic model
+def test_the_dashboards_are_what_the_code_makes() -> None:
+    made = module(GRAFANA / "dashboards.py").dashboards()
+    assert made == {path.name: path.read_text() for path in (GRAFANA / "dashboards").glob("*.json")}
+
+
+def test_dashboards_are_whole() -> None:
+    for path in (GRAFANA / "dashboards").glob("*.json"):
+        board = json.loads(path.read_text())
+        ids = [panel["id"] for panel in board["panels"]]
+        assert len(set(ids)) == len(ids)
+        places = [panel["gridPos"] for panel in board["panels"]]
+        for i, a in enumerate(places):
+            assert a["x"] + a["w"] <= 24
+            for b in places[:i]:
+                assert (
+                    a["x"] >= b["x"] + b["w"]
+                    or b["x"] >= a["x"] + a["w"]
+                    or a["y"] >= b["y"] + b["h"]
+                    or b["y"] >= a["y"] + a["h"]
+                )
+        known = {variable["name"] for variable in board["templating"]["list"]} | {"__rate_interval"}
+        for panel in board["panels"]:
+            for target in panel["targets"]:
+                assert set(re.findall(r"\$(\w+)", target["expr"])) <= known
+                assert target["legendFormat"]
+                assert target["refId"]
+
+
+def test_alerts_and_dashboards_ask_for_metrics_that_exist() -> None:
+    exported = {name for process in METRICS.values() for name in process}
+    exported |= {
+        f"{name}_{part}"
+        for process in METRICS.values()
+        for name, m in process.items()
+        if m.kind == "histogram"
+        for part in ("bucket", "sum", "count")
+    }
+    boards = "".join(path.read_text() for path in (GRAFANA / "dashboards").glob("*.json"))
+    asked = set(re.findall(r"\bldpstream_\w+", boards + "".join(rule["expr"] for rule in rules())))
+    assert asked
+    assert asked <= exported

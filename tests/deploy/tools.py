@@ -1,0 +1,112 @@
+"""The checkers of manifests that no lock file of ours holds, fetched once into the cache outside the source tree.
+
+    python -m tests.deploy.tools      fetches what is missing (needs nothing installed but npm and pip)
+
+- models of custom resources, as npm packages: for each kind a validator compiled from its operator's schema, which judges
+  types, patterns and what must be there, and a TypeScript interface, by which the compiler also refuses a key that it lacks
+- checkov, in a virtual environment of its own: its hundred dependencies would have a say about ours
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.services.kafka_jars import cache_dir
+
+MODELS = {
+    "@kubernetes-models/keda": "0.4.2",
+    "@kubernetes-models/prometheus-operator": "6.0.0",
+    "@kubernetes-models/strimzi-kafka-operator": "1.0.1",
+    "typescript": "5.9.3",
+}
+CHECKOV = "3.3.30"
+
+
+class ToolError(RuntimeError):
+    """A checker is not in the cache and could not be fetched; the message says why."""
+
+
+def models() -> Path:
+    """The folder whose `node_modules` holds the models.
+
+    Raises:
+        ToolError: if there is no Node, or npm cannot fetch them.
+    """
+    if lacking := [tool for tool in ("node", "npm") if shutil.which(tool) is None]:
+        raise ToolError(f"no {' and no '.join(lacking)} on PATH (deploy/local/setup_services.sh installs them)")
+
+    def install(folder: Path) -> None:
+        wanted = [f"{name}@{version}" for name, version in MODELS.items()]
+        quiet = [
+            "--no-audit",
+            "--no-fund",
+            "--no-package-lock",
+            "--ignore-scripts",
+            "--loglevel=error",
+            "--prefix",
+            str(folder),
+        ]
+        _run(["npm", "install", *quiet, *wanted])
+
+    return _fetch("crd-models-" + "-".join(MODELS.values()), install)
+
+
+def checkov() -> list[str]:
+    """The command that runs checkov.
+
+    Raises:
+        ToolError: if pip cannot fetch it.
+    """
+
+    def install(folder: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(folder)])
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run([*pip, f"checkov=={CHECKOV}"])
+
+    return [str(_fetch(f"checkov-{CHECKOV}", install) / "bin" / "python"), "-m", "checkov.main"]
+
+
+def _fetch(name: str, install: Callable[[Path], None]) -> Path:
+    """A folder of the cache, which appears in one rename, so if it exists it is whole."""
+    target = cache_dir() / name
+    if target.is_dir():
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=target.parent) as scratch:
+            install(Path(scratch) / "made")
+            try:
+                (Path(scratch) / "made").rename(target)
+            except OSError:
+                if not target.is_dir():  # else another process was first
+                    raise
+    except OSError as error:
+        raise ToolError(f"cannot write the cache of {name}: {error}") from error
+    return target
+
+
+def _run(command: Sequence[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    except subprocess.TimeoutExpired:
+        raise ToolError(f"{' '.join(command[:2])} took too long") from None
+    if done.returncode:
+        raise ToolError(f"{' '.join(command[:4])} … failed: {done.stderr.strip()[-1000:]}")
+
+
+def main() -> int:
+    """Fetch both; an error goes to standard error with exit code 1."""
+    try:
+        models()
+        checkov()
+    except ToolError as error:
+        print(f"tools: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
