@@ -1,0 +1,288 @@
+"""What the processes tell those who look after them: every metric is in the table, every query of the dashboards has an answer.
+
+A real Prometheus scrapes the real processes while they count and estimate a survey with short steps.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from prometheus_client.parser import text_string_to_metric_families
+
+from agents.topics import ensure_topics
+from ldpstream.rehearse import rehearse
+from producers.population import Population
+from producers.produce import produce_step
+from producers.sinks import KafkaSink
+from producers.values import MarkovValues
+from surveys import Survey
+from surveys.settings import Settings
+from tests.docs.tables import METRICS, Metric
+
+from .conftest import give_up
+from .rig import free_ports
+
+ROOT = Path(__file__).parents[2]
+DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
+STEP_S, RATE_INTERVAL = 2, "20s"
+
+
+@dataclass
+class Running:
+    """Everything that runs: where each process serves, and where it logs."""
+
+    survey: Survey
+    monitoring: dict[str, int]
+    prometheus: int
+    folder: Path
+
+    def fetch(self, process: str, path: str) -> tuple[int, bytes]:
+        return fetch(f"http://127.0.0.1:{self.monitoring[process]}{path}")
+
+    def ask(self, path: str, **parameters: str) -> Any:
+        """Prometheus' answer."""
+        status, body = fetch(f"http://127.0.0.1:{self.prometheus}/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
+        assert status == 200, body
+        return json.loads(body)["data"]
+
+    def has(self, query: str) -> bool:
+        return bool(self.ask("query", query=query)["result"])
+
+
+def fetch(url: str) -> tuple[int, bytes]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+def wait_until(well: Callable[[], bool], timeout_s: float, what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            if well():
+                return
+        except OSError:
+            pass  # it does not listen yet
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def running(own_kafka: Any, own_redis: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    if shutil.which("prometheus") is None:
+        give_up("no prometheus on PATH (deploy/local/setup_services.sh installs it)")
+    folder = tmp_path_factory.mktemp("monitoring")
+    file = folder / "now.toml"
+    survey = rehearse(ROOT / "surveys" / "samples" / "demo.toml", file, STEP_S, starts_in=6, now_s=time.time())
+    agent, estimate, gateway, front, prometheus = free_ports(5)
+    ports = {"agent": agent, "estimate": estimate, "gateway": gateway}
+    env = {
+        **os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": own_kafka.bootstrap, "LDPSTREAM_REDIS": own_redis.url,
+        "LDPSTREAM_PAGE_PORT": "0", "LDPSTREAM_GATEWAY_PORT": str(front),
+    }  # fmt: skip
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, command: list[str], **settings: str) -> None:
+        with (folder / f"{name}.log").open("wb") as log:
+            started.append(subprocess.Popen(command, env=env | settings, stdout=log, stderr=log, cwd=folder))
+
+    for name, port in ports.items():
+        start(name, [sys.executable, "-m", "ldpstream", name, str(file)], LDPSTREAM_METRICS_PORT=str(port))
+    stop = threading.Event()
+    reporting = threading.Thread(target=report, args=(survey, own_kafka.bootstrap, stop))
+    ensure_topics(Settings(kafka=own_kafka.bootstrap), survey)
+    reporting.start()
+    start("prometheus", ["prometheus", *write_configuration(folder, ports, prometheus)])
+    made = Running(survey, ports, prometheus, folder)
+    try:
+        for name in ports:
+            wait_until(lambda name=name: made.fetch(name, "/ready")[0] == 200, 60, lambda name=name: made_log(folder, name))  # type: ignore[misc]
+        send_poison(own_kafka.bootstrap, survey)
+        send_to_gateway(front)
+        steps = 'min(ldpstream_estimate_panes{span="window"}) >= 3 and on() sum(ldpstream_rejected_total) >= 1'
+        wait_until(lambda: made.has(steps), 60, lambda: made_log(folder, "estimate"))
+        time.sleep(2)  # two scrapes more, for the rates
+        yield made
+    finally:
+        stop.set()
+        reporting.join(20)
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+        for process in started:
+            process.wait(20)
+
+
+def report(survey: Survey, bootstrap: str, stop: threading.Event) -> None:
+    """Simulated people who report in every step, as `ldpstream produce`, but for steps that a slow machine has missed."""
+    population = Population(survey, MarkovValues(survey, 2000, 10_000, 1), 1)
+    with closing(KafkaSink(bootstrap, survey.reports_topic)) as sink:
+        done = -1
+        while not stop.wait(0.05):
+            if (step := survey.step_at(time.time_ns() // 10**6)) > done:
+                produce_step(survey, population, sink, step)
+                done = step
+
+
+def made_log(folder: Path, name: str) -> str:
+    return (folder / f"{name}.log").read_text()[-3000:]
+
+
+def write_configuration(folder: Path, ports: dict[str, int], port: int) -> list[str]:
+    """Prometheus' command line: the project's alerts, every process a target, a scrape a second."""
+    targets = [{"targets": [f"127.0.0.1:{p}" for p in ports.values()]}]
+    configuration = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(ROOT / "deploy" / "prometheus" / "alerts.yaml")],
+        "scrape_configs": [{"job_name": "ldpstream", "static_configs": targets}],
+    }
+    (folder / "prometheus.yml").write_text(json.dumps(configuration))  # JSON is YAML
+    data = [f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'prometheus'}"]
+    return [*data, f"--web.listen-address=127.0.0.1:{port}"]
+
+
+def send_poison(bootstrap: str, survey: Survey) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    try:
+        producer.send(survey.reports_topic, b"no envelope").get(timeout=10)
+    finally:
+        producer.close()
+
+
+def send_to_gateway(port: int) -> None:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/reports", b"no envelope", method="POST")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=10)
+    refused.value.close()
+    assert 400 <= refused.value.code < 500
+
+
+# ---- /metrics, /health, /ready, the log
+
+
+def exported(text: str) -> dict[str, Metric]:
+    """Our metrics in an exposition: name as in a query -> what the table says of it, but for its meaning."""
+    made = {}
+    for family in text_string_to_metric_families(text):
+        if family.name.startswith("ldpstream_"):
+            name = family.name + ("_total" if family.type == "counter" else "")
+            labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+            made[name] = Metric(family.type, frozenset(labels))
+    return made
+
+
+def test_every_metric_is_in_the_table_and_the_table_has_no_other(running: Running) -> None:
+    told = {process: exported(running.fetch(process, "/metrics")[1].decode()) for process in running.monitoring}
+    assert told == METRICS
+
+
+def test_metrics_are_few_and_well_named(running: Running) -> None:
+    for process in running.monitoring:
+        text = running.fetch(process, "/metrics")[1].decode()
+        print(
+            f"/metrics of {process}: {len(text):,} bytes, {sum(not line.startswith('#') for line in text.splitlines())} series"
+        )
+        assert "_created" not in text
+        assert len(text) < 60_000
+        lint = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+        ours = [line for line in lint.stderr.splitlines() if line.startswith("ldpstream_")]
+        assert not ours
+
+
+def test_a_process_says_how_it_is(running: Running) -> None:
+    for process in running.monitoring:
+        assert running.fetch(process, "/health")[0] == 200
+        assert running.fetch(process, "/ready")[0] == 200
+        assert running.fetch(process, "/no-such-path")[0] == 404
+
+
+def test_processes_log_json(running: Running) -> None:
+    for process in running.monitoring:
+        lines = (running.folder / f"{process}.log").read_text().splitlines()
+        assert lines, process
+        for line in lines:
+            assert {"event", "level", "logger", "timestamp"} <= json.loads(line).keys(), line
+
+
+# ---- the dashboards
+
+
+def queries() -> list[tuple[str, str, str]]:
+    """Dashboard, panel and query of every panel and of every variable that has one."""
+    made = []
+    for path in DASHBOARDS:
+        board = json.loads(path.read_text())
+        for panel in board["panels"]:
+            made += [(path.stem, panel["title"], target["expr"]) for target in panel["targets"]]
+        made += [(path.stem, f"variable {v['name']}", v["query"]) for v in board["templating"]["list"] if v["type"] == "query"]
+    return made
+
+
+def filled_in(query: str, survey: Survey, estimator: str, span: str) -> str:
+    values = {
+        "survey": survey.name, "attribute": "screen", "span": span, "estimator": estimator, "value": "home",
+        "__rate_interval": RATE_INTERVAL,
+    }  # fmt: skip
+    return re.sub(r"\$(\w+)", lambda found: values[found[1]], query)
+
+
+def test_every_query_of_the_dashboards_has_an_answer(running: Running) -> None:
+    empty = []
+    for board, panel, query in queries():
+        for estimator, span in (("ibu", "window"), ("mi", "step")):
+            asked = filled_in(query, running.survey, estimator, span)
+            if listed := re.fullmatch(r"label_values\((.*), (\w+)\)", asked):
+                answers = running.ask(f"label/{listed[2]}/values", **{"match[]": listed[1]})
+            else:
+                answers = running.ask("query", query=asked)["result"]
+            if not answers:
+                empty.append((board, panel, asked))
+    assert not empty
+
+
+def test_the_answers_are_what_the_panels_claim(running: Running) -> None:
+    """A query that has an answer may still ask the wrong thing: the histogram has all values and sums to 1."""
+    asked = {panel: filled_in(query, running.survey, "ibu", "window") for _, panel, query in queries()}
+    histogram = running.ask("query", query=asked["Histogram"])["result"]
+    assert {bar["metric"]["value"] for bar in histogram} == {"home", "search", "map", "chat", "settings", "help"}
+    shares = [float(bar["value"][1]) for bar in histogram]
+    assert sum(shares) == pytest.approx(1, abs=1e-6)
+    assert max(shares) > 2 * min(shares), "nobody has reported"
+    spent = running.ask("query", query=asked["Privacy budget spent: ε_t of ε∞"])["result"]
+    assert {(s["metric"]["attribute"], s["metric"]["level"]) for s in spent} == {
+        ("screen", "standard"), ("latency_ms", "standard"), ("latency_ms", "cautious"),
+    }  # fmt: skip
+    assert all(0 < float(s["value"][1]) <= 1 for s in spent)
+
+
+def test_nobody_is_woken_while_all_is_well(running: Running) -> None:
+    rules = running.ask("rules")["groups"][0]["rules"]
+    assert all(rule["health"] == "ok" for rule in rules)
+    firing = {
+        alert["labels"]["alertname"] for alert in running.ask("alerts")["alerts"] if alert["labels"]["severity"] == "page"
+    }
+    assert not firing  # not even pending: none waits for its time to be up
+
+
+def test_the_gauges_of_due_and_lag_move(running: Running) -> None:
+    due = float(running.ask("query", query="ldpstream_next_estimate_due_timestamp_seconds - time()")["result"][0]["value"][1])
+    assert abs(due) < 15
+    (lag,) = running.ask("query", query="ldpstream_lag_records")["result"]
+    assert 0 <= float(lag["value"][1]) < 10_000
