@@ -29,9 +29,10 @@ from agents import metrics
 from agents.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
 from agents.counting import Counting
 from agents.log import DeadLetter, LogUnavailable
+from agents.redis_connection import StoreRefused
 from agents.redis_store import RedisCountStore
 from agents.store import StoreUnavailable
-from agents.topics import TopicError, check_session, ensure_topics
+from agents.topics import TopicError, check_session, ensure_topics, group_id
 from agents.witness import Witness
 from surveys import Survey, SurveyError, load_survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
@@ -48,11 +49,7 @@ UNUSABLE, STALLED = 2, 3  # exit codes
 
 
 def create_app(survey: Survey, settings: Settings) -> "AgentApp":
-    """The Faust app that counts a survey; nothing is connected until it starts.
-
-    Raises:
-        SettingsError: if the URL of Redis cannot be read.
-    """
+    """The Faust app that counts a survey; nothing is connected until it starts."""
     return AgentApp(survey, settings)
 
 
@@ -72,16 +69,13 @@ class AgentApp(faust.App):
 
     def __init__(self, survey: Survey, settings: Settings) -> None:
         self.survey, self.agent_settings = survey, settings
-        try:
-            store = RedisCountStore(survey, settings.redis.get_secret_value())
-        except ValueError as error:
-            raise SettingsError(f"LDPSTREAM_REDIS: {error}") from None
-        self.store, self.watchdog = store, _Watchdog()
+        self.store, self.watchdog = RedisCountStore(survey, settings), _Watchdog()
         self.witness = Witness(settings, survey.reports_topic)
-        self.counting = Counting(survey, store, _FaustLog(self, survey), settings.commit_interval_ms / 1000)
+        self.counting = Counting(survey, self.store, _FaustLog(self, survey), settings.commit_interval_ms / 1000)
         super().__init__(
             group_id(survey),
             broker=[f"kafka://{address}" for address in settings.kafka.split(",")],
+            broker_credentials=broker_credentials(settings),
             Worker=_Worker,
             value_serializer="raw",
             key_serializer="raw",
@@ -122,10 +116,11 @@ class AgentApp(faust.App):
 
         Raises:
             TopicError: if the broker or a topic cannot be used.
+            StoreRefused: if Redis does not let us in, or do what we must.
             SettingsError: if Redis would throw counts away.
             OSError: if the address of the metrics cannot be bound.
         """
-        ensure_topics(self.agent_settings, self.survey)
+        ensure_topics(self.agent_settings, self.survey, "agent")
         check_session(self.agent_settings, SESSION_S)
         check_redis(self.store)
         if self.agent_settings.metrics_port:
@@ -248,7 +243,7 @@ class _Worker(faust.Worker):
         app = cast(AgentApp, self.app)
         try:
             await asyncio.to_thread(app.prepare)
-        except (TopicError, SettingsError) as error:
+        except (TopicError, SettingsError, StoreRefused) as error:
             _give_up(error)
         except OSError as error:
             _give_up(OSError(f"LDPSTREAM_METRICS_PORT: {error.strerror}"))
@@ -256,11 +251,19 @@ class _Worker(faust.Worker):
 
 
 def check_redis(store: RedisCountStore) -> None:
-    """Raise SettingsError if Redis would throw counts away when its memory is full; one that does not answer is not asked."""
+    """Check that Redis lets us count, and would not throw counts away; one that does not answer is waited for.
+
+    Raises:
+        StoreRefused: if it does not let us in, or do what we must.
+        SettingsError: if it would throw counts away when its memory is full.
+    """
     try:
+        store.check_counting()
         policy = store.evicts()
+    except StoreRefused:
+        raise
     except StoreUnavailable as error:
-        log.warning("not checked whether Redis may evict counts", error=str(error))
+        log.warning("not checked whether Redis may be used", error=str(error))
         return
     if policy is not None:
         raise SettingsError(
@@ -269,17 +272,19 @@ def check_redis(store: RedisCountStore) -> None:
         )
 
 
-def group_id(survey: Survey) -> str:
-    """The consumer group of the agents of a survey; one that has changed is counted from the beginning, by another group."""
-    return f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
+def broker_credentials(settings: Settings) -> Any:
+    """What Faust's clients log in with; None for a broker that lets everybody in."""
+    options = settings.kafka_options()
+    context = options.get("ssl_context")
+    if "sasl_mechanism" not in options:
+        return context and faust.SSLCredentials(context)
+    user, password = options["sasl_plain_username"], options["sasl_plain_password"]
+    return faust.SASLCredentials(username=user, password=password, ssl_context=context, mechanism=options["sasl_mechanism"])
 
 
 def run(survey: Survey, settings: Settings) -> NoReturn:
-    """Count until the process is told to stop; exits with 2 and one line if a setting, the broker or a topic cannot be used."""
-    try:
-        _work(create_app(survey, settings))
-    except SettingsError as error:
-        _give_up(error)
+    """Count until the process is told to stop; exits with 2 and one line if the broker, a topic or Redis cannot be used."""
+    _work(create_app(survey, settings))
 
 
 def _work(app: AgentApp) -> NoReturn:

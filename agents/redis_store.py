@@ -15,19 +15,17 @@ The fingerprint keeps the counts of a changed survey apart.
 """
 
 import json
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
-from agents.store import Checkpoint, CountStore, Missing, StoreUnavailable, first_open_step, sum_rejected
+from agents.redis_connection import TIMEOUT_S, Client, Command, check_rights, connect, store_errors
+from agents.store import Checkpoint, CountStore, Missing, first_open_step, sum_rejected
 from agents.tally import PaneKey
 from mechanisms import CountTable
 from surveys import Reason, Survey
+from surveys.settings import Settings
 
-TIMEOUT_S = 3.0
 _PANE = b"pane:"
 _HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing")
 _LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles
@@ -65,35 +63,53 @@ return found
 
 
 class RedisCountStore(CountStore):
-    """A count store in a Redis database.
+    """A count store in Redis: one server, one behind Sentinels, or a Cluster. It connects when first used.
 
     Args:
         survey: the survey that is being counted.
-        url: ``redis://[user:password@]host:port/db``; never shown with its password.
+        settings: where Redis is, and who we are.
         timeout_s: how long to wait for a connection, and for each piece of an answer, in seconds.
-
-    Raises:
-        ValueError: if the URL cannot be read.
     """
 
-    def __init__(self, survey: Survey, url: str, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, survey: Survey, settings: Settings, timeout_s: float = TIMEOUT_S) -> None:
         self.survey = survey
-        try:
-            self._redis = redis.Redis.from_url(
-                url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=Retry(NoBackoff(), 0)
-            )
-        except ValueError:
-            raise ValueError("the URL of Redis must read redis://[user:password@]host:port/db") from None
-        given = self._redis.connection_pool.connection_kwargs
-        self._secret = str(given.get("password") or "")
-        self._where = str(given.get("path") or f"{given.get('host', 'localhost')}:{given.get('port', 6379)}")
-        self._commit_script = self._redis.register_script(_COMMIT)
-        self._read_script = self._redis.register_script(_READ)
+        self._settings, self._timeout_s = settings, timeout_s
+        self._client: Client | None = None
+        self._connecting = threading.Lock()
         self._id = f"{survey.name}:{survey.fingerprint.hex()}"
+
+    @property
+    def _redis(self) -> Client:
+        with self._connecting:
+            if self._client is None:
+                self._client = connect(self._settings, self._timeout_s)
+            return self._client
 
     def close(self) -> None:
         """Close the connections."""
-        self._redis.close()
+        if self._client is not None:
+            self._client.close()
+
+    def check_counting(self) -> None:
+        """Check, writing nothing, that an agent may do here what it must.
+
+        Raises:
+            StoreRefused: naming what is not allowed, or why we are not let in.
+            StoreUnavailable: if Redis does not answer.
+        """
+        counts, partitions = self._key(0), self._partitions_key
+        written: list[Command] = [("HSET", counts, "next_offset", 0), ("HDEL", counts, "pane:0:0:0"), ("SADD", partitions, 0)]
+        check_rights(self._redis, self._settings, [*self._reading, *written, ("INFO", "memory")])
+
+    def check_estimating(self) -> None:
+        """The same for an estimator."""
+        check_rights(self._redis, self._settings, [*self._reading, ("HDEL", self._key(0), "pane:0:0:0")])
+
+    @property
+    def _reading(self) -> list[Command]:
+        counts = self._key(0)
+        scripts: list[Command] = [("EVALSHA", "", 1, counts), ("HMGET", counts, "next_offset"), ("HKEYS", counts)]
+        return [*scripts, ("HGET", counts, "next_offset"), ("SMEMBERS", self._partitions_key)]
 
     def evicts(self) -> str | None:
         """The policy by which this Redis throws away keys that have no expiry, as counts are; None if it does not."""
@@ -124,7 +140,7 @@ class RedisCountStore(CountStore):
         arguments += [json.dumps(change.rejected), change.log_id, json.dumps(change.missing) if change.missing else ""]
         for key, table in change.panes.items():
             arguments += [f"pane:{key.attribute}:{key.level}:{key.step}", table.to_bytes() if table.n else b""]
-        return bool(self._ask(self._commit_script, keys=[self._key(partition)], args=arguments))
+        return bool(self._ask(self._redis.register_script(_COMMIT), keys=[self._key(partition)], args=arguments))
 
     def heads(self) -> dict[int, Checkpoint]:
         partitions = self._partitions()
@@ -168,7 +184,8 @@ class RedisCountStore(CountStore):
         return {partition: checkpoint for partition, checkpoint in found.items() if checkpoint is not None}
 
     def _read(self, partition: int, first_step: int, last_step: int) -> Checkpoint | None:
-        found: list[bytes] = self._ask(self._read_script, keys=[self._key(partition)], args=[first_step, last_step])
+        script = self._redis.register_script(_READ)
+        found: list[bytes] = self._ask(script, keys=[self._key(partition)], args=[first_step, last_step])
         if not found:
             return None
         head, panes = found[: len(_HEAD)], found[len(_HEAD) :]
@@ -179,13 +196,8 @@ class RedisCountStore(CountStore):
         return _checkpoint(head, tables)
 
     def _ask(self, command: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        try:
+        with store_errors(self._settings):
             return command(*arguments, **named)
-        except (redis.RedisError, OSError) as error:
-            said = str(error).partition("\n")[0]
-            if self._secret:
-                said = said.replace(self._secret, "***")
-            raise StoreUnavailable(f"Redis at {self._where}: {said or type(error).__name__}") from None
 
 
 def _checkpoint(head: Sequence[bytes | None], panes: dict[PaneKey, CountTable]) -> Checkpoint:

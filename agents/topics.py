@@ -1,35 +1,57 @@
-"""The survey's topics: made if they are missing, and checked if they are there.
+"""The survey's topics: made if they are missing and may be made, and checked.
 
 - reports: the envelopes; it must have LogAppendTime, the time at which the log took a record, by which lateness is judged
 - rejected: the dead letters
 - estimates: the publications, compacted, so that the last one of every key is kept
+
+A process that has no right to make topics finds them made by somebody else. What it checks either way, before it does anything
+else: that the topics it uses are there, that the broker lets it do with them what it must (`RIGHTS`), and the timestamps of
+the reports topic, if it may ask (an agent must). How long the topics keep records, and how large those may be, is the affair of
+whoever made them.
 """
 
-import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any, Literal
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
+    AuthorizationError,
     ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
     KafkaError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
 )
 
 from surveys import Survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
+from surveys.kafka_reason import hearing
 from surveys.settings import Settings
 
 ANSWER_MS = 5_000
 WEEK_MS = 7 * 86_400_000  # the least retention of reports: from the log a lost count store is folded again
 OVERHEAD_BYTES = 4096  # of a record batch and of a dead letter's headers
 
+Role = Literal["producer", "agent", "estimator"]
+RIGHTS: dict[Role, dict[str, set[str]]] = {  # what each does with the survey's topics; to read or write implies to describe
+    "producer": {"reports": {"WRITE"}},
+    "agent": {"reports": {"READ", "DESCRIBE_CONFIGS"}, "rejected": {"WRITE"}},
+    "estimator": {"reports": {"DESCRIBE"}, "estimates": {"WRITE"}},
+}
+_UNSEEN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
+
 
 class TopicError(Exception):
     """The broker cannot be reached, or a topic cannot be used: one line for the person who runs the command."""
+
+
+def group_id(survey: Survey) -> str:
+    """The consumer group of the agents of a survey; one that has changed is counted from the beginning, by another group."""
+    return f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
 
 
 def check_broker(settings: Settings) -> None:
@@ -62,30 +84,33 @@ def check_session(settings: Settings, session_s: float) -> None:
             )
 
 
-def ensure_topics(settings: Settings, survey: Survey) -> None:
-    """Make the survey's topics unless they exist, and check that the reports topic can be used.
+def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) -> None:
+    """Make the survey's topics unless they exist, and check that they can be used.
+
+    Args:
+        settings: where the broker is, and who we are.
+        survey: the survey.
+        role: who asks: only the topics that it uses are looked at, and its rights to them are checked. None for all topics.
 
     Raises:
-        TopicError: if the broker cannot be reached or refuses, or if the reports topic does not have LogAppendTime.
+        TopicError: if the broker cannot be reached, does not let us in or refuses, or if the reports topic does not have
+            LogAppendTime.
     """
-    wanted: dict[str, tuple[int, dict[str, str]]] = {
-        survey.reports_topic: (
-            settings.partitions,
-            {
-                "message.timestamp.type": "LogAppendTime",
-                "max.message.bytes": str(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
-                "retention.ms": str(max(WEEK_MS, (survey.window_steps + survey.lateness_steps + 2) * survey.step_ms)),
-            },
-        ),
-        survey.rejected_topic: (1, {"max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES)}),
-        survey.estimates_topic: (1, {"cleanup.policy": "compact", "max.message.bytes": str(16 * 2**20)}),
-    }
+    specs = _specs(settings, survey)
+    rights = RIGHTS[role] if role else {kind: set[str]() for kind in specs}
+    names = {kind: str(getattr(survey, f"{kind}_topic")) for kind in rights}
     with _admin(settings) as admin:
-        existing = set(admin.list_topics())
-        for name, (partitions, configs) in wanted.items():
-            if name not in existing:
-                _create(admin, name, partitions, settings.replication, configs)
-        found = _configs(admin, survey.reports_topic).get("message.timestamp.type")
+        seen = _describe(admin, names.values())
+        missing = [kind for kind, name in names.items() if name not in seen]
+        for kind in missing:
+            _create(admin, settings, names[kind], *specs[kind])
+        if missing:
+            seen = _describe(admin, names.values())
+        for kind, name in names.items():
+            _check_rights(settings, f"topic {name}", rights[kind], seen.get(name))
+        if role == "agent":
+            _check_group(admin, settings, group_id(survey))
+        found = _configs(admin, survey.reports_topic).get("message.timestamp.type", "LogAppendTime")
         if found != "LogAppendTime":
             raise TopicError(
                 f"topic {survey.reports_topic} must have message.timestamp.type=LogAppendTime, got {found}: "
@@ -93,13 +118,61 @@ def ensure_topics(settings: Settings, survey: Survey) -> None:
             )
 
 
-def _create(admin: KafkaAdminClient, name: str, partitions: int, replication: int, configs: dict[str, str]) -> None:
-    wanted = {name: {"num_partitions": partitions, "replication_factor": replication, "configs": configs}}
-    with suppress(TopicAlreadyExistsError):  # another process was faster
-        admin.create_topics(wanted, timeout_ms=ANSWER_MS, wait_for_metadata=True)
+def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str, str]]]:
+    """Number of partitions and settings of each topic."""
+    kept_ms = max(WEEK_MS, (survey.window_steps + survey.lateness_steps + 2) * survey.step_ms)
+    reports = {
+        "message.timestamp.type": "LogAppendTime",
+        "max.message.bytes": str(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
+        "retention.ms": str(kept_ms),
+    }
+    return {
+        "reports": (settings.partitions, reports),
+        "rejected": (1, {"max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES)}),
+        "estimates": (1, {"cleanup.policy": "compact", "max.message.bytes": str(16 * 2**20)}),
+    }
+
+
+def _describe(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Any]:
+    """What the broker tells of those topics that exist and that we may see."""
+    return {about["name"]: about for about in admin.describe_topics(list(topics)) if about["error_code"] not in _UNSEEN}
+
+
+def _create(admin: KafkaAdminClient, settings: Settings, name: str, partitions: int, configs: dict[str, str]) -> None:
+    wanted = {name: {"num_partitions": partitions, "replication_factor": settings.replication, "configs": configs}}
+    try:
+        with suppress(TopicAlreadyExistsError):  # another process was faster
+            admin.create_topics(wanted, timeout_ms=ANSWER_MS, wait_for_metadata=True)
+    except AuthorizationError:
+        hidden = f"topic {name} does not exist or is hidden from {_who(settings)} (no right to DESCRIBE it)"
+        raise TopicError(f"Kafka at {settings.kafka}: {hidden}, who may not CREATE it either") from None
+
+
+def _check_rights(settings: Settings, what: str, needed: set[str], about: Any) -> None:
+    allowed = about and about.get("authorized_operations")  # None from a broker too old to say
+    lacking = needed - set(allowed) if allowed is not None else set()
+    if lacking:
+        raise TopicError(f"Kafka at {settings.kafka}: {_who(settings)} may not {', '.join(sorted(lacking))} {what}")
+
+
+def _check_group(admin: KafkaAdminClient, settings: Settings, group: str) -> None:
+    try:
+        about = admin.describe_groups([group])[group]
+    except GroupAuthorizationFailedError:
+        about = {"authorized_operations": []}
+    except KafkaError as error:
+        if not error.retriable:
+            raise
+        return  # the broker is just making its list of groups
+    _check_rights(settings, f"group {group}", {"READ"}, about)
+
+
+def _who(settings: Settings) -> str:
+    return f"user {settings.kafka_user}" if settings.kafka_user else "this client"
 
 
 def _configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
+    """The topic's settings; none if we may not be told."""
     answer = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
     return {key: str(config["value"]) for key, config in answer["topic"][topic].items()}
 
@@ -107,19 +180,14 @@ def _configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
 @contextmanager
 def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
     """An administrator's client that fails with one TopicError, within a few seconds and without lines in the log."""
-    library = logging.getLogger("kafka")
-    level = library.level
-    library.setLevel(logging.CRITICAL)
-    try:
-        _knock(settings.kafka)
-        with KafkaAdminClient(
-            bootstrap_servers=settings.kafka, bootstrap_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS
-        ) as admin:
-            yield admin
-    except KafkaError as error:
-        raise TopicError(f"Kafka at {settings.kafka}: {error}") from None
-    finally:
-        library.setLevel(level)
+    with hearing(settings) as heard:
+        try:
+            _knock(settings.kafka)
+            limits = {"bootstrap_timeout_ms": ANSWER_MS, "request_timeout_ms": ANSWER_MS}
+            with KafkaAdminClient(**settings.kafka_options(), **limits) as admin:
+                yield admin
+        except KafkaError as error:
+            raise TopicError(f"Kafka at {settings.kafka}: {heard.why(error)}") from None
 
 
 def _knock(addresses: str) -> None:

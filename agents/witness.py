@@ -54,9 +54,8 @@ class Witness:
         with self._lock:
             try:
                 if self._client is None:
-                    self._client = KafkaAdminClient(
-                        bootstrap_servers=self._settings.kafka, bootstrap_timeout_ms=ANSWER_MS, request_timeout_ms=ANSWER_MS
-                    )
+                    limits = {"bootstrap_timeout_ms": ANSWER_MS, "request_timeout_ms": ANSWER_MS}
+                    self._client = KafkaAdminClient(**self._settings.kafka_options(), **limits)
                 return question(self._client)
             except KafkaError as error:
                 self._drop()

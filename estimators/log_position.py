@@ -4,6 +4,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, for_code
 
 from surveys import Survey
+from surveys.kafka_reason import hearing
+from surveys.settings import Settings
 
 
 class LogUnavailable(RuntimeError):
@@ -19,19 +21,21 @@ class KafkaLogPosition:
         LogUnavailable: naming the brokers, if they do not answer in time.
     """
 
-    def __init__(self, survey: Survey, bootstrap: str, timeout_ms: int = 10_000) -> None:
-        self._topic, self._bootstrap = survey.reports_topic, bootstrap
-        try:
-            self._consumer = KafkaConsumer(
-                bootstrap_servers=bootstrap.split(","),
-                group_id=None,
-                enable_auto_commit=False,
-                request_timeout_ms=timeout_ms,
-                metadata_max_age_ms=10_000,  # so that partitions that were added are soon waited for
-            )
-            self._admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","), request_timeout_ms=timeout_ms)
-        except KafkaError as error:
-            raise LogUnavailable(f"no Kafka broker answers at {bootstrap}: {error}") from error
+    def __init__(self, survey: Survey, settings: Settings, timeout_ms: int = 10_000) -> None:
+        self._topic, self._bootstrap = survey.reports_topic, settings.kafka
+        limits = {"bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
+        with hearing(settings) as heard:
+            try:
+                self._consumer = KafkaConsumer(
+                    **settings.kafka_options(),
+                    **limits,
+                    group_id=None,
+                    enable_auto_commit=False,
+                    metadata_max_age_ms=10_000,  # so that partitions that were added are soon waited for
+                )
+                self._admin = KafkaAdminClient(**settings.kafka_options(), **limits)
+            except KafkaError as error:
+                raise LogUnavailable(f"no Kafka broker answers at {settings.kafka}: {heard.why(error)}") from None
 
     def _partitions(self) -> list[TopicPartition]:
         numbers = self._consumer.partitions_for_topic(self._topic)

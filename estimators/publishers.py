@@ -11,8 +11,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from estimators.log_position import LogUnavailable
 from estimators.publication import Publication
 from surveys import Attribute, Survey
+from surveys.kafka_reason import hearing
+from surveys.settings import Settings
 
 MAX_PUBLICATION_BYTES = 16 * 2**20  # as the topic allows; a publication takes about 140 bytes a value, before compression
+CONNECT_MS = 10_000
 MAX_LISTED = 256  # values of an attribute that have a time series each, if the survey lists them
 TOP_VALUES = 20  # else so many: the most frequent ones of the first estimate
 
@@ -20,19 +23,21 @@ TOP_VALUES = 20  # else so many: the most frequent ones of the first estimate
 class KafkaPublisher:
     """Publishes each publication as one JSON record, keyed by `Publication.key`, to the survey's compacted topic."""
 
-    def __init__(self, survey: Survey, bootstrap: str) -> None:
-        self._topic, self._bootstrap = survey.estimates_topic, bootstrap
-        try:
-            self._producer = KafkaProducer(
-                bootstrap_servers=bootstrap.split(","),
-                acks="all",
-                enable_idempotence=True,
-                allow_auto_create_topics=False,
-                compression_type="gzip",
-                max_request_size=MAX_PUBLICATION_BYTES,
-            )
-        except KafkaError as error:
-            raise LogUnavailable(f"no Kafka broker answers at {bootstrap}: {error}") from error
+    def __init__(self, survey: Survey, settings: Settings) -> None:
+        self._topic, self._bootstrap = survey.estimates_topic, settings.kafka
+        with hearing(settings) as heard:
+            try:
+                self._producer = KafkaProducer(
+                    **settings.kafka_options(),
+                    bootstrap_timeout_ms=CONNECT_MS,
+                    acks="all",
+                    enable_idempotence=True,
+                    allow_auto_create_topics=False,
+                    compression_type="gzip",
+                    max_request_size=MAX_PUBLICATION_BYTES,
+                )
+            except KafkaError as error:
+                raise LogUnavailable(f"no Kafka broker answers at {settings.kafka}: {heard.why(error)}") from None
 
     def publish(self, publications: list[Publication]) -> None:
         """Returns when the broker has them all.

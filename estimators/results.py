@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
-import redis
 
+from agents.redis_connection import ERRORS, Client, Command, check_rights
 from agents.store import StoreUnavailable
 from estimators.publication import Publication
 from estimators.schedule import Progress
 from surveys import Survey
+from surveys.settings import Settings
 
 LEASE_MS = 5_000  # renewed before every attribute of a step
 KEPT_STEPS = 1000  # of history in Redis; the compacted topic keeps everything
@@ -83,12 +84,25 @@ class RedisResults:
         StoreUnavailable: if Redis does not answer.
     """
 
-    def __init__(self, survey: Survey, client: redis.Redis) -> None:
+    def __init__(self, survey: Survey, client: Client) -> None:
         prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
         self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
         self._save = client.register_script(_SAVE)
         self._leader_key, self._name = f"{prefix}:leader", secrets.token_hex(8)
         self._lead, self._resign = client.register_script(_LEAD), client.register_script(_RESIGN)
+
+    def check(self, settings: Settings) -> None:
+        """Check, writing nothing, that we may do here what we must.
+
+        Raises:
+            StoreRefused: naming what is not allowed, or why we are not let in.
+        """
+        progress, estimates = self._progress_key, self._estimates_key
+        saved: list[Command] = [("EVALSHA", "", 2, progress, estimates), ("GET", progress), ("SET", progress, 0)]
+        kept: list[Command] = [("HMGET", estimates, 0), ("HVALS", estimates), ("HSET", estimates, 0, 0), ("HDEL", estimates, 0)]
+        leader = self._leader_key
+        led: list[Command] = [("EVALSHA", "", 1, leader), ("GET", leader), ("SET", leader, 0, "PX", 1), ("DEL", leader)]
+        check_rights(self._client, settings, [*saved, *kept, *led])
 
     def progress(self) -> Progress | None:
         with _reachable():
@@ -135,5 +149,5 @@ def _in_order(publications: list[Publication]) -> list[Publication]:
 def _reachable() -> Iterator[None]:
     try:
         yield
-    except redis.RedisError as error:
+    except ERRORS as error:
         raise StoreUnavailable(f"Redis does not answer: {type(error).__name__}") from None

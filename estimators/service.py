@@ -5,10 +5,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Event
 
-import redis
 import structlog
 from prometheus_client import REGISTRY
 
+from agents.redis_connection import connect
 from agents.redis_store import RedisCountStore
 from agents.store import StoreUnavailable
 from estimators.api import create_api
@@ -50,7 +50,7 @@ def serve(
         All publications kept in Redis, oldest step first.
 
     Raises:
-        LogUnavailable, StoreUnavailable: if Kafka or Redis does not answer at the start.
+        LogUnavailable, StoreUnavailable: if Kafka or Redis does not answer at the start, or refuses what it will be asked.
         SettingsError: if an attribute has too many values to be published.
     """
     for attribute in survey.attributes:
@@ -58,11 +58,11 @@ def serve(
             raise SettingsError(
                 f"attribute {attribute.name} has {attribute.k} values; at most {MAX_PUBLISHED_K} can be published"
             )
-    url = settings.redis.get_secret_value()
-    store, client = RedisCountStore(survey, url), redis.Redis.from_url(url, socket_timeout=10)
-    store.positions()
-    position, kafka = KafkaLogPosition(survey, settings.kafka), KafkaPublisher(survey, settings.kafka)
+    store, client = RedisCountStore(survey, settings), connect(settings, timeout_s=10)
     results = RedisResults(survey, client)
+    store.check_estimating()
+    results.check(settings)
+    position, kafka = KafkaLogPosition(survey, settings), KafkaPublisher(survey, settings)
     prometheus = PrometheusPublisher(survey, REGISTRY)
     prometheus.show(results.history())
     vitals = Vitals(survey, store, position, results, settings.margin_ms, prometheus, REGISTRY)

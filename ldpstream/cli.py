@@ -283,8 +283,8 @@ def produce(
 
 def kafka_sink(survey: Survey, settings: Settings) -> Sink:
     """The survey's topic, made if there is none."""
-    ensure_topics(settings, survey)
-    return KafkaSink(settings.kafka, survey.reports_topic)
+    ensure_topics(settings, survey, "producer")
+    return KafkaSink(settings, survey.reports_topic)
 
 
 def gateway_sink(url: str, settings: Settings) -> Sink:
@@ -299,7 +299,7 @@ def gateway_sink(url: str, settings: Settings) -> Sink:
 def agent(survey_file: SurveyFile) -> None:
     """A counting agent: a Faust worker that folds Kafka's reports into count tables in Redis. Start as many as you like."""
     survey, settings = load_survey(survey_file), load_settings()
-    ensure_topics(settings, survey)
+    ensure_topics(settings, survey, "agent")
     from agents.app import run as run_agent  # only here: it sets up an event loop for Faust
 
     run_agent(survey, settings)
@@ -314,7 +314,7 @@ def estimate(
     """The estimator: publishes histograms and privacy loss to Kafka, Redis and Prometheus as the steps close."""
     survey, settings = load_survey(survey_file), load_settings()
     dictConfig(logging_config(settings.log_level))
-    ensure_topics(settings, survey)
+    ensure_topics(settings, survey, "estimator")
     from estimators.service import serve
 
     def seen(publication: Publication) -> None:
@@ -332,7 +332,7 @@ def gateway(survey_file: SurveyFile) -> None:
     dictConfig(logging_config(settings.log_level))
     from producers.gateway_service import serve as serve_gateway  # only here: it takes long to load
 
-    ensure_topics(settings, survey)
+    ensure_topics(settings, survey, "producer")
     serve_gateway(survey, survey_file.read_text(encoding="utf-8"), settings)
 
 

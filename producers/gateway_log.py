@@ -63,7 +63,7 @@ class Log(Protocol):
 def kafka_producer(settings: Settings) -> AIOKafkaProducer:
     """An idempotent producer, not yet connected; to be made within a running event loop."""
     return AIOKafkaProducer(
-        bootstrap_servers=settings.kafka.split(","),
+        **settings.kafka_options(),
         enable_idempotence=True,
         acks="all",
         max_batch_size=MAX_ENVELOPE_BYTES,

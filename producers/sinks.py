@@ -11,6 +11,8 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from surveys.envelope import MAX_ENVELOPE_BYTES
+from surveys.kafka_reason import hearing
+from surveys.settings import Settings
 
 CONNECT_MS = 5_000
 REQUEST_MS = 10_000
@@ -90,38 +92,39 @@ class KafkaSink:
     whatever matters is raised here.
 
     Args:
-        bootstrap: ``host:port[,host:port…]``.
+        settings: where the broker is, and who we are: ``Settings(kafka="host:port")``.
         topic: an existing topic.
 
     Raises:
-        SinkError: within a few seconds, if the broker can't be reached or has no such topic.
+        SinkError: within a few seconds, if the broker can't be reached, does not let us in or has no such topic.
     """
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, settings: Settings, topic: str) -> None:
         library = logging.getLogger("kafka")
         if library.level == logging.NOTSET:
             library.setLevel(logging.CRITICAL)
-        self._topic, self._place = topic, f"Kafka at {bootstrap}"
+        self._topic, self._place = topic, f"Kafka at {settings.kafka}"
         self._failed: SinkError | None = None
         self._turns = count()
         self._waiting: deque[tuple[Any, int]] = deque()  # futures of envelopes not known to be acknowledged, and sizes
         self._waiting_bytes = 0
-        try:
-            self._producer = _Producer(
-                bootstrap_servers=bootstrap.split(","),
-                enable_idempotence=True,
-                acks="all",
-                allow_auto_create_topics=False,
-                batch_size=BATCH_BYTES,
-                linger_ms=LINGER_MS,
-                max_request_size=2 * MAX_ENVELOPE_BYTES,
-                bootstrap_timeout_ms=CONNECT_MS,
-                max_block_ms=CONNECT_MS,
-                request_timeout_ms=REQUEST_MS,
-                delivery_timeout_ms=DELIVERY_MS,
-            )
-        except KafkaError as error:
-            raise SinkError(f"{self._place} cannot be reached: {error}") from error
+        with hearing(settings) as heard:
+            try:
+                self._producer = _Producer(
+                    **settings.kafka_options(),
+                    enable_idempotence=True,
+                    acks="all",
+                    allow_auto_create_topics=False,
+                    batch_size=BATCH_BYTES,
+                    linger_ms=LINGER_MS,
+                    max_request_size=2 * MAX_ENVELOPE_BYTES,
+                    bootstrap_timeout_ms=CONNECT_MS,
+                    max_block_ms=CONNECT_MS,
+                    request_timeout_ms=REQUEST_MS,
+                    delivery_timeout_ms=DELIVERY_MS,
+                )
+            except KafkaError as error:
+                raise SinkError(f"{self._place} cannot be reached: {heard.why(error)}") from error
         try:
             self._producer.partitions_for(topic)
         except KafkaError as error:

@@ -7,7 +7,7 @@ An envelope is a msgpack array ``[version, fingerprint, attribute, level, step, 
     attribute    index of the attribute in the survey, from 0
     level        index of the level within the attribute, from 0
     step         the time step that the reports belong to, from 0
-    n            number of reports, at least 1
+    n            number of reports, 1 to 100 000
     payload      n rows of the mechanism's `report_dtype`, fixed width and little-endian, one after the other
 
 What never changes: an envelope is a msgpack array whose first element is an integer, the version. Everything else may
@@ -28,6 +28,7 @@ from surveys.survey import Survey
 
 VERSION: Final = 1
 MAX_ENVELOPE_BYTES = 1_000_000  # a record of Kafka's default message.max.bytes, 1 MiB, with room for its headers
+MAX_REPORTS = 100_000  # of an envelope: however narrow its rows are, one record weighs no more than so many people
 
 Reason = Literal[
     "undecodable",
@@ -76,16 +77,16 @@ def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports
         survey: the survey that the device answers.
         attribute, level: indices in the survey.
         step: time step, at least 0.
-        reports: rows of the mechanism's `report_dtype`, at least one.
+        reports: rows of the mechanism's `report_dtype`, 1 to 100 000.
 
     Raises:
-        ValueError: if there is no such attribute, level or step, if the rows are not the mechanism's, or if the envelope
-            would be larger than 1 MB.
+        ValueError: if there is no such attribute, level or step, if the rows are not the mechanism's or too many, or if the
+            envelope would be larger than 1 MB.
     """
     if not (0 <= attribute < len(survey.attributes) and 0 <= level < len(survey.attributes[attribute].levels)):
         raise ValueError(f"survey {survey.name} has no attribute {attribute!r} with a level {level!r}")
-    if step < 0 or not len(reports):
-        raise ValueError(f"an envelope holds at least 1 report of a step >= 0, got {len(reports)} of step {step!r}")
+    if step < 0 or not 1 <= len(reports) <= MAX_REPORTS:
+        raise ValueError(f"an envelope holds 1 to {MAX_REPORTS} reports of a step >= 0, got {len(reports)} of step {step!r}")
     row = survey.mechanisms[attribute][level].report_dtype
     if reports.dtype != row.base or reports.shape[1:] != row.shape:
         raise ValueError(f"reports must be rows of {row}, got {reports.dtype} of shape {reports.shape}")
@@ -96,8 +97,8 @@ def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports
 
 
 def reports_per_envelope(row_bytes: int, target_bytes: int) -> int:
-    """How many reports of that width fit an envelope of about the target size; at least 1."""
-    return max(1, (target_bytes - 32) // row_bytes)
+    """How many reports of that width fit an envelope of about the target size; 1 to `MAX_REPORTS`."""
+    return min(max(1, (target_bytes - 32) // row_bytes), MAX_REPORTS)
 
 
 def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
@@ -109,7 +110,8 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
         appended_ms: when the log took the record; lateness is judged by this time alone.
 
     Raises:
-        Rejected: with the first reason that applies, in the order of `REASONS`, "too large" before all others.
+        Rejected: with the first reason that applies, in the order of `REASONS`; "too large" comes before all others for the
+            envelope's bytes, and after "wrong length" for its number of reports.
     """
     if len(raw) > MAX_ENVELOPE_BYTES:
         raise Rejected("too large")
@@ -128,6 +130,8 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
     row = survey.mechanisms[envelope.attribute][envelope.level].report_dtype.itemsize
     if envelope.n < 1 or len(envelope.payload) != envelope.n * row:
         raise Rejected("wrong length")
+    if envelope.n > MAX_REPORTS:
+        raise Rejected("too large")
     if envelope.step < 0 or survey.too_old(envelope.step, appended_ms):
         raise Rejected("step too old")
     if survey.too_early(envelope.step, appended_ms):

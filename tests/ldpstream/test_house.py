@@ -13,7 +13,7 @@ MAY_IMPORT = {
     "surveys": {"mechanisms"},
     "producers": {"surveys", "mechanisms"},
     "agents": {"surveys", "mechanisms"},
-    "estimators": {"surveys", "mechanisms", "agents.store", "agents.tally", "agents.redis_store"},
+    "estimators": {"surveys", "mechanisms", "agents.store", "agents.tally", "agents.redis_connection", "agents.redis_store"},
     "experiments": {"surveys", "mechanisms", "producers", "agents", "estimators"},
     "ldpstream": {"surveys", "mechanisms", "producers", "agents", "estimators", "experiments"},
 }

@@ -8,6 +8,7 @@ import pytest
 
 from producers import sinks
 from producers.sinks import KafkaSink, SinkError
+from surveys.settings import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +25,7 @@ def test_a_broker_that_cannot_be_reached_is_one_clear_error(listening: bool, cap
             server.listen()
         begun = time.monotonic()
         with pytest.raises(SinkError, match=f"Kafka at {address} cannot be reached") as caught:
-            KafkaSink(address, "topic")
+            KafkaSink(Settings(kafka=address), "topic")
         assert time.monotonic() - begun < 5
     assert "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
@@ -37,7 +38,7 @@ def test_a_level_that_the_program_has_set_for_the_librarys_log_stays() -> None:
         for level, after in ((logging.NOTSET, logging.CRITICAL), (logging.ERROR, logging.ERROR)):
             library.setLevel(level)
             with pytest.raises(SinkError):
-                KafkaSink("127.0.0.1:1", "topic")
+                KafkaSink(Settings(kafka="127.0.0.1:1"), "topic")
             assert library.level == after
     finally:
         library.setLevel(before)

@@ -21,9 +21,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Literal, Self
+from typing import IO, Any, Literal, Self
 
 import redis
 from kafka import KafkaAdminClient
@@ -226,9 +227,9 @@ class KafkaNode(Node):
         NodeError: on starting it, if it does not serve within `start_timeout_s`.
     """
 
-    def __init__(self, start_timeout_s: float = 60) -> None:
+    def __init__(self, start_timeout_s: float = 60, n_ports: int = 2) -> None:
         jars = kafka_jars.fetch()
-        super().__init__("kafka", n_ports=2)
+        super().__init__("kafka", n_ports)
         self.start_timeout_s = start_timeout_s
         self._class_path = str(jars / "*")
         self._settings = self.folder / "server.properties"
@@ -239,6 +240,11 @@ class KafkaNode(Node):
     def bootstrap(self) -> str:
         """`host:port` for a client's `bootstrap_servers`; stays the same over restarts."""
         return f"{LOOPBACK}:{self._ports[0]}"
+
+    @property
+    def admin_options(self) -> dict[str, Any]:
+        """What kafka-python's clients need to do everything here."""
+        return {"bootstrap_servers": self.bootstrap}
 
     def _properties(self) -> dict[str, str | int | Path]:
         controller = f"{LOOPBACK}:{self._ports[1]}"
@@ -276,14 +282,14 @@ class KafkaNode(Node):
         self._wait_for_port(deadline)
         remaining_ms = max(1, int((deadline - time.monotonic()) * 1000))
         try:
-            with KafkaAdminClient(bootstrap_servers=self.bootstrap, bootstrap_timeout_ms=remaining_ms) as admin:
+            with KafkaAdminClient(**self.admin_options, bootstrap_timeout_ms=remaining_ms) as admin:
                 admin.list_topics()
         except KafkaError as err:
             raise self._failed(f"opened its port but did not answer ({err!r})") from err
 
-    def _format(self) -> None:
+    def _format(self, *more: str) -> None:
         command = [*self._java(), "kafka.tools.StorageTool", "format", "--standalone"]
-        command += ["--cluster-id", CLUSTER_ID, "--config", str(self._settings)]
+        command += ["--cluster-id", CLUSTER_ID, "--config", str(self._settings), *more]
         with self.log.open("ab") as log:
             code = subprocess.run(command, stdout=log, stderr=log, cwd=self.folder, check=False).returncode
         if code != 0:
@@ -306,14 +312,30 @@ class RedisNode(Node):
         append_fsync: when the append-only file reaches the disk, as Redis names it; None keeps everything in memory.
             With any of the three, what was answered outlives a kill of the process (not of the machine).
         start_timeout_s: seconds to wait until it serves.
+        options: further options of redis-server, ``["--maxmemory", "1mb"]``.
+        n_ports: how many ports it needs.
     """
 
     def __init__(
-        self, append_fsync: Literal["always", "everysec", "no"] | None = "everysec", start_timeout_s: float = 20
+        self,
+        append_fsync: Literal["always", "everysec", "no"] | None = "everysec",
+        start_timeout_s: float = 20,
+        options: Sequence[str] = (),
+        n_ports: int = 1,
     ) -> None:
-        super().__init__("redis", n_ports=1)
+        super().__init__("redis", n_ports)
         self.start_timeout_s = start_timeout_s
         self._append_fsync = append_fsync
+        self._options = list(options)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port; stay the same over restarts."""
+        return LOOPBACK, self._ports[0]
+
+    def client(self) -> redis.Redis:
+        """A client that may do everything here, with an answer or an error within two seconds."""
+        return redis.Redis.from_url(self.url, socket_timeout=2)
 
     @property
     def url(self) -> str:
@@ -327,9 +349,9 @@ class RedisNode(Node):
         command += ["--save", "", "--appendonly", "yes" if self._append_fsync else "no"]
         if self._append_fsync:
             command += ["--appendfsync", self._append_fsync]
-        self._launch(command)
+        self._launch(command + self._options)
         self._wait_for_port(deadline)
-        with redis.Redis.from_url(self.url, socket_timeout=2) as client:
+        with self.client() as client:
             while time.monotonic() < deadline:
                 with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):  # "loading" is a ConnectionError
                     client.ping()

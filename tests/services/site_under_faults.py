@@ -128,8 +128,8 @@ class Estimator(threading.Thread):
         module = Code.real().schedule
         module.conclude = conclude
         try:
-            position = KafkaLogPosition(self.site.survey, self.site.settings.kafka, timeout_ms=5000)
-            store = _Unpruned(self.site.survey, self.site.settings.redis.get_secret_value())
+            position = KafkaLogPosition(self.site.survey, self.site.settings, timeout_ms=5000)
+            store = _Unpruned(self.site.survey, self.site.settings)
             schedule = module.Schedule(self.site.survey, store, position, self.results, [self])
             while not self._over.wait(0.2):
                 with contextlib.suppress(LogUnavailable, StoreUnavailable):

@@ -196,7 +196,7 @@ def make_site(tmp_path: Path) -> Iterator[Callable[[str, str], Site]]:
         survey = load_survey(file)
         settings = Settings(kafka=kafka, redis=url, partitions=PARTITIONS)
         ensure_topics(settings, survey)
-        sites.append(Site(survey, settings, RedisCountStore(survey, url), environment, tmp_path))
+        sites.append(Site(survey, settings, RedisCountStore(survey, settings), environment, tmp_path))
         return sites[-1]
 
     yield make

@@ -15,6 +15,7 @@ from producers.sinks import KafkaSink, SinkError
 from producers.values import MarkovValues
 from surveys import open_envelope
 from surveys.envelope import MAX_ENVELOPE_BYTES
+from surveys.settings import Settings
 from tests.producers.samples import one_question
 
 from .conftest import MakeTopic
@@ -38,7 +39,7 @@ def read(bootstrap: str, topic: str) -> list[list[tuple[bytes | None, bytes, int
 def test_every_envelope_arrives_once_without_a_key_and_evenly_spread(kafka: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=3)
     envelopes = [b"%06d" % number + bytes(number % 3000) for number in range(5000)]
-    with closing(KafkaSink(kafka, topic)) as sink:
+    with closing(KafkaSink(Settings(kafka=kafka), topic)) as sink:
         for envelope in envelopes[:4000]:
             sink.send(envelope)
         sink.flush()
@@ -55,7 +56,7 @@ def test_every_envelope_arrives_once_without_a_key_and_evenly_spread(kafka: str,
 
 def test_a_populations_step_stands_in_the_log(kafka: str, make_topic: MakeTopic) -> None:
     topic, survey = make_topic(partitions=2), one_question("L-OSUE", k=100)
-    with closing(KafkaSink(kafka, topic)) as sink:
+    with closing(KafkaSink(Settings(kafka=kafka), topic)) as sink:
         truths = produce_step(survey, Population(survey, MarkovValues(survey, 5000, 1, 1), 1), sink, 0)
         (truth,) = truths.values()
     envelopes = [value for records in read(kafka, topic) for _, value, _ in records]
@@ -65,7 +66,7 @@ def test_a_populations_step_stands_in_the_log(kafka: str, make_topic: MakeTopic)
 def test_waiting_envelopes_are_bounded(kafka: str, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "MAX_WAITING_BYTES", 50_000)
     topic = make_topic()
-    with closing(KafkaSink(kafka, topic)) as sink:
+    with closing(KafkaSink(Settings(kafka=kafka), topic)) as sink:
         for number in range(2000):
             sink.send(b"%04d" % number + bytes(1000))
             assert sink._waiting_bytes <= 50_000 + 1000 + 4 + sinks.OVERHEAD_BYTES
@@ -76,7 +77,7 @@ def test_waiting_envelopes_are_bounded(kafka: str, make_topic: MakeTopic, monkey
 
 def test_an_envelope_of_the_largest_size_is_taken(kafka: str, make_topic: MakeTopic) -> None:
     topic = make_topic(**{"max.message.bytes": str(MAX_ENVELOPE_BYTES + 4096)})
-    with closing(KafkaSink(kafka, topic)) as sink:
+    with closing(KafkaSink(Settings(kafka=kafka), topic)) as sink:
         sink.send(bytes(MAX_ENVELOPE_BYTES))
         sink.flush()
 
@@ -87,7 +88,7 @@ def test_a_topic_that_does_not_exist_is_one_clear_error_and_is_not_made(
     monkeypatch.setattr(sinks, "CONNECT_MS", 1500)
     for _ in range(2):
         with pytest.raises(SinkError, match=f"Kafka at {kafka} has no topic {topic}"):
-            KafkaSink(kafka, topic)
+            KafkaSink(Settings(kafka=kafka), topic)
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_a_broker_that_is_killed_and_comes_back_costs_only_time(
 ) -> None:
     topic = make_topic(partitions=3)
     envelopes = [b"%06d" % number for number in range(20_000)]
-    with closing(KafkaSink(kafka_node.bootstrap, topic)) as sink:
+    with closing(KafkaSink(Settings(kafka=kafka_node.bootstrap), topic)) as sink:
         for number, envelope in enumerate(envelopes):
             sink.send(envelope)
             if number == 10_000:
@@ -122,7 +123,7 @@ def test_a_broker_that_stays_away_is_one_clear_error_and_leaves_no_noise(
 ) -> None:
     monkeypatch.setattr(sinks, "REQUEST_MS", 1000)
     monkeypatch.setattr(sinks, "DELIVERY_MS", 2000)
-    sink = KafkaSink(kafka_node.bootstrap, make_topic())
+    sink = KafkaSink(Settings(kafka=kafka_node.bootstrap), make_topic())
     sink.send(b"first")
     sink.flush()
     kafka_node.kill()

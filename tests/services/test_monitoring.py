@@ -107,7 +107,7 @@ def running(own_kafka: Any, own_redis: Any, tmp_path_factory: pytest.TempPathFac
     for name, port in ports.items():
         start(name, [sys.executable, "-m", "ldpstream", name, str(file)], LDPSTREAM_METRICS_PORT=str(port))
     stop = threading.Event()
-    reporting = threading.Thread(target=report, args=(survey, own_kafka.bootstrap, stop))
+    reporting = threading.Thread(target=report, args=(survey, Settings(kafka=own_kafka.bootstrap), stop))
     ensure_topics(Settings(kafka=own_kafka.bootstrap), survey)
     reporting.start()
     start("prometheus", ["prometheus", *write_configuration(folder, ports, prometheus)])
@@ -130,10 +130,10 @@ def running(own_kafka: Any, own_redis: Any, tmp_path_factory: pytest.TempPathFac
             process.wait(20)
 
 
-def report(survey: Survey, bootstrap: str, stop: threading.Event) -> None:
+def report(survey: Survey, settings: Settings, stop: threading.Event) -> None:
     """Simulated people who report in every step, as `ldpstream produce`, but for steps that a slow machine has missed."""
     population = Population(survey, MarkovValues(survey, 2000, 10_000, 1), 1)
-    with closing(KafkaSink(bootstrap, survey.reports_topic)) as sink:
+    with closing(KafkaSink(settings, survey.reports_topic)) as sink:
         done = -1
         while not stop.wait(0.05):
             if (step := survey.step_at(time.time_ns() // 10**6)) > done:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surveys import REASONS, Rejected, check_envelope, load_survey, open_envelope, seal
-from surveys.envelope import MAX_ENVELOPE_BYTES, reports_per_envelope
+from surveys.envelope import MAX_ENVELOPE_BYTES, MAX_REPORTS, reports_per_envelope
+from tests.producers.samples import one_question
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 NOW = SURVEY.opens_ms(5) + 1000
@@ -80,6 +81,8 @@ def test_golden_bytes() -> None:
         (raw(1, FINGERPRINT, 0, 0, 7, 1, b"\x00"), "step in the future"),
         (raw(1, FINGERPRINT, 0, 0, 2**60, 1, b"\x00"), "step in the future"),
         (b"\x00" * (MAX_ENVELOPE_BYTES + 1), "too large"),
+        (raw(1, FINGERPRINT, 0, 0, 5, MAX_REPORTS + 1, bytes(MAX_REPORTS + 1)), "too large"),
+        (raw(1, FINGERPRINT, 0, 0, 5, MAX_REPORTS + 1, bytes(MAX_REPORTS)), "wrong length"),
     ],
 )
 def test_each_broken_envelope_has_its_reason(envelope: bytes, reason: str) -> None:
@@ -109,6 +112,18 @@ def test_checking_looks_at_every_report(pane: tuple[int, int], row: bytes, reaso
         assert caught.value.reason == reason
     with pytest.raises(Rejected):
         check_envelope(SURVEY, b"", NOW)
+
+
+def test_the_limits_are_the_formats_whatever_the_survey() -> None:
+    sealed = seal(SURVEY, 0, 0, 5, np.zeros(MAX_REPORTS, np.uint8))
+    assert open_envelope(SURVEY, sealed, NOW).n == MAX_REPORTS
+    wide = one_question("OUE", k=8000)  # 1000 bytes a report
+    n = MAX_ENVELOPE_BYTES // 1000 - 1
+    assert open_envelope(wide, seal(wide, 0, 0, 0, np.zeros((n, 1000), np.uint8)), wide.opens_ms(0)).n == n
+    with pytest.raises(ValueError, match="at most 1000000 bytes"):
+        seal(wide, 0, 0, 0, np.zeros((n + 1, 1000), np.uint8))
+    with pytest.raises(Rejected, match="too large"):
+        open_envelope(wide, raw(1, wide.fingerprint, 0, 0, 0, n + 1, bytes(1000 * (n + 1))), wide.opens_ms(0))
 
 
 @settings(max_examples=2000)
@@ -146,6 +161,7 @@ def test_a_damaged_envelope_is_never_longer_than_its_count_says(data: st.DataObj
         (0, 0, 0, np.zeros(0, np.uint8)),
         (0, 0, 0, np.zeros(1, np.int64)),
         (1, 0, 0, np.zeros((1, 3), np.uint8)),
+        (0, 0, 0, np.zeros(MAX_REPORTS + 1, np.uint8)),
         (0, 0, 0, np.zeros(MAX_ENVELOPE_BYTES, np.uint8)),
     ],
 )
@@ -159,3 +175,4 @@ def test_envelopes_are_about_the_size_that_was_asked_for(row: int, target: int) 
     n = reports_per_envelope(row, target)
     assert n >= 1
     assert n == 1 or n * row + 32 <= target
+    assert n <= MAX_REPORTS

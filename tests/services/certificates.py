@@ -1,0 +1,52 @@
+"""Certificates of the tests, made anew each time: an authority, servers on loopback, and clients."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate with its key, as files."""
+
+    cert: Path
+    key: Path
+
+    @property
+    def both(self) -> Path:
+        """One file with the key and the certificate, as Kafka wants it."""
+        return self.key.with_suffix(".both.pem")
+
+
+class Authority:
+    """A certificate authority of its own, in a folder.
+
+    Args:
+        folder: where its files go.
+        name: of the files, where a folder holds several authorities.
+    """
+
+    def __init__(self, folder: Path, name: str = "ca") -> None:
+        self._folder, self._name = folder, name
+        self._ca = trustme.CA()
+        self.file = folder / f"{name}.pem"
+        self._ca.cert_pem.write_to_path(str(self.file))
+
+    def issue(self, *hosts: str, common_name: str) -> Identity:
+        """A certificate for those addresses (for a client any name will do)."""
+        made = self._ca.issue_cert(*hosts, common_name=common_name)
+        stem = self._folder / f"{self._name}-{common_name}"
+        identity = Identity(stem.with_suffix(".cert.pem"), stem.with_suffix(".key.pem"))
+        identity.cert.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
+        key = load_pem_private_key(made.private_key_pem.bytes(), None)
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # the only form that Kafka reads
+        identity.key.write_bytes(pem)
+        identity.both.write_bytes(pem + identity.cert.read_bytes())
+        return identity

@@ -1,0 +1,169 @@
+"""A Kafka and a Redis that let in only whom they know: TLS, passwords, client certificates, and rights for each user."""
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import redis
+from kafka import KafkaAdminClient
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from surveys.settings import Settings
+
+from .certificates import Authority
+from .rig import LOOPBACK, KafkaNode, RedisNode
+
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+class SecureKafkaNode(KafkaNode):
+    """A Kafka whose listener wants TLS and a password (SASL_SSL), and one that wants a client's certificate (SSL).
+
+    Nobody has any rights but the super user `admin`, who is known to `admin_options`. A user who logs in by certificate is
+    called after its whole name, ``CN=…,O=…``.
+
+    Args:
+        authority: signs the broker's certificate, and is believed about clients.
+    """
+
+    def __init__(self, authority: Authority) -> None:
+        self.authority = authority
+        self._password = secrets.token_hex(16)
+        super().__init__(n_ports=3)
+
+    @property
+    def mutual(self) -> str:
+        """`host:port` where a client's certificate takes the place of user and password."""
+        return f"{LOOPBACK}:{self._ports[2]}"
+
+    @property
+    def admin_options(self) -> dict[str, Any]:
+        return self.settings("admin", self._password).kafka_options()
+
+    def settings(self, user: str, password: str, **more: Any) -> Settings:
+        """The settings of a process that logs in as that user."""
+        secure = {"kafka_security_protocol": "SASL_SSL", "kafka_user": user, "kafka_password": password}
+        given: dict[str, Any] = {"kafka": self.bootstrap, "kafka_ca_file": self.authority.file} | secure | more
+        return Settings(**given)
+
+    def add_user(self, user: str, password: str, mechanism: str = "SCRAM_SHA_512") -> None:
+        """Let somebody log in, or log in with another password."""
+        with KafkaAdminClient(**self.admin_options) as admin:
+            admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, ScramMechanism[mechanism], password)])
+
+    def grant(self, principal: str, rights: Iterable[tuple[str, str, str]]) -> None:
+        """Give rights.
+
+        Args:
+            principal: ``User:name``.
+            rights: type of resource, its name (``x*`` for all that begin so) and operation, e.g. ("topic", "t", "write").
+        """
+        acls = []
+        for kind, name, operation in rights:
+            pattern = ACLResourcePatternType.PREFIXED if name.endswith("*") else ACLResourcePatternType.LITERAL
+            resource = ResourcePattern(ResourceType[kind.upper()], name.removesuffix("*"), pattern)
+            acls.append(ACL(principal, "*", ACLOperation[operation.upper()], ACLPermissionType.ALLOW, resource))
+        with KafkaAdminClient(**self.admin_options) as admin:
+            failed = admin.create_acls(acls)["failed"]
+        assert not failed, failed
+
+    def _properties(self) -> dict[str, str | int | Path]:
+        server = self.authority.issue(LOOPBACK, common_name="broker")
+        scram = f'{SCRAM} required username="admin" password="{self._password}";'
+        listeners = f"SASL_SSL://{self.bootstrap},SSL://{self.mutual}"
+        return super()._properties() | {
+            "listeners": f"{listeners},CONTROLLER://{LOOPBACK}:{self._ports[1]}",
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "SASL_SSL:SASL_SSL,SSL:SSL,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "SASL_SSL",
+            "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN",
+            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": scram,
+            "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{PLAIN} required user_plain="plain-password";',
+            "listener.name.ssl.ssl.client.auth": "required",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": server.both,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.authority.file,
+            "authorizer.class.name": AUTHORIZER,
+            "super.users": "User:admin;User:ANONYMOUS",  # the broker is anonymous to its own controller
+        }
+
+    def _format(self, *more: str) -> None:
+        scram = f"SCRAM-SHA-512=[name=admin,password={self._password}]"
+        super()._format(*more, "--add-scram", scram)
+
+
+class SecureRedisNode(RedisNode):
+    """A Redis that speaks TLS only, with users and their rights; without a password nobody may do anything.
+
+    Args:
+        authority: signs its certificate, and is believed about clients.
+        users: of each user the password and the rights, as Redis writes them: ``("secret", "~key* +get")``.
+        client_certificates: whether a client must show one.
+        options, n_ports: as of `RedisNode`.
+    """
+
+    def __init__(
+        self,
+        authority: Authority,
+        users: Mapping[str, tuple[str, str]],
+        client_certificates: bool = False,
+        options: Iterable[str] = (),
+        n_ports: int = 1,
+    ) -> None:
+        super().__init__(n_ports=n_ports)
+        self.authority = authority
+        self._admin, self._password = authority.issue(LOOPBACK, common_name="redis-admin"), secrets.token_hex(16)
+        server = authority.issue(LOOPBACK, common_name=f"redis-{self._ports[0]}")
+        lines = ["user default off", f"user admin on >{self._password} ~* &* +@all"]
+        lines += [f"user {name} on >{password} resetchannels -@all {rights}" for name, (password, rights) in users.items()]
+        (self.folder / "users.acl").write_text("\n".join(lines) + "\n")
+        self._options = [
+            "--port", "0", "--tls-port", str(self._ports[0]), "--tls-ca-cert-file", str(authority.file),
+            "--tls-cert-file", str(server.cert), "--tls-key-file", str(server.key),
+            "--tls-auth-clients", "yes" if client_certificates else "no", "--tls-cluster", "yes",
+            "--aclfile", str(self.folder / "users.acl"),
+            *options,
+        ]  # fmt: skip
+
+    @property
+    def url(self) -> str:
+        """Its logical database 0, without user and password."""
+        return f"rediss://{LOOPBACK}:{self._ports[0]}/0"
+
+    @property
+    def admin_credentials(self) -> tuple[str, str]:
+        """User and password of whoever may do everything."""
+        return "admin", self._password
+
+    def set_user(self, name: str, password: str, rights: str) -> None:
+        """Let somebody in with exactly those rights."""
+        with self.client() as client:
+            client.execute_command("ACL SETUSER", name, "reset", "on", f">{password}", *_words(rights))
+
+    def client(self) -> redis.Redis:
+        user, password = self.admin_credentials
+        return redis.Redis.from_url(
+            self.url, username=user, password=password, ssl_ca_certs=str(self.authority.file),
+            ssl_certfile=str(self._admin.cert), ssl_keyfile=str(self._admin.key), socket_timeout=2,
+        )  # fmt: skip
+
+
+def _words(rights: str) -> list[str]:
+    """The rules of an ACL line; what stands in parentheses is one of them."""
+    return re.findall(r"\([^)]*\)|\S+", rights)

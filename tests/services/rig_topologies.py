@@ -1,0 +1,205 @@
+"""Several redis-servers together: a Cluster of three masters, and a master with a replica and a Sentinel."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import redis
+
+from .rig import LOOPBACK, Node, NodeError, RedisNode, free_ports
+
+SLOTS = 16384
+READY_S = 20
+
+
+def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = READY_S) -> None:
+    """Return when that holds; a Redis that does not answer counts as no."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        with contextlib.suppress(redis.RedisError):
+            if condition():
+                return
+        time.sleep(0.02)
+    raise NodeError(f"not within {timeout_s} s: {what}")
+
+
+class _Together:
+    """Nodes that start and end together; a context manager."""
+
+    def __init__(self) -> None:
+        self._started = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._started.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+        self._started.close()
+
+    def start(self) -> None:
+        """Start the nodes, and return when they serve together."""
+        raise NotImplementedError
+
+
+class RedisClusterNodes(_Together):
+    """A Redis Cluster of masters without replicas; each has an equal share of the slots.
+
+    Args:
+        n_nodes: how many.
+        make: makes a node with the given options of redis-server and number of ports.
+    """
+
+    def __init__(self, n_nodes: int = 3, make: Callable[..., RedisNode] = RedisNode) -> None:
+        super().__init__()
+        self.nodes: list[RedisNode] = []
+        self._buses: list[int] = []
+        for _ in range(n_nodes):
+            (bus,) = free_ports(1)
+            options = ["--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-node-timeout", "1000"]
+            self.nodes.append(make(options=options))
+            self._buses.append(bus)
+
+    @property
+    def hosts(self) -> str:
+        """`host:port,…` of all nodes."""
+        return ",".join(f"{host}:{port}" for host, port in (node.address for node in self.nodes))
+
+    @property
+    def url(self) -> str:
+        """Without user and password."""
+        return f"{self.nodes[0].url.partition('://')[0]}+cluster://{self.hosts}"
+
+    def start(self) -> None:
+        for node in self.nodes:
+            self._started.enter_context(node)
+        share = -(-SLOTS // len(self.nodes))
+        for number, node in enumerate(self.nodes):
+            with node.client() as client:
+                client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
+                first = number * share
+                client.execute_command("CLUSTER ADDSLOTSRANGE", first, min(first + share, SLOTS) - 1)
+                host, port = self.nodes[0].address
+                if number:
+                    client.execute_command("CLUSTER MEET", host, port, self._buses[0])
+        for node in self.nodes:
+            with node.client() as client:
+                wait_for(lambda client=client: self._whole(client), "the nodes know each other")  # type: ignore[misc]
+
+    def _whole(self, client: Any) -> bool:
+        about = client.execute_command("CLUSTER INFO")
+        return about["cluster_state"] == "ok" and int(about["cluster_known_nodes"]) == len(self.nodes)
+
+    def owner(self, slot: int) -> RedisNode:
+        """The node that has a slot."""
+        with self.nodes[0].client() as client:
+            shares = client.execute_command("CLUSTER SLOTS")
+        [port] = {place[1] for first, last, place, *_replicas in shares if first <= slot <= last}
+        return next(node for node in self.nodes if node.address[1] == port)
+
+    def move(self, slot: int, target: RedisNode) -> None:
+        """Give a slot with its keys to another node, as when a cluster grows."""
+        source = self.owner(slot)
+        with source.client() as giver, target.client() as taker:
+            ids = {node: client.execute_command("CLUSTER MYID") for node, client in ((source, giver), (target, taker))}
+            taker.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[source])
+            giver.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[target])
+            for key in giver.execute_command("CLUSTER GETKEYSINSLOT", slot, 1000):
+                giver.migrate(*target.address, key, 0, 5000)
+            for client in (taker, giver):
+                client.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[target])
+
+
+class SentinelNode(Node):
+    """One Sentinel, whose word alone decides.
+
+    Args:
+        master: whom it looks after.
+        service: what it calls that master.
+        password: what it asks of its clients, if anything.
+        lines: further lines of its configuration.
+    """
+
+    def __init__(self, master: RedisNode, service: str, password: str | None = None, lines: tuple[str, ...] = ()) -> None:
+        super().__init__("sentinel", n_ports=1)
+        host, port = master.address
+        settings = [f"port {self._ports[0]}", f"bind {LOOPBACK}", *([f"requirepass {password}"] if password else [])]
+        settings += [f"sentinel monitor {service} {host} {port} 1", f"sentinel down-after-milliseconds {service} 500"]
+        settings += [f"sentinel failover-timeout {service} 3000", *lines]
+        self._password = password
+        self._file = self.folder / "sentinel.conf"
+        self._file.write_text("\n".join(settings) + "\n")
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return f"{LOOPBACK}:{self._ports[0]}"
+
+    def client(self) -> redis.Redis:
+        """A client of the Sentinel."""
+        return redis.Redis(LOOPBACK, self._ports[0], password=self._password, socket_timeout=2)
+
+    def start(self) -> None:
+        self._launch(["redis-server", str(self._file), "--sentinel"])
+        self._wait_for_port(time.monotonic() + READY_S)
+
+
+class WatchedRedis(_Together):
+    """A master, its replica, and a Sentinel that puts the replica in the place of a master that ended.
+
+    Args:
+        service: what the Sentinel calls the master.
+        sentinel_password: what the Sentinel asks of its clients.
+    """
+
+    def __init__(self, service: str = "counts", sentinel_password: str | None = None) -> None:
+        super().__init__()
+        self.service = service
+        at_once = ["--repl-diskless-sync-delay", "0"]
+        self.master = RedisNode(options=at_once)
+        host, port = self.master.address
+        self.replica = RedisNode(options=["--replicaof", f"{host} {port}", *at_once])
+        self.sentinel = SentinelNode(self.master, service, sentinel_password)
+
+    @property
+    def url(self) -> str:
+        """Of the master, by way of the Sentinel."""
+        return f"redis+sentinel://{self.sentinel.address}/{self.service}/0"
+
+    def start(self) -> None:
+        for node in (self.master, self.replica):
+            self._started.enter_context(node)
+        with self.replica.client() as client:
+            wait_for(lambda: client.info("replication")["master_link_status"] == "up", "the replica follows")
+        self._started.enter_context(self.sentinel)
+        with self.sentinel.client() as client:
+            known: Any = lambda: [replica["master-link-status"] for replica in client.sentinel_slaves(self.service)]  # noqa: E731
+            wait_for(lambda: known() == ["ok"], "the Sentinel knows the replica")
+
+    def await_replica(self) -> None:
+        """Return when the replica has all that the master has."""
+        with self.master.client() as client:
+            wait_for(lambda: client.wait(1, 1000) == 1, "the replica has all")
+
+    def fail_over(self) -> None:
+        """Kill the master, and return when the replica is master."""
+        self.master.kill()
+        self.await_promotion()
+
+    def cut_replica_off(self) -> None:
+        """Let the replica hear of nothing more that the master takes; it serves again when it is resumed."""
+        self.replica.pause()
+        with self.master.client() as client:  # else what it missed would wait for it in the connection
+            client.client_kill_filter(_type="replica")
+
+    def await_promotion(self) -> None:
+        """Return when the replica is master and the Sentinel says so."""
+        with self.replica.client() as client:
+            wait_for(lambda: client.info("replication")["role"] == "master", "the replica is master")
+        with self.sentinel.client() as client:
+            wait_for(lambda: client.sentinel_master(self.service)["port"] == self.replica.address[1], "the Sentinel says so")
