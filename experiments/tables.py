@@ -87,16 +87,16 @@ def bench_tables(result: Bench) -> list[Table]:
     ours = table(f"One core, per second, n = {result.n:,}, k = {result.k:,}, ε = 1 (ε∞ = 2)", "mechanism", "memos",
                  "reports", "target", "counted", "peak MiB")  # fmt: skip
     for s in result.speeds:
-        target = NONE if s.target is None else f"{_rate(s.target)} {'met' if s.report >= s.target else '[bold red]missed[/]'}"
-        ours.add_row(s.mechanism, _rate(s.memo), _rate(s.report), target, _rate(s.tabulate), f"{s.peak_mib:.0f}")
+        target = NONE if s.target is None else f"{rate(s.target)} {'met' if s.report >= s.target else '[bold red]missed[/]'}"
+        ours.add_row(s.mechanism, rate(s.memo), rate(s.report), target, rate(s.tabulate), f"{s.peak_mib:.0f}")
     tables = [ours]
     if any(s.peers for s in result.speeds):
         titles = [title for name, version in LIBRARIES.items() for title in (f"{name} {version}", "× ours", "their n")]
         beside = table("Beside other libraries, per second: reports of values (both rounds), and reports counted", "mechanism",
                        "step", "ours", *titles, texts=2)  # fmt: skip
         for s in result.speeds:
-            beside.add_row(s.mechanism, "report", _rate(s.fresh), *_beside(s, s.fresh, "report"))
-            beside.add_row("", "count", _rate(s.tabulate), *_beside(s, s.tabulate, "tabulate"))
+            beside.add_row(s.mechanism, "report", rate(s.fresh), *_beside(s, s.fresh, "report"))
+            beside.add_row("", "count", rate(s.tabulate), *_beside(s, s.tabulate, "tabulate"))
         tables.append(beside)
     return tables
 
@@ -106,7 +106,7 @@ def bench_notes(result: Bench) -> list[str]:
     stream = result.stream
     kept = "below" if stream.peak_mib < STREAM_LIMIT_MIB else "ABOVE"
     return [
-        f"{stream.n:,} GRR reports drawn, perturbed and counted in blocks: {_rate(stream.per_s)}/s, peak memory of the process"
+        f"{stream.n:,} GRR reports drawn, perturbed and counted in blocks: {rate(stream.per_s)}/s, peak memory of the process"
         f" {stream.peak_mib:.0f} MiB, {kept} {STREAM_LIMIT_MIB} MiB.",
         "Rates are per second of processor time, the best of several runs; × ours is ours over theirs in this run."
         " Their rates are from the n shown, since they take one value at a time.",
@@ -121,12 +121,12 @@ def _beside(s: Speed, ours: float, step: str) -> list[str]:
         cells += (
             [NONE] * 3
             if measured is None
-            else [_rate(measured.per_s), f"{float(f'{ours / measured.per_s:.3g}'):,g}", f"{measured.n:,}"]
+            else [rate(measured.per_s), f"{float(f'{ours / measured.per_s:.3g}'):,g}", f"{measured.n:,}"]
         )
     return cells
 
 
-def _rate(x: float | None) -> str:
+def rate(x: float | None) -> str:
     """A rate per second to three digits."""
     if x is None:
         return NONE

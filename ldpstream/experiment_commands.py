@@ -1,5 +1,6 @@
 """The commands that measure the project itself: `audit` and `bench`."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer
 from rich.console import Console
 
 from mechanisms import NAMES
+from surveys.settings import load_settings
 
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="also write what is shown, as JSON")]
 
@@ -128,6 +130,35 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
             rows = measure(runs, seed, progress)
         console.print(coverage_table(rows))
         write_json(json, msgspec.to_builtins(rows))
+
+    @benches.command(name="service")
+    def bench_service(
+        quick: Annotated[bool, typer.Option("--quick", help="try it out, at sizes whose figures say nothing")] = False,
+        json: JsonFile = None,
+    ) -> None:
+        """How fast the service counts, over the Kafka and the Redis of the settings: about five minutes.
+
+        Agents beside a bare consumer and beside a stock Faust agent, where their time goes, how long histograms take, recovery
+        from a kill, growth. It makes topics and keys of its own and deletes them; others are not touched, but are slowed
+        down. Where no Kafka or Redis runs, `python -m tests.services.rig` in the source tree starts both and prints what to
+        export.
+        """
+        from experiments.bench_service import FULL, QUICK, bench
+        from experiments.service_site import BenchError
+        from experiments.service_tables import service_notes, service_tables
+
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it tidies up
+        try:
+            with _status() as progress:
+                result = bench(load_settings(), QUICK if quick else FULL, progress)
+        except BenchError as error:
+            Console(stderr=True).print(f"ldpstream: {error}", markup=False, highlight=False)
+            raise typer.Exit(1) from None
+        for table in service_tables(result):
+            console.print(table)
+        for line in service_notes(result):
+            console.print(line, highlight=False)
+        write_json(json, msgspec.to_builtins(result))
 
     return benches
 

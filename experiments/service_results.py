@@ -1,0 +1,127 @@
+"""What the service's benchmark finds, and what we want of it."""
+
+from dataclasses import dataclass, field
+
+BARE_TARGET, STOCK_TARGET, CLOSE_TARGET_S = 0.8, 50.0, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run over a log: records and seconds measured; processor seconds of the process in them."""
+
+    records: int
+    seconds: float
+    cpu_s: float | None
+    peak_mib: float | None = None
+
+    @property
+    def per_s(self) -> float:
+        """Records per second."""
+        return self.records / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """An agent beside the bare consumer, over one log, in turns.
+
+    Attributes:
+        kind: of log.
+        record_bytes: mean size of an envelope.
+        reports_per_record: mean number of reports in one.
+        bare, agent: the runs.
+        ratio: median over the turns of the agent's rate over the bare consumer's.
+        cpu_ratio: the bare consumer's processor time a record over the agent's; a busy machine disturbs it less.
+    """
+
+    kind: str
+    record_bytes: float
+    reports_per_record: float
+    bare: list[Run]
+    agent: list[Run]
+    ratio: float
+    cpu_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """A stock Faust agent, and our agent's reports per second over its."""
+
+    reports: int
+    reports_per_s: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Processor seconds of an agent per million records, by phase; its commits under load."""
+
+    kind: str
+    records: int
+    cpu_s_per_million: dict[str, float]
+    commits: int
+    commit_p50_ms: float
+    commit_p99_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Seconds from a step's close to its histograms; p99 is the highest where there are fewer than 100 steps."""
+
+    attributes: int
+    k: int
+    steps: int
+    reports_per_step: int
+    p50_s: float
+    p99_s: float
+    margin_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """After a kill with so many records left: seconds until the next agent reads, commits first, and has counted all."""
+
+    left_records: int
+    reading_s: float
+    first_commit_s: float
+    all_counted_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Agents that stand ready when the log fills."""
+
+    workers: int
+    partitions: int
+    records: int
+    fill_s: float
+    seconds: float
+
+    @property
+    def per_s(self) -> float:
+        """Records per second."""
+        return self.records / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """Acknowledged by Kafka; `ratio` to the rate at which prepared batches are."""
+
+    how: str
+    records: int
+    reports: int
+    seconds: float
+    ratio: float
+
+
+@dataclass(slots=True)
+class ServiceBench:
+    """A whole run; `cores` are those that this process may use."""
+
+    cores: int
+    counted: list[Counted] = field(default_factory=list)
+    stock: Stock | None = None
+    phases: list[Phases] = field(default_factory=list)
+    closed: Closed | None = None
+    recovery: Recovery | None = None
+    growth: list[Growth] = field(default_factory=list)
+    produced: list[Produced] = field(default_factory=list)

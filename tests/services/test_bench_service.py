@@ -1,0 +1,91 @@
+"""The service's benchmark runs over a real Kafka and a real Redis, at sizes that say nothing, and leaves nothing behind."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import redis
+from kafka import KafkaAdminClient
+
+from agents import PaneKey
+from agents.store import Checkpoint
+from experiments.bench_service import DAY_S, QUICK, _check
+from experiments.service_load import ATTRIBUTES, make_load
+from experiments.service_site import BenchError, Site
+from experiments.service_tables import PHASES
+from surveys.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+
+
+def held(kafka: str) -> tuple[set[str], set[str]]:
+    """Topics and consumer groups of the benchmark."""
+    with KafkaAdminClient(bootstrap_servers=kafka) as admin:
+        groups = {group["group_id"] for group in admin.list_groups()}
+        return {t for t in admin.list_topics() if "bench-" in t}, {g for g in groups if "bench-" in g}
+
+
+def test_the_command_measures_everything_and_tidies_up(kafka: str, redis_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    environment = {"LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": redis_url, "PYTHONPATH": str(ROOT)}
+    with redis.Redis.from_url(redis_url) as client:
+        client.set("ldpstream:real:partitions", "kept")
+        command = [sys.executable, "-m", "ldpstream", "bench", "service", "--quick", "--json", str(file)]
+        done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert client.keys("*") == [b"ldpstream:real:partitions"]
+    assert held(kafka) == (set(), set())
+    assert list(tmp_path.iterdir()) == [file]
+
+    result = json.loads(file.read_text())
+    assert [row["kind"] for row in result["counted"]] == [kind.name for kind in QUICK.kinds]
+    for row in result["counted"]:
+        for run in (*row["bare"], *row["agent"]):
+            assert min(run["records"], run["seconds"]) > 0
+        assert row["ratio"] > 0
+    assert 40 <= result["counted"][0]["record_bytes"] <= 100
+    assert 16_000 <= result["counted"][1]["record_bytes"] <= 16_384
+    (phases,) = result["phases"]
+    assert phases["records"] == result["counted"][0]["agent"][0]["records"]
+    assert set(phases["cpu_s_per_million"]) == set(PHASES)
+    assert 0 < phases["commit_p50_ms"] <= phases["commit_p99_ms"]
+    assert result["stock"]["ratio"] > 0
+    assert 0 < result["closed"]["p50_s"] <= result["closed"]["p99_s"]
+    assert result["closed"]["steps"] == QUICK.close_steps
+    recovery = result["recovery"]
+    assert 0 < recovery["reading_s"] <= recovery["first_commit_s"] <= recovery["all_counted_s"]
+    assert [(row["workers"], row["partitions"]) for row in result["growth"]] == list(QUICK.growth)
+    assert [row["how"] for row in result["produced"]] == [
+        "one report a record",
+        "envelopes of 16 KiB",
+        "simulated users, 16 KiB",
+    ]
+    assert "target 0.8" in done.stdout
+
+
+def test_a_report_lost_or_doubled_is_found_out(kafka: str, redis_url: str, tmp_path: Path) -> None:
+    with Site(Settings(kafka=kafka, redis=redis_url), tmp_path, DAY_S, ATTRIBUTES, 1) as site:
+        load = make_load(site.survey, (0, 2), 0, 100)
+        assert site.store.commit(0, None, Checkpoint(load.records, 0, load.counts))
+        _check(site, load)
+        key = PaneKey(2, 0, 0)
+        table = load.counts[key]
+        moved = table.counts.copy()
+        moved[[int(np.argmax(moved)), int(np.argmin(moved))]] += [-1, 1]
+        wrong = type(table)(table.mechanism, table.n, moved)
+        assert site.store.commit(0, load.records, Checkpoint(load.records + 1, 0, {key: wrong}))
+        with pytest.raises(BenchError, match="100 of 100 reports"):
+            _check(site, load)
+    assert held(kafka) == (set(), set())
+
+
+def test_without_a_broker_it_is_one_line(redis_url: str, tmp_path: Path) -> None:
+    environment = {"LDPSTREAM_KAFKA": "127.0.0.1:1", "LDPSTREAM_REDIS": redis_url, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "ldpstream", "bench", "service", "--quick"]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("ldpstream: Kafka at 127.0.0.1:1")
