@@ -12,7 +12,7 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
     """Unbiased frequencies from one mechanism's counts.
 
         f̂_v = (C_v/n - q) / (p - q)                        pure mechanisms
-        f̂ = c/n B, B the channel's pseudo-inverse          location mechanisms (`ChannelMechanism.inverse`)
+        f̂ = c/n B, B the channel's pseudo-inverse          location mechanisms (`ChannelMechanism.inversion`)
 
     Args:
         m: the mechanism.
@@ -35,43 +35,44 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
 
 
 def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) -> Estimate:
-    """Unbiased frequencies from several mechanisms' counts: the mean of their inversions, weighted by 1 / variance at f = 1/k.
+    """Unbiased frequencies from several mechanisms' counts: bin by bin the mean of their inversions, weighted by 1 / variance
+    under uniform frequencies.
 
-    Location mechanisms weigh by their mean variance over the bins. The weights do not depend on the counts' values, so the mean
-    stays unbiased. With one group it is `matrix_inversion`.
+    The weights do not depend on the counts' values, so the mean stays unbiased. With one group it is `matrix_inversion`. A
+    group whose channel cannot be inverted (as Shokri's often cannot) brings in the bias of its least squares, which no standard
+    error knows. A group that tells nothing (p = q) is left out; if there is no other, everything is NaN.
     """
     check_method(post)
     k = check_groups(groups, steps)
-    frequencies, variance, weights = np.zeros(k), np.zeros(k), 0.0
+    frequencies, variance, weights = np.zeros(k), np.zeros(k), np.zeros(k)
     for m, table in groups:
-        if not table.n:
+        if not table.n or m.p == m.q:
             continue
         people = table.n / steps
         inverted, bins, typical = (
             _invert_channel(m, table, steps) if isinstance(m, ChannelMechanism) else _invert(m, table, steps)
         )
-        weight, bins = people / typical, bins / people
+        weight = people / typical
         frequencies += weight * inverted
-        variance += weight**2 * bins
+        variance += weight**2 * bins / people
         weights += weight
     n = sum(table.n for _, table in groups)
-    if not n:
-        return Estimate(np.full(k, np.nan), np.full(k, np.nan), 0)
+    if not weights.all():
+        return Estimate(np.full(k, np.nan), np.full(k, np.nan), n)
     errors = np.sqrt(variance) / weights
     return Estimate(post_process(frequencies / weights, post, variance=errors**2), errors, n)
 
 
-def _invert(m: Mechanism, table: CountTable, steps: int) -> tuple[FloatArray, FloatArray, float]:
-    """The inversion of a pure mechanism's counts, its variances for one person, and the variance at f = 1/k."""
+def _invert(m: Mechanism, table: CountTable, steps: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The inversion of a pure mechanism's counts, its variances for one person, and those under uniform frequencies."""
     scale = m.p - m.q
     inverted = (m.support(table) / table.n - m.q) / scale
     variances = m.support_covariance(np.clip(inverted, 0, 1), steps)[0] / (steps * scale) ** 2
-    return inverted, variances, m.variance(1 / m.k, 1, steps)
+    return inverted, variances, np.full(m.k, m.variance(1 / m.k, 1, steps))
 
 
-def _invert_channel(m: ChannelMechanism, table: CountTable, steps: int) -> tuple[FloatArray, FloatArray, float]:
+def _invert_channel(m: ChannelMechanism, table: CountTable, steps: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The same for a location mechanism, by least squares; its variances are those at the nearest distribution."""
-    inverted = table.counts / table.n @ m.inverse()
-    uniform = np.full(m.k, 1 / m.k)
-    typical = float(m.inversion_variances(uniform, 1, steps).mean())
+    inverted = m.inversion(table.counts / table.n)
+    typical = m.inversion_variances(np.full(m.k, 1 / m.k), 1, steps)
     return inverted, m.inversion_variances(norm_sub(inverted, 1.0), 1, steps), typical

@@ -126,18 +126,17 @@ class Mechanism(ABC):
             )
         if array.size and (array.min() < 0 or array.max() > n):
             raise ValueError(f"counts of {n} reports must be in [0, {n}], got {array.min()} to {array.max()}")
-        total = int(array.sum(dtype=object)) if n > 2**40 else int(array.sum())  # beyond, the sum of many may overflow
+        total = int(array.sum(dtype=object if n * array.size >= 2**63 else None))  # 64 bits could overflow
         if self.marks is not None and total != n * self.marks:
             raise ValueError(f"counts of {n} reports of {self.signature} must sum to {n * self.marks}, got {total}")
         return CountTable(self.signature, n, array.astype(np.int64))
 
     def table_from_bytes(self, blob: bytes) -> CountTable:
-        """The inverse of `CountTable.to_bytes`."""
+        """The inverse of `CountTable.to_bytes`, checked as by `table`."""
+        needed = 8 * (1 + math.prod(self.table_shape))
+        if len(blob) != needed:
+            raise ValueError(f"a stored table of {self.signature} takes {needed} bytes, got {len(blob)}")
         numbers = np.frombuffer(blob, "<i8")
-        if numbers.size != 1 + math.prod(self.table_shape):
-            raise ValueError(
-                f"a stored table of {self.signature} holds {math.prod(self.table_shape)} counts, got {numbers.size - 1}"
-            )
         return self.table(int(numbers[0]), numbers[1:].reshape(self.table_shape))
 
     def empty_table(self) -> CountTable:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from mechanisms.arguments import MAX_EPS, MAX_K, FloatArray, IntArray, epsilon, integer, real, user_values
 from mechanisms.base import Reports
-from mechanisms.location import MAX_CELLS, ChannelMechanism, StoredChannel
+from mechanisms.location import MAX_CELLS, ChannelMechanism, StoredChannel, distribution
 
 MIN_PLANAR_EPS = 0.01  # below it the noise spans hundreds of cells and the lattice sums take tens of millions of terms
 ROWS_AT_ONCE = 256  # of lattice cells, to keep memory small
@@ -67,6 +67,29 @@ class TruncatedGeometric(ChannelMechanism):
     def _channel(self) -> FloatArray:
         return np.asarray(self.column_factors() * np.exp(-self.eps * self.distances()))
 
+    def inversion(self, observed: FloatArray) -> FloatArray:
+        """The exact inversion in O(k), for any k: the inverse of the powers e^{-ε|z-x|} has three diagonals.
+
+        Source: Kac, Murdock and Szegő 1953.
+        """
+        if self.fakes > 1:
+            return super().inversion(observed)
+        a, scaled = math.exp(-self.eps), observed / self.column_factors()
+        return _three_diagonals(scaled, 1 + a * a, 1.0, -a) / -math.expm1(-2 * self.eps)
+
+    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
+        """As for every location mechanism, in O(k)."""
+        if self.fakes > 1:
+            return super().inversion_variances(frequencies, n, steps)
+        from scipy.signal import lfilter  # here because it takes long to load, and only who estimates needs it
+
+        f = distribution("frequencies", frequencies, self.k)
+        n, steps = integer("n", n, 1, 2**62), integer("steps", steps, 1, 2**31)
+        a = math.exp(-self.eps)
+        powers = lfilter([1.0], [1.0, -a], f) + lfilter([1.0], [1.0, -a], f[::-1])[::-1] - f  # Σ_x f_x e^{-ε|z-x|}
+        single = _three_diagonals(powers / self.column_factors(), (1 + a * a) ** 2, 1.0, a * a) / math.expm1(-2 * self.eps) ** 2
+        return np.asarray(np.maximum((single - f) / steps + f - f**2, 0) / n)
+
     def distances(self) -> FloatArray:
         """(k, k) |x - x'|, in cells."""
         cells = np.arange(self.k, dtype=np.float64)
@@ -76,6 +99,15 @@ class TruncatedGeometric(ChannelMechanism):
     def eps_distance(self) -> float:
         """Exactly ε: the report z = x tells x from any x' by ε |x - x'|."""
         return self.eps
+
+
+def _three_diagonals(x: FloatArray, inner: float, corner: float, beside: float) -> FloatArray:
+    """x times the symmetric matrix with these on the diagonal (in the corners) and beside it."""
+    result = inner * x
+    result[[0, -1]] = corner * x[[0, -1]]
+    result[1:] += beside * x[:-1]
+    result[:-1] += beside * x[1:]
+    return result
 
 
 class PlanarGeometric(StoredChannel):

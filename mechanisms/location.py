@@ -76,7 +76,22 @@ class ChannelMechanism(Mechanism):
         Raises:
             ValueError: if the channel is too large to be dense.
         """
-        return np.asarray(np.linalg.pinv(self.channel(), rcond=1e-13))
+        return self._pseudo_inverse
+
+    @cached_property
+    def _pseudo_inverse(self) -> FloatArray:
+        found = np.asarray(np.linalg.pinv(self.channel(), rcond=1e-13))
+        found.setflags(write=False)
+        return found
+
+    def inversion(self, observed: FloatArray) -> FloatArray:
+        """(k,) the least-squares inversion of the shares of the reports, (k,) counts / n: frequencies, unclipped."""
+        return np.asarray(observed @ self.inverse())
+
+    def with_fake_data(self, d: int) -> "Mechanism":
+        mixed = super().with_fake_data(d)
+        mixed.__dict__.pop("_pseudo_inverse", None)  # of the channel without fake data
+        return mixed
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
         """Exact variances of the k bins of the least-squares inversion; the place of `variance`, which needs a pure mechanism.
@@ -84,7 +99,8 @@ class ChannelMechanism(Mechanism):
             Var f̂_v = [ W (Σ_z γ_z B_zv² - Σ_x f_x H_xv²) + W² (Σ_x f_x H_xv² - (Σ_z γ_z B_zv)²) ] / (n W²)
 
         with γ = f A, B = `inverse()` and H = A B, for n people drawn at random from a population with frequencies f, who all
-        report at every one of the W steps with unchanged values and fresh noise.
+        report at every one of the W steps with unchanged values and fresh noise. Given the value the reports are independent,
+        so the noise averages out, and what the drawing of the people adds does not: that is the term in W².
 
         Args:
             frequencies: (k,) true frequencies f of all values: unlike a pure mechanism's, a bin's variance needs them all.
@@ -95,7 +111,7 @@ class ChannelMechanism(Mechanism):
         """
         f = distribution("frequencies", frequencies, self.k)
         n, steps = integer("n", n, 1, 2**62), integer("steps", steps, 1, 2**31)
-        a, b = self.channel(), self.inverse()
+        f, a, b = (f + (self.fakes - 1) / self.k) / self.fakes, self.device.channel(), self.inverse()  # of real and fake values
         gamma = f @ a
         single, same_value, mean = gamma @ b**2, f @ (a @ b) ** 2, gamma @ b
         total = (single - same_value) / steps + same_value - mean**2

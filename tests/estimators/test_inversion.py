@@ -1,0 +1,213 @@
+"""Matrix inversion of every registered mechanism, pure or not: unbiased, with the standard errors of repeated surveys."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from estimators import combined_inversion, matrix_inversion, post_processing
+from estimators.diagnostics import drift, fit, mass_below_zero
+from estimators.estimate import Estimate, Group
+from estimators.free_will import combine_mechanisms, combine_results
+from estimators.likelihood import combined_mle, gibu, ibu, mle
+from mechanisms import NAMES, ONE_TIME, ChannelMechanism, CountTable, Longitudinal, Mechanism, mechanism
+from mechanisms.registry import LOCATION
+
+LINE = np.abs(np.subtract.outer(np.arange(6), np.arange(6))).astype(float)
+F = np.array([0.35, 0.25, 0.2, 0.1, 0.07, 0.03])
+
+
+def pure(name: str, k: int = 6, eps_1: float = 2.0) -> Mechanism:
+    return mechanism(name, k, eps=eps_1) if name in ONE_TIME else mechanism(name, k, eps_inf=2 * eps_1, eps_1=eps_1)
+
+
+PLACES: list[ChannelMechanism] = [
+    LOCATION["truncated-geometric"](k=6, eps=1.0),
+    LOCATION["planar-geometric"](shape=(3, 2), eps=1.5),
+    LOCATION["Shokri"](prior=np.arange(1, 7) / 21, distance=LINE, max_loss=0.8, loss=LINE**2),
+]
+EVERY: list[Mechanism] = [*(pure(name) for name in NAMES), *PLACES]
+
+
+def collect(m: Mechanism, values: np.ndarray, rng: np.random.Generator, steps: int = 1) -> CountTable:
+    """The table of people who all report at every step with unchanged values."""
+    given = m.memoize(values, rng) if isinstance(m, Longitudinal) else values
+    return sum((m.tabulate(m.report(given, rng)) for _ in range(steps)), m.empty_table())
+
+
+def invertible(m: Mechanism) -> bool:
+    return not isinstance(m, ChannelMechanism) or bool(np.linalg.matrix_rank(m.channel()) == m.k)
+
+
+def test_the_examples_hold_an_invertible_channel_and_one_that_is_not() -> None:
+    assert [invertible(m) for m in PLACES] == [True, True, False]
+
+
+@pytest.mark.parametrize("m", PLACES, ids=repr)
+@pytest.mark.parametrize("steps", [1, 4])
+def test_estimates_and_standard_errors_are_those_of_repeated_surveys(m: ChannelMechanism, steps: int) -> None:
+    """400 surveys of 500 people. Mean and variance of every bin are within 6 of their standard errors (1e-8 each if they are
+    right); the control, a single step's variance divided by the steps, is not. A channel that cannot be inverted has the bias
+    of least squares, A⁺A f. (The pure mechanisms': `tests/mechanisms/test_variance.py`.)
+    """
+    rng = np.random.default_rng([steps, m.k, len(m.signature)])
+    found = [matrix_inversion(m, collect(m, rng.choice(6, 500, p=F), rng, steps), steps=steps) for _ in range(400)]
+    estimates = np.array([e.frequencies for e in found])
+    stated = m.inversion_variances(F, 500, steps)
+    expected = F @ m.channel() @ m.inverse()
+    assert np.abs((estimates.mean(axis=0) - expected) / np.sqrt(stated / 400)).max() < 6
+    spread = np.sqrt(6 / 399)  # of a sample variance, for tails somewhat heavier than the normal's
+    assert np.abs(estimates.var(axis=0, ddof=1) / stated - 1).max() < 6 * spread
+    plugged_in = np.mean([e.standard_errors**2 for e in found], axis=0)
+    np.testing.assert_allclose(plugged_in, stated, rtol=0.1)
+    if invertible(m) and steps > 1:
+        averaged_out = m.inversion_variances(F, 500) / steps
+        assert np.abs(estimates.var(axis=0, ddof=1) / averaged_out - 1).max() > 6 * spread
+
+
+@pytest.mark.parametrize("k", [2, 3, 7, 40])
+@pytest.mark.parametrize("eps", [0.05, 1.0, 5.0])
+def test_the_line_is_inverted_as_its_dense_channel_is(k: int, eps: float) -> None:
+    m, rng = LOCATION["truncated-geometric"](k=k, eps=eps), np.random.default_rng(k)
+    observed, f = rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k))
+    dense = ChannelMechanism.inversion(m, observed)
+    np.testing.assert_allclose(m.inversion(observed), dense, rtol=1e-8, atol=1e-10 * np.abs(dense).max())
+    np.testing.assert_allclose(m.inversion(f @ m.channel()), f, atol=1e-10)
+    for steps in (1, 5):
+        slow = ChannelMechanism.inversion_variances(m, f, 9, steps)
+        np.testing.assert_allclose(m.inversion_variances(f, 9, steps), slow, rtol=1e-7)
+
+
+def test_a_line_of_a_million_cells_is_inverted() -> None:
+    m, k = LOCATION["truncated-geometric"](k=10**6, eps=2.0), 10**6
+    values = np.random.default_rng(1).binomial(k - 1, 0.5, 100_000)
+    estimate = matrix_inversion(m, collect(m, values, np.random.default_rng(2)))
+    assert estimate.frequencies.sum() == pytest.approx(1)
+    assert estimate.frequencies @ np.arange(k) == pytest.approx(values.mean(), rel=1e-6)
+    assert np.isfinite(estimate.standard_errors).all()
+
+
+@pytest.mark.parametrize("m", PLACES[:2], ids=repr)
+def test_fake_data_are_inverted_too(m: ChannelMechanism) -> None:
+    """Exactly on expected counts, and with the variance of the device's own mechanism on real and fake values."""
+    m.inverse()
+    mixed = m.with_fake_data(3)
+    assert isinstance(mixed, ChannelMechanism)
+    np.testing.assert_allclose(mixed.inversion(F @ mixed.channel()), F, atol=1e-12)
+    put_in = (F + 2 / 6) / 3
+    np.testing.assert_allclose(mixed.inversion_variances(F, 5, 1), 9 * m.inversion_variances(put_in, 5, 1), rtol=1e-9)
+    np.testing.assert_allclose(mixed.inversion_variances(F, 5, 4), 9 * m.inversion_variances(put_in, 5, 4), rtol=1e-9)
+
+
+def test_groups_of_all_kinds_are_combined_without_bias_and_better_than_each() -> None:
+    """300 surveys of a pure mechanism beside both geometric ones; no bin's mean beyond 6 standard errors (1e-8 a bin)."""
+    rng, kinds = np.random.default_rng(5), [pure("L-OSUE", eps_1=1.0), *PLACES[:2]]
+    found = []
+    for _ in range(300):
+        groups: list[Group] = [(m, collect(m, rng.choice(6, 600, p=F), rng)) for m in kinds]
+        found.append(combined_inversion(groups))
+        for group in groups:
+            assert (found[-1].standard_errors < 1.02 * matrix_inversion(*group).standard_errors).all()
+    estimates, errors = (np.array([getattr(e, name) for e in found]) for name in ("frequencies", "standard_errors"))
+    assert np.abs((estimates.mean(axis=0) - F) / (errors.mean(axis=0) / np.sqrt(300))).max() < 6
+    assert np.abs(estimates.std(axis=0, ddof=1) / errors.mean(axis=0) - 1).max() < 6 / np.sqrt(2 * 299)
+
+
+def test_a_group_that_tells_nothing_is_left_out() -> None:
+    told, untold = pure("GRR"), mechanism("L-GRR", 6, eps_inf=2.0, eps_1=1.0)
+    untold.q = untold.p  # as calibration="paper" can make them in doubles
+    groups: list[Group] = [(told, told.table(3, [1, 2, 0, 0, 0, 0])), (untold, untold.table(2, [0, 0, 0, 0, 2, 0]))]
+    np.testing.assert_array_equal(combined_inversion(groups).frequencies, matrix_inversion(*groups[0]).frequencies)
+    nothing = matrix_inversion(*groups[1], post="norm-sub")
+    assert np.isnan([nothing.frequencies, nothing.standard_errors]).all()
+    assert nothing.n == 2
+
+
+# ---- no reports, and tables that reports cannot make
+
+
+def estimates_of(m: Mechanism, steps: int) -> list[Estimate]:
+    group: Group = (m, m.empty_table())
+    found = [
+        ibu(*group, steps=steps),
+        mle(*group, steps=steps),
+        gibu([group, group], steps=steps),
+        combined_mle([group], steps),
+    ]
+    return found + [matrix_inversion(*group, post=post, steps=steps) for post in post_processing.NAMES]
+
+
+@pytest.mark.parametrize("m", EVERY, ids=repr)
+@settings(max_examples=3, deadline=None)
+@given(steps=st.integers(1, 40))
+def test_no_reports_make_no_noise(m: Mechanism, steps: int) -> None:
+    """Likelihoods stay at their uniform start, inversions are NaN, standard errors NaN: nothing crashes, nobody is warned."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        group: Group = (m, m.empty_table())
+        for estimate in estimates_of(m, steps):
+            assert np.isnan(estimate.standard_errors).all()
+            assert np.isnan(estimate.interval()).all()
+            assert estimate.n == 0
+            uniform = np.isnan(estimate.frequencies).all() or (estimate.frequencies == 1 / m.k).all()
+            assert uniform
+        assert np.isnan(matrix_inversion(*group).frequencies).all()
+        assert math.isnan(fit(*group, steps).z)
+        assert math.isnan(mass_below_zero(matrix_inversion(*group)))
+        assert drift(matrix_inversion(*group), matrix_inversion(*group)) is None
+        assert np.isnan(combine_results([group], "INV")).all()
+        if m.table_shape == (m.k,) and not m.report_dtype.shape:
+            assert np.isnan(combine_mechanisms([group], "IBU")).all()
+
+
+@pytest.mark.parametrize("m", EVERY, ids=repr)
+def test_tables_that_no_reports_can_make_are_refused(m: Mechanism) -> None:
+    good = collect(m, np.arange(12) % 6, np.random.default_rng(3))
+    shape, counts = m.table_shape, good.counts
+    assert m.table(12, counts) == m.table_from_bytes(good.to_bytes()) == good
+    below, above = counts.copy(), counts.copy()
+    below.flat[0], above.flat[0] = -1, 13
+    wrong = [
+        below,
+        above,
+        counts.astype(float),
+        counts.astype(bool),
+        counts * math.nan,
+        counts.ravel()[:-1],
+        np.zeros((*shape, 1), int),
+    ]
+    sums = not m.report_dtype.shape or m.name == "SS"
+    if sums:
+        one_more, one_less = counts.copy(), counts.copy()
+        one_more.flat[counts.argmin()] += 1
+        one_less.flat[counts.argmax()] -= 1
+        wrong += [one_more, one_less]
+    for bad in wrong:
+        with pytest.raises(ValueError, match="counts"):
+            m.table(12, bad)
+        with pytest.raises(ValueError, match=r"counts|must be"):  # a table made by hand is no way round
+            matrix_inversion(m, CountTable(m.signature, 12, bad))
+    for n in (-1, 2.0, math.nan, True, 2**62 + 1):
+        with pytest.raises(ValueError, match="n must be an integer"):
+            m.table(n, counts)  # type: ignore[arg-type]
+    blob = good.to_bytes()
+    for bytes_ in (b"", blob[:-1], blob + b"\0", blob[:-8], blob + bytes(8)):
+        with pytest.raises(ValueError, match=r"takes .* bytes, got"):
+            m.table_from_bytes(bytes_)
+    with pytest.raises(ValueError, match="counts"):
+        m.table_from_bytes(CountTable(m.signature, 12, below).to_bytes())
+    with pytest.raises(ValueError, match="different mechanisms"):
+        good + pure("GRR", k=7).empty_table()
+    if not sums:
+        assert m.table(12, np.full(shape, 12)).n == 12  # every bit may be one
+
+
+def test_sums_of_counts_beyond_64_bits_are_told_apart() -> None:
+    m, n = mechanism("SS", 6, eps=1.0, omega=4), 2**62
+    half = np.array([n, n, n, n, 0, 0])
+    assert m.table(n, half).n == n
+    with pytest.raises(ValueError, match="must sum to"):
+        m.table(n, np.zeros(6, np.int64))  # the right sum, 4 · 2^62, is 0 in 64 bits
