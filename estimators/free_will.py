@@ -11,6 +11,7 @@ every group alone tells a lot.
 Source: the free-will privacy paper, §4 (Eqs. 4 and 5) and §5 (Eqs. 7, 9, 10, 13 and 14).
 """
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -21,7 +22,8 @@ from estimators.likelihood import em, ibu
 from estimators.matrix_inversion import matrix_inversion
 from estimators.post_processing import post_process
 from mechanisms import ChannelMechanism, Mechanism
-from mechanisms.arguments import FloatArray, one_of
+from mechanisms.arguments import MIN_EPS, FloatArray, one_of
+from mechanisms.grr import GRR
 from mechanisms.unary import Bits
 
 Estimator = Literal["INV", "IBU", "RAP"]
@@ -69,7 +71,8 @@ def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Pr
         (k,) distribution; NaN without reports, and of INV and RAP if the average mechanism tells nothing.
 
     Raises:
-        ValueError: if an argument is not allowed, the groups' reports are not of one kind, or a table is not its mechanism's.
+        ValueError: if an argument is not allowed, the groups' reports are not of one kind, a table is not its mechanism's, or a
+            location mechanism is among them and the domain is too large for a dense channel (2^24 entries).
     """
     k = _check(groups, estimator, projection)
     n = sum(table.n for _, table in groups)
@@ -79,11 +82,13 @@ def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Pr
     if not n:
         return np.full(k, np.nan)
     counts = sum((table.counts for _, table in groups), np.zeros(k, np.int64))
-    if estimator == "RAP":
+    if not any(isinstance(m, ChannelMechanism) for m, _ in groups):  # bits, or symbols as GRR's: so is their average
         p = sum(table.n / n * m.p for m, table in groups)
         q = sum(table.n / n * m.q for m, table in groups)
-        inverted = (counts / n - q) / (p - q) if p != q else np.full(k, np.nan)
-        return post_process(inverted, projection)
+        if estimator != "IBU":
+            return post_process((counts / n - q) / (p - q) if p != q else np.full(k, np.nan), projection)
+        average_grr = GRR(k, max(math.log(p / q), MIN_EPS))
+        return ibu(average_grr, average_grr.table(n, counts)).frequencies
     average = sum((table.n / n * m.channel() for m, table in groups), np.zeros((k, k)))
     if estimator == "IBU":
         return em([DenseTerm(average / average.sum(axis=1, keepdims=True), counts)], np.full(k, 1 / k))[0]

@@ -11,6 +11,7 @@ from estimators.free_will import ESTIMATORS, PROJECTIONS, combine_mechanisms, co
 from estimators.metrics import mse
 from estimators.post_processing import norm_sub, post_process
 from mechanisms import Mechanism, mechanism
+from mechanisms.location import StoredChannel
 from mechanisms.registry import LOCATION
 
 K = 6
@@ -76,6 +77,72 @@ def test_mixtures_of_grr_and_geometric_mechanisms() -> None:
             assert found.min() >= 0
             assert found.sum() == pytest.approx(1)
             assert np.abs(found - F).max() < 0.05
+
+
+def report_by_report(groups: list[Group], iterations: int) -> np.ndarray:
+    """Eq. 15: GIBU as it was first defined, over every single report, value by value."""
+    likelihoods = [m.channel()[:, z] for m, t in groups for z in np.repeat(np.arange(K), t.counts)]
+    theta = np.full(K, 1 / K)
+    for _ in range(iterations):
+        theta = sum(theta * g / sum(theta[u] * g[u] for u in range(K)) for g in likelihoods) / len(likelihoods)
+    return theta
+
+
+@pytest.mark.parametrize("iterations", [1, 5, 25])
+def test_all_of_them_on_a_small_setting_against_the_papers_own_sums(iterations: int) -> None:
+    """GRR at two levels and a geometric mechanism, 90 reports: GIBU report by report (Eq. 15), [IBU]_M by Eq. 10 and [INV]_M by
+    Eq. 7 on the average channel; and GIBU is none of the others."""
+    line = LOCATION["truncated-geometric"](k=K, eps=0.7)
+    groups = groups_of(mechanism("GRR", k=K, eps=0.5), line, mechanism("GRR", k=K, eps=3.0), n=15)
+    found = gibu(groups, max_iter=iterations, tol=0.0).frequencies
+    np.testing.assert_allclose(found, report_by_report(groups, iterations), atol=1e-12)
+    n = sum(t.n for _, t in groups)
+    average = np.sum([t.n / n * m.channel() for m, t in groups], axis=0)
+    observed = np.sum([t.counts for _, t in groups], axis=0) / n
+    compound = np.full(K, 1 / K)
+    for _ in range(10_000):
+        compound = compound * (average @ (observed / (compound @ average)))
+    np.testing.assert_allclose(combine_mechanisms(groups, "IBU"), compound, atol=1e-9)
+    inverted = np.linalg.lstsq(average.T, observed)[0]
+    np.testing.assert_allclose(combine_mechanisms(groups, "INV", "norm-mul"), post_process(inverted, "norm-mul"), atol=1e-10)
+    best = gibu(groups).frequencies
+    for other in (combine(groups, e) for combine in (combine_results, combine_mechanisms) for e in ("INV", "IBU")):
+        assert np.abs(other - best).max() > 1e-3
+
+
+def test_mechanisms_that_cancel_out_leave_the_average_nothing_to_tell() -> None:
+    """Eq. 11: two channels, each informative, whose average is not. GIBU still tells."""
+    line = np.array([[0.0, 1.0], [1.0, 0.0]])
+
+    class Given(StoredChannel):
+        name = "given"
+
+        def __init__(self, channel: list[list[float]]) -> None:
+            self._set_domain(2)
+            self._set_channel(np.array(channel))
+            self.signature = f"given {channel}"
+
+        def distances(self) -> np.ndarray:
+            return line
+
+    kinds = Given([[0.75, 0.25], [0.25, 0.75]]), Given([[0.25, 0.75], [0.75, 0.25]])
+    rng = np.random.default_rng(2)
+    groups: list[Group] = [(m, m.tabulate(m.report((rng.random(20_000) < 0.9).astype(int), rng))) for m in kinds]
+    assert np.isnan(combine_mechanisms(groups, "INV")).all()
+    np.testing.assert_allclose(combine_mechanisms(groups, "IBU"), 0.5, atol=1e-6)
+    np.testing.assert_allclose(gibu(groups).frequencies, [0.1, 0.9], atol=0.02)
+    np.testing.assert_allclose(combine_results(groups, "INV"), [0.1, 0.9], atol=0.02)
+
+
+def test_the_average_of_grrs_needs_no_dense_channel_and_that_of_lines_is_refused_beyond_one() -> None:
+    k, rng = 10_000, np.random.default_rng(3)
+    values = rng.integers(0, 50, 50_000)
+    groups: list[Group] = [(m, m.tabulate(m.report(values, rng))) for m in (mechanism("GRR", k=k, eps=e) for e in (9.0, 12.0))]
+    for estimator in ("INV", "IBU"):
+        assert combine_mechanisms(groups, estimator)[:50].sum() == pytest.approx(1, abs=0.15)
+    line = LOCATION["truncated-geometric"](k=k, eps=1.0)
+    with pytest.raises(ValueError, match="the dense channel of"):
+        combine_mechanisms([*groups, (line, line.tabulate(line.report(values, rng)))], "INV")
 
 
 def test_gibu_is_the_more_accurate_where_levels_differ_much() -> None:
