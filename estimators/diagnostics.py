@@ -1,115 +1,244 @@
 """Signs that counts are not what the mechanism makes of honest answers, and how far the estimates have moved.
 
-Each fit is a z-score: standard normal if every report is a device's own, whatever the values are. Which sign there is depends
-on the mechanism:
+What honest devices send has, whatever their values are, signs that reports made up to bend a histogram disturb. Each is tested
+by itself; the smallest p-value, times their number, is the fit's.
 
-    unary encodings    ones per report: p + (k-1) q on average, whatever the value. Reports that support more values than a
-                       device's would (to push many at once) or fewer (empty ones) move it
-    local hashing      reports per hash function: devices draw it uniformly. Reports made up for a chosen function move it
-    every other        the value that is counted least: no value can fall below q of all reports but by chance
+    ones        unary encodings: ones per report are p + (k-1) q on average, with a variance that the values do not change
+                either. Two-sided: too many (to push many values at once) or too few (empty reports)
+    floor       every pure mechanism: no value is supported by less than q of the reports but by chance. The sum of squares of
+                the standardised support counts below it; reports forged for some values thin out all the others
+    least       the same for the least supported value alone
+    functions   local hashing: devices draw their function uniformly. The number of pairs of reports with the same function
+    symbols     local hashing: under a uniform function every symbol but 0 is equally likely. (The value 0 hashes to 0 under
+                every linear form, so the share of symbol 0 depends on the values.)
+    counts      location mechanisms: the counts against the distribution that fits them best
 
-A forger who sticks to what devices send, with values of his choice, cannot be seen in counts, by these or by any other means.
+Null distributions: `ones` and `least` normal; `floor` at most the mixture of χ² with 0 … k degrees of freedom and binomial
+weights (all values at the floor, counts normal and not positively correlated; Shapiro 1988); `functions` a gamma distribution
+with the exact mean, variance and third moment; `symbols` χ²; `counts` at most that of the true distribution's deviance. In a
+window the same people are supposed to report at every step, from kept memos; if it was others, all tests err on the side of no
+alarm. A memo's hash function is kept, so chance that made the functions of one step uneven does so in the next ones too.
+
+The exact number of ones of a subset (SS) needs no test: other tables are refused (`Mechanism.table`). A forger who sends what a
+device with values of his choice would send cannot be seen in counts, by these or by any other means.
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy import special
+from scipy.stats import binom, norm
 
 from estimators.estimate import Estimate
-from mechanisms import CountTable, Longitudinal, Mechanism
-from mechanisms.arguments import integer
+from estimators.likelihood import mle
+from mechanisms import ChannelMechanism, CountTable, Longitudinal, Mechanism
+from mechanisms.arguments import FloatArray, integer
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 MAX_Z = 1e6
+FEW = 5.0  # reports a symbol: below it χ² says nothing
+
+LogP = tuple[float, int]  # ln p of one test, and on which side: +1 too much, -1 too little
 
 
-def fit(m: Mechanism, table: CountTable, steps: int = 1) -> float:
-    """z-score of the counts under the mechanism; NaN without reports, and for mechanisms of which nothing is testable.
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How well counts agree with the mechanism.
+
+    Attributes:
+        z: the p-value as a two-sided normal score, positive for too much and negative for too little; 0 is no sign at all.
+            Beyond ±6 (p < 2e-9) counts are not what honest devices send.
+        p: probability of so strong a sign by chance, at most: Bonferroni's over the tests.
+        sign: the test that decided.
+        tests: p-value of each test.
+
+    All NaN, without a sign, where there are no reports.
+    """
+
+    z: float
+    p: float
+    sign: str | None
+    tests: dict[str, float]
+
+
+def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
+    """Test counts against the mechanism, see the head of this module.
 
     Args:
-        m: a pure mechanism.
+        m: the mechanism.
         table: its counts.
-        steps: over how many steps they were summed. The same n/steps people are taken to have reported at every step, from the
-            same memos; if it was others, the score is nearer to zero than it could be.
+        steps: over how many steps they were summed.
 
     Raises:
         ValueError: if the table is not the mechanism's, or steps < 1.
     """
     integer("steps", steps, 1, 2**31)
     m.require(table)
+    found = {name: log_p for name, log_p in _tests(m, table, steps).items() if log_p is not None} if table.n else {}
+    if not found:
+        return Fit(math.nan, math.nan, None, {})
+    worst = min(found, key=lambda name: found[name][0])
+    log_p, side = min(0.0, found[worst][0] + math.log(len(found))), found[worst][1]
+    z = side * min(-float(special.ndtri_exp(log_p - math.log(2))), MAX_Z)
+    return Fit(z + 0.0, math.exp(log_p), worst, {name: math.exp(min(0.0, value)) for name, (value, _) in found.items()})
+
+
+def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None]:
+    if isinstance(m, ChannelMechanism):
+        return {"counts": _counts(m, table, steps)}
+    below = _below_the_floor(m, table, steps)
+    tests: dict[str, LogP | None] = {"floor": _floor(below), "least": _least(below)}
     device = m.device
-    if not table.n:
-        return math.nan
     if isinstance(device, (UnaryEncoding, LongitudinalUnary)):
-        z = _ones(device, table, steps)
-    elif isinstance(device, (LocalHashing, LongitudinalHashing)):
-        z = _functions(device, table, steps)
-    else:
-        z = _least(m, table, steps)
-    return float(np.clip(z, -MAX_Z, MAX_Z))
+        tests["ones"] = _ones(device, table, steps)
+    if isinstance(device, (LocalHashing, LongitudinalHashing)):
+        repeats = steps if isinstance(device, Longitudinal) else 1
+        tests["functions"] = _functions(table, device.pool.size, repeats)
+        tests["symbols"] = _symbols(table, repeats)
+    return tests
 
 
-def _ones(m: UnaryEncoding | LongitudinalUnary, table: CountTable, steps: int) -> float:
-    """Ones in all reports against their mean, which does not depend on the values, nor on fake ones."""
-    memo_p, memo_q, p2, q2 = m._rounds()
-    others = m.k - 1
-    expected_memo = memo_p + others * memo_q
-    fresh = expected_memo * p2 * (1 - p2) + (m.k - expected_memo) * q2 * (1 - q2)
-    kept = (p2 - q2) ** 2 * (memo_p * (1 - memo_p) + others * memo_q * (1 - memo_q))
-    variance = table.n / steps * (steps * fresh + steps**2 * kept)
-    excess = float(table.counts.sum()) - table.n * (m.p + others * m.q)
-    return excess / math.sqrt(variance) if variance > 0 else math.copysign(MAX_Z, excess) if abs(excess) > 0.5 else 0.0
+def _ones(m: UnaryEncoding | LongitudinalUnary, table: CountTable, steps: int) -> LogP | None:
+    """Ones in all reports against their mean; neither that nor the variance depends on the values, nor on fake ones."""
+    own, other = m.support_covariance(np.array([1.0, 0.0]), steps)[0]
+    spread = math.sqrt(table.n / steps * (own + (m.k - 1) * other))
+    excess = float(table.counts.sum()) - table.n * (m.p + (m.k - 1) * m.q)
+    if not spread:
+        return None
+    return math.log(2) + float(norm.logsf(abs(excess) / spread)), 1 if excess > 0 else -1
 
 
-def _functions(m: LocalHashing | LongitudinalHashing, table: CountTable, steps: int) -> float:
-    """Pearson's χ² of the reports per function against the uniform distribution, standardised by its exact mean and variance.
-
-    A device with a kept function adds `steps` reports to it, which makes χ² so many times as large.
-    """
-    repeats = steps if isinstance(m, Longitudinal) else 1
-    reports, size = table.counts.sum(axis=1) / repeats, m.pool.size
-    n = table.n / repeats
-    if n < 2 or size < 2:
-        return math.nan
-    chi_squared = float(((reports - n / size) ** 2).sum() * size / n)
-    return (chi_squared - (size - 1)) / math.sqrt(2 * (size - 1) * (n - 1) / n)
-
-
-def _least(m: Mechanism, table: CountTable, steps: int) -> float:
-    """The least supported value against a frequency of zero: Bonferroni's bound for the least of k, as a normal quantile."""
-    support = m.support(table)
+def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
+    """(k,) support counts in standard errors of a value that nobody has, as far as they are below its mean; else 0."""
     variance = float(m.support_covariance(np.zeros(1), steps)[0][0]) * table.n / steps
-    if variance <= 0:
-        return math.nan
-    least = (float(support.min()) - table.n * m.q) / math.sqrt(variance)
-    log_p = min(float(norm.logcdf(least)) + math.log(m.k), math.log(0.5))
-    return float(norm.ppf(math.exp(log_p))) if log_p > -700 else least
+    if not variance:
+        return np.zeros(0)
+    return np.asarray(np.minimum((m.support(table) - table.n * m.q) / math.sqrt(variance), 0))
+
+
+def _floor(below: FloatArray) -> LogP | None:
+    """Σ_j Binomial(k, 1/2)(j) Pr[χ²_j >= Σ z²]; weights that are negligible are left out."""
+    if not below.size:
+        return None
+    k, reach = below.size, 8 * math.ceil(math.sqrt(below.size))
+    degrees = np.arange(max(1, k // 2 - reach), min(k, k // 2 + reach) + 1)
+    log_p = binom.logpmf(degrees, k, 0.5) + _log_gamma_tail(float((below**2).sum()) / 2, degrees / 2)
+    return float(special.logsumexp(log_p)), -1
+
+
+def _least(below: FloatArray) -> LogP | None:
+    """Bonferroni's bound for the least of k."""
+    return (math.log(below.size) + float(norm.logcdf(below.min())), -1) if below.size else None
+
+
+def _functions(table: CountTable, size: int, repeats: int) -> LogP | None:
+    """Pairs of reports with the same of `size` functions, n (n-1) / 2 pairs in all, of which each has it with chance 1/size.
+
+    Pairs are uncorrelated; three reports make triples of pairs that are not, which gives the third moment. One-sided, since
+    dividing by the repeats makes the counts too even where it was not the same people at every step.
+    """
+    n, chance = table.n / repeats, 1 / size
+    if n < 2:
+        return None
+    reports = table.counts.sum(axis=1) / repeats
+    pairs = n * (n - 1) / 2
+    variance = pairs * chance * (1 - chance)
+    third = variance * (1 - 2 * chance) + n * (n - 1) * (n - 2) * chance**2 * (1 - chance)
+    shape, scale = 4 * variance**3 / third**2, third / (2 * variance)
+    found = float((reports * (reports - 1)).sum()) / 2 - (0.5 if repeats == 1 else 0)  # half a pair: they are whole numbers
+    return float(_log_gamma_tail((found - pairs * chance) / scale + shape, np.array([shape]))[0]), 1
+
+
+def _symbols(table: CountTable, repeats: int) -> LogP | None:
+    """Pearson's χ² of the symbols but 0, divided by the repeats: at most so often a kept memo sends the same symbol."""
+    reports = table.counts.sum(axis=0)[1:].astype(np.float64)
+    if reports.size < 2 or reports.mean() < FEW:
+        return None
+    chi_squared = float(((reports - reports.mean()) ** 2).sum() / reports.mean()) / repeats
+    return float(_log_gamma_tail(chi_squared / 2, np.array([(reports.size - 1) / 2]))[0]), 1
+
+
+def _counts(m: ChannelMechanism, table: CountTable, steps: int) -> LogP | None:
+    """The deviance of the best-fitting distribution: never above that of the true one, whose mean and variance are known.
+
+    They are those of k Poisson counts whose sum is given, at the fitted means. The counts of people who report `steps` times
+    vary by at most so many times as much, hence the division.
+    """
+    counts = table.counts.astype(np.float64)
+    best = mle(m, table)
+    deviance = 2 * (float(special.xlogy(counts, counts / table.n).sum()) - best.log_likelihood - best.gap * table.n)
+    if not math.isfinite(deviance):
+        return -math.inf, 1
+    mean, variance = _deviance_moments(table.n * (best.frequencies @ m.channel()))
+    if mean <= 0 or variance <= 0:
+        return None
+    return float(_log_gamma_tail(max(deviance, 0) / steps * mean / variance, np.array([mean**2 / variance]))[0]), 1
+
+
+def _deviance_moments(means: FloatArray) -> tuple[float, float]:
+    """Mean and variance of the deviance Σ 2 c ln(c/μ) of multinomial counts c with those means μ.
+
+    Those of independent Poisson counts, by the definition for μ < 30 and from there on as χ² with the mean's correction
+    1 + 1/(6μ); less what their sum, which is given, takes with it: 1, a k-th, and what goes along with the sum itself.
+    """
+    small = means[means < 30]
+    values = np.arange(100.0)[:, None]
+    mu = np.maximum(small, 1e-300)
+    deviance = 2 * (special.xlogy(values, values / mu) - values + mu)
+    weights = np.exp(special.xlogy(values, mu) - mu - special.gammaln(values + 1))
+    first, second = (weights * deviance).sum(axis=0), (weights * deviance**2).sum(axis=0)
+    along = float((weights * deviance * (values - mu)).sum())
+    large = means[means >= 30]
+    variance = float((second - first**2).sum()) + 2 * large.size
+    return (
+        float(first.sum() + (1 + 1 / (6 * large)).sum()) - 1,
+        variance * (1 - 1 / means.size) - along**2 / float(means.sum()),
+    )
+
+
+def _log_gamma_tail(x: float, shapes: FloatArray) -> FloatArray:
+    """ln Pr[Gamma(shape) >= x] for every shape; where that underflows, the bound x^(a-1) e^-x / (Γ(a) (1 - (a-1)/x))."""
+    if x <= 0:
+        return np.zeros(shapes.size)
+    with np.errstate(divide="ignore"):
+        log_p = np.log(special.gammaincc(shapes, x))
+    far = np.isneginf(log_p)
+    a = shapes[far]
+    log_p[far] = (a - 1) * math.log(x) - x - special.gammaln(a) - np.log1p(-np.minimum((a - 1) / x, 0.999))
+    return np.asarray(log_p)
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The largest move of a frequency between two estimates: in standard errors of the difference, and of which value."""
+    """The largest move of a frequency between two estimates.
+
+    Attributes:
+        sigma: in standard errors of the difference.
+        value: of which value.
+        p: probability of so large a move of any value without drift, at most (Bonferroni's, over all values).
+    """
 
     sigma: float
     value: int
+    p: float
 
 
 def drift(before: Estimate, after: Estimate) -> Drift | None:
     """How far the frequencies have moved; None if one of the two has no reports.
 
-    The two estimates' errors are taken for independent. With kept memos a part of them is the same in both and cancels, so what
-    is reported is then the smaller, careful figure. Among k values the largest of so many standard normals is about
-    sqrt(2 ln k) without any drift; above 5 it is hardly ever chance, even for k = 10 000 (probability 0.6 %).
+    The two estimates' errors are taken for independent. With kept memos and the same people a part of them is the same in both
+    and cancels, so what is reported is then the smaller, careful figure: on a population that does not change it is far below
+    a standard normal's. Above 5 is hardly ever chance, even for k = 10 000 (p = 0.6 %).
     """
     spread = np.hypot(before.standard_errors, after.standard_errors)
     moved = np.abs(after.frequencies - before.frequencies)
     if np.isnan(spread).any() or np.isnan(moved).any():
         return None
     scores = np.divide(moved, spread, out=np.zeros_like(moved), where=spread > 0)
-    return Drift(float(scores.max()), int(scores.argmax()))
+    sigma = float(scores.max())
+    return Drift(sigma, int(scores.argmax()), min(1.0, scores.size * 2 * float(norm.sf(sigma))))
 
 
 def mass_below_zero(estimate: Estimate) -> float:

@@ -76,17 +76,21 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mass_below_zero: sum of the negative frequencies of the raw inversion, as a positive number.
-        fit_z: by level, z-score of the counts under the mechanism (`estimators.diagnostics.fit`); beyond ±6 they are not what
-            honest devices send.
+        fit_z, fit_p, fit_sign: by level, how well the counts agree with the mechanism, as a normal score and as a probability,
+            and the test that decided (`estimators.diagnostics.Fit`); beyond ±6 they are not what honest devices send.
         drift_sigma: the largest move of a frequency of the raw inversion since the step before, in standard errors; of the
             step's publications alone, since successive windows overlap.
         drift_value: index of the value that moved so.
+        drift_p: probability of so large a move of any value without drift, at most.
     """
 
     mass_below_zero: float | None
     fit_z: dict[str, float | None]
+    fit_p: dict[str, float | None] = {}
+    fit_sign: dict[str, str | None] = {}
     drift_sigma: float | None = None
     drift_value: int | None = None
+    drift_p: float | None = None
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,6 +164,7 @@ def conclude(
         "ibu": gibu(groups, iterations, steps=held, likelihood="support"),
         "mle": combined_mle(groups, held, likelihood="support"),
     }
+    fits = {level.name: fit(*group, held) for level, group in zip(asked.levels, groups, strict=True)}
     return Publication(
         survey=survey.name,
         fingerprint=survey.fingerprint.hex(),
@@ -173,9 +178,12 @@ def conclude(
         privacy={level.name: spent(m, step + 1) for level, m in zip(asked.levels, mechanisms, strict=True)},
         diagnostics=Diagnostics(
             mass_below_zero=_number(mass_below_zero(raw)),
-            fit_z={level.name: _number(fit(*group, held)) for level, group in zip(asked.levels, groups, strict=True)},
+            fit_z={level: _number(found.z) for level, found in fits.items()},
+            fit_p={level: _number(found.p) for level, found in fits.items()},
+            fit_sign={level: found.sign for level, found in fits.items()},
             drift_sigma=moved.sigma if moved else None,
             drift_value=moved.value if moved else None,
+            drift_p=moved.p if moved else None,
         ),
     )
 

@@ -1,95 +1,276 @@
-"""The signs of bent counts: their false alarms, that they see a forger, and that honest change shows as drift."""
+"""The signs of bent counts: how often they raise a false alarm, that they see a forger, and that change shows as drift."""
+
+import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.stats import binom, kstest
+from scipy.stats import binom, chi2, norm, poisson
 
 from estimators import matrix_inversion
-from estimators.diagnostics import drift, fit, mass_below_zero
+from estimators.diagnostics import Fit, _deviance_moments, _floor, _functions, _log_gamma_tail, drift, fit, mass_below_zero
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Longitudinal, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
+from mechanisms.registry import LOCATION
 
-K, N, RUNS = 12, 3000, 400
-FREQUENCIES = np.array([0.4, 0.3, 0.2, 0.1] + [0.0] * 8)  # most values never occur, which is where the least count is tested
+K = 12
+MIXED = np.array([0.4, 0.3, 0.2, 0.1] + [0.0] * 8)
+POINT = np.eye(K)[3]  # everybody has one value: all others lie at the floor, which is where false alarms are most frequent
+CHOSEN = [
+    "GRR",
+    "SS",
+    "SUE",
+    "OUE",
+    "THE",
+    "BLH",
+    "OLH",
+    "L-GRR",
+    "L-OSUE",
+    "L-SOUE",
+    "L-OLH",
+]  # every kind of table and of memo
 
 
-def build(name: str) -> Mechanism:
-    return mechanism(name, k=K, eps_inf=2.0, eps_1=1.0) if name in LONGITUDINAL else mechanism(name, k=K, eps=1.0)
+def build(name: str, k: int = K) -> Mechanism:
+    return mechanism(name, k=k, eps_inf=2.0, eps_1=1.0) if name in LONGITUDINAL else mechanism(name, k=k, eps=1.0)
 
 
-def observe(m: Mechanism, rng: np.random.Generator, steps: int = 1, f: FloatArray = FREQUENCIES) -> CountTable:
-    values = rng.choice(K, N, p=f)
+def surveys(
+    m: Mechanism, rng: np.random.Generator, runs: int, people: int, steps: int = 1, f: FloatArray = MIXED
+) -> list[CountTable]:
+    """The tables of so many surveys, whose people all report at every step with unchanged values."""
+    values = rng.choice(m.k, people * runs, p=f)
     given = m.memoize(values, rng) if isinstance(m, Longitudinal) else values
-    table = m.empty_table()
+    tables = [m.empty_table()] * runs
     for _ in range(steps):
-        table += m.tabulate(m.report(given, rng))
-    return table
+        reports = m.report(given, rng).reshape(runs, people, *m.report_dtype.shape)
+        tables = [table + m.tabulate(part) for table, part in zip(tables, reports, strict=True)]
+    return tables
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_honest_counts_raise_no_more_alarms_than_stated(name: str) -> None:
+    """2000 surveys of 300 people with one value, of one step, or of three from memos: alarms at 5 % and 0.1 % are
+    no more frequent than that, up to chance of 1e-6.
+
+    `ones` is exact, so its alarms are also no rarer, up to chance of 1e-6 (so are `functions` and `symbols`, tested below).
+    """
+    m, rng, steps = build(name), np.random.default_rng(CHOSEN.index(name)), 3 if name in LONGITUDINAL else 1
+    fits = [fit(m, table, steps) for table in surveys(m, rng, 2000, 300, steps, POINT)]
+    for level in (0.05, 0.001):
+        most = binom.ppf(1 - 1e-6, 2000, level)
+        assert sum(found.p <= level for found in fits) <= most
+        for test in fits[0].tests:
+            assert sum(found.tests[test] <= level for found in fits) <= most
+    if "ones" in fits[0].tests:
+        assert sum(found.tests["ones"] <= 0.05 for found in fits) >= binom.ppf(1e-6, 2000, 0.05)
+
+
+def exceeding(m: Mechanism, tables: list[CountTable], steps: int) -> int:
+    return sum(fit(m, table, steps).p <= 0.05 for table in tables)
+
+
+@pytest.mark.parametrize("name", ["L-OSUE", "L-OLH"])
+def test_the_control_a_window_taken_for_single_reports_raises_false_alarms(name: str) -> None:
+    m = build(name)
+    tables = surveys(m, np.random.default_rng(2), 400, 300, 6, POINT)
+    assert exceeding(m, tables, 6) <= binom.ppf(1 - 1e-6, 400, 0.05)
+    assert exceeding(m, tables, 1) > binom.ppf(1 - 1e-6, 400, 0.05)
+
+
+@pytest.mark.parametrize("name", ["L-OSUE", "L-OLH", "OUE"])
+def test_a_window_of_other_people_at_every_step_raises_no_alarm(name: str) -> None:
+    """The bounds then are on the safe side, also below: counts that are more even than those of repeated reporters."""
+    m, rng = build(name), np.random.default_rng(3)
+    tables = [sum(parts, m.empty_table()) for parts in zip(*(surveys(m, rng, 400, 300) for _ in range(6)), strict=True)]
+    assert exceeding(m, tables, 6) <= binom.ppf(1 - 1e-6, 400, 0.05)
+
+
+def test_pairs_of_the_same_function_follow_the_stated_distribution() -> None:
+    """Uniform functions, dense and sparse; alarms at 5 % and 0.2 % in 4000 runs, up to chance of 1e-6 (if sparse, at most)."""
+    rng = np.random.default_rng(4)
+    for size, n, exact in ((64, 500, True), (8, 1000, True), (1024, 2000, True), (1024, 20, False), (4096, 60, False)):
+        draws = rng.multinomial(n, np.full(size, 1 / size), size=4000)
+        found = [_functions(CountTable("", n, row[:, None]), size, 1) for row in draws]
+        alarms, rare = (sum(test[0] <= math.log(level) for test in found if test is not None) for level in (0.05, 0.002))
+        assert rare <= binom.ppf(1 - 1e-6, 4000, 0.002)
+        assert alarms <= binom.ppf(1 - 1e-6, 4000, 0.055)
+        assert not exact or alarms >= binom.ppf(1e-6, 4000, 0.045)
+
+
+def test_the_floors_distribution_is_that_of_squares_below_zero() -> None:
+    """Independent normal numbers: 4000 of Σ min(z, 0)² against the mixture, at several quantiles."""
+    rng = np.random.default_rng(5)
+    for k in (3, 40):
+        below = np.minimum(rng.normal(size=(4000, k)), 0)
+        log_p = np.array([_floor(row)[0] for row in below])  # type: ignore[index]
+        for level in (0.3, 0.05, 0.001):
+            low, high = binom.ppf([1e-6, 1 - 1e-6], 4000, level)
+            assert low <= (log_p <= math.log(level)).sum() <= high
+    assert _floor(np.zeros(5)) == pytest.approx((0.0, -1), abs=0.05)
+
+
+def test_tails_are_right_far_out_too() -> None:
+    shapes = np.array([0.5, 3.0, 40.0])
+    np.testing.assert_allclose(_log_gamma_tail(30.0, shapes), chi2.logsf(60.0, 2 * shapes), rtol=1e-10)
+    far = _log_gamma_tail(5000.0, shapes)
+    np.testing.assert_allclose(far, (shapes - 1) * math.log(5000) - 5000 - [math.lgamma(a) for a in shapes], rtol=1e-4)
+    assert (_log_gamma_tail(0.0, shapes) == 0).all()
+
+
+@pytest.mark.parametrize("n", [20, 200, 1000, 100_000])
+def test_the_deviances_moments_are_those_of_multinomial_counts(n: int) -> None:
+    """20 000 draws over 100 cells of unequal chance, from 0.2 reports a cell to 1000: the mean within 2 %, the variance 8 %."""
+    rng, chances = np.random.default_rng(6), 1 / np.arange(1, 101)
+    means = n * chances / chances.sum()
+    counts = rng.multinomial(n, means / n, 20_000)
+    deviance = 2 * (counts * np.log(np.where(counts > 0, counts, 1) / means)).sum(axis=1)
+    assert _deviance_moments(means) == pytest.approx((deviance.mean(), deviance.var()), rel=0.08)
+    assert _deviance_moments(means)[0] == pytest.approx(deviance.mean(), rel=0.02)
+    assert poisson.sf(99, 30) < 1e-20  # what the sums leave out
+
+
+# ---- forgers
+
+
+def forge(m: Mechanism, table: CountTable, forged: int) -> CountTable:
+    """The table with so many reports added that push value K - 1 as much as a report can."""
+    counts = np.zeros(m.table_shape, np.int64)
+    if m.name == "SS":
+        counts[-m.omega :] = forged  # type: ignore[attr-defined]
+    elif len(m.table_shape) == 2 or m.name in ("GRR", "L-GRR"):
+        counts.flat[-1] = forged  # a fixed function and symbol; a fixed symbol
+    else:
+        counts[:] = forged
+    return table + m.table(forged, counts)
 
 
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("name", NAMES)
-def test_honest_counts_raise_no_alarm(name: str, steps: int) -> None:
-    """How often |z| > 2.58 in 400 runs: at most as often as a standard normal would, but for chance of 1e-6; those that are
-    standard normal by themselves (ones, functions) are compared with it wholly, false alarm 1e-6."""
+def test_one_forged_report_in_twenty_is_seen(name: str, steps: int) -> None:
+    """Beyond the alarm's ±6 in each of 5 surveys of 5000 people, for symbols and subsets of 100 000."""
     m, rng = build(name), np.random.default_rng([NAMES.index(name), steps])
-    scores = np.array([fit(m, observe(m, rng, steps), steps) for _ in range(RUNS)])
-    assert (np.abs(scores) > 2.58).sum() <= binom.ppf(1 - 1e-6, RUNS, 0.0099 if m.table_shape == (K,) else 0.02)
-    if name.endswith("UE") or name == "THE":
-        assert kstest(scores, "norm").pvalue > 1e-6
+    people = 100_000 if name in ("GRR", "L-GRR", "SS") else 5000
+    for table in surveys(m, rng, 5, people, steps):
+        assert abs(fit(m, table, steps).z) < 5.5
+        found = fit(m, forge(m, table, table.n // 19), steps)
+        assert abs(found.z) > 6, found
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_forger_is_seen(name: str) -> None:
-    """One report in ten is made up to push value 11: all ones, the same function and symbol, or the value itself (GRR, SS: with
-    everything else empty of it, the others fall below what chance allows)."""
-    m, rng = build(name), np.random.default_rng(NAMES.index(name))
-    table = observe(m, rng)
-    forged, counts = N // 2 if name in ("GRR", "L-GRR", "SS") else N // 10, np.zeros(m.table_shape, np.int64)
-    if name == "SS":
-        counts[-m.omega :] = forged  # type: ignore[attr-defined]
-    elif len(m.table_shape) == 2:
-        counts[-1, -1] = forged
-    elif name in ("GRR", "L-GRR"):
-        counts[-1] = forged
-    else:
-        counts[:] = forged
-    assert abs(fit(m, table)) < 4
-    assert abs(fit(m, table + m.table(forged, counts))) > 6
+def test_empty_reports_are_seen_and_told_from_full_ones() -> None:
+    m = build("L-OSUE")
+    (table,) = surveys(m, np.random.default_rng(7), 1, 5000)
+    empty = fit(m, table + m.table(250, np.zeros(K, np.int64)))
+    full = fit(m, forge(m, table, 250))
+    assert (empty.z < -6, full.z > 6, full.sign) == (True, True, "ones")
+    assert empty.sign in ("ones", "floor")
+
+
+def test_a_forger_who_plays_by_the_rules_is_not_seen() -> None:
+    """The limit of all of this: people who say of themselves what they like."""
+    m, rng = build("OUE"), np.random.default_rng(8)
+    (table,) = surveys(m, rng, 1, 5000)
+    assert fit(m, table + m.tabulate(m.report(np.full(2000, K - 1), rng))).p > 0.001
+
+
+def test_a_symbol_that_devices_send_too_often_is_seen() -> None:
+    m = build("OLH")
+    (table,) = surveys(m, np.random.default_rng(9), 1, 5000)
+    counts = np.zeros(m.table_shape, np.int64)
+    counts[:, 2] = 20  # an even number from every function
+    found = fit(m, table + m.table(int(counts.sum()), counts))
+    assert found.tests["symbols"] < 1e-6 < found.tests["functions"]
+
+
+@pytest.mark.parametrize(
+    "m", [LOCATION["truncated-geometric"](k=20, eps=0.5), LOCATION["planar-geometric"](shape=(5, 4), eps=0.7)]
+)
+def test_location_counts_are_compared_with_the_best_fit(m: Mechanism) -> None:
+    """No alarm at 5 % beyond chance of 1e-6 in 20 surveys a case; a cell that one report in twenty names is beyond 6."""
+    rng, peaked = np.random.default_rng(10), np.exp(-((np.arange(m.k) - m.k / 2) ** 2) / 4)
+    for f in (np.eye(m.k)[m.k // 2], np.full(m.k, 1 / m.k), peaked / peaked.sum()):
+        for steps, people in ((1, 80), (1, 1000), (3, 300)):
+            tables = surveys(m, rng, 20, people, steps, f)
+            assert sum(fit(m, table, steps).p <= 0.05 for table in tables) <= binom.ppf(1 - 1e-6, 20, 0.05)
+    (table,) = surveys(m, rng, 1, 3000, 1, peaked / peaked.sum())
+    counts = table.counts.copy()
+    counts[1] += 150
+    assert fit(m, m.table(3150, counts)).z > 6
+
+
+def test_a_report_that_no_value_explains_is_proof() -> None:
+    line = np.abs(np.subtract.outer(np.arange(4), np.arange(4))).astype(float)
+    m = LOCATION["Shokri"](prior=np.full(4, 0.25), distance=line, max_loss=0.0)  # it reports the truth
+    assert fit(m, m.table(4, np.array([1, 1, 1, 1]))).z == 0
+
+
+# ---- the edges
 
 
 def test_nothing_can_be_said_without_reports() -> None:
     for name in NAMES:
         m = build(name)
-        assert np.isnan(fit(m, m.empty_table()))
-        assert drift(matrix_inversion(m, m.empty_table()), matrix_inversion(m, observe(m, np.random.default_rng(1)))) is None
+        nothing = fit(m, m.empty_table())
+        assert math.isnan(nothing.z)
+        assert math.isnan(nothing.p)
+        assert (nothing.sign, nothing.tests) == (None, {})
+        (table,) = surveys(m, np.random.default_rng(1), 1, 100)
+        assert drift(matrix_inversion(m, m.empty_table()), matrix_inversion(m, table)) is None
 
 
-def test_the_wrong_table_is_refused() -> None:
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("eps", [1e-6, 700.0])
+def test_scores_are_finite_whatever_the_budget(name: str, eps: float) -> None:
+    m = mechanism(name, K, eps_inf=eps, eps_1=0.4 * eps) if name in LONGITUDINAL else mechanism(name, K, eps=eps)
+    for table in (*surveys(m, np.random.default_rng(11), 1, 50), *surveys(m, np.random.default_rng(11), 1, 1)):
+        for counts in (table, forge(m, table, 1000)):
+            found = fit(m, counts, 1)
+            assert math.isfinite(found.z) or found == Fit(found.z, found.p, None, {})
+
+
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="expected a count table"):
         fit(build("GRR"), build("OUE").empty_table())
+    with pytest.raises(ValueError, match="steps"):
+        fit(build("GRR"), build("GRR").empty_table(), 0)
+
+
+# ---- drift
+
+
+@pytest.mark.parametrize("name", ["GRR", "OUE", "OLH", "L-GRR", "L-OSUE", "L-OLH"])
+def test_drift_without_change_is_as_rare_as_stated(name: str) -> None:
+    """2000 pairs of surveys of other people: p <= 5 % no more often, up to chance of 1e-6. The same people with their memos:
+    hardly ever, since what is kept cancels."""
+    m, rng = build(name), np.random.default_rng([20, NAMES.index(name)])
+    apart = [matrix_inversion(m, table) for table in surveys(m, rng, 4000, 200)]
+    moves = [drift(a, b) for a, b in zip(apart[::2], apart[1::2], strict=True)]
+    assert sum(move.p <= 0.05 for move in moves if move) <= binom.ppf(1 - 1e-6, 2000, 0.05)
+    narrow = [move.sigma > 0.8 * norm.isf(0.025 / K) for move in moves if move]  # the control: errors a fifth too small
+    assert sum(narrow) > binom.ppf(1 - 1e-6, 2000, 0.05)
+    if isinstance(m, Longitudinal):
+        memos = m.memoize(rng.choice(K, 200 * 200, p=MIXED), rng)
+        steps = [m.report(memos, rng).reshape(200, 200, *m.report_dtype.shape) for _ in range(2)]
+        pairs = [[matrix_inversion(m, m.tabulate(part)) for part in parts] for parts in zip(*steps, strict=True)]
+        kept = [drift(a, b) for a, b in pairs]
+        assert sum(move.p <= 0.05 for move in kept if move) <= 4
 
 
 @pytest.mark.parametrize("name", ["GRR", "L-OSUE", "L-OLH"])
 def test_drift_tells_change_from_noise(name: str) -> None:
-    """No change: above 5 with probability 12 · 6e-7 a run, so in 200 runs never but for 1.4e-3; a quarter of the people moving:
-    mostly above 4, and it is one of the two values that moved."""
+    """A quarter of the people moving: mostly beyond 4, and it is one of the two values that moved."""
     m, rng = build(name), np.random.default_rng(NAMES.index(name))
-    moved = FREQUENCIES.copy()
+    moved = MIXED.copy()
     moved[[0, 11]] += [-0.25, 0.25]
-    honest, changed = [], []
-    for _ in range(200):
-        before, same, other = (matrix_inversion(m, observe(m, rng, f=f)) for f in (FREQUENCIES, FREQUENCIES, moved))
-        still, gone = drift(before, same), drift(before, other)
-        assert still is not None
-        assert gone is not None
-        honest.append(still.sigma)
-        changed.append((gone.sigma, gone.value))
-    assert max(honest) < 5
-    assert np.median([sigma for sigma, _ in changed]) > 4
-    assert np.mean([value in (0, 11) for _, value in changed]) > 0.9
+    before, after = surveys(m, rng, 100, 3000), surveys(m, rng, 100, 3000, f=moved)
+    found = [drift(matrix_inversion(m, a), matrix_inversion(m, b)) for a, b in zip(before, after, strict=True)]
+    assert np.median([move.sigma for move in found if move]) > 4
+    assert np.mean([move.value in (0, 11) for move in found if move]) > 0.9
 
 
 def test_the_mass_below_zero_is_that_of_the_raw_estimate() -> None:
     m = build("GRR")
-    estimate = matrix_inversion(m, observe(m, np.random.default_rng(5)))
+    (table,) = surveys(m, np.random.default_rng(5), 1, 3000)
+    estimate = matrix_inversion(m, table)
     assert mass_below_zero(estimate) == pytest.approx(-estimate.frequencies[estimate.frequencies < 0].sum())
+    assert all(a <= b for a, b in pairwise(np.sort(estimate.frequencies)))

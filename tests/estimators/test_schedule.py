@@ -19,6 +19,7 @@ from estimators.publication import Publication, conclude
 from estimators.publishers import PrometheusPublisher
 from estimators.results import MemoryResults
 from estimators.schedule import Schedule
+from mechanisms import CountTable
 from surveys import load_survey, parse_survey
 
 MARGIN_MS = 500  # the default
@@ -368,3 +369,63 @@ def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
     assert expected["mle"].gap < 1e-12 < 1e-6 < expected["ibu"].gap  # stopped on its way
     assert back.estimators["mi"].gap is None
     assert back == conclude(survey, 0, 1, "window", panes, True)
+
+
+@pytest.mark.parametrize("window_steps", [1, 3])
+def test_what_speaks_against_an_estimate_is_published(window_steps: int) -> None:
+    """Three steps: honest, changed, forged. The step before is at hand however short the window is."""
+    survey = parse_survey(
+        tomllib.loads(f"""
+        name = "signs"
+        start = 2026-01-05T00:00:00Z
+        step_seconds = 60
+        window_steps = {window_steps}
+        lateness_steps = 0
+        collection = "smp"
+        [[attribute]]
+        name = "a"
+        size = 8
+        level = [{{ name = "l", mechanism = "OUE", eps = 1.0 }}, {{ name = "m", mechanism = "GRR", eps = 1.0 }}]
+    """)
+    )
+    unary, symbols = survey.mechanisms[0]
+    rng = np.random.default_rng(31)
+    values = rng.choice(3, (3, 5000))
+    values[1:] += 4  # from the second step on
+    store, results, told = MemoryCountStore(survey), MemoryResults(), Told()
+    registry = CollectorRegistry()
+    panes: dict[PaneKey, CountTable] = {}
+    for step in range(3):
+        panes[PaneKey(0, 0, step)] = unary.tabulate(unary.report(values[step], rng))
+        panes[PaneKey(0, 1, step)] = symbols.tabulate(symbols.report(values[step], rng))
+    panes[PaneKey(0, 0, 2)] += unary.table(500, np.full(8, 500))
+    store.commit(0, None, Checkpoint(3, survey.closes_ms(2) - 1, panes))
+    log = Log([survey.opens_ms(step) for step in range(3)])
+    schedule = Schedule(survey, store, log, results, [told, PrometheusPublisher(survey, registry)])
+    for step in range(3):  # one at a time, so that what is no longer needed is gone
+        schedule.run(survey.closes_ms(step) + MARGIN_MS)
+    found = {(p.step, p.span): p.diagnostics for p in told.publications}
+    assert found == {
+        (p.step, p.span): p.diagnostics
+        for p in msgspec.json.decode(msgspec.json.encode(results.history()), type=list[Publication])
+    }
+    honest, changed, forged = (found[step, "step"] for step in range(3))
+    assert (honest.drift_sigma, honest.drift_value, honest.drift_p) == (None, None, None)
+    assert changed.drift_sigma is not None
+    assert changed.drift_sigma > 10
+    assert changed.drift_value in (0, 1, 2, 4, 5, 6)
+    assert changed.drift_p is not None
+    assert changed.drift_p < 1e-6
+    assert all(found[step, "window"].drift_sigma is None for step in range(3))
+    for quiet in (honest, changed):
+        assert set(quiet.fit_z) == set(quiet.fit_p) == set(quiet.fit_sign) == {"l", "m"}
+        assert all(abs(z) < 5 for z in quiet.fit_z.values() if z is not None)
+    assert forged.fit_z["l"] is not None
+    assert forged.fit_z["l"] > 6
+    assert (forged.fit_sign["l"], found[2, "window"].fit_sign["l"]) == ("ones", "ones")
+    assert honest.mass_below_zero is not None
+    assert 0 < honest.mass_below_zero < 0.3
+    labels = {"survey": "signs", "attribute": "a"}
+    assert registry.get_sample_value("ldpstream_fit_z", labels | {"level": "l"}) == forged.fit_z["l"]
+    assert registry.get_sample_value("ldpstream_drift_sigma", labels) == forged.drift_sigma
+    assert registry.get_sample_value("ldpstream_mass_below_zero_ratio", labels | {"span": "step"}) == forged.mass_below_zero
