@@ -124,6 +124,9 @@ def _transport(supply: FloatArray, demand: FloatArray, cost: FloatArray) -> floa
             bounds=(0, None),
             method="highs-ds",
         )
+        if solution.status != 0 and not routes.all():  # rounding has cut a chain of routes
+            routes[:] = True
+            continue
         if solution.status != 0:
             raise RuntimeError(f"no earth mover's distance for {n} and {m} points: {solution.message}")
         reduced = cost - solution.eqlin.marginals[:n, None] - solution.eqlin.marginals[n:]
