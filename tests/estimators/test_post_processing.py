@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import wasserstein_distance_nd
@@ -50,6 +50,7 @@ def test_each_method_keeps_its_promises(x: np.ndarray, name: str, random: Random
 @settings(max_examples=200, deadline=None)
 @given(estimates, names, st.sampled_from([7.0, 1e6]))
 def test_counts_are_treated_as_frequencies_are(x: np.ndarray, name: str, total: float) -> None:
+    assume(len(x) > 1)  # a power law of one value has no exponent to find
     np.testing.assert_allclose(apply(x * total, name, total) / total, apply(x, name), atol=1e-6)
 
 
