@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
-from agents.topics import group_id
+from agents.topics import RIGHTS, group_id
+from producers.gateway_service import read_tokens
 from surveys import Survey, parse_survey
-from surveys.settings import Settings
+from surveys.settings import Settings, load_settings
 from tests.deploy.conftest import wanted
 from tests.deploy.manifests import KUBERNETES, ROOT, Resource, is_custom, refused, refused_customs, rendered, resources
 
@@ -144,6 +146,26 @@ def test_every_setting_exists_and_every_secret_is_a_file(folder: str, component:
         assert not value.startswith("/") or str(Path(value).parent) in mounts, value
 
 
+@pytest.mark.parametrize("folder", OVERLAYS)
+@pytest.mark.parametrize("component", sorted(OURS))
+def test_the_settings_fit_together(folder: str, component: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the files that the secrets are mounted as, each process has settings that it can start with."""
+    given = settings_of(folder, component)
+    for value in given.values():
+        if value.startswith("/run/secrets/"):
+            file = tmp_path / value[1:]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("a-secret-of-a-test-only\n")
+            if file.suffix == ".crt":
+                trustme.CA().cert_pem.write_to_path(file)
+    for name, value in given.items():
+        monkeypatch.setenv(name, f"{tmp_path}{value}" if value.startswith("/run/secrets/") else value)
+    loaded = load_settings()
+    assert loaded.kafka_security_protocol == ("SASL_SSL" if folder == "overlays/production" else "PLAINTEXT")
+    assert loaded.kafka_options()
+    assert read_tokens(loaded) == (["a-secret-of-a-test-only"] if (folder, component) == (OVERLAYS[1], "gateway") else [])
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_no_secret_is_written_down(folder: str) -> None:
     assert not found(folder, "Secret")
@@ -172,7 +194,16 @@ def test_users_may_touch_the_surveys_topics_and_no_others() -> None:
         "ldpstream-estimator": {("topic", asked.reports_topic, "Describe"), ("topic", asked.estimates_topic, "Write")},
         "ldpstream-gateway": {("topic", asked.reports_topic, "Write")},
     }
+    for role, name in {"agent": "agent", "estimator": "estimator", "producer": "gateway"}.items():
+        needed = {(topic, right) for topic, allowed in RIGHTS[role].items() for right in allowed}  # type: ignore[index]
+        granted = {(n.rpartition(".")[2], spelt(right)) for kind, n, right in rights[f"ldpstream-{name}"] if kind == "topic"}
+        assert granted == needed
     assert all(settings_of("overlays/production", c)["LDPSTREAM_KAFKA_USER"] == f"ldpstream-{c}" for c in OURS)
+
+
+def spelt(right: str) -> str:
+    """As Kafka's protocol spells an operation: DescribeConfigs -> DESCRIBE_CONFIGS."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", right).upper()
 
 
 # ---- pods
