@@ -30,14 +30,15 @@ import numpy as np
 from scipy import special
 from scipy.stats import binom, norm
 
-from estimators.estimate import Estimate
+from estimators.estimate import Estimate, check_groups
 from estimators.likelihood import mle
 from mechanisms import ChannelMechanism, CountTable, Longitudinal, Mechanism
-from mechanisms.arguments import FloatArray, integer
+from mechanisms.arguments import FloatArray
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 MAX_Z = 1e6
+ENOUGH_PAIRS = 50.0  # of reports whose functions are multiples of each other; fewer move all support counts by leaps
 FEW = 5.0  # reports a symbol: below it χ² says nothing
 
 LogP = tuple[float, int]  # ln p of one test, and on which side: +1 too much, -1 too little
@@ -72,10 +73,9 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
         steps: over how many steps they were summed.
 
     Raises:
-        ValueError: if the table is not the mechanism's, or steps < 1.
+        ValueError: if the table is not the mechanism's or not counts, or steps < 1.
     """
-    integer("steps", steps, 1, 2**31)
-    m.require(table)
+    check_groups([(m, table)], steps)
     found = {name: log_p for name, log_p in _tests(m, table, steps).items() if log_p is not None} if table.n else {}
     if not found:
         return Fit(math.nan, math.nan, None, {})
@@ -97,6 +97,8 @@ def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None
         repeats = steps if isinstance(device, Longitudinal) else 1
         tests["functions"] = _functions(table, device.pool.size, repeats)
         tests["symbols"] = _symbols(table, repeats)
+        if (table.n / steps) ** 2 * (device.g - 1) / (2 * device.pool.size) < ENOUGH_PAIRS:
+            tests["floor"] = None
     return tests
 
 
@@ -104,7 +106,7 @@ def _ones(m: UnaryEncoding | LongitudinalUnary, table: CountTable, steps: int) -
     """Ones in all reports against their mean; neither that nor the variance depends on the values, nor on fake ones."""
     own, other = m.support_covariance(np.array([1.0, 0.0]), steps)[0]
     spread = math.sqrt(table.n / steps * (own + (m.k - 1) * other))
-    excess = float(table.counts.sum()) - table.n * (m.p + (m.k - 1) * m.q)
+    excess = float(table.counts.sum(dtype=np.float64)) - table.n * (m.p + (m.k - 1) * m.q)
     if not spread:
         return None
     return math.log(2) + float(norm.logsf(abs(excess) / spread)), 1 if excess > 0 else -1
