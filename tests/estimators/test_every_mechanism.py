@@ -1,0 +1,134 @@
+"""What every estimator does with no reports at all, and with tables that are not a mechanism's: for all mechanisms."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from estimators import Estimate, combined_inversion, combined_mle, gibu, ibu, matrix_inversion, mle
+from estimators.diagnostics import drift, fit, mass_below_zero
+from estimators.free_will import combine_mechanisms, combine_results
+from estimators.post_processing import NAMES as POST_NAMES
+from estimators.publication import Publication, conclude
+from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
+from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
+from mechanisms.registry import LOCATION
+from mechanisms.shokri import Shokri
+from surveys import parse_survey
+
+K = 6
+LOCATIONS: dict[str, Callable[[], Mechanism]] = {
+    TruncatedGeometric.name: lambda: TruncatedGeometric(k=K, eps=0.8),
+    PlanarGeometric.name: lambda: PlanarGeometric((3, 2), 0.8),
+    Shokri.name: lambda: Shokri(np.full(K, 1 / K), np.abs(np.subtract.outer(np.arange(K), np.arange(K))), 0.7),
+}
+LIKELIHOOD: dict[str, Callable[[Mechanism, CountTable], Estimate]] = {
+    "ibu": ibu,
+    "mle": mle,
+    "gibu": lambda m, table: gibu([(m, table), (m, table)]),
+    "combined_mle": lambda m, table: combined_mle([(m, table)], 3),
+    "ibu of supports": lambda m, table: ibu(m, table, likelihood="support"),
+    "mle of supports": lambda m, table: mle(m, table, likelihood="support"),
+}
+INVERSION: dict[str, Callable[[Mechanism, CountTable], Estimate]] = {
+    "matrix_inversion": matrix_inversion,
+    "combined_inversion": lambda m, table: combined_inversion([(m, table), (m, table)], steps=3),
+    **{post: lambda m, table, post=post: matrix_inversion(m, table, post) for post in POST_NAMES},  # type: ignore[misc]
+}
+OTHERS: dict[str, Callable[[Mechanism, CountTable], Any]] = {
+    "fit": fit,
+    "combine_results": lambda m, table: combine_results([(m, table)], "INV"),
+    "combine_mechanisms": lambda m, table: combine_mechanisms([(m, table)], "INV"),
+}
+
+
+def build(name: str) -> Mechanism:
+    if name in LOCATIONS:
+        return LOCATIONS[name]()
+    if name.endswith(" with fake data"):
+        return build(name.removesuffix(" with fake data")).with_fake_data(3)
+    return mechanism(name, k=K, eps_inf=2.0, eps_1=1.0) if name in LONGITUDINAL else mechanism(name, k=K, eps=1.0)
+
+
+ALL = (*NAMES, *LOCATIONS, *(f"{name} with fake data" for name in NAMES))
+
+
+def test_no_mechanism_is_left_out() -> None:
+    assert set(LOCATIONS) == set(LOCATION)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_reports_tell_nothing(name: str) -> None:
+    """Inversions are NaN, what is likely is uniform, standard errors are NaN; and none of it is a warning."""
+    m = build(name)
+    for estimator in LIKELIHOOD.values():
+        found = estimator(m, m.empty_table())
+        assert found.frequencies.tolist() == [1 / K] * K
+        assert np.isnan(found.standard_errors).all()
+        assert (found.n, found.iterations, found.converged) == (0, 0, True)
+    for estimator in INVERSION.values():
+        found = estimator(m, m.empty_table())
+        assert np.isnan(found.frequencies).all()
+        assert np.isnan(found.standard_errors).all()
+        assert np.isnan(mass_below_zero(found))
+        assert np.isnan(found.interval()[0]).all()
+        assert drift(found, found) is None
+    assert np.isnan(fit(m, m.empty_table()).z)
+
+
+@pytest.mark.parametrize("post", POST_NAMES)
+@pytest.mark.parametrize("name", NAMES)
+def test_no_reports_are_published_as_such(name: str, post: str) -> None:
+    """As JSON that reads back equal, and says of nothing what it does not know."""
+    eps = {"eps_inf": 2.0, "eps_1": 1.0} if name in LONGITUDINAL else {"eps": 1.0}
+    attribute = {"name": "a", "size": K, "level": ({"name": "b", "mechanism": name, **eps},)}
+    survey = parse_survey({
+        "name": "empty", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 2, "lateness_steps": 0,
+        "collection": "smp", "attribute": (attribute,),
+    })  # fmt: skip
+    nothing = [survey.mechanisms[0][0].empty_table()]
+    p = conclude(survey, 0, 1, "window", [nothing, nothing], True, post, nothing)
+    assert (p.reports, p.panes, p.estimators["mi"].frequencies[0], p.estimators["ibu"].frequencies[0]) == (0, 0, None, 1 / K)
+    assert all(x is None for result in p.estimators.values() for x in result.standard_errors)
+    assert all(said in (None, {"b": None}) for said in msgspec.to_builtins(p.diagnostics).values())
+    assert msgspec.json.decode(msgspec.json.encode(p), type=Publication) == p
+
+
+def taken_from(name: str) -> Mechanism:
+    """Another mechanism on as many values."""
+    return mechanism("GRR", k=K, eps=0.123) if name != "GRR" else mechanism("OUE", k=K, eps=1.0)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_table_of_another_mechanism_is_refused(name: str) -> None:
+    m, other = build(name), taken_from(name)
+    with pytest.raises(ValueError, match="count tables of different mechanisms do not add"):
+        m.empty_table() + other.empty_table()
+    for estimator in (LIKELIHOOD | INVERSION | OTHERS).values():
+        with pytest.raises(ValueError, match=r"expected a count table of|groups must report one of the k values"):
+            estimator(m, other.empty_table())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_counts_that_are_none_are_refused(name: str) -> None:
+    """By `table`, which reads stored counts, and by every estimator, whoever made the table."""
+    m = build(name)
+    good = np.zeros(m.table_shape, np.int64)
+    wrong: list[np.ndarray] = [
+        good - 1, good + 0.5, good.astype(float), np.full(m.table_shape, np.nan), np.zeros(0, np.int64),
+        np.zeros((*m.table_shape, 1), np.int64), good[..., :-1], good + 11, good.astype(bool),
+    ]  # fmt: skip
+    for counts in wrong:
+        with pytest.raises(ValueError, match="counts of"):
+            m.table(10, counts)
+        for estimator in (LIKELIHOOD | INVERSION).values():
+            with pytest.raises(ValueError, match="counts of"):
+                estimator(m, CountTable(m.signature, 10, counts))
+        with pytest.raises(ValueError, match="counts of"):
+            fit(m, CountTable(m.signature, 10, counts))
+    for n in (-1, 1.5, True, float("nan"), "1"):
+        with pytest.raises(ValueError, match="n must be"):
+            m.table(n, good)  # type: ignore[arg-type]
