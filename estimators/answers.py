@@ -89,14 +89,17 @@ class Answers:
         if step is None:
             return []
         found = self._source.get([f"{name}|{span}|{step}" for name in self._attributes])
-        return [
-            Overview(
-                attribute=p.attribute, step=p.step, reports=p.reports, panes=p.panes, complete=p.complete,
-                privacy=p.privacy,
-                top=[Share(label=self._attributes[p.attribute].label(v), frequency=_plain(f)) for v, f in _largest(p, 3)],
-            )
-            for p in found if p is not None
-        ]  # fmt: skip
+        alone = found if span == "step" else self._source.get([f"{name}|step|{step}" for name in self._attributes])
+        return [self._overview(p, of_step or p) for p, of_step in zip(found, alone, strict=True) if p is not None]
+
+    def _overview(self, p: Publication, of_step: Publication) -> Overview:
+        label, said = self._attributes[p.attribute].label, of_step.diagnostics
+        return Overview(
+            attribute=p.attribute, step=p.step, reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
+            top=[Share(label=label(v), frequency=_plain(f)) for v, f in _largest(p, 3)],
+            fit_z=said.fit_z, drift_sigma=said.drift_sigma,
+            drift_label=None if said.drift_value is None else label(said.drift_value),
+        )  # fmt: skip
 
     def histogram(
         self, name: str, step: int | None, span: Span, estimator: str | None, post: str, confidence: float, top: int | None
@@ -114,8 +117,7 @@ class Answers:
             if chosen != "mi" or self._post != "none" or post not in POST_NAMES:
                 allowed = POST_NAMES if chosen == "mi" and self._post == "none" else ("none",)
                 raise NotAllowed(f"post must be one of {', '.join(allowed)} for {chosen}, got {post!r}")
-            variance = np.maximum(estimate.standard_errors, 1e-150) ** 2
-            frequencies = post_process(frequencies, post, variance=variance)
+            frequencies = post_process(frequencies, post, variance=np.maximum(estimate.standard_errors, 1e-150) ** 2)
         low, high = estimate.interval(confidence)
         truth = self._truth(p) if self._truth else None
         shown = np.arange(attribute.k) if top is None else np.argsort(-np.nan_to_num(frequencies), kind="stable")[:top]
@@ -123,6 +125,7 @@ class Answers:
             survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, panes=p.panes, reports=p.reports,
             complete=p.complete, estimator=chosen, post=post if chosen == "mi" else "none", confidence=confidence,
             iterations=estimate.iterations, converged=estimate.converged, gap=_plain(estimate.gap), privacy=p.privacy,
+            diagnostics=p.diagnostics,
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
             frequencies=_plains(frequencies[shown]), standard_errors=_plains(estimate.standard_errors[shown]),
             low=_plains(low[shown]), high=_plains(high[shown]),
@@ -177,10 +180,6 @@ def _indices(values: str, k: int) -> list[int]:
     if len(parts) > MAX_LINES or not all(part.isascii() and part.isdigit() and int(part) < k for part in parts):
         raise NotAllowed(f"values must be at most {MAX_LINES} indices below {k} with commas between, got {values!r}")
     return [int(part) for part in parts]
-
-
-def _finite(x: float) -> float | None:
-    return None if math.isinf(x) else x
 
 
 def _plain(x: float) -> float | None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from estimators.publication import Privacy, Span
+from estimators.publication import Diagnostics, Privacy, Span
 from surveys import Reason
 
 
@@ -48,7 +48,11 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute's latest estimate in short: its three most frequent values and the privacy loss."""
+    """An attribute's latest estimate in short: its three most frequent values and the privacy loss.
+
+    fit_z (by level), drift_sigma and drift_label, the value that moved so, are the latest step's, whatever the span; see
+    `estimators.publication.Diagnostics`.
+    """
 
     attribute: str
     step: int
@@ -57,6 +61,9 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     privacy: dict[str, Privacy]
     top: list[Share]
+    fit_z: dict[str, float | None]
+    drift_sigma: float | None
+    drift_label: str | None
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +94,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     converged: bool
     gap: float | None
     privacy: dict[str, Privacy]
+    diagnostics: Diagnostics
     values: list[int]
     labels: list[str]
     frequencies: list[float | None]

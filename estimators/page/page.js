@@ -3,6 +3,7 @@ import { barChart, lineChart, stepsChart, palette } from "./charts.js";
 
 const $ = (id) => document.getElementById(id);
 const MOST_BARS = 2000;
+const [FIT_LIMIT, DRIFT_LIMIT] = [6, 5]; // as the alerts have them
 const state = { survey: null, attribute: null, latest: null, shown: null, series: null };
 
 async function get(path) {
@@ -55,6 +56,13 @@ function budget(name, level) {
   return box;
 }
 
+function warnings(overview) {
+  const said = Object.entries(overview.fit_z).filter(([, z]) => Math.abs(z) > FIT_LIMIT)
+    .map(([name, z]) => `${name}: not what honest devices send (z = ${z.toFixed(1)})`);
+  if (overview.drift_sigma > DRIFT_LIMIT) said.push(`${overview.drift_label} moved by ${overview.drift_sigma.toFixed(1)} standard errors in a step`);
+  return said.map((text) => element("p", text, { class: "warning late" }));
+}
+
 function drawOverview(status) {
   const rows = status.attributes.map((overview) => {
     const row = element("tr");
@@ -67,6 +75,7 @@ function drawOverview(status) {
     cells[1].append(...Object.entries(overview.privacy).map(([name, level]) => budget(name, level)));
     const top = overview.reports ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`) : [];
     row.append(...cells, element("td", top.join(", ")));
+    row.lastChild.append(...warnings(overview));
     return row;
   });
   const focused = document.activeElement?.dataset?.attribute;

@@ -81,6 +81,20 @@ def test_the_status_leads_with_privacy(client: TestClient, demo: Demo) -> None:
 
 
 @pytest.mark.parametrize("span", ["step", "window"])
+def test_the_diagnostics_are_told(client: TestClient, demo: Demo, span: str) -> None:
+    overviews = client.get("/api/v1/status", params={"span": span}).json()["attributes"]
+    for overview, attribute in zip(overviews, SURVEY.attributes, strict=True):
+        said = published(demo, attribute.name, "step", STEPS - 1).diagnostics
+        assert said.drift_value is not None
+        assert overview["fit_z"] == said.fit_z
+        assert set(said.fit_z) == {level.name for level in attribute.levels}
+        assert overview["drift_sigma"] == said.drift_sigma
+        assert overview["drift_label"] == attribute.label(said.drift_value)
+        h = client.get(f"/api/v1/attributes/{attribute.name}/histogram", params={"span": span}).json()
+        assert h["diagnostics"] == msgspec.to_builtins(published(demo, attribute.name, span, STEPS - 1).diagnostics)
+
+
+@pytest.mark.parametrize("span", ["step", "window"])
 @pytest.mark.parametrize("estimator", ["mi", "ibu", "mle"])
 def test_a_histogram_is_the_publication(client: TestClient, demo: Demo, span: str, estimator: str) -> None:
     query: dict[str, str | float] = {"span": span, "estimator": estimator, "step": 2, "confidence": 0.9}

@@ -184,8 +184,11 @@ def many(k: int, attributes: int, steps: int) -> tuple[Survey, MemoryResults]:
     return survey, results
 
 
-def extend(survey: Survey, results: MemoryResults, step: int, rng: np.random.Generator) -> None:
-    """Publish one step more."""
+HONEST = Diagnostics(mass_below_zero=0.0, fit_z={"standard": -5.9}, drift_sigma=4.9, drift_value=0)
+
+
+def extend(survey: Survey, results: MemoryResults, step: int, rng: np.random.Generator, said: Diagnostics = HONEST) -> None:
+    """Publish one step more; of the window nothing is said that raises a warning."""
     made = []
     for i, attribute in enumerate(survey.attributes):
         frequencies = rng.dirichlet(np.full(attribute.k, 0.05))
@@ -198,7 +201,7 @@ def extend(survey: Survey, results: MemoryResults, step: int, rng: np.random.Gen
                     survey=survey.name, fingerprint=survey.fingerprint.hex(), attribute=attribute.name, step=step,
                     span=span, panes=1, reports=1000, complete=True, estimators=dict.fromkeys(("mi", "ibu", "mle"), result),
                     privacy={"standard": spent(survey.mechanisms[i][0], step + 1)},
-                    diagnostics=Diagnostics(mass_below_zero=0.0, fit_z={"standard": 0.5}),
+                    diagnostics=said if span == "step" else HONEST,
                 )
             ]  # fmt: skip
     assert results.save(made, results.progress(), Progress(first_step=0, next_step=step + 1))
@@ -228,6 +231,26 @@ def test_a_large_domain_shows_its_most_frequent_values(open_page: OpenPage) -> N
         page = open_page(server.url)
         assert "The 2,000 most frequent of 20,000 values" in page.locator("#summary").inner_text()
         shoot(page, "large")
+        page.close()
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("z", [-6.1, 1e6])
+def test_it_warns_of_counts_that_do_not_fit_and_of_drift(open_page: OpenPage, z: float) -> None:
+    survey, results = many(10, 2, 2)
+    server = PageServer(create_api(survey, results, dict), "127.0.0.1", 0)
+    try:
+        page = open_page(server.url)
+        assert page.locator("#attributes .warning").count() == 0
+        said = Diagnostics(mass_below_zero=0.0, fit_z={"standard": z}, drift_sigma=5.1, drift_value=3)
+        extend(survey, results, 2, np.random.default_rng(2), said)
+        expect(page.locator("#attributes .warning")).to_have_count(4, timeout=10_000)
+        assert page.locator("#attributes tbody tr").first.locator(".warning").all_inner_texts() == [
+            f"standard: not what honest devices send (z = {z:.1f})",
+            f"{survey.attributes[0].label(3)} moved by 5.1 standard errors in a step",
+        ]
+        shoot(page, "warning")
         page.close()
     finally:
         server.close()
