@@ -1,45 +1,37 @@
 """Kafka and Redis that let in only whom they know: the rights that docs/security.md lists are enough, and each is needed."""
 
 import json
-import os
 import re
 import secrets
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
 import pytest
+import yaml
 from kafka import KafkaProducer
 from kafka.errors import TopicAuthorizationFailedError
 from redis.exceptions import NoPermissionError
 
-from agents import Checkpoint, StoreUnavailable, topics
+from agents import StoreUnavailable, topics
 from agents.redis_connection import StoreRefused, connect
 from agents.redis_store import RedisCountStore
-from agents.tally import PaneKey, tally
+from agents.tally import tally
 from agents.topics import TopicError, check_broker, ensure_topics
 from estimators.log_position import KafkaLogPosition, LogUnavailable
-from estimators.publication import conclude
-from estimators.results import RedisResults
-from estimators.schedule import Progress
 from ldpstream.embedded import MemoryLog
 from ldpstream.rehearse import rehearse
-from mechanisms import CountTable, Longitudinal
 from producers import sinks
 from producers.gateway_log import KafkaLog, kafka_producer
 from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import KafkaSink, MemorySink, SinkError
 from producers.values import MarkovValues
-from surveys import Survey, load_survey
+from surveys import load_survey
 from surveys.settings import Settings
 
 from .certificates import Authority
@@ -47,79 +39,24 @@ from .conftest import give_up
 from .kafka_jars import JarsError
 from .rig import free_ports, missing
 from .rig_secure import SecureKafkaNode, SecureRedisNode
+from .secure_site import (
+    CHECKS,
+    DEMO,
+    KAFKA_RIGHTS,
+    REDIS_RULES,
+    ROLES,
+    ROOT,
+    Process,
+    Site,
+    check_agent,
+    environment,
+    exercise_agent,
+    operation,
+)
 
-ROOT = Path(__file__).parents[2]
-DEMO = ROOT / "surveys" / "samples" / "demo.toml"
-TEXT = (ROOT / "docs" / "security.md").read_text()
-ROLES: tuple[topics.Role, ...] = ("producer", "agent", "estimator")
-KAFKA_TABLE = re.findall(r"^\| (\w+) \| (topic|group) \| `(\S+)` \| ([\w, ]+) \|$", TEXT, re.MULTILINE)
-KAFKA_RIGHTS = [(who, kind, name, op) for who, kind, name, ops in KAFKA_TABLE for op in ops.split(", ")]
-REDIS_RULES = dict(re.findall(r"^    user (\w+) on >PASSWORD resetchannels (.*)$", TEXT, re.MULTILINE))
 # kafka-python drops the broker's answer if the end of the connection comes with it
 NOT_LET_IN = r".*(invalid credentials with SASL mechanism SCRAM-SHA-512|are user nobody and password right\?)"
-STEP_S, STEPS, USERS, SEED = 3, 2, 3000, 4
-
-
-def operation(name: str) -> str:
-    """As kafka-python calls it: ``DescribeConfigs`` is ``DESCRIBE_CONFIGS``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
-
-
-@dataclass
-class Site:
-    """A Kafka and a Redis with users, and the secrets that nobody may ever see."""
-
-    authority: Authority
-    kafka: SecureKafkaNode
-    redis: SecureRedisNode
-    folder: Path
-    secrets: list[str] = field(default_factory=list)
-
-    def password(self) -> str:
-        """A new password, with what URLs and shells trip over."""
-        self.secrets.append(f"{secrets.token_hex(8)}:@/%#$&\"'")
-        return self.secrets[-1]
-
-    def survey(self, name: str, folder: Path) -> Survey:
-        """A survey of that name with its topics, made by an operator."""
-        file = folder / f"{name}.toml"
-        file.write_text(DEMO.read_text().replace('name = "demo"', f'name = "{name}"'))
-        survey = load_survey(file)
-        self.make_topics(survey)
-        return survey
-
-    def make_topics(self, survey: Survey) -> None:
-        """As whoever may do everything."""
-        user, password = "admin", self.kafka.admin_options["sasl_plain_password"]
-        ensure_topics(self.kafka.settings(user, password), survey)
-
-    def user(self, role: str, survey: str, but: tuple[str, ...] = (), rules: str | None = None) -> Settings:
-        """The settings of somebody new with the rights of that role.
-
-        Args:
-            role: of the tables of docs/security.md.
-            survey: its name.
-            but: the row of `KAFKA_RIGHTS` that is left out.
-            rules: instead of the role's in Redis.
-        """
-        name, password = f"{role}-{secrets.token_hex(4)}", self.password()
-        self.kafka.add_user(name, password)
-        rights = [right[1:] for right in KAFKA_RIGHTS if right[0] == role and right != but]
-        granted = [(kind, what.replace("NAME", survey), operation(op)) for kind, what, op in rights]
-        if granted:
-            self.kafka.grant(f"User:{name}", granted)
-        rules = REDIS_RULES.get(role) if rules is None else rules
-        known = {} if rules is None else self._redis_user(name, password, survey, rules)
-        return self.kafka.settings(name, password, **known)
-
-    def redis_user(self, survey: str, rules: str) -> Settings:
-        """The same for Redis alone."""
-        return Settings(**self._redis_user(secrets.token_hex(4), self.password(), survey, rules))
-
-    def _redis_user(self, name: str, password: str, survey: str, rules: str) -> dict[str, Any]:
-        self.redis.set_user(name, password, rules.replace("NAME", survey))
-        known = {"redis_user": name, "redis_password": password, "redis_ca_file": self.authority.file}
-        return {"redis": self.redis.url} | known
+STEP_S, STEPS, USERS, SEED = 4, 2, 3000, 4
 
 
 @pytest.fixture(scope="module")
@@ -135,43 +72,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         give_up(str(error))
     with node as kafka, SecureRedisNode(authority, {}) as redis:
         yield Site(authority, kafka, redis, folder)
-
-
-def environment(settings: Settings, folder: Path, **more: object) -> dict[str, str]:
-    """What makes a process have these settings; passwords in files."""
-    named: dict[str, object] = {"PYTHONPATH": ROOT}
-    for name in ("kafka", "kafka_security_protocol", "kafka_user", "kafka_ca_file", "redis_user", "redis_ca_file"):
-        if (value := getattr(settings, name)) is not None:
-            named[f"LDPSTREAM_{name.upper()}"] = value
-    named["LDPSTREAM_REDIS"] = settings.redis.get_secret_value()
-    for name in ("kafka_password", "redis_password"):
-        if (secret := getattr(settings, name)) is not None:
-            file = folder / f"{name}-{secrets.token_hex(4)}"
-            file.write_text(secret.get_secret_value() + "\n")
-            named[f"LDPSTREAM_{name.upper()}_FILE"] = file
-    bare = {key: value for key, value in os.environ.items() if not key.startswith("LDPSTREAM_")}
-    return bare | {key: str(value) for key, value in (named | more).items()}
-
-
-class Process:
-    """A command of ldpstream."""
-
-    def __init__(self, log: Path, env: dict[str, str], *command: object) -> None:
-        self.log = log
-        with log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *map(str, command)], env=env, cwd=log.parent, stdout=out, stderr=out
-            )
-
-    def finish(self, timeout_s: float) -> tuple[int | None, str]:
-        """Exit status and output; a process that takes longer is killed."""
-        try:
-            self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            return None, self.log.read_text()
-        return self.process.returncode, self.log.read_text()
 
 
 Launch = Callable[..., Process]
@@ -197,6 +97,18 @@ def test_the_tables_of_the_documentation_are_read() -> None:
     assert set(REDIS_RULES) == {"agent", "estimator"}
 
 
+def test_the_users_of_the_deployment_have_the_rights_of_the_table() -> None:
+    users = yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "strimzi" / "users.yaml").read_text())
+    granted: set[tuple[str, str, str, str]] = set()
+    for user in users:
+        role = user["metadata"]["name"].removeprefix("ldpstream-").replace("gateway", "producer")
+        for acl in user["spec"]["authorization"]["acls"]:
+            resource, prefix = acl["resource"], "*" if acl["resource"]["patternType"] == "prefix" else ""
+            name = resource["name"].replace("demo", "NAME") + prefix
+            granted |= {(role, resource["type"], name, op) for op in acl["operations"]}
+    assert granted == set(KAFKA_RIGHTS)
+
+
 # ---- the whole pipeline
 
 
@@ -204,11 +116,11 @@ def test_the_pipeline_counts_exactly_with_the_rights_of_the_tables(site: Site, l
     """Every process as a user of its own, from certificates and passwords to histograms; no secret in any output."""
     source, file = tmp_path / "source.toml", tmp_path / "survey.toml"
     source.write_text(DEMO.read_text().replace('name = "demo"', f'name = "secure-{secrets.token_hex(4)}"'))
-    survey = rehearse(source, file, STEP_S, starts_in=14, now_s=time.time())
+    survey = rehearse(source, file, STEP_S, starts_in=0, now_s=time.time())
     site.make_topics(survey)
     settings = {role: site.user(role, survey.name) for role in ROLES}
     port = free_ports(1)[0]
-    debug = {"LDPSTREAM_LOG_LEVEL": "debug", "LDPSTREAM_COMMIT_INTERVAL_MS": 200}
+    debug = {"LDPSTREAM_LOG_LEVEL": "debug", "LDPSTREAM_COMMIT_INTERVAL_MS": 200, "LDPSTREAM_PAGE_PORT": 0}
     url = site.redis.url.replace("://", "://{}:{}@".format(*(quote(w, safe="") for w in redis_login(settings["estimator"]))))
     (tmp_path / "url").write_text(url)
     own = {
@@ -218,17 +130,19 @@ def test_the_pipeline_counts_exactly_with_the_rights_of_the_tables(site: Site, l
     }
     for variable in ("LDPSTREAM_REDIS", "LDPSTREAM_REDIS_USER", "LDPSTREAM_REDIS_PASSWORD_FILE"):
         del own["estimator"][variable]  # that is all in the URL
-    agent = launch("agent", own["agent"], "agent", file)
+    survey = rehearse(source, file, STEP_S, starts_in=18, now_s=time.time())
     sent = tmp_path / "sent.json"
     options = ["--users", USERS, "--steps", STEPS, "--seed", SEED, "--json", sent]
     produce = launch("produce", own["producer"], "produce", file, *options)
+    agent = launch("agent", own["agent"], "agent", file)
     out = tmp_path / "estimates.json"
     told = ["--until", STEPS - 1, "--json", out]
     estimate = launch("estimate", own["estimator"], "estimate", file, *told)
     status = {name: process.finish(60) for name, process in (("produce", produce), ("estimate", estimate))}
     agent.process.send_signal(signal.SIGTERM)
     status["agent"] = agent.finish(15)
-    assert [code for code, _ in status.values()] == [0, 0, 0], status
+    ends = "\n".join(f"{name}: {code}\n{output[-4000:]}" for name, (code, output) in status.items())
+    assert [code for code, _ in status.values()] == [0, 0, 0], ends
 
     source_of_values = MarkovValues(survey, USERS, STEPS, SEED)
     log, population = MemoryLog(1, survey.opens_ms(0)), Population(survey, source_of_values, SEED)
@@ -277,55 +191,6 @@ def test_each_right_in_kafka_is_needed_and_its_lack_is_one_line_at_the_start(
     assert "\n" not in said
     assert f"user {lacking.kafka_user}" in said
     assert right[2].replace("NAME", survey.name).rstrip("*") in said
-
-
-def a_pane(survey: Survey) -> dict[PaneKey, CountTable]:
-    mechanism, rng = survey.mechanisms[0][0], np.random.default_rng(1)
-    assert isinstance(mechanism, Longitudinal)
-    return {PaneKey(0, 0, 0): mechanism.tabulate(mechanism.report(mechanism.memoize(np.zeros(3, np.int64), rng), rng))}
-
-
-def exercise_agent(survey: Survey, settings: Settings) -> None:
-    """All that an agent asks of Redis."""
-    with closing(RedisCountStore(survey, settings)) as store:
-        offset = store.positions().get(0)
-        empty = {PaneKey(0, 0, 1): survey.mechanisms[0][0].empty_table()}  # which is removed
-        assert store.commit(0, offset, Checkpoint((offset or 0) + 1, survey.start_ms, a_pane(survey) | empty))
-        assert store.load(0) is not None
-        assert store.evicts() is None
-
-
-def exercise_estimator(survey: Survey, settings: Settings) -> None:
-    """All that an estimator asks of Redis."""
-    with closing(RedisCountStore(survey, settings)) as store, closing(connect(settings)) as client:
-        results = RedisResults(survey, client)
-        store.positions()
-        store.tables(range(3))
-        store.prune(10**6)
-        before, nothing = results.progress(), [[m.empty_table() for m in survey.mechanisms[0]]]
-        publication = conclude(survey, 0, 0, "step", nothing, True, "none")
-        assert results.save([publication], before, Progress(first_step=0, next_step=(before.next_step if before else 0) + 1))
-        assert results.get([publication.key]) == [publication]
-        results.history()
-        assert results.lead()
-        results.resign()
-
-
-def check_agent(survey: Survey, settings: Settings) -> None:
-    with closing(RedisCountStore(survey, settings)) as store:
-        store.check_counting()
-
-
-def check_estimator(survey: Survey, settings: Settings) -> None:
-    with closing(RedisCountStore(survey, settings)) as store, closing(connect(settings)) as client:
-        store.check_estimating()
-        RedisResults(survey, client).check(settings)
-
-
-CHECKS: dict[str, tuple[Callable[[Survey, Settings], None], Callable[[Survey, Settings], None]]] = {
-    "agent": (check_agent, exercise_agent),
-    "estimator": (check_estimator, exercise_estimator),
-}
 
 
 @pytest.mark.parametrize("role", REDIS_RULES)

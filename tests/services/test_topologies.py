@@ -25,8 +25,8 @@ from .conftest import give_up
 from .rig import free_ports, missing
 from .rig_secure import SecureRedisNode
 from .rig_topologies import RedisClusterNodes, WatchedRedis, wait_for
+from .secure_site import DEMO, REDIS_RULES, check_agent, check_estimator, exercise_agent, exercise_estimator
 from .test_agents import Site, make_site  # noqa: F401
-from .test_security import DEMO, REDIS_RULES, check_agent, check_estimator, exercise_agent, exercise_estimator
 
 SURVEY = make_survey("topologies")
 PARTITIONS = 9

@@ -1,0 +1,185 @@
+"""A Kafka and a Redis with users who have the rights that docs/security.md lists, and what each process asks of them."""
+
+import os
+import re
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents import Checkpoint, topics
+from agents.redis_connection import connect
+from agents.redis_store import RedisCountStore
+from agents.tally import PaneKey
+from agents.topics import ensure_topics
+from estimators.publication import conclude
+from estimators.results import RedisResults
+from estimators.schedule import Progress
+from mechanisms import CountTable, Longitudinal
+from surveys import Survey, load_survey
+from surveys.settings import Settings
+
+from .certificates import Authority
+from .rig_secure import SecureKafkaNode, SecureRedisNode
+
+ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "surveys" / "samples" / "demo.toml"
+TEXT = (ROOT / "docs" / "security.md").read_text()
+ROLES: tuple[topics.Role, ...] = ("producer", "agent", "estimator")
+KAFKA_TABLE = re.findall(r"^\| (\w+) \| (topic|group) \| `(\S+)` \| ([\w, ]+) \|$", TEXT, re.MULTILINE)
+KAFKA_RIGHTS = [(who, kind, name, op) for who, kind, name, ops in KAFKA_TABLE for op in ops.split(", ")]
+REDIS_RULES = dict(re.findall(r"^    user (\w+) on >PASSWORD resetchannels (.*)$", TEXT, re.MULTILINE))
+
+
+def operation(name: str) -> str:
+    """As kafka-python calls it: ``DescribeConfigs`` is ``DESCRIBE_CONFIGS``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
+
+
+@dataclass
+class Site:
+    """A Kafka and a Redis with users, and the secrets that nobody may ever see."""
+
+    authority: Authority
+    kafka: SecureKafkaNode
+    redis: SecureRedisNode
+    folder: Path
+    secrets: list[str] = field(default_factory=list)
+
+    def password(self) -> str:
+        """A new password, with what URLs and shells trip over."""
+        self.secrets.append(f"{secrets.token_hex(8)}:@/%#$&\"'")
+        return self.secrets[-1]
+
+    def survey(self, name: str, folder: Path) -> Survey:
+        """A survey of that name with its topics, made by an operator."""
+        file = folder / f"{name}.toml"
+        file.write_text(DEMO.read_text().replace('name = "demo"', f'name = "{name}"'))
+        survey = load_survey(file)
+        self.make_topics(survey)
+        return survey
+
+    def make_topics(self, survey: Survey) -> None:
+        """As whoever may do everything."""
+        user, password = "admin", self.kafka.admin_options["sasl_plain_password"]
+        ensure_topics(self.kafka.settings(user, password), survey)
+
+    def user(self, role: str, survey: str, but: tuple[str, ...] = (), rules: str | None = None) -> Settings:
+        """The settings of somebody new with the rights of that role.
+
+        Args:
+            role: of the tables of docs/security.md.
+            survey: its name.
+            but: the row of `KAFKA_RIGHTS` that is left out.
+            rules: instead of the role's in Redis.
+        """
+        name, password = f"{role}-{secrets.token_hex(4)}", self.password()
+        self.kafka.add_user(name, password)
+        rights = [right[1:] for right in KAFKA_RIGHTS if right[0] == role and right != but]
+        granted = [(kind, what.replace("NAME", survey), operation(op)) for kind, what, op in rights]
+        if granted:
+            self.kafka.grant(f"User:{name}", granted)
+        rules = REDIS_RULES.get(role) if rules is None else rules
+        known = {} if rules is None else self._redis_user(name, password, survey, rules)
+        return self.kafka.settings(name, password, **known)
+
+    def redis_user(self, survey: str, rules: str) -> Settings:
+        """The same for Redis alone."""
+        return Settings(**self._redis_user(secrets.token_hex(4), self.password(), survey, rules))
+
+    def _redis_user(self, name: str, password: str, survey: str, rules: str) -> dict[str, Any]:
+        self.redis.set_user(name, password, rules.replace("NAME", survey))
+        known = {"redis_user": name, "redis_password": password, "redis_ca_file": self.authority.file}
+        return {"redis": self.redis.url} | known
+
+
+def environment(settings: Settings, folder: Path, **more: object) -> dict[str, str]:
+    """What makes a process have these settings; passwords in files."""
+    named: dict[str, object] = {"PYTHONPATH": ROOT}
+    for name in ("kafka", "kafka_security_protocol", "kafka_user", "kafka_ca_file", "redis_user", "redis_ca_file"):
+        if (value := getattr(settings, name)) is not None:
+            named[f"LDPSTREAM_{name.upper()}"] = value
+    named["LDPSTREAM_REDIS"] = settings.redis.get_secret_value()
+    for name in ("kafka_password", "redis_password"):
+        if (secret := getattr(settings, name)) is not None:
+            file = folder / f"{name}-{secrets.token_hex(4)}"
+            file.write_text(secret.get_secret_value() + "\n")
+            named[f"LDPSTREAM_{name.upper()}_FILE"] = file
+    bare = {key: value for key, value in os.environ.items() if not key.startswith("LDPSTREAM_")}
+    return bare | {key: str(value) for key, value in (named | more).items()}
+
+
+class Process:
+    """A command of ldpstream."""
+
+    def __init__(self, log: Path, env: dict[str, str], *command: object) -> None:
+        self.log = log
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *map(str, command)], env=env, cwd=log.parent, stdout=out, stderr=out
+            )
+
+    def finish(self, timeout_s: float) -> tuple[int | None, str]:
+        """Exit status and output; a process that takes longer is killed."""
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return None, self.log.read_text()
+        return self.process.returncode, self.log.read_text()
+
+
+def a_pane(survey: Survey) -> dict[PaneKey, CountTable]:
+    mechanism, rng = survey.mechanisms[0][0], np.random.default_rng(1)
+    assert isinstance(mechanism, Longitudinal)
+    return {PaneKey(0, 0, 0): mechanism.tabulate(mechanism.report(mechanism.memoize(np.zeros(3, np.int64), rng), rng))}
+
+
+def exercise_agent(survey: Survey, settings: Settings) -> None:
+    """All that an agent asks of Redis."""
+    with closing(RedisCountStore(survey, settings)) as store:
+        offset = store.positions().get(0)
+        empty = {PaneKey(0, 0, 1): survey.mechanisms[0][0].empty_table()}  # which is removed
+        assert store.commit(0, offset, Checkpoint((offset or 0) + 1, survey.start_ms, a_pane(survey) | empty))
+        assert store.load(0) is not None
+        assert store.evicts() is None
+
+
+def exercise_estimator(survey: Survey, settings: Settings) -> None:
+    """All that an estimator asks of Redis."""
+    with closing(RedisCountStore(survey, settings)) as store, closing(connect(settings)) as client:
+        results = RedisResults(survey, client)
+        store.positions()
+        store.tables(range(3))
+        store.prune(10**6)
+        before, nothing = results.progress(), [[m.empty_table() for m in survey.mechanisms[0]]]
+        publication = conclude(survey, 0, 0, "step", nothing, True, "none")
+        assert results.save([publication], before, Progress(first_step=0, next_step=(before.next_step if before else 0) + 1))
+        assert results.get([publication.key]) == [publication]
+        results.history()
+        assert results.lead()
+        results.resign()
+
+
+def check_agent(survey: Survey, settings: Settings) -> None:
+    with closing(RedisCountStore(survey, settings)) as store:
+        store.check_counting()
+
+
+def check_estimator(survey: Survey, settings: Settings) -> None:
+    with closing(RedisCountStore(survey, settings)) as store, closing(connect(settings)) as client:
+        store.check_estimating()
+        RedisResults(survey, client).check(settings)
+
+
+CHECKS: dict[str, tuple[Callable[[Survey, Settings], None], Callable[[Survey, Settings], None]]] = {
+    "agent": (check_agent, exercise_agent),
+    "estimator": (check_estimator, exercise_estimator),
+}
