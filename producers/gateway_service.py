@@ -35,7 +35,7 @@ log = structlog.get_logger("ldpstream.gateway")
 
 MIN_TOKEN = 16
 MAX_CONNECTIONS = 2000
-HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # of a request's line and headers
+HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # of a request's line and headers; and of what follows an answer, or its body
 GRACEFUL_S = 5  # for requests under way; the intake answers them sooner
 
 
@@ -196,40 +196,57 @@ def operations(intake: Intake) -> Starlette:
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's protocol with bounds on a request's head, which it reads for ever, and a connection must begin one at once."""
+    """uvicorn's protocol, which reads for ever what is no body: here heads, trailers and the frames of chunks are bounded.
 
-    _head_bytes = 0
-    _head_timer: asyncio.TimerHandle | None = None
+    A connection must begin a head at once, and a request that was answered before its end must come to it.
+    """
+
+    _loose_bytes = 0  # that came since the head began, or since the last piece of the body
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._begin_head()
+        self._wait()
 
     def data_received(self, data: bytes) -> None:
+        self._loose_bytes += len(data)
         super().data_received(data)
-        if self._head_timer is not None:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES:
-                self.transport.close()
+        if self._loose_bytes > HEAD_BYTES:
+            self.transport.close()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._begin_head()
+        self._loose_bytes = 0
+        self._wait()
 
     def on_headers_complete(self) -> None:
-        self._end_head()
+        self._loose_bytes = 0
+        self._wait_no_more()
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._loose_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._loose_bytes = 0
+        self._wait_no_more()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and self.cycle.more_body:
+            self._wait()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end_head()
+        self._wait_no_more()
         super().connection_lost(exc)
 
-    def _begin_head(self) -> None:
-        self._end_head()
-        self._head_bytes = 0
-        self._head_timer = self.loop.call_later(HEAD_S, self.transport.close)
+    def _wait(self) -> None:
+        self._wait_no_more()
+        self._timer = self.loop.call_later(HEAD_S, self.transport.close)
 
-    def _end_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _wait_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

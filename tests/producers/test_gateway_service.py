@@ -101,6 +101,48 @@ def test_a_head_without_end_and_a_connection_that_says_nothing_are_closed(
         assert time.monotonic() - begun < 4
 
 
+@pytest.mark.parametrize("begun", [b"0\r\n", b"1\r\nx\r\n0\r\n"])
+def test_trailers_without_end_are_closed(served: MakeServed, begun: bytes) -> None:
+    """They would be kept in memory, whether the request is answered already or not."""
+    one = served(tokens=[TOKEN])
+    head = b"POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-type: application/octet-stream\r\ntransfer-encoding: chunked\r\n"
+    allowed = b"authorization: Bearer " + TOKEN.encode() + b"\r\n"
+    for authorization in (b"", allowed):
+        short = answer_to(one.port, [head + authorization + b"connection: close\r\n\r\n" + begun + b"a: b\r\n\r\n"])
+        assert short.startswith(b"HTTP/1.1 400" if authorization else b"HTTP/1.1 401")
+        for endless in (b"x: y\r\n" * 10_000, b"b" * 60_000):
+            with socket.create_connection(("127.0.0.1", one.port), timeout=5) as connection:
+                connection.sendall(head + authorization + b"\r\n" + begun + b"a: b")
+                with pytest.raises(ConnectionError):
+                    for _ in range(1000):
+                        connection.sendall(endless)
+
+
+def test_a_request_that_is_answered_before_its_end_must_come_to_it(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(connection: socket.socket) -> None:
+        received = b""
+        while not received.endswith(b"}"):
+            received += connection.recv(65536)
+        assert received.startswith(b"HTTP/1.1 401")
+
+    monkeypatch.setattr(gateway_service, "HEAD_S", 0.4)
+    head = b"POST /v1/reports HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
+    port = served(tokens=[TOKEN]).port
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        for _ in range(3):  # one that comes to its end may be followed by others, longer than one may take
+            connection.sendall(head)
+            refused(connection)
+            time.sleep(0.15)
+            connection.sendall(b"1\r\nx\r\n0\r\n\r\n")
+            time.sleep(0.1)
+        connection.sendall(head)
+        refused(connection)
+        with pytest.raises(ConnectionError):
+            for _ in range(100):
+                time.sleep(0.05)
+                connection.sendall(b"1\r\nx\r\n")
+
+
 def test_a_connection_is_kept_for_more_requests(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_service, "HEAD_BYTES", 400)
     one = b"GET /health HTTP/1.1\r\nhost: x\r\n"
