@@ -1,7 +1,11 @@
 """What the schedule asks the log, answered by Kafka."""
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError, for_code
+from typing import Any
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
+from kafka.structs import OffsetAndTimestamp
 
 from surveys import Survey
 from surveys.kafka_reason import hearing
@@ -23,56 +27,56 @@ class KafkaLogPosition:
 
     def __init__(self, survey: Survey, settings: Settings, timeout_ms: int = 10_000) -> None:
         self._topic, self._bootstrap = survey.reports_topic, settings.kafka
-        limits = {"bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
         with hearing(settings) as heard:
             try:
-                self._consumer = KafkaConsumer(
-                    **settings.kafka_options(),
-                    **limits,
-                    group_id=None,
-                    enable_auto_commit=False,
-                    metadata_max_age_ms=10_000,  # so that partitions that were added are soon waited for
+                self._admin = KafkaAdminClient(
+                    **settings.kafka_options(), bootstrap_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms
                 )
-                self._admin = KafkaAdminClient(**settings.kafka_options(), **limits)
             except KafkaError as error:
                 raise LogUnavailable(f"no Kafka broker answers at {settings.kafka}: {heard.why(error)}") from None
 
-    def _partitions(self) -> list[TopicPartition]:
-        numbers = self._consumer.partitions_for_topic(self._topic)
-        if not numbers:
-            raise LogUnavailable(f"Kafka at {self._bootstrap} has no topic {self._topic}")
-        return [TopicPartition(self._topic, number) for number in sorted(numbers)]
-
-    def log_id(self) -> str:
+    def _about(self) -> dict[str, Any]:
+        """The topic, as the broker describes it now: what a client remembers of it may be older than a partition."""
         try:
             [about] = self._admin.describe_topics([self._topic])
             if about["error_code"]:
                 raise for_code(about["error_code"])(self._topic)
+        except UnknownTopicOrPartitionError:
+            raise LogUnavailable(f"Kafka at {self._bootstrap} has no topic {self._topic}") from None
         except KafkaError as error:
             raise self._unavailable(error) from error
-        return str(about.get("topic_id") or "")
+        return dict(about)
+
+    def _partitions(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(self._topic, number) for number in sorted(p["partition_index"] for p in self._about()["partitions"])
+        ]
+
+    def log_id(self) -> str:
+        return str(self._about().get("topic_id") or "")
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
-        try:
-            partitions = self._partitions()
-            # the ends are read first: a record that arrives in between is then asked for, never overlooked
-            ends = self._consumer.end_offsets(partitions)
-            found = self._consumer.offsets_for_times(dict.fromkeys(partitions, time_ms))
-        except KafkaError as error:
-            raise self._unavailable(error) from error
-        return {tp.partition: found[tp].offset if found.get(tp) else ends[tp] for tp in partitions}
+        partitions = self._partitions()
+        # the ends are read first: a record that arrives in between is then asked for, never overlooked
+        ends = self._offsets(partitions, OffsetSpec.LATEST)
+        found = self._offsets(partitions, time_ms)
+        return {tp.partition: found[tp].offset if found[tp].offset >= 0 else ends[tp].offset for tp in partitions}
 
     def earliest_ms(self) -> int | None:
+        found = self._offsets(self._partitions(), 0)
+        return min((entry.timestamp for entry in found.values() if entry.offset >= 0), default=None)
+
+    def _offsets(self, partitions: list[TopicPartition], at: OffsetSpec | int) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Of every partition; a consumer would leave out those whose leader it does not know."""
         try:
-            found = self._consumer.offsets_for_times(dict.fromkeys(self._partitions(), 0))
+            found: dict[TopicPartition, OffsetAndTimestamp] = self._admin.list_partition_offsets(dict.fromkeys(partitions, at))
         except KafkaError as error:
             raise self._unavailable(error) from error
-        return min((entry.timestamp for entry in found.values() if entry), default=None)
+        return found
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Let go of the connection."""
         self._admin.close()
-        self._consumer.close()
 
     def _unavailable(self, error: KafkaError) -> LogUnavailable:
         return LogUnavailable(f"Kafka at {self._bootstrap} does not answer for {self._topic}: {error}")

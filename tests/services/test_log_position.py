@@ -1,0 +1,30 @@
+"""What the estimator learns of a real broker's log."""
+
+from contextlib import closing
+from pathlib import Path
+
+from kafka import KafkaAdminClient, KafkaProducer
+
+from agents.topics import ensure_topics
+from estimators.log_position import KafkaLogPosition
+from surveys import load_survey
+from surveys.settings import Settings
+
+SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
+
+
+def test_a_partition_that_was_added_is_waited_for_at_once(kafka: str, topic: str) -> None:
+    """Else the steps that close meanwhile would be published as complete without its records."""
+    survey = SURVEY.model_copy(update={"name": topic[-40:]})
+    settings = Settings(kafka=kafka, partitions=1)
+    ensure_topics(settings, survey)
+    far_ms = survey.closes_ms(10**6)
+    with closing(KafkaLogPosition(survey, settings)) as position:
+        assert position.offsets_at(far_ms) == {0: 0}
+        assert position.earliest_ms() is None
+        with closing(KafkaAdminClient(bootstrap_servers=kafka)) as admin:
+            admin.create_partitions({survey.reports_topic: 3})
+        with closing(KafkaProducer(bootstrap_servers=kafka, acks="all")) as producer:
+            taken = producer.send(survey.reports_topic, b"report", partition=2).get(10)
+        assert position.offsets_at(far_ms) == {0: 0, 1: 0, 2: 1}
+        assert position.earliest_ms() == taken.timestamp
