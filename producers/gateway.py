@@ -19,7 +19,9 @@ unknown``, and an answer that never came. There the client chooses:
 
 - not to ask again: its reports count at most once;
 - to ask again: at least once;
-- to send an ``Idempotency-Key``, the same with every attempt: exactly once, as long as the attempts reach the same process.
+- to send an ``Idempotency-Key``, the same with every attempt: exactly once, as long as the attempts reach the same process and
+  the log acknowledges within two minutes. If it never does (its connection was given up, so nobody can know), no other attempt
+  with that key is made: they are answered ``outcome unknown``, and the reports count at most once.
 
 The key is 16 to 64 letters, digits, ``-`` and ``_``, at least 128 random bits, drawn anew for every body and kept beside it
 until the 202. The gateway remembers a hash of key and body in memory, for at least five minutes beyond the acknowledgement (or

@@ -134,7 +134,7 @@ class Place:
 
 
 class Acknowledged:
-    """What has been acknowledged lately, for clients that ask again: request -> number of reports.
+    """What has been acknowledged lately, for clients that ask again: request -> number of reports, or that it is not known.
 
     Two generations of a dictionary: what was acknowledged within the period is remembered, and after two periods forgotten.
 

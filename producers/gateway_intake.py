@@ -28,6 +28,7 @@ OVERHEAD_BYTES = 2048  # of one of them, besides its body
 BODY_S, ACKNOWLEDGE_S = 10.0, 10.0
 STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # once the process has been told to stop
 TIDY_S = 5.0
+UNKNOWN = -1  # reports of an attempt that the log may have, although its acknowledgement will never come
 BREATH = 250  # envelopes that are checked at a stretch, about a hundredth of a second
 
 _decode_batch = msgspec.msgpack.Decoder(list[bytes]).decode
@@ -147,10 +148,12 @@ class Intake:
                 place = Place(self._room)  # the delivery gives the other one back
         finally:
             place.give_back()
+        if known == UNKNOWN:
+            raise Problem("outcome unknown", "the log never acknowledged an attempt with this key; no other one is made")
         return known if isinstance(known, int) else await self._outcome(known)
 
     def _known(self, key: bytes | None) -> asyncio.Task[int] | int | None:
-        """What has become of an earlier attempt: its reports if they are acknowledged, or its delivery."""
+        """What has become of an earlier attempt: its reports if they are acknowledged, `UNKNOWN`, or its delivery."""
         if key is None:
             return None
         reports = self._acknowledged.find(key)
@@ -216,11 +219,16 @@ class Intake:
         """Begin to append; that goes on whatever becomes of the request."""
 
         async def deliver() -> int:
+            became: int | None = None  # nothing that hinders another attempt
             try:
                 await self.log.append(envelopes)
-                if key is not None:
-                    self._acknowledged.put(key, reports, time.monotonic())
+                became = reports
+            except Unacknowledged:
+                became = UNKNOWN
+                raise
             finally:
+                if key is not None and became is not None:
+                    self._acknowledged.put(key, became, time.monotonic())
                 place.give_back()
                 if key is not None:
                     del self._by_key[key]
