@@ -36,8 +36,11 @@ class GatewaySink:
             kind = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}[parts.scheme]
             self._connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_S)
         except (KeyError, ValueError):
-            raise SinkError(f"a gateway's URL must read http[s]://host[:port], got {url}") from None
-        self._path, self._place = parts.path.rstrip("/") + "/v1/reports", f"gateway at {parts.scheme}://{parts.netloc}"
+            raise SinkError(f"a gateway's URL must read http[s]://host[:port], got {url.rpartition('@')[2]}") from None
+        self._path, self._place = (
+            parts.path.rstrip("/") + "/v1/reports",
+            f"gateway at {parts.scheme}://{parts.netloc.rpartition('@')[2]}",
+        )
         self._token, self._patience_s = token, patience_s
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
@@ -71,7 +74,8 @@ class GatewaySink:
                 self._connection.request("POST", self._path, body, headers)
                 answer = self._connection.getresponse()
                 status, said = answer.status, answer.read()
-                wait_s = float(answer.headers.get("Retry-After", "1"))
+                told = answer.headers.get("Retry-After", "")
+                wait_s = float(told) if told.isdecimal() else 1.0  # a proxy may tell a date
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()  # the next attempt opens it anew
                 status, said, wait_s = 0, str(error).encode(), 1.0

@@ -216,6 +216,26 @@ def test_a_gateway_that_refuses_or_is_away_is_one_clear_error(served: MakeServed
             GatewaySink(url)
 
 
+def test_the_sink_bears_whatever_a_proxy_answers_and_tells_no_password() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+
+        def answer() -> None:
+            with proxy.accept()[0] as connection:
+                connection.recv(65536)
+                connection.sendall(
+                    b"HTTP/1.1 503 Away\r\nretry-after: Wed, 21 Oct 2015 07:28:00 GMT\r\ncontent-length: 0\r\n\r\n"
+                )
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        address = f"127.0.0.1:{proxy.getsockname()[1]}"
+        with pytest.raises(SinkError, match=rf"^gateway at http://{address} did not take what was sent: status 503$"):
+            post(GatewaySink(f"http://user:secret@{address}", patience_s=0.5), envelopes(1))
+        thread.join()
+    with pytest.raises(SinkError, match=r"got host:port$"):
+        GatewaySink("http://user:secret@host:port")
+
+
 def test_the_example_for_devices_posts_until_it_is_in_the_log(served: MakeServed) -> None:
     text = (Path(__file__).parents[2] / "docs" / "device.md").read_text().split("## To the gateway")[1].split("## ")[0]
     code = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    "))
