@@ -11,7 +11,7 @@ The schedule keeps its place with its results (`Progress`), so a restart neither
 estimated twice gives publications with the same keys and the same contents.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -62,6 +62,9 @@ class Results(Protocol):
         Returns:
             False, and nothing is kept, if the progress is not `before` any more: another estimator has gone on.
         """
+
+    def get(self, keys: Sequence[str]) -> list[Publication | None]:
+        """The publications with these keys as last saved."""
 
     def lead(self) -> bool:
         """Whether it is for this estimator to do the work, for the next few seconds: another one may be at it.
@@ -136,11 +139,18 @@ class Schedule:
             for publisher in self._publishers:
                 publisher.publish(publications)
             if not self._results.save(publications, saved, after):
+                self._take_back(publications)
                 break
             self._prune(after)
             saved = progress = after
             made += publications
         return made
+
+    def _take_back(self, publications: list[Publication]) -> None:
+        """Another estimator has saved others while we told of these: what is saved shall be told last."""
+        if saved := [p for p in self._results.get([p.key for p in publications]) if p is not None]:
+            for publisher in self._publishers:
+                publisher.publish(saved)
 
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
         """The next step to publish, whether it has been passed, and the progress afterwards; None if nothing is due.

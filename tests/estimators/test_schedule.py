@@ -429,3 +429,26 @@ def test_what_speaks_against_an_estimate_is_published(window_steps: int) -> None
     assert registry.get_sample_value("ldpstream_fit_z", labels | {"level": "l"}) == forged.fit_z["l"]
     assert registry.get_sample_value("ldpstream_drift_sigma", labels) == forged.drift_sigma
     assert registry.get_sample_value("ldpstream_mass_below_zero_ratio", labels | {"span": "step"}) == forged.mass_below_zero
+
+
+def test_an_estimator_that_is_overtaken_while_it_tells_leaves_the_saved_results_as_the_last_told(
+    store: MemoryCountStore,
+) -> None:
+    """Of a compacted topic only the last of each key is kept: an incomplete one that came too late must not be that."""
+    close = SURVEY.closes_ms(0)
+    log, results, topic = Log([SURVEY.start_ms, close - 1, close]), MemoryResults(), Told()
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
+    other = Schedule(SURVEY, store, log, results, [topic])
+
+    class Slow:
+        def publish(self, publications: list[Publication]) -> None:
+            if not publications[0].complete and results.progress() is None:
+                store.commit(0, 1, Checkpoint(3, close, pane(0)))  # type: ignore[arg-type]
+                assert other.run(close + MARGIN_MS)
+            topic.publish(publications)
+
+    slow = Schedule(SURVEY, store, log, results, [Slow()])
+    assert slow.run(slow.deadline_ms(0)) == []
+    assert keys(topic.publications) == [(0, True), (0, False), (0, True)]
+    last = {p.key: p for p in topic.publications}
+    assert list(last.values()) == results.get(list(last))

@@ -176,6 +176,9 @@ class MemoryRedis:
     def progress(self) -> Progress | None:
         return self.results.progress()
 
+    def get(self, keys: Sequence[str]) -> list[Any]:
+        return list(self.results.get(keys))
+
     def lead(self) -> bool:
         return True
 
