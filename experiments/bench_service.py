@@ -48,7 +48,7 @@ DAY_S = 86_400
 PARTITIONS = 4
 PROFILE_COMMIT_MS = 100  # for enough commits
 CLOSE_K, CLOSE_MECHANISMS = 1000, ("L-OSUE", "L-OLH")  # of the attributes in turn
-CLOSE_STEP_S = 2
+CLOSE_STEP_S = 3
 CLOSE_BURSTS = 4  # envelopes of an attribute in a step
 Seen = Callable[[str], None]
 
@@ -83,9 +83,9 @@ class Sizes:
 
 FULL = Sizes(
     kinds=(
-        Kind("one report a record", (0, 1), 0, 1_500_000, 2),
-        Kind("16 KiB of bits", (0, 1), ENVELOPE_BYTES, 50_000, 2),
-        Kind("16 KiB of numbers", (2,), ENVELOPE_BYTES, 50_000, 1),
+        Kind("one report", (0, 1), 0, 1_500_000, 2),
+        Kind("16 KiB, bits", (0, 1), ENVELOPE_BYTES, 80_000, 2),
+        Kind("16 KiB, numbers", (2,), ENVELOPE_BYTES, 80_000, 1),
     ),
     stock_records=10_000,
     close_attributes=20,
@@ -98,7 +98,7 @@ FULL = Sizes(
     users=300_000,
 )
 QUICK = Sizes(
-    kinds=(Kind("one report a record", (0, 1), 0, 4_000, 1), Kind("16 KiB of bits", (0, 1), ENVELOPE_BYTES, 200, 1, False)),
+    kinds=(Kind("one report", (0, 1), 0, 4_000, 1), Kind("16 KiB, bits", (0, 1), ENVELOPE_BYTES, 200, 1, False)),
     stock_records=200,
     close_attributes=2,
     close_steps=2,

@@ -106,7 +106,7 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
     @benches.command(name="estimators")
     def bench_estimators(
         quick: Annotated[bool, typer.Option(help="small domains, in seconds")] = False,
-        peers: Annotated[bool, typer.Option(help="also multi-freq-ldpy, in an environment of its own")] = True,
+        peers: Annotated[bool, typer.Option(help="also other libraries, in an environment of their own")] = True,
         json: JsonFile = None,
     ) -> None:
         """How long the estimators take on one core, whatever the number of reports."""

@@ -38,7 +38,7 @@ def shown(result: ServiceBench) -> str:
 def test_what_is_found_is_shown_beside_what_is_wanted() -> None:
     text = " ".join(shown(RESULT).replace("│", " ").split())
     for wanted in (
-        "ratio, target 0.8 missed 0.25", "bare consumer 2 k 0 2 k 250", "agent 500 0 500 – 200", "bits 0.5 0.5 0.5",
+        "ratio, wanted 0.8 0.25", "bare consumer 2 k 0 2 k 250", "agent 500 0 500 – 200", "bits 0.50 0.50 0.50",
         "61 × that, target 50 met", "without it p99 1.20 s, target 1 s missed", "counted all after 14.2 s", "2 16 300 1.50",
         "users 200 10 k 0.75", "p50 0.8 ms, p99 12.0 ms of 60", "2 cores",
     ):  # fmt: skip

@@ -64,7 +64,7 @@ def test_the_command_measures_everything_and_tidies_up(kafka: str, redis_url: st
         "envelopes of 16 KiB",
         "simulated users, 16 KiB",
     ]
-    assert "target 0.8" in done.stdout
+    assert "wanted 0.8" in done.stdout
 
 
 def test_a_report_lost_or_doubled_is_found_out(kafka: str, redis_url: str, tmp_path: Path) -> None:
