@@ -1,4 +1,4 @@
-"""How long the estimators take on one core, beside multi-freq-ldpy's, and that it does not depend on the number of reports."""
+"""How long the estimators take on one core, beside other libraries, and that it does not depend on the number of reports."""
 
 import time
 from collections.abc import Callable
@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 from rich.table import Table
 
-from estimators import combined_mle, ibu, mle
+from estimators import combined_mle, gibu, ibu, mle
 from estimators.estimate import Estimate, Group
-from experiments.peers import accuracy_of_peers
+from experiments.peers import LIBRARIES, accuracy_of_peers, time_peers
 from mechanisms import CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
 
@@ -65,7 +65,7 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
 
     Args:
         quick: small domains, in seconds; the targets then say nothing.
-        peers: whether multi-freq-ldpy is timed too.
+        peers: whether multi-freq-ldpy and pure-ldp are timed too.
         seen: told what is being done.
 
     Raises:
@@ -90,6 +90,7 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
     add(f"IBU, OUE, k={k}: 10 000 iterations", lambda: ibu(oue, table, tol=0.0), 0.3)
     add(f"maximum likelihood, OUE, k={k}", lambda: mle(oue, table), 0.1)
     add(f"maximum likelihood, GRR, k={huge}", lambda: mle(grr, wide), 0.5)
+    add(f"GIBU, 10 levels of OUE, k={k}: 10 000 iterations", lambda: gibu(levels, tol=0.0), 1.0)
     add(f"maximum likelihood, 10 levels of OUE, k={k}", lambda: combined_mle(levels), 1.0)
     for size, decode, exact in ((k, 0.003, 0.5), (large, None, 60.0), (huge, 1.0, None)):
         olh = mechanism("OLH", k=size, eps=1.0)
@@ -109,6 +110,21 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
             for what, seconds in line.get("seconds", {}).items():
                 task = f"multi-freq-ldpy 0.2.5: {what}, OUE, k={k}" + (", 10 000 iterations" if what == "IBU" else "")
                 rows.append(Timing(task=task, value=seconds, unit="s", target=None))
+        rows += _counting_of_peers(k, seen)
+    return rows
+
+
+def _counting_of_peers(k: int, seen: Callable[[str], None]) -> list[Timing]:
+    """How fast other libraries count. Of local hashing they decode every report, which we do once for a table."""
+    task = {
+        "n": 100_000, "k": k, "eps": 1.0, "eps_inf": 2.0, "eps_1": 1.0, "seconds": 0.5, "repeats": 2,
+        "mechanisms": ["GRR", "OUE", "OLH", "L-OLH"],
+    }  # fmt: skip
+    rows = []
+    for line in time_peers(task, seen):
+        if line.get("what") == "tabulate":
+            name = f"{line['library']} {LIBRARIES[line['library']]}: counting, {line['mechanism']}, k={k}"
+            rows.append(Timing(task=name, value=line["per_s"] / 1e6, unit="M reports/s", target=None))
     return rows
 
 

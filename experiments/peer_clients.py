@@ -1,7 +1,8 @@
 """Times the clients and servers of other libraries. `experiments.peers` runs this file in a virtual environment of their own.
 
-It imports nothing of ours. Standard input is a JSON object `{"n", "k", "eps", "eps_inf", "eps_1", "seconds", "repeats"}`;
-every line of standard output is one: `{"library", "mechanism", "what", "per_s", "n"}`, or `{"library", "mechanism", "error"}`.
+It imports nothing of ours. Standard input is a JSON object `{"n", "k", "eps", "eps_inf", "eps_1", "seconds", "repeats"}`,
+with a list `"mechanisms"` if not all are to be timed; every line of standard output is one:
+`{"library", "mechanism", "what", "per_s", "n"}`, or `{"library", "mechanism", "error"}`.
 """
 
 import json
@@ -99,6 +100,8 @@ def main() -> None:
     values = [(i * 7919) % k for i in range(n)]
     for library in (multi_freq_ldpy, pure_ldp):
         for peer in library(k, task["eps"], task["eps_inf"], task["eps_1"]):
+            if peer.mechanism not in task.get("mechanisms", [peer.mechanism]):
+                continue
             about = {"library": peer.library, "mechanism": peer.mechanism}
             try:
                 for line in measure(peer, values, seconds, repeats):

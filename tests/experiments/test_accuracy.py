@@ -2,6 +2,8 @@
 
 import csv
 import io
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,7 +75,27 @@ def test_narrow_intervals_are_caught() -> None:
 
 def test_the_timings_are_complete() -> None:
     rows = bench_estimators(True, False, lambda said: None)
-    assert len(rows) == len({row.task for row in rows}) == 17
+    assert len(rows) == len({row.task for row in rows}) == 18
     assert all(row.value > 0 for row in rows)
     assert timing_table(rows).row_count == len(rows)
     assert coverage_table([c for steps in (1, WINDOW) for c in measure_one("GRR", steps, 2, 1)]).row_count == 4
+
+
+def test_other_libraries_are_timed_in_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def accuracy(tasks: list[dict[str, Any]], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+        yield {"seconds": {"IBU": 8.0}}
+
+    def counting(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+        assert set(task["mechanisms"]) == {"GRR", "OUE", "OLH", "L-OLH"}
+        about = {"library": "pure-ldp", "mechanism": "OUE"}
+        yield about | {"what": "report", "per_s": 3e6, "n": 7}
+        yield about | {"what": "tabulate", "per_s": 2e6, "n": 7}
+        yield {"library": "pure-ldp", "mechanism": "OLH", "error": "TypeError: no"}
+
+    monkeypatch.setattr("experiments.bench_estimators.accuracy_of_peers", accuracy)
+    monkeypatch.setattr("experiments.bench_estimators.time_peers", counting)
+    found = {row.task: (row.value, row.unit) for row in bench_estimators(True, True, lambda said: None)[-2:]}
+    assert found == {
+        "multi-freq-ldpy 0.2.5: IBU, OUE, k=100, 10 000 iterations": (8.0, "s"),
+        "pure-ldp 1.2.0: counting, OUE, k=100": (2.0, "M reports/s"),
+    }
