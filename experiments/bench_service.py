@@ -48,7 +48,6 @@ DAY_S = 86_400
 PARTITIONS = 4
 PROFILE_COMMIT_MS = 100  # for enough commits
 CLOSE_K, CLOSE_MECHANISMS = 1000, ("L-OSUE", "L-OLH")  # of the attributes in turn
-CLOSE_STEP_S = 3
 CLOSE_BURSTS = 4  # envelopes of an attribute in a step
 Seen = Callable[[str], None]
 
@@ -73,6 +72,7 @@ class Sizes:
     stock_records: int
     close_attributes: int
     close_steps: int
+    close_step_s: int
     close_reports: int  # of an attribute, in a step
     growth_records: int
     growth: tuple[tuple[int, int], ...]  # workers, partitions
@@ -90,6 +90,7 @@ FULL = Sizes(
     stock_records=10_000,
     close_attributes=20,
     close_steps=15,
+    close_step_s=3,
     close_reports=1000,
     growth_records=600_000,
     growth=((1, 4), (1, 16), (1, 64), (2, 4), (2, 16), (2, 64), (4, 4), (4, 16), (4, 64)),
@@ -102,6 +103,7 @@ QUICK = Sizes(
     stock_records=200,
     close_attributes=2,
     close_steps=2,
+    close_step_s=1,
     close_reports=20,
     growth_records=4_000,
     growth=((2, 4),),
@@ -251,7 +253,7 @@ def _growth(settings: Settings, folder: Path, workers: int, partitions: int, rec
 
 def _closed(settings: Settings, folder: Path, sizes: Sizes) -> Closed:
     asked: tuple[Asked, ...] = tuple((f"a{i}", CLOSE_K, CLOSE_MECHANISMS[i % 2]) for i in range(sizes.close_attributes))
-    with Site(settings, folder, CLOSE_STEP_S, asked, PARTITIONS) as site:
+    with Site(settings, folder, sizes.close_step_s, asked, PARTITIONS) as site:
         survey, rng, steps = site.survey, np.random.default_rng(SEED), sizes.close_steps
         agent, estimator = site.agent(), site.estimator()
         answers = [random_reports(survey, attribute, sizes.close_reports, rng) for attribute in range(len(asked))]
@@ -264,7 +266,7 @@ def _closed(settings: Settings, folder: Path, sizes: Sizes) -> Closed:
                     for attribute, given in enumerate(answers):
                         sink.send(seal(survey, attribute, 0, step, np.array_split(given, CLOSE_BURSTS)[burst]))
                     sink.flush()
-                    if over.wait(CLOSE_STEP_S / CLOSE_BURSTS):
+                    if over.wait(sizes.close_step_s / CLOSE_BURSTS):
                         return
 
         def published(step: int) -> bool:
