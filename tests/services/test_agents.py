@@ -176,10 +176,10 @@ class Site:
         """The agents log JSON, and none of what was reported."""
         for worker in self.workers:
             for line in worker.log.read_text().splitlines():
-                if line.startswith("{"):
-                    json.loads(line)
+                logger = json.loads(line).get("logger", "") if line.startswith("{") else ""
                 assert "not msgpack" not in line
-                assert "Traceback" not in line, worker.log.read_text()
+                if not logger.startswith(("kafka", "aiokafka")):  # who say at length that a broker has gone
+                    assert "Traceback" not in line, worker.log.read_text()
 
 
 @pytest.fixture
