@@ -21,6 +21,8 @@ from agents.store import StoreUnavailable
 from agents.topics import TopicError, ensure_topics
 from estimators.log_position import LogUnavailable
 from estimators.publication import Publication
+from experiments.datasets import DatasetError
+from experiments.reproduction import ReproductionError
 from ldpstream import tables
 from ldpstream.demo import Demo
 from ldpstream.experiment_commands import add_experiments
@@ -75,6 +77,8 @@ EXPECTED = (
     TopicError,
     StoreUnavailable,
     LogUnavailable,
+    DatasetError,
+    ReproductionError,
     OSError,
 )
 

@@ -1,4 +1,4 @@
-"""The commands that measure the project itself: `audit` and `bench`."""
+"""The commands that measure the project itself, `audit` and `bench`, and `reproduce`, which does the literature over."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mechanisms import NAMES
 from surveys.settings import load_settings
@@ -54,6 +55,48 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         write_json(json, {**msgspec.to_builtins(result), "passed": result.passed})
         if not result.passed:
             raise typer.Exit(1)
+
+    @app.command(name="reproduce")
+    def reproduce_command(
+        names: Annotated[
+            list[str] | None, typer.Argument(metavar="[NAME]…", help="tables and figures", show_default="all")
+        ] = None,
+        quick: Annotated[bool, typer.Option("--quick", help="small parts, in under three minutes")] = False,
+        best: Annotated[bool, typer.Option("--best/--paper", help="also our best methods, or the papers' alone")] = True,
+        data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; what it lacks is generated")] = None,
+        seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+        pictures: Annotated[Path | None, typer.Option(metavar="DIR", help="also draw the figures, as PNG")] = None,
+        listed: Annotated[bool, typer.Option("--list", help="name the tables and figures, and do nothing")] = False,
+        json: JsonFile = None,
+    ) -> None:
+        """Make the papers' tables and figures again, with the published numbers beside ours."""
+        from experiments.papers import TARGETS
+        from experiments.peers import cache_dir
+        from experiments.reproduction import Plan, reproduce
+        from experiments.reproduction_tables import document, draw, table
+
+        known = {target.name: target for target in TARGETS}
+        if listed:
+            for target in TARGETS:
+                console.print(f"{target.name:24} {target.title}", highlight=False)
+            return
+        for name in names or ():
+            if name not in known:
+                raise typer.BadParameter(f"must be one of those that --list names, got {name!r}", param_hint="NAME")
+        if data is not None and not data.is_dir():
+            raise typer.BadParameter(f"must be a folder, got {str(data)!r}", param_hint="--data")
+        plan = Plan(quick=quick, best=best, seed=seed, data=data and data.resolve())
+        with _bar() as progress:
+            found = reproduce([known[name] for name in names or known], plan, cache_dir() / "reproduced", progress)
+        for one in found:
+            if one.outcome.rows:
+                console.print(table(one))
+            for note in one.outcome.notes:
+                console.print(note, highlight=False)
+            if pictures is not None and one.outcome.panels:
+                pictures.mkdir(parents=True, exist_ok=True)
+                draw(one.outcome, one.target.title, pictures / f"{one.target.name}.png")
+        write_json(json, [document(one) for one in found])
 
     @benches.callback()
     def benchmarks() -> None:
@@ -168,3 +211,12 @@ def _status() -> Iterator[Callable[[str], None]]:
     """A line on a terminal's standard error that says what is being done, in place of the one before."""
     with Console(stderr=True).status("") as status:
         yield status.update
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int, str], None]]:
+    """A progress bar on standard error: jobs done, jobs in all, what the last one was for."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda done, total, name: progress.update(task, completed=done, total=total, description=name)

@@ -1,0 +1,149 @@
+"""The papers' data sets, read from a folder of the user's, or generated with the same n and k where they cannot be had.
+
+A data set that is generated has independent columns with Zipf's distribution (exponent 1, values in order of frequency), which
+like the real ones is far from uniform; every result made with one says so.
+"""
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mechanisms.arguments import IntArray
+
+ABSENT = -1
+ADULT_COLUMNS = (1, 3, 5, 6, 7, 8, 9, 13, 14)  # the categorical ones
+ADULT_SIZES = (7, 16, 7, 14, 6, 5, 2, 41, 2)
+NURSERY_SIZES = (3, 5, 4, 4, 3, 2, 3, 3, 5)
+
+
+class DatasetError(ValueError):
+    """A data set that is there and cannot be read: one line that says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """People's values.
+
+    Attributes:
+        name: of the data set.
+        values: (n, d) values of n people; columns are attributes, or steps of one attribute.
+        sizes: (d,) domain sizes; every value is in [0, size), or `ABSENT`.
+        real: False if it was generated.
+    """
+
+    name: str
+    values: IntArray
+    sizes: tuple[int, ...]
+    real: bool
+
+    @property
+    def source(self) -> str:
+        """What a row made with it has to say: nothing, or that it was generated."""
+        return "" if self.real else f"{self.name} generated"
+
+
+def nursery(folder: Path) -> IntArray:
+    """UCI Nursery: 12 960 rows, 9 categorical columns."""
+    return _codes([row for row in _rows(folder / "nursery.data") if row])
+
+
+def adult(folder: Path) -> IntArray:
+    """UCI Adult, both files: the 45 222 rows without a missing value, 9 categorical columns, income last."""
+    rows = [row for part in ("adult.data", "adult.test") for row in _rows(folder / part) if len(row) == 15]
+    kept = [[row[i].strip().rstrip(".") for i in ADULT_COLUMNS] for row in rows]
+    return _codes([row for row in kept if "?" not in row])
+
+
+def kosarak(folder: Path) -> IntArray:
+    """Kosarak's clicks as the LDP3 paper prepared them: 929 669 people, 128 values."""
+    return np.loadtxt(folder / "kosarak.csv", dtype=np.int64)[:, None]
+
+
+def bms_pos(folder: Path) -> IntArray:
+    """BMS-POS as the LDP3 paper prepared it: 500 000 people, 256 values."""
+    return np.loadtxt(folder / "bms_pos.csv", dtype=np.int64)[:, None]
+
+
+def ms_fimu(folder: Path) -> IntArray:
+    """MS-FIMU: in which of 10 classes each of 88 935 people's visit of each of 7 days falls, or `ABSENT`."""
+    _header, *rows = _rows(folder / "ms_fimu_visits.csv")
+    people = {person: i for i, person in enumerate(dict.fromkeys(row[0] for row in rows))}
+    visits = {name: i for i, name in enumerate(sorted({row[2] for row in rows}))}
+    values = np.full((len(people), 7), ABSENT)
+    for person, day, visit in rows:
+        values[people[person], int(day) - 1] = visits[visit]
+    return values
+
+
+def pwgtp(folder: Path) -> IntArray:
+    """ACS 2018, Delaware: 9 123 people's 80 replicate weights; its distinct values, in order."""
+    _header, *rows = _rows(folder / "pwgtp_delaware.csv")
+    return np.unique(np.array(rows, np.int64), return_inverse=True)[1].reshape(len(rows), -1)
+
+
+_KNOWN: dict[str, tuple[Callable[[Path], IntArray], int, tuple[int, ...]]] = {
+    "nursery": (nursery, 12_960, NURSERY_SIZES),
+    "adult": (adult, 45_222, ADULT_SIZES),
+    "kosarak": (kosarak, 929_669, (128,)),
+    "bms_pos": (bms_pos, 500_000, (256,)),
+    "ms_fimu": (ms_fimu, 88_935, (10,) * 7),
+    "pwgtp": (pwgtp, 9_123, (1234,) * 80),
+}
+NAMES = tuple(_KNOWN)
+
+
+def load(name: str, folder: Path | None, seed: int = 1) -> Dataset:
+    """A data set by its name, real if the folder has it.
+
+    Args:
+        name: one of `NAMES`.
+        folder: of the files under their publishers' names, or None.
+        seed: of a generated one.
+
+    Raises:
+        KeyError: if there is no such data set.
+        DatasetError: if the files are there but are not what was published: other rows, columns or values.
+    """
+    read, n, sizes = _KNOWN[name]
+    if folder is not None:
+        try:
+            values = read(folder)
+        except FileNotFoundError:
+            return generated(name, n, sizes, seed)
+        except (ValueError, IndexError, KeyError, UnicodeDecodeError, csv.Error) as error:
+            raise DatasetError(f"{name} in {folder} cannot be read: {error}") from None
+        if values.shape != (n, len(sizes)) or tuple(_distinct(values, sizes)) != sizes:
+            raise DatasetError(
+                f"{name} in {folder} must have {n:,} rows and columns of {sizes} values, got {values.shape[0]:,} rows and"
+                f" columns of {tuple(_distinct(values, sizes))}"
+            )
+        return Dataset(name, values, sizes, True)
+    return generated(name, n, sizes, seed)
+
+
+def generated(name: str, n: int, sizes: tuple[int, ...], seed: int) -> Dataset:
+    """n people with independent columns, value v of each with a probability proportional to 1/(v+1)."""
+    rng = np.random.default_rng(seed)
+    columns = [rng.choice(k, n, p=(weights := 1 / np.arange(1, k + 1)) / weights.sum()) for k in sizes]
+    return Dataset(name, np.stack(columns, axis=1).astype(np.int64), sizes, False)
+
+
+def _distinct(values: IntArray, sizes: tuple[int, ...]) -> list[int]:
+    """The size of each column, or what it has in place of it; columns that are steps share their values."""
+    if len(set(sizes)) == 1 and len(sizes) > 1:
+        return [int(values.max()) + 1] * values.shape[1]
+    return [int(column.max()) + 1 for column in values.T]
+
+
+def _codes(rows: list[list[str]]) -> IntArray:
+    """(n, d) the place of each text among its column's texts in alphabetical order."""
+    columns = zip(*rows, strict=True)
+    return np.stack([np.unique(np.array(column), return_inverse=True)[1] for column in columns], axis=1).astype(np.int64)
+
+
+def _rows(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
