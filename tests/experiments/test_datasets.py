@@ -1,0 +1,47 @@
+"""Real data sets are read as published, or generated with the same n and k."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments import datasets
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+
+
+@pytest.mark.parametrize("name", datasets.NAMES)
+def test_a_generated_one_has_the_size_and_says_what_it_is(name: str) -> None:
+    found = datasets.load(name, None, seed=3)
+    assert found.values.shape[1] == len(found.sizes)
+    assert (found.values.min(axis=0) >= 0).all()
+    assert (found.values.max(axis=0) < found.sizes).all()
+    assert found.source == f"{name} generated"
+    assert np.array_equal(found.values, datasets.load(name, None, seed=3).values)
+    assert not np.array_equal(found.values, datasets.load(name, None, seed=4).values)
+
+
+@pytest.mark.parametrize("name", datasets.NAMES)
+def test_a_real_one_has_what_was_published(name: str) -> None:
+    if not DATA.is_dir():
+        pytest.skip("the real data sets are not beside the project")
+    found = datasets.load(name, DATA)
+    assert found.real
+    assert found.source == ""
+    assert found.values.shape == datasets.load(name, None).values.shape
+
+
+def test_reports_of_ms_fimu() -> None:
+    if not DATA.is_dir():
+        pytest.skip("the real data sets are not beside the project")
+    assert (datasets.load("ms_fimu", DATA).values != datasets.ABSENT).sum() == 190_345
+
+
+def test_a_file_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:
+    assert not datasets.load("nursery", tmp_path).real
+    (tmp_path / "nursery.data").write_text("a,b\nc,d\n")
+    with pytest.raises(datasets.DatasetError, match="12,960 rows"):
+        datasets.load("nursery", tmp_path)
+    (tmp_path / "kosarak.csv").write_text("1\nx\n")
+    with pytest.raises(datasets.DatasetError, match="kosarak"):
+        datasets.load("kosarak", tmp_path)

@@ -1,0 +1,106 @@
+"""How reproductions run, what they keep, and how a published value is compared."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments import papers
+from experiments.reproduction import Curve, Job, Outcome, Panel, Plan, ReproductionError, Row, Target, reproduce
+from experiments.reproduction_tables import document, draw, markdown, summary
+from ldpstream.cli import app
+
+from .jobs import fail, square
+
+
+def squares(log: Path, numbers: Sequence[int]) -> Target:
+    def finish(plan: Plan, results: Sequence[Any]) -> Outcome:
+        rows = [Row(label=f"{x}²", ours=y, published=x * x) for x, y in zip(numbers, results, strict=True)]
+        return Outcome(rows, [Panel("squares", "x", "x²", [Curve("ours", numbers, results)])], ["That was all."])
+
+    def jobs(plan: Plan) -> list[Job]:
+        return [Job(square, {"x": x, "seed": plan.seed, "log": str(log)}) for x in numbers]
+
+    return Target("squares", "Squares", jobs, finish)
+
+
+def test_what_was_kept_is_not_run_again(tmp_path: Path) -> None:
+    log, told = tmp_path / "log", []
+    plan = Plan(seed=0)
+    (first,) = reproduce([squares(log, (1, 2))], plan, tmp_path / "kept", lambda *seen: told.append(seen), processes=2)
+    (more,) = reproduce([squares(log, (1, 2, 3))], plan, tmp_path / "kept", processes=1)
+    assert [row.ours for row in more.outcome.rows] == [1, 4, 9]
+    assert (first.ran, first.jobs, more.ran, more.jobs) == (2, 2, 1, 3)
+    assert sorted(log.read_text().split()) == ["1", "2", "3"]
+    assert told[-1] == (2, 2, "squares")
+    (other,) = reproduce([squares(log, (1,))], Plan(seed=5), tmp_path / "kept", processes=1)  # the control: another seed is run
+    assert (other.ran, other.outcome.rows[0].ours) == (1, 6)
+
+
+def test_a_result_that_was_cut_off_is_run_again(tmp_path: Path) -> None:
+    target, plan = squares(tmp_path / "log", (2,)), Plan(seed=0)
+    reproduce([target], plan, tmp_path / "kept", processes=1)
+    (file,) = (tmp_path / "kept").iterdir()
+    file.write_text("[4"[:1])
+    assert reproduce([target], plan, tmp_path / "kept", processes=1)[0].ran == 1
+    assert json.loads(file.read_text()) == [4]
+
+
+def test_a_job_that_fails_names_itself_and_loses_no_other(tmp_path: Path) -> None:
+    bad = Target("bad", "Bad", lambda _: [Job(fail, {"x": 7})], lambda *_: Outcome([]))
+    with pytest.raises(ReproductionError, match=r"^bad: fail\(x=7\): no 7$"):
+        reproduce([squares(tmp_path / "log", (2,)), bad], Plan(seed=0), tmp_path / "kept", processes=1)
+    assert reproduce([squares(tmp_path / "log", (2,))], Plan(seed=0), tmp_path / "kept", processes=1)[0].ran == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "within"),
+    [
+        (Row(label="", ours=1.0), None),
+        (Row(label="", ours=1.24, published=1.2, digit=0.05), True),
+        (Row(label="", ours=1.26, published=1.2, digit=0.05), False),
+        (Row(label="", ours=1.5, published=1.2, spread=0.11), True),
+        (Row(label="", ours=1.5, published=1.2, spread=0.09), False),
+        (Row(label="", ours=math.nan, published=1.2, spread=9.0), False),
+    ],
+)
+def test_a_published_value_agrees_within_chance_and_its_digits(row: Row, within: bool | None) -> None:
+    assert row.within is within
+
+
+def test_the_gain_is_how_many_times_better_the_best_is() -> None:
+    assert Row(label="", ours=6.0, best=2.0).gain == 3
+    assert Row(label="", ours=2.0, best=6.0, lower_is_better=False).gain == 3
+    assert Row(label="", ours=2.0).gain is None
+    assert Row(label="", ours=2.0, best=0.0).gain is None
+
+
+def test_tables_and_pictures(tmp_path: Path) -> None:
+    (found,) = reproduce([squares(tmp_path / "log", (2, 3))], Plan(seed=1), tmp_path / "kept", processes=1)
+    assert summary(found.outcome.rows) == "0 of 2 published values agree"
+    text = markdown(found, "squares.png")
+    assert "| 3² | 9 | 10 | 1 | 0 | NO | – | – |" in text
+    assert "![Squares](squares.png)" in text
+    assert "That was all." in text
+    assert document(found)["rows"][0]["difference"] == 1
+    draw(found.outcome, "Squares", tmp_path / "squares.png")
+    assert (tmp_path / "squares.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ReproductionError, match=r"squares\.no"):
+        draw(found.outcome, "Squares", tmp_path / "squares.no")
+
+
+def test_every_target_has_a_name_of_its_own_and_is_listed() -> None:
+    names = [target.name for target in papers.TARGETS]
+    assert len(set(names)) == len(names)
+    shown = CliRunner().invoke(app, ["reproduce", "--list"])
+    assert shown.exit_code == 0
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == names
+
+
+@pytest.mark.parametrize("arguments", [["no-such-table"], ["--data", "/no/such/folder"]])
+def test_bad_arguments_end_with_status_2(arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, ["reproduce", *arguments]).exit_code == 2
