@@ -55,6 +55,7 @@ class Speed:
         peak_mib: most that one call to `report` for n reports allocates, its result included.
         target: the rate of `report` that we want; None where none is set.
         peers: another library's rates, by its name and step: "report" (both rounds) and, where it has it, "tabulate".
+        peer_bytes: the most that another library allocates for each report, by its name.
     """
 
     mechanism: str
@@ -65,6 +66,7 @@ class Speed:
     peak_mib: float
     target: float | None
     peers: dict[str, dict[str, Measured]] = field(default_factory=dict)
+    peer_bytes: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,8 @@ def _add_peers(speeds: list[Speed], n: int, k: int, progress: Callable[[str], No
             library, name = line["library"], line["mechanism"]
             if "error" in line:
                 missing.append(f"{library} {name}: {line['error']}")
+            elif line["what"] == "memory":
+                by_name[name].peer_bytes[library] = line["bytes"]
             else:
                 by_name[name].peers.setdefault(library, {})[line["what"]] = Measured(line["per_s"], line["n"])
     except PeersError as error:

@@ -2,16 +2,19 @@
 
 It imports nothing of ours. Standard input is a JSON object `{"n", "k", "eps", "eps_inf", "eps_1", "seconds", "repeats"}`,
 with a list `"mechanisms"` if not all are to be timed; every line of standard output is one:
-`{"library", "mechanism", "what", "per_s", "n"}`, or `{"library", "mechanism", "error"}`.
+`{"library", "mechanism", "what": "report" or "tabulate", "per_s", "n"}`, `{"library", "mechanism", "what": "memory", "bytes"}`
+(the most that reporting allocated, for each report), or `{"library", "mechanism", "error"}`.
 """
 
 import json
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from importlib import import_module  # their names are unknown to our own environment
 from typing import Any, NamedTuple
 
+MEMORY_REPORTS = 2000
 FIRST = 100  # reports of the first run, which compiles and tells how many fit into the time
 Options = tuple[tuple[str, str, dict[str, bool]], ...]  # our name, theirs, what makes theirs ours
 Privatise = Callable[[int], Any]
@@ -111,7 +114,7 @@ def main() -> None:
 
 
 def measure(peer: Peer, values: list[int], seconds: float, repeats: int) -> Iterator[dict[str, Any]]:
-    """Reports, then counting them."""
+    """Reports, counting them, and the memory that reports take."""
     reports: list[Any] = []
 
     def privatise(size: int) -> None:
@@ -123,6 +126,11 @@ def measure(peer: Peer, values: list[int], seconds: float, repeats: int) -> Iter
     if aggregate is not None:
         per_s, size = timed(lambda size: aggregate(reports[:size]), len(reports), seconds, repeats)
         yield {"what": "tabulate", "per_s": per_s, "n": size}
+    reports.clear()
+    tracemalloc.start()
+    privatise(few := min(len(values), MEMORY_REPORTS))
+    yield {"what": "memory", "bytes": tracemalloc.get_traced_memory()[1] / few}
+    tracemalloc.stop()
 
 
 def emit(line: dict[str, Any]) -> None:

@@ -92,11 +92,15 @@ def bench_tables(result: Bench) -> list[Table]:
     tables = [ours]
     if any(s.peers for s in result.speeds):
         titles = [title for name, version in LIBRARIES.items() for title in (f"{name} {version}", "× ours", "their n")]
-        beside = table("Beside other libraries, per second: reports of values (both rounds), and reports counted", "mechanism",
+        beside = table("Beside other libraries, per second: reports of values (both rounds), reports counted; and memory, in"
+                       " bytes allocated for each report", "mechanism",
                        "step", "ours", *titles, texts=2)  # fmt: skip
         for s in result.speeds:
             beside.add_row(s.mechanism, "report", rate(s.fresh), *_beside(s, s.fresh, "report"))
             beside.add_row("", "count", rate(s.tabulate), *_beside(s, s.tabulate, "tabulate"))
+            own = s.peak_mib * 2**20 / result.n
+            theirs = [cell for name in LIBRARIES for cell in _bytes(own, s.peer_bytes.get(name))]
+            beside.add_row("", "bytes", f"{own:.0f}", *theirs)
         tables.append(beside)
     return tables
 
@@ -124,6 +128,10 @@ def _beside(s: Speed, ours: float, step: str) -> list[str]:
             else [rate(measured.per_s), f"{float(f'{ours / measured.per_s:.3g}'):,g}", f"{measured.n:,}"]
         )
     return cells
+
+
+def _bytes(own: float, theirs: float | None) -> list[str]:
+    return [NONE] * 3 if theirs is None else [f"{theirs:.0f}", f"{float(f'{theirs / own:.3g}'):,g}", NONE]
 
 
 def rate(x: float | None) -> str:

@@ -35,6 +35,7 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         {"library": "multi-freq-ldpy", "mechanism": "OUE", "what": "report", "per_s": 50.0, "n": 7},
         {"library": "multi-freq-ldpy", "mechanism": "OUE", "what": "tabulate", "per_s": 60.0, "n": 8},
         {"library": "pure-ldp", "mechanism": "OUE", "what": "report", "per_s": 40.0, "n": 9},
+        {"library": "pure-ldp", "mechanism": "OUE", "what": "memory", "bytes": 12_345.0},
         {"library": "pure-ldp", "mechanism": "SUE", "error": "TypeError: no"},
     ]
 
@@ -61,11 +62,13 @@ def test_every_mechanism_is_timed_and_other_libraries_stand_beside(theirs: list[
         "multi-freq-ldpy": {"report": Measured(50.0, 7), "tabulate": Measured(60.0, 8)},
         "pure-ldp": {"report": Measured(40.0, 9)},
     }
+    assert oue.peer_bytes == {"pure-ldp": 12_345.0}
     assert result.peers_missing == ["pure-ldp SUE: TypeError: no", "their run ended with status 9"]
     assert said[0] == "GRR"
     text = shown(result)
     assert "Other libraries: their run ended with status 9" in text
     assert "× ours" in text
+    assert "12345" in text
 
 
 def test_without_a_network_the_other_libraries_are_missing_and_said_to_be(
@@ -86,11 +89,12 @@ def test_their_clients_are_timed_with_as_many_reports_as_fit() -> None:
         return value
 
     peer = Peer("lib", "GRR", privatise, len)
-    report, tabulate = measure(peer, list(range(150)), seconds=10.0, repeats=2)
+    report, tabulate, memory = measure(peer, list(range(150)), seconds=10.0, repeats=2)
     assert (report["what"], report["n"]) == ("report", 150)
     assert (tabulate["what"], tabulate["n"]) == ("tabulate", 150)
-    assert len(calls) == 2 * 100 + 2 * 150
-    assert len(list(measure(Peer("lib", "THE", str, None), [1, 2], 0.01, 1))) == 1
+    assert memory["bytes"] > 0
+    assert len(calls) == 2 * 100 + 3 * 150
+    assert [line["what"] for line in measure(Peer("lib", "THE", str, None), [1, 2], 0.01, 1)] == ["report", "memory"]
 
 
 # ---- the commands
