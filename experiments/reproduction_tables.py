@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from rich.table import Table
 
 from experiments.reproduction import Outcome, Panel, Reproduced, ReproductionError, Row
@@ -52,36 +53,38 @@ def table(found: Reproduced) -> Table:
     return shown
 
 
-def markdown(found: Reproduced, picture: str = "") -> str:
+def markdown(name: str, title: str, outcome: Outcome, picture: str = "") -> str:
     """A target as a section of a Markdown document, with its picture if there is one."""
-    lines = [f"### {found.target.title}", "", f"`ldpstream reproduce {found.target.name}`: {summary(found.outcome.rows)}.", ""]
-    if found.outcome.rows:
+    lines = [f"### {title}", "", f"`ldpstream reproduce {name}`: {summary(outcome.rows)}.", ""]
+    if outcome.rows:
         lines += ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
-        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(row)) + " |" for row in found.outcome.rows]
+        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(row)) + " |" for row in outcome.rows]
         lines.append("")
     if picture:
-        lines += [f"![{found.target.title}]({picture})", ""]
-    for note in found.outcome.notes:
+        lines += [f"![{title}]({picture})", ""]
+    for note in outcome.notes:
         lines += [note, ""]
     return "\n".join(lines)
 
 
 def document(found: Reproduced) -> dict[str, Any]:
-    """A target as a document for JSON."""
-    rows = [
-        {name: getattr(row, name) for name in ("label", "published", "ours", "difference", "spread", "digit", "within")}
-        | {"best": row.best, "gain": row.gain, "note": row.note}
-        for row in found.outcome.rows
-    ]
-    panels = [
-        {"title": p.title, "x": p.x, "y": p.y, "curves": [{"label": c.label, "x": list(c.x), "y": list(c.y)} for c in p.curves]}
-        for p in found.outcome.panels
-    ]
-    target, notes = found.target, list(found.outcome.notes)
-    return {"name": target.name, "title": target.title, "rows": rows, "panels": panels, "notes": notes}
+    """A target as a document for JSON; `outcome` reads it."""
+    content: dict[str, Any] = msgspec.to_builtins(found.outcome)
+    for row, out in zip(found.outcome.rows, content["rows"], strict=True):
+        out |= {"difference": row.difference, "within": row.within, "gain": row.gain}
+    return {"name": found.target.name, "title": found.target.title, **content}
 
 
-def draw(outcome: Outcome, title: str, path: Path) -> None:
+def outcome(written: dict[str, Any]) -> Outcome:
+    """What `document` wrote; a number that JSON cannot hold comes back as NaN."""
+    for curve in (curve for panel in written["panels"] for curve in panel["curves"]):
+        curve["y"] = [math.nan if y is None else y for y in curve["y"]]
+        curve["spread"] = curve["spread"] and [math.nan if y is None else y for y in curve["spread"]]
+    rows = [row if row["ours"] is not None else row | {"ours": math.nan} for row in written["rows"]]
+    return msgspec.convert({**written, "rows": rows}, Outcome)
+
+
+def draw(drawn: Outcome, title: str, path: Path) -> None:
     """Draw a target's panels, at most three beside one another.
 
     Raises:
@@ -91,7 +94,7 @@ def draw(outcome: Outcome, title: str, path: Path) -> None:
         from matplotlib.figure import Figure  # only here: it is an extra
     except ImportError:
         raise ReproductionError("pictures need Matplotlib: pip install matplotlib") from None
-    panels = outcome.panels
+    panels = drawn.panels
     across = min(3, len(panels))
     down = -(-len(panels) // across)
     figure = Figure(figsize=(4.6 * across, 3.6 * down), layout="constrained")

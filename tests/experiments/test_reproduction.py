@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from experiments import papers
 from experiments.reproduction import Curve, Job, Outcome, Panel, Plan, ReproductionError, Row, Target, reproduce
-from experiments.reproduction_tables import document, draw, markdown, summary
+from experiments.reproduction_tables import document, draw, markdown, outcome, summary
 from ldpstream.cli import app
 
 from .jobs import fail, square
@@ -82,11 +83,16 @@ def test_the_gain_is_how_many_times_better_the_best_is() -> None:
 def test_tables_and_pictures(tmp_path: Path) -> None:
     (found,) = reproduce([squares(tmp_path / "log", (2, 3))], Plan(seed=1), tmp_path / "kept", processes=1)
     assert summary(found.outcome.rows) == "0 of 2 published values agree"
-    text = markdown(found, "squares.png")
+    text = markdown("squares", "Squares", found.outcome, "squares.png")
     assert "| 3² | 9 | 10 | 1 | 0 | NO | – | – |" in text
     assert "![Squares](squares.png)" in text
     assert "That was all." in text
-    assert document(found)["rows"][0]["difference"] == 1
+    written = json.loads(msgspec.json.encode(document(found)))
+    assert written["rows"][0]["difference"] == 1
+    read = outcome(written)
+    assert read.rows == list(found.outcome.rows)
+    assert read.panels[0].curves[0] == Curve("ours", [2, 3], [5, 10])
+    assert read.notes == ["That was all."]
     draw(found.outcome, "Squares", tmp_path / "squares.png")
     assert (tmp_path / "squares.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ReproductionError, match=r"squares\.no"):

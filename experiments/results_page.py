@@ -1,0 +1,174 @@
+"""Writes `docs/results.md` and its pictures from what the project's commands measured:
+
+    python -m experiments.results_page FOLDER
+
+The folder holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json` and `service.json`,
+each written by a command's `--json`; one that is missing leaves its section out, and the page says so. The page is not edited
+by hand.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from experiments import accuracy, accuracy_tables
+from experiments.bench_estimators import Timing, timing_table
+from experiments.bench_mechanisms import Bench
+from experiments.coverage import Coverage, coverage_table
+from experiments.reproduction import Outcome, Row
+from experiments.reproduction_tables import draw, markdown, outcome, summary
+from experiments.service_results import ServiceBench
+from experiments.service_tables import service_notes, service_tables
+from experiments.tables import bench_notes, bench_tables
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+BESIDE = "results"  # folder of pictures and of what is too long for the page
+ABOUT = """# Results
+
+Written by `python -m experiments.results_page` from runs of the commands named below; run them to make every figure again.
+Speeds are of the machine that they ran on, so read them beside one another. Errors of papers and libraries that came up on the
+way are in [errata.md](errata.md).
+"""
+PAPERS = {
+    "ibu": "Arcolezi, Cerna, Palamidessi 2023: IBU or matrix inversion",
+    "ldp3": "LDP³: post-processing",
+    "free-will": "Free-will privacy: GIBU",
+    "allomfree": "Arcolezi, Couchot, Al Bouna, Xiao 2022: ALLOMFREE",
+}
+
+
+def rows_of(table: Table) -> str:
+    """A terminal's table as a Markdown one."""
+    columns = [[_plain(cell) for cell in column.cells] for column in table.columns]
+    lines = ["| " + " | ".join(_plain(column.header) for column in table.columns) + " |", "|---" * len(columns) + "|"]
+    lines += ["| " + " | ".join(cells) + " |" for cells in zip(*columns, strict=True)]
+    title = f"**{_plain(table.title)}**\n\n" if table.title else ""
+    return title + "\n".join(lines) + "\n"
+
+
+def _plain(cell: Any) -> str:
+    return Text.from_markup(str(cell)).plain.replace("|", "\\|").replace("\n", " ")
+
+
+# ---- sections
+
+
+def reproduced(written: Any) -> str:
+    """All targets: a table of how far they agree and what our best methods gain, then each with its rows and picture."""
+    targets: list[tuple[str, str, Outcome]] = [(one["name"], one["title"], outcome(one)) for one in written]
+    lines = [
+        "## The papers, made again",
+        "",
+        "`ldpstream reproduce --data DIR`. A value agrees if it is within three standard deviations of chance (of the paper's",
+        "runs and ours) and its printed digits; *best* is our best method for the same purpose, *gain* how many times better",
+        "it is than the paper's.",
+        "",
+        "| | values | agree | median gain | |",
+        "|---|---|---|---|---|",
+    ]
+    for name, title, found in targets:
+        compared = [row.within for row in found.rows if row.published is not None]
+        agree = f"{sum(map(bool, compared))} of {len(compared)}" if compared else "no numbers printed"
+        lines.append(f"| `{name}` | {len(found.rows)} | {agree} | {_gain(found.rows)} | {title} |")
+    lines.append("")
+    for prefix, paper in PAPERS.items():
+        lines += [f"## {paper}", ""]
+        for name, title, found in targets:
+            if name.startswith(f"{prefix}-"):
+                lines.append(markdown(name, title, found, f"{BESIDE}/{name}.png" if found.panels else ""))
+    return "\n".join(lines) + "\n"
+
+
+def _gain(rows: Any) -> str:
+    gains = [row.gain for row in rows if isinstance(row, Row) and row.gain is not None]
+    return f"×{median(gains):.3g}" if gains else "–"
+
+
+def mechanisms(written: Any) -> str:
+    """Perturbing and counting beside other libraries."""
+    result = msgspec.convert(written, Bench)
+    parts = ["## Reports: speed and memory\n\n`ldpstream bench mechanisms`\n", *map(rows_of, bench_tables(result))]
+    return "\n".join([*parts, *(f"{note}\n" for note in bench_notes(result))])
+
+
+def estimators(written: Any) -> str:
+    """Estimating beside other libraries."""
+    return "## Estimators: speed\n\n`ldpstream bench estimators`\n\n" + rows_of(
+        timing_table(msgspec.convert(written, list[Timing]))
+    )
+
+
+def accurate(written: Any) -> str:
+    """The errors of every estimator."""
+    result = msgspec.convert(written, accuracy.Result)
+    won = ", ".join(f"{name} {n}" for name, n in accuracy_tables.wins(result).items())
+    theirs = "".join(
+        f" {name} has {ratio:.3g} times the error of our best estimator in the same setting (geometric mean)."
+        for name, ratio in accuracy_tables.ratios(result).items()
+        if not math.isnan(ratio)
+    )
+    return (
+        f"## Estimators: accuracy\n\n`ldpstream bench accuracy`: {len(result.rows)} settings, {result.repeats} repetitions of"
+        f" each ([every setting]({BESIDE}/accuracy.csv)). Mean squared errors as multiples of the best one's (bold), geometric"
+        f" means over five distributions and two populations. Most often best: {won}.{theirs}\n\n"
+        f"{accuracy_tables.markdown(result)}"
+    )
+
+
+def covered(written: Any) -> str:
+    """How often intervals hold the truth."""
+    rows = msgspec.convert(written, list[Coverage])
+    return "## Intervals of 95 %\n\n`ldpstream bench coverage`\n\n" + rows_of(coverage_table(rows))
+
+
+def service(written: Any) -> str:
+    """The service over real Kafka and Redis."""
+    result = msgspec.convert(written, ServiceBench)
+    parts = ["## The service, over Kafka and Redis\n\n`ldpstream bench service`\n", *map(rows_of, service_tables(result))]
+    return "\n".join([*parts, *(f"{_plain(note)}\n" for note in service_notes(result))])
+
+
+SECTIONS: dict[str, Callable[[Any], str]] = {
+    "reproduce": reproduced,
+    "mechanisms": mechanisms,
+    "estimators": estimators,
+    "accuracy": accurate,
+    "coverage": covered,
+    "service": service,
+}
+
+
+def page(found: dict[str, Any]) -> str:
+    """The whole page, from what each command wrote."""
+    missing = [name for name in SECTIONS if name not in found]
+    lines = [ABOUT] + [SECTIONS[name](found[name]) for name in SECTIONS if name in found]
+    if missing:
+        lines.append(f"Not run for this page: {', '.join(missing)}.\n")
+    return "\n".join(lines)
+
+
+def main(folder: Path) -> None:
+    """Write the page and its pictures."""
+    found = {name: json.loads(file.read_text()) for name in SECTIONS if (file := folder / f"{name}.json").exists()}
+    beside = DOCS / BESIDE
+    beside.mkdir(parents=True, exist_ok=True)
+    for one in found.get("reproduce", []):
+        if one["panels"]:
+            draw(outcome(one), one["title"], beside / f"{one['name']}.png")
+    if "accuracy" in found:
+        (beside / "accuracy.csv").write_text(accuracy_tables.as_csv(msgspec.convert(found["accuracy"], accuracy.Result)))
+    (DOCS / "results.md").write_text(page(found))
+    told = "; ".join(f"{one['name']}: {summary(outcome(one).rows)}" for one in found.get("reproduce", []))
+    sys.stdout.write(told + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,57 @@
+"""The page of results says what the commands wrote, and which did not run."""
+
+import json
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from experiments import accuracy, results_page
+from experiments.bench_estimators import Timing
+from experiments.reproduction import Curve, Outcome, Panel, Reproduced, Row, Target
+from experiments.reproduction_tables import document
+
+ROWS = [
+    Row(label="a|b", ours=2.0, published=2.1, digit=0.05, best=1.0),
+    Row(label="c", ours=2.0, published=1.0, note="a misprint"),
+    Row(label="d", ours=math.nan),
+]
+PANELS = [Panel("p", "x", "y", [Curve("c", [1, 2], [math.nan, 3.0])])]
+TARGET = Target("ldp3-table-1", "LDP³, Table I", lambda _: [], lambda *_: Outcome([]))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What commands wrote; the page goes beside it."""
+    monkeypatch.setattr(results_page, "DOCS", tmp_path / "docs")
+    rows = [accuracy.errors(setting, 1, 1) for setting in accuracy.settings(quick=True)[:2]]
+    written = {
+        "reproduce": [document(Reproduced(TARGET, Outcome(ROWS, PANELS, ["A sentence."]), 0))],
+        "estimators": [Timing(task="MI", value=0.5, unit="s", target=1.0)],
+        "accuracy": accuracy.Result(repeats=1, seed=1, rows=rows),
+    }
+    for name, content in written.items():
+        (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(content))
+    return tmp_path
+
+
+def test_the_page(folder: Path) -> None:
+    results_page.main(folder)
+    text = (folder / "docs" / "results.md").read_text()
+    assert "| `ldp3-table-1` | 3 | 0 of 2 | ×2 | LDP³, Table I |" in text
+    assert "| a\\|b | 2.1 | 2 | -0.1 | 0 | NO | 1 | ×2 |" in text
+    assert "| c (a misprint) | 1 | 2 | 1 | 0 | NO | – | – |" in text
+    assert "![LDP³, Table I](results/ldp3-table-1.png)" in text
+    assert "A sentence." in text
+    assert "| MI | 0.5 s | ≤ 1 | yes |  |" in text
+    assert "Not run for this page: mechanisms, coverage, service." in text
+    assert (folder / "docs" / "results" / "ldp3-table-1.png").read_bytes().startswith(b"\x89PNG")
+    assert len((folder / "docs" / "results" / "accuracy.csv").read_text().splitlines()) == 3
+
+
+def test_without_a_command_its_section_is_missing(folder: Path) -> None:
+    found = {"estimators": json.loads((folder / "estimators.json").read_text())}
+    text = results_page.page(found)
+    assert "## The papers, made again" not in text
+    assert "Not run for this page: reproduce, mechanisms, accuracy, coverage, service." in text
