@@ -6,11 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from experiments.accuracy import Result, Row
 
-SHORT = {"multi-freq-ldpy: MI": "theirs MI", "multi-freq-ldpy: IBU": "theirs IBU"}
+PEERS = {"multi-freq-ldpy: MI": "MI*", "multi-freq-ldpy: IBU": "IBU*"}
+SHOWN = {"mi": "mi", "mi power-ns": "power-ns", "ibu": "ibu", "mle": "mle", **PEERS}  # on a terminal
 
 
 def columns(result: Result) -> list[str]:
@@ -21,12 +23,19 @@ def columns(result: Result) -> list[str]:
 def summary(result: Result) -> list[tuple[str, int, float, dict[str, float]]]:
     """(mechanism, k, ε, {estimator: error}): geometric means of the errors over the shapes and sizes of a mechanism, k and ε.
 
-    An estimator that is missing from some of them, as the other library's is, is compared over those that it has in `ratios`.
+    The other library, which did some of them only, has our matrix inversion's error times how its own compares with it there.
     """
     groups: dict[tuple[str, int, float], list[Row]] = {}
     for row in result.rows:
         groups.setdefault((row.setting.mechanism, row.setting.k, row.setting.eps), []).append(row)
-    return [(*key, {name: _mean(r.mse.get(name) for r in rows) for name in columns(result)}) for key, rows in groups.items()]
+    found = []
+    for key, rows in groups.items():
+        means = {name: _mean(row.mse.get(name) for row in rows) for name in columns(result)}
+        for name in PEERS:
+            if name in means:
+                means[name] = means["mi"] * _mean(row.mse[name] / row.mse["mi"] for row in rows if name in row.mse)
+        found.append((*key, means))
+    return found
 
 
 def wins(result: Result) -> dict[str, int]:
@@ -36,25 +45,29 @@ def wins(result: Result) -> dict[str, int]:
 
 def ratios(result: Result) -> dict[str, float]:
     """Geometric mean, over the settings that the other library did, of its error over that of our best estimator there."""
-    names = [name for name in columns(result) if name in SHORT]
+    names = [name for name in columns(result) if name in PEERS]
     return {name: _mean(row.mse[name] / row.mse[row.best] for row in result.rows if name in row.mse) for name in names}
 
 
 def table(result: Result) -> Table:
-    """One line for each mechanism, k and ε; errors in units of the best one's."""
-    names = columns(result)
-    shown = Table("mechanism", "k", "ε", "best MSE", *(SHORT.get(name, name) for name in names), title="MSE, 1 = the best")
+    """One line for each mechanism, k and ε; errors in units of the best one's, of the estimators that fit a terminal."""
+    names = [name for name in columns(result) if name in SHOWN]
+    heads = [SHOWN[name] for name in names]
+    shown = Table("mechanism", "k", "ε", "best", *heads, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    shown.title, shown.caption = "Errors, 1 = the best", "* multi-freq-ldpy"
+    for column in shown.columns[4:]:
+        column.justify = "right"
     for mechanism, k, eps, means in summary(result):
         best = _best(means)
         cells = [_relative(means[name] / means[best], name == best, "[bold]{}[/bold]") for name in names]
-        shown.add_row(mechanism, str(k), f"{eps:g}", f"{means[best]:.2e}", *cells)
+        shown.add_row(mechanism, str(k), f"{eps:g}", best.removeprefix("mi "), *cells)
     return shown
 
 
 def markdown(result: Result) -> str:
     """The same as a Markdown table."""
     names = columns(result)
-    lines = ["| mechanism | k | ε | best MSE | " + " | ".join(SHORT.get(name, name) for name in names) + " |"]
+    lines = ["| mechanism | k | ε | best MSE | " + " | ".join(PEERS.get(name, name) for name in names) + " |"]
     lines.append("|---" * (4 + len(names)) + "|")
     for mechanism, k, eps, means in summary(result):
         best = _best(means)
@@ -81,9 +94,9 @@ def _mean(errors: Iterable[float | None]) -> float:
 
 
 def _best(means: dict[str, float]) -> str:
-    return min((name for name in means if name not in SHORT and not math.isnan(means[name])), key=lambda name: means[name])
+    return min((name for name in means if name not in PEERS and not math.isnan(means[name])), key=lambda name: means[name])
 
 
 def _relative(ratio: float, best: bool, mark: str) -> str:
-    text = "–" if math.isnan(ratio) else f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0f}"
+    text = "–" if math.isnan(ratio) else f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0f}" if ratio < 10_000 else f"{ratio:.0e}"
     return mark.format(text) if best else text

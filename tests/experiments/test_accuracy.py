@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.accuracy import SHAPES, Setting, build, errors, measure, population, settings, tabulate
+from experiments.accuracy import SHAPES, Result, Row, Setting, build, errors, measure, population, settings, tabulate
 from experiments.accuracy_tables import as_csv, columns, markdown, ratios, summary, table, wins
 from experiments.bench_estimators import measure as bench_estimators
 from experiments.bench_estimators import timing_table
@@ -55,6 +55,16 @@ def test_rows_are_reproducible_and_name_the_best() -> None:
     assert all(line.count("**1.00**") == 1 for line in lines[2:])
     rows = list(csv.DictReader(io.StringIO(as_csv(result))))
     assert float(rows[0]["mi"]) == pytest.approx(result.rows[0].mse["mi"], rel=1e-3)
+
+
+def test_the_other_library_is_compared_where_it_ran() -> None:
+    small, large = (Setting(mechanism="GRR", k=10, eps=1.0, shape="uniform", n=n) for n in (100, 10_000))
+    rows = [
+        Row(setting=small, mse={"mi": 4.0, "multi-freq-ldpy: MI": 8.0}, best="mi"),
+        Row(setting=large, mse={"mi": 1.0}, best="mi"),
+    ]
+    ((*_, means),) = summary(Result(repeats=1, seed=1, rows=rows))
+    assert means == pytest.approx({"mi": 2.0, "multi-freq-ldpy: MI": 4.0})  # twice ours, where both are known
 
 
 @pytest.mark.parametrize("steps", [1, 4])
