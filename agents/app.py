@@ -26,6 +26,7 @@ from faust.app import BootStrategy
 from faust.exceptions import ProducerSendError
 
 from agents import metrics
+from agents.batches import CHUNK_BYTES
 from agents.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
 from agents.counting import Counting
 from agents.log import DeadLetter, LogUnavailable
@@ -35,7 +36,6 @@ from agents.store import StoreUnavailable
 from agents.topics import TopicError, check_session, ensure_topics, group_id
 from agents.witness import Witness
 from surveys import Survey, SurveyError, load_survey
-from surveys.envelope import MAX_ENVELOPE_BYTES
 from surveys.logs import logging_config
 from surveys.monitoring import serve_monitoring
 from surveys.settings import Settings, SettingsError, load_settings
@@ -43,7 +43,6 @@ from surveys.settings import Settings, SettingsError, load_settings
 log = structlog.get_logger("ldpstream.agent")
 
 SESSION_S = 6.0  # after which the partitions of an agent that was killed go to another
-CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES
 WAITING_CHUNKS = 8
 UNUSABLE, STALLED = 2, 3  # exit codes
 
@@ -202,8 +201,8 @@ class _FaustLog:
         return [answer if isinstance(answer, BaseException) else None for answer in answers] + refused
 
     async def _send(self, letter: DeadLetter) -> Any:
-        where = {"reason": letter.reason, "partition": str(letter.partition), "offset": str(letter.record.offset)}
-        headers = [(key, value.encode()) for key, value in where.items()]
+        where = {"partition": letter.partition, "offset": letter.record.offset, "records": letter.records}
+        headers = [("reason", letter.reason.encode()), *((key, str(number).encode()) for key, number in where.items())]
         return await self._app.producer.send(self._rejected_topic, None, letter.record.value, None, None, headers)
 
 

@@ -12,24 +12,21 @@ dropped on its way is noticed by its missing offsets.
 
 import asyncio
 import itertools
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, NamedTuple, cast
+from itertools import groupby
+from typing import Any, cast
 
 import structlog
-from aiokafka.consumer import fetcher
-from aiokafka.consumer.fetcher import FetchResult
-from aiokafka.errors import CorruptRecordException, IllegalStateError, KafkaError, OffsetOutOfRangeError
-from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.errors import IllegalStateError, KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
-from crc32c import crc32c
 from faust.transport.drivers import aiokafka as driver
 from faust.types import ConsumerMessage
 
+from agents.batches import Batch, FetchedBatches, RefusedBatch, joined
 from agents.counting import Counting
-from agents.log import Chunk, LogUnavailable
-from agents.tally import Records
+from agents.log import Chunk, LogUnavailable, Refusal
+from agents.tally import Record
 
 log = structlog.get_logger("ldpstream.agent")
 
@@ -175,8 +172,8 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         if not placed:  # aiokafka would take an empty set for all partitions
             await asyncio.sleep(0.02)
             return {}
-        if not isinstance(consumer._fetcher._records, _Batches):
-            consumer._fetcher._records = _Batches(consumer._fetcher._records)
+        if not isinstance(consumer._fetcher._records, FetchedBatches):
+            consumer._fetcher._records = FetchedBatches(consumer._fetcher._records)
         try:
             fetched = await super()._fetch_records(consumer, placed, FETCH_S)
         except KafkaError as error:
@@ -190,85 +187,26 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
             self.parent_loop.call_soon_threadsafe(self.consumer.displaced, {partition.partition for partition in lost})
             return {}
         chunks: dict[Any, list[Chunk]] = {}
-        for partition, batches in fetched.items():
+        for partition, pieces in fetched.items():
             placement = placements.get(partition)
-            if any(timestamp_type != LOG_APPEND_TIME for batch in batches for timestamp_type in batch.timestamp_types):
+            if any(timestamp_type != LOG_APPEND_TIME for piece in pieces for timestamp_type in piece.timestamp_types):
                 raise RuntimeError(f"topic {partition.topic} no longer has message.timestamp.type=LogAppendTime")
-            records = _joined(batches)
-            if placement is not None and records:
-                chunks[partition] = [Chunk(partition.partition, placement.number, placement.chunks, records)]
-                placement.chunks += 1
+            if placement is not None and pieces:
+                chunks[partition] = [
+                    Chunk(partition.partition, placement.number, placement.chunks + i, records, refusal)
+                    for i, (records, refusal) in enumerate(_runs(pieces))
+                ]
+                placement.chunks += len(chunks[partition])
         return chunks
 
 
-class _Batch(NamedTuple):
-    """The records of one batch of the log, by columns."""
-
-    offsets: tuple[int, ...]
-    appended_ms: tuple[int, ...]
-    values: tuple[bytes, ...]
-    timestamp_types: set[int]
-
-
-class _Batches(dict[Any, Any]):
-    """What aiokafka's fetcher has fetched, made to hand on whole batches: an object per record would take most of the time."""
-
-    def __init__(self, fetched: Mapping[Any, Any]) -> None:
-        super().__init__()
-        for partition, result in fetched.items():
-            self[partition] = result
-
-    def __setitem__(self, partition: Any, result: Any) -> None:
-        if isinstance(result, FetchResult):
-            unread = result._partition_records
-            unread._records_iterator = _unpack(unread)
-        super().__setitem__(partition, result)
-
-
-class _Fetched(MemoryRecords):  # type: ignore[misc]  # it is compiled
-    """A fetch answer that still has its bytes, so that checksums can be taken at eight times the speed of the library's own."""
-
-    def __init__(self, raw: bytes) -> None:
-        super().__init__(raw)
-        self._raw, self._start = memoryview(raw), 0
-
-    def sound_batch(self) -> Any:
-        """The next batch, checked: version 2, which brokers write since 2017, has a checksum of all that follows it."""
-        batch, start = self.next_batch(), self._start
-        length, magic = int.from_bytes(self._raw[start + 8 : start + 12], "big"), self._raw[start + 16]
-        self._start = end = start + 12 + length
-        if magic == 2:
-            sound = crc32c(self._raw[start + 21 : end]) == int.from_bytes(self._raw[start + 17 : start + 21], "big")
+def _runs(pieces: Sequence[Batch | RefusedBatch]) -> Iterator[tuple[Sequence[Record], Refusal | None]]:
+    """Pieces that can be read, joined, and each refused batch by itself."""
+    for readable, run in groupby(pieces, lambda piece: isinstance(piece, Batch)):
+        if readable:
+            yield joined(cast(list[Batch], list(run))), None
         else:
-            sound = batch.validate_crc()
-        if not sound:
-            raise CorruptRecordException("a batch was damaged on its way")
-        return batch
-
-
-fetcher.MemoryRecords = _Fetched  # which stays what it is for any other consumer
-
-
-def _unpack(unread: Any) -> Iterator[_Batch]:
-    """The batches of a fetch answer: as aiokafka's own `_unpack_records`, for whoever reads uncommitted transactions too."""
-    while unread._records.has_next():
-        batch = unread._records.sound_batch()
-        first, unread.next_fetch_offset = unread.next_fetch_offset, max(unread.next_fetch_offset, batch.next_offset)
-        if batch.is_control_batch:
-            continue
-        rows = [(record.offset, record.timestamp, record.value or b"", record.timestamp_type) for record in batch]
-        if rows and rows[0][0] < first:  # a batch is read from its beginning, wherever the position is
-            rows = [row for row in rows if row[0] >= first]
-        if rows:
-            offsets, appended_ms, values, timestamp_types = zip(*rows, strict=True)
-            yield _Batch(offsets, appended_ms, values, set(timestamp_types))
-
-
-def _joined(batches: Sequence[_Batch]) -> Records:
-    if len(batches) == 1:
-        return Records(*batches[0][:3])
-    offsets, appended_ms, values, _ = zip(*batches, strict=True)
-    return Records(*(tuple(chain.from_iterable(column)) for column in (offsets, appended_ms, values)))
+            yield from (([piece.record], piece.refusal) for piece in cast(Iterator[RefusedBatch], run))
 
 
 class ChunkTransport(driver.Transport):

@@ -18,7 +18,7 @@ Rejected envelopes go to the dead-letter topic before the commit that covers the
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
@@ -29,7 +29,7 @@ from agents.fold import FoldResult, PartitionFold
 from agents.log import Chunk, DeadLetter, Log, LogUnavailable
 from agents.progress import Partition, Progress
 from agents.store import Checkpoint, CountStore, StoreUnavailable
-from agents.tally import Record, Records
+from agents.tally import Records
 from surveys import Survey
 
 P = ParamSpec("P")
@@ -135,40 +135,44 @@ class Counting:
 
     async def take(self, chunk: Chunk) -> None:
         """Fold a chunk. Waits while the store does not answer, so that no more are fetched meanwhile."""
-        for records in Records.of(chunk.records).by_step(self._survey):
+        for records in [chunk.records] if chunk.refusal else Records.of(chunk.records).by_step(self._survey):
             await self._flowing.wait()
             partition = self._partitions.get(chunk.partition)
             if partition is None or partition.fold is None or partition.placement != chunk.placement:
                 return  # read before the last placement, or for an owner that we no longer are
-            self._take(partition, partition.fold, records, chunk.sequence)
+            self._take(partition, partition.fold, chunk._replace(records=records))
 
-    def _take(self, partition: Partition, fold: PartitionFold, records: Sequence[Record], sequence: int) -> None:
-        result = self._feed(partition, fold, records)
+    def _take(self, partition: Partition, fold: PartitionFold, chunk: Chunk) -> None:
+        result = self._feed(partition, fold, chunk)
         if result.gap is None:
             return
         expected, found = result.gap
-        if sequence == 0 and result.records == 0 and expected == partition.placed_at:
+        if chunk.sequence == 0 and result.records == 0 and expected == partition.placed_at:
             # the broker itself, asked for `expected`, began with `found`: there is no record in between
             metrics.missing_offsets.inc(found - expected)
             log.warning("offsets without records", partition=partition.number, expected=expected, found=found)
             fold.jump(found)
-            result = self._feed(partition, fold, records)
+            result = self._feed(partition, fold, chunk)
         if result.gap is not None:
             metrics.gaps.inc()
             expected, found = result.gap
             log.warning("records missing from a delivery", partition=partition.number, expected=expected, found=found)
             self.displace([partition.number])
 
-    def _feed(self, partition: Partition, fold: PartitionFold, records: Sequence[Record]) -> FoldResult:
-        result = fold.feed(records)
+    def _feed(self, partition: Partition, fold: PartitionFold, chunk: Chunk) -> FoldResult:
+        if chunk.refusal is None:
+            result, each = fold.feed(chunk.records), 1
+        else:
+            result = fold.refuse(chunk.records[0], *chunk.refusal)
+            each = result.records
         if result.records:
             partition.moved_s = self._clock()
         metrics.records.inc(result.records)
         metrics.reports.inc(result.reports)
         metrics.redelivered.inc(result.redelivered)
         for record, reason in result.rejected:
-            metrics.rejected.labels(reason).inc()
-            partition.letters.append(DeadLetter(partition.number, record, reason))
+            metrics.rejected.labels(reason).inc(each)
+            partition.letters.append(DeadLetter(partition.number, record, reason, each))
             self._waiting_bytes += len(record.value) + LETTER_BYTES
         if self._full:
             self._wake.set()

@@ -124,11 +124,33 @@ class PartitionFold:
             self._soil(key)
         self._rejected.update(reason for _, reason in added.rejected)
         if accepted:
-            if self._missing is not None and self._missing.below_offset == first:
-                self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, times[0] + 1))
-            self._next, self._newest_ms = first + length, times[-1]
+            self._go_on(length, times[0], times[-1])
         rejected = tuple((accepted[offset - first], reason) for offset, reason in added.rejected)
         return FoldResult(length, added.reports, redelivered, rejected, gap)
+
+    def refuse(self, record: Record, n: int, reason: Reason) -> FoldResult:
+        """Fold a batch of records that cannot be read: they count as rejected, like records that can.
+
+        Args:
+            record: stands for the batch: its first offset and when the log took it.
+            n: number of its records, at least 1.
+            reason: why it cannot be read.
+        """
+        left = record.offset + n - self._next
+        if left <= 0:
+            return FoldResult(0, 0, n)
+        if record.offset > self._next:
+            return FoldResult(0, 0, 0, gap=(self._next, record.offset))
+        appended_ms = max(self._newest_ms, record.appended_ms)
+        self._rejected[reason] += left
+        self._go_on(left, appended_ms, appended_ms)
+        return FoldResult(left, 0, n - left, ((record, reason),))
+
+    def _go_on(self, length: int, first_ms: int, last_ms: int) -> None:
+        """So many records have been folded; the first and the last were appended then."""
+        if self._missing is not None and self._missing.below_offset == self._next:
+            self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, first_ms + 1))
+        self._next, self._newest_ms = self._next + length, last_ms
 
     def jump(self, offset: int) -> None:
         """Go on at a later offset, because the broker has confirmed that there never was a record in between to count."""

@@ -11,6 +11,13 @@ class LogUnavailable(Exception):
     """The broker cannot be reached, does not answer in time, or refuses. Worth another try later."""
 
 
+class Refusal(NamedTuple):
+    """Why a whole batch of the log is refused, and how many records that are."""
+
+    records: int
+    reason: Reason
+
+
 class Chunk(NamedTuple):
     """Consecutive records of a partition as read in one go.
 
@@ -19,20 +26,23 @@ class Chunk(NamedTuple):
         placement: the placement after which they were read.
         sequence: how many chunks had been read since that placement.
         records: at least one, offsets ascending.
+        refusal: if it is given, the one record stands for a batch that cannot be read: the batch's first offset and its bytes.
     """
 
     partition: int
     placement: int
     sequence: int
     records: Sequence[Record]
+    refusal: Refusal | None = None
 
 
 class DeadLetter(NamedTuple):
-    """A rejected envelope, and where it was."""
+    """A rejected envelope, and where it was; or a batch that cannot be read, and how many records that are."""
 
     partition: int
     record: Record
     reason: Reason
+    records: int = 1
 
 
 class Log(Protocol):

@@ -14,7 +14,7 @@ import time
 import uvloop
 from aiokafka import AIOKafkaConsumer
 
-from agents.app import CHUNK_BYTES
+from agents.batches import CHUNK_BYTES
 from agents.chunks import FETCH_S
 from surveys.settings import load_settings
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import Checkpoint, MemoryCountStore, Record, StoreUnavailable, tally
+from agents import Checkpoint, MemoryCountStore, Record, StoreUnavailable, metrics, tally
 from agents.counting import Counting
-from agents.log import Chunk, DeadLetter, LogUnavailable
+from agents.log import Chunk, DeadLetter, LogUnavailable, Refusal
 from agents.store import Missing, first_open_step
 from surveys import REASONS
 
@@ -395,6 +395,27 @@ async def test_many_letters_stop_the_flow_until_they_are_sent(monkeypatch: pytes
     await agent.step()
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
+
+
+async def test_a_batch_that_cannot_be_read_is_one_letter_and_many_rejected_records() -> None:
+    """Behind it counting goes on as if each of its records had been refused."""
+    store, log = MemoryCountStore(SURVEY), FakeLog()
+    agent = Agent(store, log)
+    await agent.step()
+    before, unreadable = log.read(0, 10), log.read(0, 15)
+    assert before is not None
+    assert unreadable is not None
+    stand_in = Record(10, unreadable.records[-1].appended_ms, b"the batch")
+    await agent.counting.take(before)
+    told = metrics.rejected.labels("undecodable")._value.get()
+    await agent.counting.take(unreadable._replace(records=[stand_in], refusal=Refusal(15, "undecodable")))
+    assert metrics.rejected.labels("undecodable")._value.get() == told + 15
+    await agent.finish()
+    readable = {0: LOGS[0][:10] + LOGS[0][25:], 1: LOGS[1]}
+    expected = direct(readable)
+    expected[0].rejected["undecodable"] = expected[0].rejected.get("undecodable", 0) + 15
+    assert store.snapshot() == expected
+    assert [letter for letter in log.letters if letter.records != 1] == [DeadLetter(0, stand_in, "undecodable", 15)]
 
 
 async def test_what_has_expired_is_passed_over() -> None:

@@ -116,6 +116,28 @@ def test_a_hole_within_a_delivery_ends_it() -> None:
     assert (result.records, result.gap, fold.next_offset) == (3, (3, 5), 3)
 
 
+@pytest.mark.parametrize("first", [0, 10, 12, 19, 20, 30])
+def test_a_batch_that_cannot_be_read_is_folded_as_rejected_records(first: int) -> None:
+    """From whichever of its records on; one that begins later than expected is a gap."""
+    fold = PartitionFold(SURVEY, Checkpoint(first, 5) if first else None)
+    fold.feed(LOG[first:10])
+    stand_in = Record(10, LOG[12].appended_ms, b"the batch")
+    result = fold.refuse(stand_in, 10, "too large")
+    left = 20 - max(first, 10)
+    if left <= 0:
+        assert (result.records, result.redelivered, result.rejected, result.gap) == (0, 10, (), None)
+        assert fold.changes() is None
+        return
+    assert (result.records, result.redelivered, result.gap) == (left, 10 - left, None)
+    assert result.rejected == ((stand_in, "too large"),)
+    whole, expect = fold.changes(), tally(SURVEY, steadied(LOG[first:10]))
+    assert whole is not None
+    assert (whole.next_offset, whole.newest_ms, whole.panes) == (20, stand_in.appended_ms, expect.counts)
+    assert whole.rejected["too large"] == left + [reason for _, reason in expect.rejected].count("too large")
+    assert fold.refuse(Record(22, 0, b""), 3, "too large").gap == (20, 22)
+    assert fold.feed(LOG[20:25]).records == 5
+
+
 def test_a_log_that_begins_later_is_counted_from_there() -> None:
     fold = PartitionFold(SURVEY, None, begin=20)
     assert fold.feed(LOG[20:30]).records == 10

@@ -206,7 +206,7 @@ def make_site(tmp_path: Path) -> Iterator[Callable[[str, str], Site]]:
                 worker.kill()
 
 
-def test_an_agent_commits_when_told_to_stop_and_passes_over_a_transactions_marker(
+def test_an_agent_commits_when_told_to_stop_and_counts_whatever_the_end_of_a_transaction(
     kafka: str, redis_url: str, make_site: Callable[[str, str], Site]
 ) -> None:
     site = make_site(kafka, redis_url)
@@ -215,10 +215,10 @@ def test_an_agent_commits_when_told_to_stop_and_passes_over_a_transactions_marke
         site.send(producer, rng, 200)
     with site.producer(transactional_id=site.survey.name) as producer:
         producer.init_transactions()
-        for _ in range(2):
+        for end in (producer.commit_transaction, producer.abort_transaction):  # no matter which
             producer.begin_transaction()
             site.send(producer, rng, 20)
-            producer.commit_transaction()
+            end()
     with site.producer() as producer:
         site.send(producer, rng, 200)
     worker = site.start(LDPSTREAM_COMMIT_INTERVAL_MS="60000", LDPSTREAM_METRICS_PORT=str(port))
@@ -239,6 +239,40 @@ def test_an_agent_commits_when_told_to_stop_and_passes_over_a_transactions_marke
     assert site.counted() < site.n_sent
     assert worker.stop() < 10
     site.check()
+    site.check_logs()
+
+
+class _NotUtf8(str):
+    """A header's name that our client library would not send; others do."""
+
+    __slots__ = ()
+
+    def encode(self, *_: str) -> bytes:
+        return b"\xff"
+
+
+def test_batches_that_cannot_be_read_stop_nothing(kafka: str, redis_url: str, make_site: Callable[[str, str], Site]) -> None:
+    """Sent to a real broker, which takes them: 40 MB in 40 kB, and a header whose name is not UTF-8; a batch of gzip counts."""
+    site = make_site(kafka, redis_url)
+    rng, topic = np.random.default_rng(1), site.survey.reports_topic
+    with site.producer(compression_type="gzip") as producer:
+        site.send(producer, rng, 200)
+    with site.producer(compression_type="gzip", batch_size=10**8, linger_ms=3000, max_request_size=10**8) as producer:
+        large = [producer.send(topic, bytes(10**6), partition=1) for _ in range(40)]
+        producer.flush(timeout=30)
+    assert len({future.get().offset for future in large}) == 40
+    with site.producer() as producer:
+        producer.send(topic, b"x", partition=2, headers=[(_NotUtf8("name"), b"x")]).get()
+        site.send(producer, rng, 200)
+    worker = site.start()
+    site.until(lambda: site.counted() == site.n_sent + 41)
+    assert worker.stop() < 10
+    letters = [(dict(x.headers), x.value) for x in site.read(site.survey.rejected_topic)]
+    (bomb,) = (value for h, value in letters if h["records"] == b"40" and h["partition"] == b"1")
+    assert len(bomb) < 60_000
+    assert {h["records"] for h, _ in letters} == {b"1", b"40"}
+    assert site.store.rejected()["too large"] == 40
+    assert sum(table.n for table in site.store.tables(range(10_000)).values()) > 1000
     site.check_logs()
 
 
