@@ -125,6 +125,7 @@ def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str,
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
         "retention.ms": str(kept_ms),
+        "min.insync.replicas": str(settings.replication // 2 + 1),  # a majority; see docs/counting.md
     }
     return {
         "reports": (settings.partitions, reports),
