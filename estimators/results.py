@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import msgspec
 
@@ -88,6 +89,7 @@ class RedisResults:
         prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
         self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
         self._save = client.register_script(_SAVE)
+        self._seen: tuple[Progress | None, bytes] = (None, b"")  # as last read, and how it is written there
         self._leader_key, self._name = f"{prefix}:leader", secrets.token_hex(8)
         self._lead, self._resign = client.register_script(_LEAD), client.register_script(_RESIGN)
 
@@ -106,12 +108,16 @@ class RedisResults:
 
     def progress(self) -> Progress | None:
         with _reachable():
-            raw = self._client.get(self._progress_key)
-        return None if raw is None else _progress.decode(raw)
+            raw = cast(bytes | None, self._client.get(self._progress_key))
+        self._seen = (None, b"") if raw is None else (_progress.decode(raw), raw)
+        return self._seen[0]
 
     def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
+        """Redis compares bytes, and another version of this program may write the same progress otherwise: so what was read is
+        named as it stands there."""
         old = [msgspec.structs.replace(p, step=p.step - KEPT_STEPS).key for p in publications]
-        arguments: list[bytes | str | int] = [b"" if before is None else msgspec.json.encode(before)]
+        written = b"" if before is None else msgspec.json.encode(before)
+        arguments: list[bytes | str | int] = [self._seen[1] if before == self._seen[0] else written]
         arguments += [msgspec.json.encode(progress), len(old), *old]
         for p in publications:
             arguments += [p.key, msgspec.json.encode(p)]

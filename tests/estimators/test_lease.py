@@ -107,3 +107,21 @@ def test_many_at_once_publish_every_step_once(store: MemoryCountStore, client: r
         thread.join()
     assert sorted(map(bool, made)) == [False, False, False, True]
     assert [p.step for one in made for p in one if p.attribute == "screen" and p.span == "step"] == list(range(STEPS))
+
+
+@pytest.mark.parametrize(
+    "written", [b'{"incomplete": [], "next_step": 3, "first_step": 0}', b'{"first_step":0,"next_step":3,"new":[7]}']
+)
+def test_progress_that_another_version_wrote_is_gone_on_from(
+    store: MemoryCountStore, client: redis.Redis, written: bytes
+) -> None:
+    """In another order, with spaces, without what is empty, with a field that we do not know."""
+    told = Told()
+    estimator, results = schedule(store, client, told)
+    client.set(results._progress_key, written)
+    made = estimator.run(now_ms(4))
+    assert {p.step for p in made} == {3, 4}
+    progress = results.progress()
+    assert progress is not None
+    assert progress.next_step == 5
+    assert not results.save([], progress.__class__(first_step=0, next_step=3), progress)  # a stale one is still refused
