@@ -1,35 +1,50 @@
 """Who is told of estimates besides the results: a compacted Kafka topic, and Prometheus."""
 
 import math
-from contextlib import suppress
 
 import msgspec
-from kafka import KafkaProducer
 from kafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from estimators.log_position import LogUnavailable
 from estimators.publication import Publication
 from surveys import Attribute, Survey
+from surveys.kafka_producer import Producer
 from surveys.kafka_reason import hearing
 from surveys.settings import Settings
 
 MAX_PUBLICATION_BYTES = 16 * 2**20  # as the topic allows; a publication takes about 140 bytes a value, before compression
 CONNECT_MS = 10_000
+REQUEST_MS = 10_000
+DELIVERY_MS = 20_000
+CLOSE_S = 5.0
 MAX_LISTED = 256  # values of an attribute that have a time series each, if the survey lists them
 TOP_VALUES = 20  # else so many: the most frequent ones of the first estimate
 
 
 class KafkaPublisher:
-    """Publishes each publication as one JSON record, keyed by `Publication.key`, to the survey's compacted topic."""
+    """Publishes each publication as one JSON record, keyed by `Publication.key`, to the survey's compacted topic.
+
+    What the broker did not take in time is given up, and not sent once it is back: by then another estimator may have
+    published the same key anew, which must stay the last one.
+
+    Raises:
+        LogUnavailable: if no broker answers.
+    """
 
     def __init__(self, survey: Survey, settings: Settings) -> None:
-        self._topic, self._bootstrap = survey.estimates_topic, settings.kafka
-        with hearing(settings) as heard:
+        self._topic, self._settings = survey.estimates_topic, settings
+        self._producer: Producer | None = self._connect()
+
+    def _connect(self) -> Producer:
+        with hearing(self._settings) as heard:
             try:
-                self._producer = KafkaProducer(
-                    **settings.kafka_options(),
+                return Producer(
+                    **self._settings.kafka_options(),
                     bootstrap_timeout_ms=CONNECT_MS,
+                    max_block_ms=CONNECT_MS,
+                    request_timeout_ms=REQUEST_MS,
+                    delivery_timeout_ms=DELIVERY_MS,
                     acks="all",
                     enable_idempotence=True,
                     allow_auto_create_topics=False,
@@ -37,7 +52,7 @@ class KafkaPublisher:
                     max_request_size=MAX_PUBLICATION_BYTES,
                 )
             except KafkaError as error:
-                raise LogUnavailable(f"no Kafka broker answers at {settings.kafka}: {heard.why(error)}") from None
+                raise LogUnavailable(f"no Kafka broker answers at {self._settings.kafka}: {heard.why(error)}") from None
 
     def publish(self, publications: list[Publication]) -> None:
         """Returns when the broker has them all.
@@ -45,18 +60,23 @@ class KafkaPublisher:
         Raises:
             LogUnavailable: if it does not take them.
         """
+        producer = self._producer = self._producer or self._connect()
         try:
-            sent = [self._producer.send(self._topic, msgspec.json.encode(p), p.key.encode()) for p in publications]
-            self._producer.flush(timeout=30)
+            sent = [producer.send(self._topic, msgspec.json.encode(p), p.key.encode()) for p in publications]
+            producer.flush(timeout=(DELIVERY_MS + REQUEST_MS) / 1000)  # when each has been delivered or given up
             for future in sent:
                 future.get(timeout=0)
         except KafkaError as error:
-            raise LogUnavailable(f"Kafka at {self._bootstrap} does not take estimates for {self._topic}: {error}") from error
+            producer.close(timeout=0)
+            self._producer = None
+            raise LogUnavailable(
+                f"Kafka at {self._settings.kafka} does not take estimates for {self._topic}: {error}"
+            ) from error
 
     def close(self) -> None:
-        """Let go of the connections."""
-        with suppress(KafkaError):  # it flushes first; what was not acknowledged was already reported
-            self._producer.close(timeout=5)
+        """Let go of the connections; what was not acknowledged was already reported."""
+        if self._producer is not None:
+            self._producer.close(timeout=CLOSE_S)
 
 
 class PrometheusPublisher:

@@ -3,14 +3,14 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Protocol
 
-from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from surveys.envelope import MAX_ENVELOPE_BYTES
+from surveys.kafka_producer import Producer
 from surveys.kafka_reason import hearing
 from surveys.settings import Settings
 
@@ -69,18 +69,6 @@ class MemorySink:
         """Nothing to let go of."""
 
 
-class _Producer(KafkaProducer):  # type: ignore[misc]
-    """A producer whose flush never raises: what became of an envelope is asked of its future.
-
-    The library's `close`, which also runs when the program ends, flushes first. Where that raised, it would not close and
-    its thread would go on, so a broker that is gone would leave tracebacks behind.
-    """
-
-    def flush(self, timeout: float | None = None) -> None:
-        with suppress(KafkaError):
-            super().flush(timeout)
-
-
 class KafkaSink:
     """Sends each envelope as a record of a Kafka topic, without a key, to one partition after the other.
 
@@ -110,7 +98,7 @@ class KafkaSink:
         self._waiting_bytes = 0
         with hearing(settings) as heard:
             try:
-                self._producer = _Producer(
+                self._producer = Producer(
                     **settings.kafka_options(),
                     enable_idempotence=True,
                     acks="all",

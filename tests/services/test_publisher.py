@@ -1,0 +1,65 @@
+"""The publisher of estimates against a real broker that goes away."""
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from agents.topics import ensure_topics
+from estimators import publishers
+from estimators.log_position import LogUnavailable
+from estimators.publication import Publication, conclude
+from estimators.publishers import KafkaPublisher
+from surveys import Survey, load_survey
+from surveys.settings import Settings
+
+from .rig import KafkaNode
+
+SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
+
+
+def publication(survey: Survey, step: int, complete: bool) -> Publication:
+    return conclude(survey, 0, step, "step", [[m.empty_table() for m in survey.mechanisms[0]]], complete)
+
+
+def published(settings: Settings, topic: str) -> list[tuple[int, bool]]:
+    """Step and completeness of all that the topic holds."""
+    with KafkaConsumer(bootstrap_servers=settings.kafka) as consumer:
+        where = TopicPartition(topic, 0)
+        consumer.assign([where])
+        consumer.seek_to_beginning(where)
+        end, found = consumer.end_offsets([where])[where], list[Publication]()
+        while consumer.position(where) < end:
+            for records in consumer.poll(timeout_ms=500).values():
+                found += [msgspec.json.decode(record.value, type=Publication) for record in records]
+    return [(p.step, p.complete) for p in found]
+
+
+def test_what_was_given_up_is_not_published_after_all_when_the_broker_is_back(
+    kafka_node: KafkaNode, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even by a publisher that nobody asks any more: another estimator may have published the step anew."""
+    for name, ms in {"REQUEST_MS": 1000, "DELIVERY_MS": 2000, "CONNECT_MS": 2000}.items():
+        monkeypatch.setattr(publishers, name, ms)
+    survey = SURVEY.model_copy(update={"name": topic[-40:]})
+    settings = Settings(kafka=kafka_node.bootstrap)
+    ensure_topics(settings, survey)
+    with closing(KafkaPublisher(survey, settings)) as publisher:
+        publisher.publish([publication(survey, 0, complete=True)])
+        kafka_node.kill()
+        began = time.monotonic()
+        with pytest.raises(LogUnavailable, match=f"Kafka at {settings.kafka} does not take estimates for"):
+            publisher.publish([publication(survey, 1, complete=False)])
+        with pytest.raises(LogUnavailable, match="no Kafka broker answers"):
+            publisher.publish([publication(survey, 1, complete=False)])
+        assert time.monotonic() - began < 15
+        kafka_node.start()
+        with closing(KafkaPublisher(survey, settings)) as another:
+            another.publish([publication(survey, 1, complete=True)])
+        time.sleep(2)
+        assert published(settings, survey.estimates_topic) == [(0, True), (1, True)]
+        publisher.publish([publication(survey, 2, complete=True)])
+    assert published(settings, survey.estimates_topic) == [(0, True), (1, True), (2, True)]
