@@ -32,7 +32,10 @@ consistent``). An attempt that meets another process, or one that was started an
 they share would not close that gap: whoever dies between the log's acknowledgement and the note of it in the store leaves the
 same question behind.
 
-No address, token or key is logged or counted. Addresses are held for the rate limit alone, until it lets go of them.
+**How much.** A client (one token at one address) has a rate of requests, of bytes and of reports; beyond one of them it is told
+to wait, 429 ``too many requests``. An address may hold so many connections; one more is closed at once.
+
+No address, token or key is logged or counted. Addresses are held for these limits alone, until they let go of them.
 """
 
 import asyncio
@@ -104,7 +107,7 @@ def create_gateway(intake: Intake, toml: str) -> Starlette:
         yield
         tidying.cancel()
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/v1/reports", reports, methods=["POST"]),
             Route("/v1/survey", asked),
@@ -116,6 +119,8 @@ def create_gateway(intake: Intake, toml: str) -> Starlette:
         exception_handlers={HTTPException: _unknown, Exception: _broken},
         lifespan=lifespan,
     )
+    app.router.redirect_slashes = False  # a body goes where it was sent to, or nowhere
+    return app
 
 
 class _SecurityHeaders:

@@ -5,7 +5,7 @@ Nothing here outlives the process, and nothing is kept of a client longer than i
 
 import hashlib
 import hmac
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
 
@@ -43,9 +43,12 @@ class Tokens:
 class RateLimit:
     """A token bucket for each client, as the time at which it will be full again (GCRA).
 
+    It holds requests, or whatever else a request takes: bytes, reports. How many those are is known only when the request has
+    been read, so a client is admitted while it is not in debt, and what it took is charged afterwards.
+
     Args:
-        rate: requests a second that a client may go on with.
-        burst: requests that a full bucket admits at once, at least 1.
+        rate: how many a second a client may go on with.
+        burst: how many a full bucket holds, at least 1.
         max_clients: clients remembered; beyond them the one seen first is forgotten, which gives it a full bucket.
     """
 
@@ -55,14 +58,14 @@ class RateLimit:
         self._full_at: OrderedDict[Hashable, float] = OrderedDict()
 
     def wait_s(self, client: Hashable, now_s: float) -> float:
-        """0 if the client's request is admitted, else how many seconds it must wait, at least."""
-        full_at = max(self._full_at.get(client, now_s), now_s)
-        if (wait := full_at - now_s - self._tolerance) > 0:
-            return wait
-        self._full_at[client] = full_at + self._interval
+        """0 if the bucket still holds one, else how many seconds the client must wait, at least."""
+        return max(0.0, self._full_at.get(client, now_s) - now_s - self._tolerance)
+
+    def charge(self, client: Hashable, count: int, now_s: float) -> None:
+        """Take so many out of the client's bucket, also more than it holds."""
+        self._full_at[client] = max(self._full_at.get(client, now_s), now_s) + count * self._interval
         if len(self._full_at) > self._max_clients:
             self._full_at.popitem(last=False)
-        return 0.0
 
     def forget(self, now_s: float) -> None:
         """Drop the clients whose bucket is full, which changes nothing for them."""
@@ -71,6 +74,36 @@ class RateLimit:
 
     def __len__(self) -> int:
         return len(self._full_at)
+
+
+class Connections:
+    """A bound on the connections that come from one neighbourhood at a time.
+
+    Args:
+        limit: at most so many.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: Counter[str] = Counter()
+
+    def enter(self, host: str) -> bool:
+        """Whether one more may come from there; then it has to `leave`."""
+        near = neighbourhood(host)
+        if self._open[near] >= self._limit:
+            return False
+        self._open[near] += 1
+        return True
+
+    def leave(self, host: str) -> None:
+        """One that came from there has ended."""
+        near = neighbourhood(host)
+        self._open[near] -= 1
+        if not self._open[near]:
+            del self._open[near]
+
+    def __len__(self) -> int:
+        return len(self._open)
 
 
 def neighbourhood(host: str) -> str:

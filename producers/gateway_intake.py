@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -35,6 +36,17 @@ _decode_batch = msgspec.msgpack.Decoder(list[bytes]).decode
 _key = re.compile(KEY)
 
 
+Client = tuple[int, str]  # number of the token, neighbourhood of the address
+
+
+class Limits(NamedTuple):
+    """What one client may bring a second."""
+
+    requests: float = 50.0
+    body_bytes: float = 5e6
+    reports: float = 100_000.0
+
+
 class Intake:
     """Takes requests with reports, and answers them.
 
@@ -42,7 +54,7 @@ class Intake:
         survey: the survey whose reports are taken.
         log: where they go.
         tokens: bearer tokens of which a request must show one; any request will do if there are none.
-        rate: requests a second of one client (one token and one address); twice as many at once.
+        limits: what one client (one token and one address) may take a second; twice as much at once.
         room_bytes: how much may wait at a time.
         now_ms: the time, in milliseconds since 1970 UTC.
     """
@@ -52,12 +64,12 @@ class Intake:
         survey: Survey,
         log: Log,
         tokens: Iterable[str] = (),
-        rate: float = 50.0,
+        limits: Limits = Limits(),  # noqa: B008  # it is immutable
         room_bytes: int = ROOM_BYTES,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 10**6,
     ) -> None:
         self.survey, self.log, self.tokens = survey, log, Tokens(tokens)
-        self._limit = RateLimit(rate, 2 * rate)
+        self._requests, self._bytes, self._reports = (RateLimit(rate, 2 * rate) for rate in limits)
         self._room = Room(room_bytes)
         self._now_ms = now_ms
         self._acknowledged = Acknowledged()
@@ -86,7 +98,8 @@ class Intake:
         while True:
             await asyncio.sleep(TIDY_S)
             now, before = time.monotonic(), self._acknowledged.forgotten_early
-            self._limit.forget(now)
+            for limit in (self._requests, self._bytes, self._reports):
+                limit.forget(now)
             self._acknowledged.forget(now)
             metrics.keys_forgotten.inc(self._acknowledged.forgotten_early - before)
 
@@ -104,8 +117,7 @@ class Intake:
         begun = time.perf_counter()
         outcome = "internal error"
         try:
-            self.admit(request)
-            reports = await self._take(request)
+            reports = await self._take(request, self.admit(request))
             outcome = "accepted"
             return reports
         except Problem as problem:
@@ -115,8 +127,11 @@ class Intake:
             metrics.requests.labels(outcome).inc()
             metrics.request_seconds.observe(time.perf_counter() - begun)
 
-    def admit(self, request: Request) -> None:
-        """Let a request in, by its token and its client's rate.
+    def admit(self, request: Request) -> Client:
+        """Let a request in, by its token and its client's rates.
+
+        Returns:
+            Whom to charge for what it takes.
 
         Raises:
             Problem: unauthorized, too many requests, stopping.
@@ -125,17 +140,20 @@ class Intake:
         if token is None:
             raise Problem("unauthorized", "a bearer token of this gateway is needed", headers={"WWW-Authenticate": "Bearer"})
         host = "" if request.client is None else neighbourhood(request.client.host)
-        if wait_s := self._limit.wait_s((token, host), time.monotonic()):
+        client, now = (token, host), time.monotonic()
+        if wait_s := max(limit.wait_s(client, now) for limit in (self._requests, self._bytes, self._reports)):
             retry_s = {"Retry-After": str(int(wait_s) + 1)}
             raise Problem("too many requests", "this client may ask again after Retry-After seconds", headers=retry_s)
+        self._requests.charge(client, 1, now)
         if self._stopping:
             raise Problem("stopping", "this gateway is about to end; nothing of this attempt is in the log")
+        return client
 
-    async def _take(self, request: Request) -> int:
+    async def _take(self, request: Request, client: Client) -> int:
         kind, key = self._kind(request), self._given_key(request)
         place = Place(self._room)
         try:
-            body = await self._read(request, MAX_BATCH_BYTES if kind == BATCH else MAX_ENVELOPE_BYTES, place)
+            body = await self._read(request, MAX_BATCH_BYTES if kind == BATCH else MAX_ENVELOPE_BYTES, place, client)
             if key is not None:
                 key = hashlib.blake2b(body, key=key, digest_size=16).digest()
             known = self._known(key)
@@ -144,6 +162,7 @@ class Intake:
                 reports = await self._check(envelopes, in_batch=kind == BATCH)
                 known = self._known(key)  # others had a turn while it was checked
             if known is None:
+                self._reports.charge(client, reports, time.monotonic())
                 known = self._deliver(envelopes, reports, key, place)
                 place = Place(self._room)  # the delivery gives the other one back
         finally:
@@ -175,7 +194,7 @@ class Intake:
             raise Problem("malformed idempotency key", f"an idempotency key must match {KEY}")
         return given.encode()
 
-    async def _read(self, request: Request, limit: int, place: Place) -> bytes:
+    async def _read(self, request: Request, limit: int, place: Place, client: Client) -> bytes:
         declared = request.headers.get("content-length", "")
         size, parts = 0, []
         if declared.isdecimal() and (len(declared) > 12 or int(declared) > limit):
@@ -185,6 +204,7 @@ class Intake:
             async with self._within(BODY_S, STOPPING_BODY_S):
                 async for chunk in request.stream():
                     size += len(chunk)
+                    self._bytes.charge(client, len(chunk), time.monotonic())
                     if size > limit:
                         raise Problem("too large", f"a body of this kind takes at most {limit} bytes")
                     place.grow(len(chunk))

@@ -9,3 +9,4 @@ request_seconds = Histogram("ldpstream_gateway_request_seconds", "Time from a re
 waiting_bytes = Gauge("ldpstream_gateway_waiting_bytes", "Bytes of bodies that are being read or not yet acknowledged")
 log_available = Gauge("ldpstream_gateway_log_available", "1 while the log answers, else 0")
 keys_forgotten = Counter("ldpstream_gateway_keys_forgotten", "Idempotency keys that were forgotten before their time")
+connections_refused = Counter("ldpstream_gateway_connections_refused", "Connections closed at once: too many of one address")

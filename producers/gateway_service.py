@@ -2,7 +2,8 @@
 
 uvicorn serves it; no access log is kept, so no address is written down. Told to stop by SIGTERM it takes no new request,
 answers those under way and ends, within ten seconds whatever the broker does. `/metrics` is on a port of its own, which
-devices need not reach. What is no HTTP, and connections beyond 2000, uvicorn answers itself, in plain text.
+devices need not reach. What is no HTTP, and connections beyond 2000, uvicorn answers itself, in plain text. An address that
+holds too many of them has the next one closed.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
+from typing import ClassVar
 
 import structlog
 import uvicorn
@@ -24,8 +26,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from producers import gateway_metrics as metrics
 from producers.gateway import create_gateway
-from producers.gateway_intake import Intake
+from producers.gateway_admission import Connections
+from producers.gateway_intake import Intake, Limits
 from producers.gateway_log import KafkaLog, NotAppended, kafka_producer
 from producers.sinks import SinkError
 from surveys import Survey
@@ -120,9 +124,12 @@ def _run(
     back: socket.socket | None,
 ) -> None:
     kafka = KafkaLog(survey.reports_topic, lambda: kafka_producer(settings))
-    intake = Intake(survey, kafka, tokens, settings.gateway_rate)
+    limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
+    intake = Intake(survey, kafka, tokens, limits)
+    # those of a proxy are its clients', which it can tell apart
+    protocol = _Protocol if settings.gateway_proxies else bounded_protocol(settings.gateway_connections)
     config = uvicorn.Config(
-        create_gateway(intake, toml), http=_Protocol, ws="none", log_config=None, access_log=False, server_header=False,
+        create_gateway(intake, toml), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
         lifespan="on", limit_concurrency=MAX_CONNECTIONS, timeout_graceful_shutdown=GRACEFUL_S, backlog=MAX_CONNECTIONS,
         proxy_headers=bool(settings.gateway_proxies), forwarded_allow_ips=settings.gateway_proxies or None,
         ssl_certfile=settings.gateway_tls_cert, ssl_keyfile=settings.gateway_tls_key,
@@ -183,7 +190,7 @@ class _Server(uvicorn.Server):
 def operations(intake: Intake) -> Starlette:
     """`/metrics`, `/health` and `/ready`, for operators."""
 
-    async def metrics(_: Request) -> Response:
+    async def tell(_: Request) -> Response:
         return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def health(_: Request) -> Response:
@@ -192,7 +199,12 @@ def operations(intake: Intake) -> Starlette:
     async def ready(_: Request) -> Response:
         return PlainTextResponse("ok\n") if intake.ready else PlainTextResponse("not ready\n", 503)
 
-    return Starlette(routes=[Route("/metrics", metrics), Route("/health", health), Route("/ready", ready)])
+    return Starlette(routes=[Route("/metrics", tell), Route("/health", health), Route("/ready", ready)])
+
+
+def bounded_protocol(limit: int) -> type[HttpToolsProtocol]:
+    """The gateway's protocol, for at most so many connections from one address at a time."""
+    return type("_BoundedProtocol", (_Protocol,), {"addresses": Connections(limit)})
 
 
 class _Protocol(HttpToolsProtocol):
@@ -203,10 +215,19 @@ class _Protocol(HttpToolsProtocol):
 
     _loose_bytes = 0  # that came since the head began, or since the last piece of the body
     _timer: asyncio.TimerHandle | None = None
+    addresses: ClassVar[Connections | None] = None
+    _host: str | None = None  # if it counts as a connection from there
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._wait()
+        if self.addresses is not None:
+            host = self.client[0] if self.client else ""
+            if self.addresses.enter(host):
+                self._host = host
+            else:
+                metrics.connections_refused.inc()
+                self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._loose_bytes += len(data)
@@ -240,6 +261,8 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._wait_no_more()
+        if self.addresses is not None and self._host is not None:
+            self.addresses.leave(self._host)
         super().connection_lost(exc)
 
     def _wait(self) -> None:

@@ -84,7 +84,9 @@ class Settings(BaseSettings):
         gateway_host: address that it listens on.
         gateway_tokens_file: file of the bearer tokens that the gateway asks for, at least 16 characters each, a line each;
             without it anybody may report.
-        gateway_rate: requests a second that one client of the gateway may make.
+        gateway_rate, gateway_bytes_rate, gateway_reports_rate: requests, bytes of bodies and reports a second that one client
+            of the gateway may bring.
+        gateway_connections: connections that one address may hold at a time, unless there are proxies.
         gateway_tls_cert, gateway_tls_key: PEM files, if the gateway is to speak TLS itself.
         gateway_proxies: addresses or networks of proxies, with commas, whose X-Forwarded-For names the gateway's client.
         log_level: of the structured log.
@@ -122,6 +124,9 @@ class Settings(BaseSettings):
     gateway_host: str = "127.0.0.1"
     gateway_tokens_file: Path | None = None
     gateway_rate: Annotated[float, Field(gt=0, le=1e9)] = 50.0
+    gateway_bytes_rate: Annotated[float, Field(gt=0, le=1e12)] = 5_000_000.0
+    gateway_reports_rate: Annotated[float, Field(gt=0, le=1e12)] = 100_000.0
+    gateway_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 200
     gateway_tls_cert: Path | None = None
     gateway_tls_key: Path | None = None
     gateway_proxies: str = ""

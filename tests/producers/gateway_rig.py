@@ -10,7 +10,7 @@ import numpy as np
 from starlette.applications import Starlette
 
 from producers.gateway import create_gateway
-from producers.gateway_intake import BATCH, ENVELOPE, Intake
+from producers.gateway_intake import BATCH, ENVELOPE, Intake, Limits
 from producers.gateway_log import NotAppended
 from tests.agents.samples import during, make_survey, sound
 
@@ -48,7 +48,7 @@ class Rig:
 
     def __init__(self, **options: Any) -> None:
         self.log = FakeLog()
-        self.intake = Intake(SURVEY, self.log, **{"rate": 1e6, "now_ms": lambda: NOW, **options})
+        self.intake = Intake(SURVEY, self.log, **{"limits": Limits(1e6, 1e12, 1e12), "now_ms": lambda: NOW, **options})
         self.app: Starlette = create_gateway(self.intake, TOML)
 
     async def ask(self, method: str, path: str, address: str = "192.0.2.1", **options: Any) -> httpx2.Response:

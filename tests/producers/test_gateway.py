@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from agents import Record, tally
 from producers import gateway_intake
 from producers.gateway import SECURITY
-from producers.gateway_intake import BATCH, BREATH, ENVELOPE, ROOM_BYTES
+from producers.gateway_intake import BATCH, BREATH, ENVELOPE, ROOM_BYTES, Limits
 from producers.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, NotAppended, Unacknowledged
 from producers.gateway_problems import STATUS
 from surveys import REASONS, Reason, Rejected, check_envelope
@@ -200,7 +200,7 @@ async def test_every_token_will_do_and_probes_need_none() -> None:
 
 
 async def test_a_client_that_asks_too_often_must_wait_and_others_need_not() -> None:
-    rig, (envelope,) = Rig(rate=5.0), envelopes(1)
+    rig, (envelope,) = Rig(limits=Limits(requests=5.0)), envelopes(1)
     answers = [await rig.post(envelope) for _ in range(12)]
     assert [answer.status_code for answer in answers] == [202] * 10 + [429] * 2
     assert title(answers[-1]) == "too many requests"
@@ -208,6 +208,31 @@ async def test_a_client_that_asks_too_often_must_wait_and_others_need_not() -> N
     await asyncio.sleep(0.25)
     assert (await rig.post(envelope)).status_code == 202
     assert len(rig.log.appended) == 12
+
+
+async def test_a_client_that_brings_too_much_must_wait_and_others_need_not() -> None:
+    """By its bytes also where they are refused; by its reports also where they take few bytes."""
+    (envelope,) = envelopes(1, n=3)
+    rig = Rig(limits=Limits(1e6, body_bytes=2 * len(envelope), reports=1e6))
+    assert [(await rig.post(bytes(len(envelope)))).status_code for _ in range(6)] == [400] * 4 + [429] * 2
+    rig = Rig(limits=Limits(1e6, body_bytes=1e9, reports=12.0))
+    answers = [await rig.post(envelope) for _ in range(10)]
+    assert [answer.status_code for answer in answers] == [202] * 8 + [429] * 2
+    assert title(answers[-1]) == "too many requests"
+    assert (await rig.post(envelope, address="192.0.2.2")).status_code == 202
+    await asyncio.sleep(0.5)
+    assert (await rig.post(envelope)).status_code == 202
+    assert len(rig.log.appended) == 10
+
+
+async def test_a_request_is_never_sent_on_to_another_address() -> None:
+    """Which would have a client show its token and its reports there."""
+    rig, (envelope,) = Rig(), envelopes(1)
+    for path in ("/v1/reports/", "/v1/survey/", "//v1/reports"):
+        for answer in (await rig.ask("POST", path, content=envelope), await rig.ask("GET", path)):
+            assert title(answer) == "not found"
+            assert "location" not in answer.headers
+    assert rig.log.appended == []
 
 
 # ---- how often it reaches the log

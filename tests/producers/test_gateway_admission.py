@@ -1,12 +1,21 @@
 """The gateway's limits, against their definitions."""
 
+from collections.abc import Hashable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.gateway_admission import Acknowledged, Busy, Place, RateLimit, Room, Tokens
+from producers.gateway_admission import Acknowledged, Busy, Connections, Place, RateLimit, Room, Tokens, neighbourhood
 
 RATE, BURST = 4.0, 8.0  # powers of two, and times in sixteenths of a second: all sums are exact
 TIMES = st.lists(st.integers(0, 40), max_size=60).map(lambda gaps: [sum(gaps[: i + 1]) / 16 for i in range(len(gaps))])
+
+
+def ask(limit: RateLimit, client: Hashable, now: float) -> float:
+    """A request, which is charged if it is admitted."""
+    if (wait_s := limit.wait_s(client, now)) == 0:
+        limit.charge(client, 1, now)
+    return wait_s
 
 
 def token_bucket(times: list[float]) -> list[bool]:
@@ -25,7 +34,7 @@ def test_the_rate_limit_is_a_token_bucket_for_every_client(times: list[float], t
     for client in ("a", "b"):
         admitted = []
         for index, now in enumerate(times):
-            admitted.append(limit.wait_s(client, now) == 0)
+            admitted.append(ask(limit, client, now) == 0)
             if index % tidy_every == 0:
                 limit.forget(now)  # changes nothing
         assert admitted == token_bucket(times)
@@ -35,17 +44,55 @@ def test_the_rate_limit_is_a_token_bucket_for_every_client(times: list[float], t
 def test_a_client_is_admitted_when_it_has_waited_as_long_as_it_was_told(times: list[float]) -> None:
     limit = RateLimit(RATE, BURST)
     for now in times:
-        if wait_s := limit.wait_s("a", now):
+        if wait_s := ask(limit, "a", now):
             assert 0 < wait_s <= 1 / RATE
             assert limit.wait_s("a", now + wait_s / 2) > 0
             assert limit.wait_s("a", now + wait_s) == 0
             return
 
 
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 50)), min_size=1, max_size=60))
+def test_what_is_charged_afterwards_keeps_to_the_rate(asked: list[tuple[int, int]]) -> None:
+    """What it has by any time is what its bucket held, what came in since, and what its last request took too much."""
+    limit, taken, now, last = RateLimit(RATE, BURST), 0, 0.0, 0
+    for gap, count in asked:
+        now += gap / 16
+        if limit.wait_s("a", now) == 0:
+            limit.charge("a", count, now)
+            taken, last = taken + count, count
+            assert taken - last <= BURST - 1 + RATE * now
+    wait = limit.wait_s("a", now)
+    assert wait == max(0.0, max_debt(asked) / RATE)
+    assert limit.wait_s("b", now) == 0
+
+
+def max_debt(asked: list[tuple[int, int]]) -> float:
+    """By how much the bucket lacks one in the end, for a bucket that may be in debt."""
+    level = BURST
+    for gap, count in asked:
+        level = min(BURST, level + gap / 16 * RATE)
+        level -= count if level >= 1 else 0
+    return 1 - level
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from(["192.0.2.1", "2001:db8::1", "2001:db8::2", "2001:db8:1::1"]))))
+def test_connections_of_a_neighbourhood_are_bounded(events: list[tuple[bool, str]]) -> None:
+    connections, held = Connections(2), list[str]()
+    for comes, host in events:
+        near = [one for one in held if neighbourhood(one) == neighbourhood(host)]
+        if comes:
+            assert connections.enter(host) == (len(near) < 2)
+            held += [host] if len(near) < 2 else []
+        elif host in held:
+            connections.leave(host)
+            held.remove(host)
+    assert len(connections) == len({neighbourhood(host) for host in held})
+
+
 def test_clients_are_forgotten_when_their_bucket_is_full_and_are_bounded() -> None:
     limit = RateLimit(RATE, BURST, max_clients=100)
     for number in range(1000):
-        assert limit.wait_s(number, 0.0) == 0
+        assert ask(limit, number, 0.0) == 0
         assert len(limit) <= 100
     limit.forget(0.0)
     assert len(limit) == 100

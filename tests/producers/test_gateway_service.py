@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, OutOfOrderS
 
 from producers import gateway_intake, gateway_log, gateway_service
 from producers.gateway_client import GatewaySink
+from producers.gateway_intake import Limits
 from producers.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, KafkaLog, NotAppended, Unacknowledged
-from producers.gateway_service import _Protocol, _Server, operations, read_tokens, serve
+from producers.gateway_service import _Protocol, _Server, bounded_protocol, operations, read_tokens, serve
 from producers.sinks import SinkError
 from surveys.envelope import MAX_ENVELOPE_BYTES
 from surveys.settings import Settings, SettingsError
@@ -32,10 +34,10 @@ TOKEN = "a-token-for-the-tests"
 class Served:
     """A rig behind uvicorn, as the service runs it."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, protocol: type[Any] = _Protocol, **options: Any) -> None:
         self.rig, self.socket = Rig(**options), socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
-        config = uvicorn.Config(self.rig.app, http=_Protocol, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+        config = uvicorn.Config(self.rig.app, http=protocol, log_config=None, access_log=False, timeout_graceful_shutdown=1)
         self._server = _Server(config)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
@@ -150,6 +152,23 @@ def test_a_connection_is_kept_for_more_requests(served: MakeServed, monkeypatch:
     assert last.count(b"HTTP/1.1 200") == 51
 
 
+def test_one_address_cannot_hold_all_the_connections(served: MakeServed) -> None:
+    """The control: without a bound all are taken. Those that end make room for others."""
+    ask = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+    for protocol, limit in ((_Protocol, 9), (bounded_protocol(4), 4)):
+        port = served(protocol=protocol).port
+        for _ in range(3):
+            with ExitStack() as stack:
+                held = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5)) for _ in range(9)]
+                taken = 0
+                for connection in held:
+                    with suppress(ConnectionError):
+                        connection.sendall(ask)
+                        taken += connection.recv(65536).startswith(b"HTTP/1.1 200")
+                assert taken == limit
+            time.sleep(0.1)
+
+
 def test_a_body_beyond_the_limit_gets_its_answer_over_the_wire(served: MakeServed) -> None:
     one = served()
     head = b"POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-type: application/octet-stream\r\nconnection: close\r\n"
@@ -185,7 +204,7 @@ def test_the_sink_posts_batches_within_the_limits(served: MakeServed) -> None:
 
 def test_the_sink_asks_again_and_still_counts_once(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_intake, "ACKNOWLEDGE_S", 0.1)
-    one, batch = served(rate=2.0), envelopes(3)
+    one, batch = served(limits=Limits(requests=2.0)), envelopes(3)
     sink = GatewaySink(one.url)
     one.rig.log.gate.clear()
     timer = threading.Timer(1.5, lambda: one.loop.call_soon_threadsafe(one.rig.log.gate.set))
@@ -240,7 +259,7 @@ def test_the_example_for_devices_posts_until_it_is_in_the_log(served: MakeServed
     text = (Path(__file__).parents[2] / "docs" / "device.md").read_text().split("## To the gateway")[1].split("## ")[0]
     code = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    "))
     definition, use = code.split("\npost(")
-    one, (envelope,) = served(rate=2.0, tokens=[TOKEN]), envelopes(1)
+    one, (envelope,) = served(limits=Limits(requests=2.0), tokens=[TOKEN]), envelopes(1)
     names: dict[str, Any] = {
         "url": one.url, "token": TOKEN, "envelope": envelope, "survey": SURVEY, "step": SURVEY.step_at(time.time_ns() // 10**6),
     }  # fmt: skip
