@@ -154,6 +154,9 @@ class _FaustLog:
     async def identity(self) -> str:
         return await asyncio.to_thread(self._app.witness.topic_id)
 
+    async def partitions(self) -> set[int]:
+        return await asyncio.to_thread(self._app.witness.partitions)
+
     async def witness(self, partitions: Sequence[int]) -> None:
         await asyncio.to_thread(self._app.witness.serves, partitions)
 

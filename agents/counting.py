@@ -8,6 +8,7 @@ in the same two steps, load and place, which cannot lose or double anything:
     a record is missing from what was delivered             place
     the log no longer has the offset                        go to where the log begins, and write down what is missing
     the topic has been deleted and made again               forget, load, drop the open steps, begin with the new log
+    … with fewer partitions                                 drop the open steps of the others, too
     the store does not answer, or refuses to write          take no more chunks, try again, ever slower up to 5 s
 
 What was read is written only after the broker has confirmed that its topic is still the one that the counts belong to. Not more
@@ -284,6 +285,8 @@ class Counting:
         for partition in partitions:
             if partition.fold is not None and partition.fold.of_another_log(log_id):
                 self._start_over(partition)
+        if any(p.number == 0 for p in partitions):  # whose owner looks after those that nobody owns
+            await self._close_vanished(log_id)
         checkpoints = {p.number: await self._ask_store(self._store.load, p.number) for p in partitions if p.fold is None}
         bounds = await self._log.bounds([p.number for p in partitions])
         for partition in partitions:
@@ -304,6 +307,21 @@ class Counting:
             if partition.fold.stored_offset is not None:
                 self._group_offsets[partition.number] = partition.fold.stored_offset
             log.info("counting", partition=partition.number, offset=offset)
+
+    async def _close_vanished(self, log_id: str) -> None:
+        """Drop the open steps of partitions that a topic which was made again does not have any more: nobody else will."""
+        heads = await self._ask_store(self._store.heads)
+        old = {number for number, head in heads.items() if log_id and head.log_id not in ("", log_id)}
+        for number in sorted(old - await self._log.partitions()) if old else ():
+            checkpoint = await self._ask_store(self._store.load, number)
+            if checkpoint is None or checkpoint.log_id == log_id:
+                continue  # another agent was faster
+            log.error("the topic was made again without this partition: its open steps are lost", partition=number)
+            metrics.new_logs.inc()
+            fold = PartitionFold(self._survey, checkpoint)
+            fold.begin_anew(log_id, 0, self._now_ms())
+            if (change := fold.changes()) is not None:
+                await self._ask_store(self._store.begin_anew, number, checkpoint.position, change)
 
     async def _go_where_the_log_is(self, partition: Partition, fold: PartitionFold, log_id: str, begin: int, end: int) -> None:
         """Leave an offset that the log does not have, and write that down before anything else is counted."""

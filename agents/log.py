@@ -51,6 +51,9 @@ class Log(Protocol):
     async def identity(self) -> str:
         """Which log this is: another one if the topic has been deleted and made again. "" if the broker does not say."""
 
+    async def partitions(self) -> set[int]:
+        """The partitions that the log has."""
+
     async def witness(self, partitions: Sequence[int]) -> None:
         """Return if the broker serves the partitions to others: asked past the client that reads them."""
 

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
@@ -32,11 +32,18 @@ class Witness:
     def topic_id(self) -> str:
         """The id that the broker gave the topic when it was made; "" from a broker that gives none (before Kafka 2.8)."""
 
-        def ask(client: KafkaAdminClient) -> str:
+        return str(self._about().get("topic_id") or "")
+
+    def partitions(self) -> set[int]:
+        """The numbers of the topic's partitions."""
+        return {int(partition["partition_index"]) for partition in self._about()["partitions"]}
+
+    def _about(self) -> dict[str, Any]:
+        def ask(client: KafkaAdminClient) -> dict[str, Any]:
             [about] = client.describe_topics([self._topic])
             if about["error_code"]:
                 raise for_code(about["error_code"])(self._topic)
-            return str(about.get("topic_id") or "")
+            return dict(about)
 
         return self._ask(ask)
 

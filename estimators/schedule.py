@@ -187,8 +187,10 @@ class Schedule:
         needed = self._position.offsets_at(self._survey.closes_ms(step))
         log_id = self._position.log_id()  # asked afterwards: so the offsets are of this log, or of an earlier one
         heads = self._store.heads() if checkpoints is None else checkpoints
-        reached = {p: head.next_offset for p, head in heads.items() if log_id in ("", head.log_id) or not head.log_id}
+        if log_id and any(head.log_id not in ("", log_id) for head in heads.values()):
+            return False  # of a log that is no more: what it had and was not counted is not yet written down as missing
         # a partition that nobody ever wrote to has no checkpoint and needs none
+        reached = {partition: head.next_offset for partition, head in heads.items()}
         return all(reached.get(partition, 0) >= offset for partition, offset in needed.items())
 
     def _conclude(self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool) -> list[Publication] | None:

@@ -41,6 +41,10 @@ class FakeLog:
         self.check()
         return self.log_id
 
+    async def partitions(self) -> set[int]:
+        self.check()
+        return set(self.records)
+
     async def witness(self, partitions: Sequence[int]) -> None:
         if self.gone:
             raise LogUnavailable("gone")
@@ -633,6 +637,36 @@ async def test_a_topic_that_was_made_again_is_counted_from_its_beginning(length:
         assert found.position == (length, "new")
         until = new[partition][0].appended_ms + 1 if length else NOW_MS
         assert found.missing == Missing(old.newest_ms, until, 0)
+    assert await agent.counting.progressing()
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("stored", [True, False])
+async def test_a_topic_that_was_made_again_with_fewer_partitions_leaves_no_open_counts(known: bool, stored: bool) -> None:
+    """Of partitions that nobody owns any more; also if those that are left were never counted. Their steps are incomplete."""
+    log, store = FakeLog(log_id="old"), MemoryCountStore(SURVEY)
+    agent = Agent(store, log)
+    await agent.step()
+    for partition in LOGS if stored else [1]:
+        await agent.read(partition, 15)
+    await agent.step()
+    old = store.snapshot()[1]
+    new = remade(first_step=4, length=5, seed=1)
+    log.log_id, log.records, log.begins = "new", {0: new[0]}, {0: 0}
+    if known:
+        agent.counting.assign([0])
+    else:
+        agent = Agent(store, log)
+        agent.counting.assign([0])
+    for _ in range(4):
+        await agent.step()
+        await agent.read(0)
+    found = store.snapshot()
+    assert found[0].position == (5, "new")
+    assert found[1].position == (0, "new")
+    assert found[1].panes == {k: table for k, table in old.panes.items() if k.step < first_open_step(SURVEY, old.newest_ms)}
+    assert found[1].panes != old.panes
+    assert found[1].missing == Missing(old.newest_ms, NOW_MS, 0)
     assert await agent.counting.progressing()
 
 

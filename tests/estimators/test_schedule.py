@@ -18,7 +18,7 @@ from estimators import combined_mle, gibu
 from estimators.publication import Publication, conclude
 from estimators.publishers import PrometheusPublisher
 from estimators.results import MemoryResults
-from estimators.schedule import Schedule
+from estimators.schedule import Progress, Schedule
 from mechanisms import CountTable
 from surveys import load_survey, parse_survey
 
@@ -150,6 +150,22 @@ def test_counts_of_a_topic_that_was_deleted_complete_nothing(store: MemoryCountS
     assert schedule.run(now) == []
     assert store.begin_anew(0, (1, "old"), Checkpoint(1, SURVEY.start_ms, pane(0), log_id="new"))  # type: ignore[arg-type]
     assert keys(schedule.run(now)) == [(0, True)]
+
+
+def test_nothing_is_complete_before_a_vanished_partitions_loss_is_written_down(store: MemoryCountStore) -> None:
+    """The topic was made again without partition 1, of which some records may not have been counted."""
+    log, results = Log([]), MemoryResults()
+    log.id = "new"
+    store.commit(0, None, Checkpoint(0, SURVEY.start_ms, log_id="new"))
+    store.commit(1, None, Checkpoint(1, SURVEY.start_ms, pane(0), log_id="old"))  # type: ignore[arg-type]
+    results.save([], None, Progress(first_step=0, next_step=0))
+    schedule, now = Schedule(SURVEY, store, log, results, []), SURVEY.closes_ms(0) + MARGIN_MS
+    assert schedule.run(now) == []
+    gap = Missing(SURVEY.start_ms, now, 0)
+    assert store.begin_anew(1, (1, "old"), Checkpoint(0, SURVEY.start_ms, {PaneKey(0, 0, 0): M.empty_table()}, {}, "new", gap))
+    made = schedule.run(now)
+    assert keys(made) == [(0, False)]
+    assert all(p.reports == 0 for p in made)
 
 
 def test_it_begins_with_the_first_step_that_the_log_can_hold(store: MemoryCountStore) -> None:

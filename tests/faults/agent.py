@@ -165,6 +165,9 @@ class Agent:
     async def identity(self) -> str:
         return str(await self._log.ask("identity", self._log.log_id))
 
+    async def partitions(self) -> set[int]:
+        return set(await self._log.ask("partitions", lambda: self._log.begins))
+
     async def witness(self, partitions: Sequence[int]) -> None:
         await self._log.ask("witness", lambda: None)
 

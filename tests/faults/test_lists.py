@@ -85,6 +85,7 @@ FIXED: dict[str, Fixed] = {
         "gaps noticed",
         [*SOME, Wait(3), DelayDelivery(0, 2.0), *MORE, Wait(1), LoseDelivery(0, 0), Wait(3)],
         mutants.takes_any_gap,
+        2,
     ),
     "twice": Fixed(
         "records delivered again",

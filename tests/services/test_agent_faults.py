@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import redis
 from kafka import KafkaAdminClient
 
 from agents.topics import TopicError, check_session, ensure_topics
+from estimators.log_position import KafkaLogPosition
 from surveys.settings import Settings
 from tests.agents.samples import PANES, sound
 
@@ -92,6 +94,35 @@ def test_a_topic_that_is_deleted_and_made_again_is_counted_from_its_beginning(
     assert sum(table.n for table in site.store.tables(range(first_open, 10_000)).values()) == n_after - sum(
         site.store.rejected().values()
     )
+    assert worker.process.poll() is None
+    assert worker.stop() < 10
+
+
+def test_a_topic_that_is_made_again_with_fewer_partitions_is_counted_on(
+    kafka: str,
+    redis_url: str,
+    make_site: MakeSite,  # noqa: F811
+) -> None:
+    """By the agent that runs, which says so; nothing waits for the partitions that are gone, nor are their open steps kept."""
+    site, rng = make_site(kafka, redis_url), np.random.default_rng(3)
+    send_sound(site, rng, 120)
+    worker = site.start()
+    site.until(lambda: site.counted() == site.n_sent)
+    with KafkaAdminClient(bootstrap_servers=kafka) as admin:
+        admin.delete_topics([site.survey.reports_topic])
+    ensure_topics(site.settings.model_copy(update={"partitions": 2}), site.survey)
+    with site.producer() as producer:
+        for i in range(50):
+            step = site.survey.step_at(int(time.time() * 1000))
+            producer.send(site.survey.reports_topic, sound(site.survey, rng, step, 0), partition=i % 2)
+        producer.flush(timeout=30)
+    site.until(lambda: site.store.positions() == {0: 25, 1: 25, 2: 0, 3: 0}, 60)
+    heads = site.store.heads()
+    assert len({head.log_id for head in heads.values()}) == 1
+    assert all(head.missing is not None for head in heads.values())
+    assert "made again without this partition" in worker.log.read_text()
+    with closing(KafkaLogPosition(site.survey, site.settings)) as position:
+        assert position.offsets_at(2**53) == {0: 25, 1: 25}
     assert worker.process.poll() is None
     assert worker.stop() < 10
 
