@@ -44,6 +44,7 @@ log = structlog.get_logger("ldpstream.agent")
 
 SESSION_S = 6.0  # after which the partitions of an agent that was killed go to another
 WAITING_CHUNKS = 8
+STOP_S = 8.5  # from the signal to the end; the last commit gets what `Counting.close` allows it
 UNUSABLE, STALLED = 2, 3  # exit codes
 
 
@@ -235,11 +236,18 @@ class _Watchdog(threading.Thread):
 
 
 class _Worker(faust.Worker):
-    """Faust's worker, without its spinner, which would change our log's handlers."""
+    """Faust's worker, without its spinner, which would change our log's handlers; told to stop, it ends in time."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.spinner = None
+
+    def _schedule_shutdown(self, signal: Any) -> None:
+        """The libraries wait for a broker that is away for longer than whoever stops us may wait for us."""
+        timer = threading.Timer(STOP_S, _end)
+        timer.daemon = True
+        timer.start()
+        super()._schedule_shutdown(signal)
 
     async def on_first_start(self) -> None:
         app = cast(AgentApp, self.app)
@@ -250,6 +258,12 @@ class _Worker(faust.Worker):
         except OSError as error:
             _give_up(OSError(f"LDPSTREAM_METRICS_PORT: {error.strerror}"))
         await super().on_first_start()
+
+
+def _end() -> None:
+    """What is not committed is counted by the next owner, as after any other end."""
+    log.warning("ended without taking leave of the broker")
+    os._exit(0)
 
 
 def check_redis(store: RedisCountStore) -> None:

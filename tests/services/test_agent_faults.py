@@ -127,6 +127,27 @@ def test_a_topic_that_is_made_again_with_fewer_partitions_is_counted_on(
     assert worker.stop() < 10
 
 
+def test_told_to_stop_while_the_broker_is_away_it_ends_in_time(
+    kafka_node: KafkaNode,
+    redis_url: str,
+    make_site: MakeSite,  # noqa: F811
+) -> None:
+    """In order, whatever it was waiting for; another agent then counts what was left."""
+    site, rng = make_site(kafka_node.bootstrap, redis_url), np.random.default_rng(5)
+    send_sound(site, rng, 60)
+    worker = site.start()
+    site.until(lambda: site.counted() == site.n_sent)
+    send_sound(site, rng, 60)
+    kafka_node.pause()
+    time.sleep(4)
+    took = worker.stop()
+    kafka_node.resume()
+    assert took < 10
+    site.start()
+    site.until(lambda: site.counted() == site.n_sent, 60)
+    site.check()
+
+
 def test_a_hanging_consumer_ends_the_process_and_an_outage_of_the_broker_does_not(
     kafka_node: KafkaNode,
     redis_url: str,
