@@ -1,5 +1,6 @@
 """The command line. Every mistake of a user ends in one line and exit status 2."""
 
+import os
 import signal
 import sys
 import time
@@ -8,7 +9,7 @@ from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from logging.config import dictConfig
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 from types import FrameType
 from typing import Annotated, Any, Never
 
@@ -64,6 +65,7 @@ FirstStep = Annotated[int, typer.Option(help="the number that the data file give
 Users = Annotated[int, typer.Option(min=1, max=100_000_000, help="simulated users, without a data file")]
 Steps = Annotated[int, typer.Option(min=1, max=1_000_000, help="time steps, without a data file")]
 Seed = Annotated[int, typer.Option(min=0, help="seed of the simulated devices")]
+STOP_S = 8.5  # from the signal to the end of an estimator
 DEMO_SURVEY = Path(__file__).resolve().parent.parent / "surveys" / "samples" / "demo.toml"
 
 
@@ -120,12 +122,16 @@ def progress_bar() -> Progress:
     return Progress(*columns, console=Console(stderr=True))
 
 
-def ends_on_signal() -> Event:
-    """An event that SIGTERM or SIGINT sets."""
+def ends_on_signal(within_s: float | None = None) -> Event:
+    """An event that SIGTERM or SIGINT sets; if the process has not ended so many seconds later, it is ended."""
     stop = Event()
 
     def handle(signum: int, frame: FrameType | None) -> None:
         stop.set()
+        if within_s is not None:
+            timer = Timer(within_s, os._exit, (0,))
+            timer.daemon = True
+            timer.start()
 
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)
@@ -325,7 +331,9 @@ def estimate(
         if until is not None and publication.span == "window":
             console.print(tables.histogram_table(survey, publication, None))
 
-    history = serve(survey, settings, ends_on_signal(), seen, until)
+    # with Kafka away it may wait for long; what is saved is saved, and what is not is estimated by the next one
+    stop = ends_on_signal(STOP_S if json is None else None)
+    history = serve(survey, settings, stop, seen, until)
     write_json(json, tables.as_json(survey, history, None))
 
 

@@ -177,3 +177,14 @@ def test_the_ledger_draws_and_solves(tmp_path: Path) -> None:
     one_line(ldpstream("ledger", DEMO, "--plot", tmp_path / "ledger.xyz"), "ledger.xyz", "not supported")
     one_line(ldpstream("ledger", DEMO, "--horizon", "30"), "--horizon and --budget")
     one_line(ldpstream("ledger", DEMO, "--horizon", "30", "--budget", "-1"), "budget", "-1")
+
+
+def test_what_waits_for_too_long_after_a_signal_is_ended() -> None:
+    """The control is without a limit."""
+    program = "import os, signal, time; from ldpstream.cli import ends_on_signal; stop = ends_on_signal({}); "
+    program += (
+        "os.kill(os.getpid(), signal.SIGTERM); end = time.monotonic() + 2\nwhile time.monotonic() < end: time.sleep(0.1)\n"
+    )
+    program += "raise SystemExit(7 if stop.is_set() else 8)"
+    ended = [subprocess.run([sys.executable, "-c", program.format(limit)], check=False).returncode for limit in ("0.2", "")]
+    assert ended == [0, 7]
