@@ -51,10 +51,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """A call: a function at the top of its module, and arguments that JSON can hold. It returns what JSON can hold."""
+    """A call: a function at the top of its module, and arguments that JSON can hold. It returns what JSON can hold.
+
+    One that is `alone` measures time: it runs after all others, with no other beside it, and its result is not kept.
+    """
 
     function: Callable[..., Any]
     arguments: Mapping[str, Any]
+    alone: bool = False
 
     @property
     def key(self) -> str:
@@ -184,23 +188,33 @@ def reproduce(
     planned = [(target, list(target.plan(plan))) for target in targets]
     owners = {job.key: (target, job) for target, jobs in planned for job in jobs}
     kept.mkdir(parents=True, exist_ok=True)
-    found = {key: result for key in owners if (result := _load(kept / f"{key}.json")) is not None}
+    keepable = [key for key, (_, job) in owners.items() if not job.alone]
+    found = {key: result for key in keepable if (result := _load(kept / f"{key}.json")) is not None}
     todo = {key: owner for key, owner in owners.items() if key not in found}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes or cores(), mp_context=context, initializer=one_thread) as pool:
-        waiting = {pool.submit(_call, job.function, dict(job.arguments)): key for key, (_, job) in todo.items()}
+        waiting = {
+            pool.submit(_call, job.function, dict(job.arguments)): key for key, (_, job) in todo.items() if not job.alone
+        }
         try:
             for done in as_completed(waiting):
                 key = waiting[done]
                 target, job = owners[key]
                 error = done.exception()
                 if error is not None:
-                    raise ReproductionError(f"{target.name}: {job.function.__qualname__}({_shown(job.arguments)}): {error}")
+                    raise _failed(target, job, error)
                 found[key] = [done.result()]
                 _save(kept / f"{key}.json", found[key])
                 seen(len(found), len(owners), target.name)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+    for key, (target, job) in todo.items():
+        if job.alone:
+            try:
+                found[key] = [_call(job.function, dict(job.arguments))]
+            except Exception as error:
+                raise _failed(target, job, error) from error
+            seen(len(found), len(owners), target.name)
     return [
         Reproduced(
             target,
@@ -225,6 +239,10 @@ def cores() -> int:
 
 def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     return function(**arguments)
+
+
+def _failed(target: Target, job: Job, error: BaseException) -> ReproductionError:
+    return ReproductionError(f"{target.name}: {job.function.__qualname__}({_shown(job.arguments)}): {error}")
 
 
 def _load(file: Path) -> Any:

@@ -42,6 +42,20 @@ def test_what_was_kept_is_not_run_again(tmp_path: Path) -> None:
     assert (other.ran, other.outcome.rows[0].ours) == (1, 6)
 
 
+def test_a_job_that_is_alone_runs_last_and_every_time(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    jobs = [Job(square, {"x": x, "seed": 0, "log": str(log)}, alone=x == 1) for x in (1, 2, 3)]
+    target = Target("timed", "Timed", lambda _: jobs, lambda _, results: Outcome([Row(label="", ours=y) for y in results]))
+    for _ in range(2):
+        (found,) = reproduce([target], Plan(), tmp_path / "kept", processes=2)
+        assert [row.ours for row in found.outcome.rows] == [1, 4, 9]
+    assert found.ran == 1
+    assert log.read_text().split()[2:] == ["1", "1"]
+    bad = Target("bad", "Bad", lambda _: [Job(fail, {"x": 7}, alone=True)], lambda *_: Outcome([]))
+    with pytest.raises(ReproductionError, match=r"^bad: fail\(x=7\): no 7$"):
+        reproduce([bad], Plan(), tmp_path / "kept", processes=1)
+
+
 def test_a_result_that_was_cut_off_is_run_again(tmp_path: Path) -> None:
     target, plan = squares(tmp_path / "log", (2,)), Plan(seed=0)
     reproduce([target], plan, tmp_path / "kept", processes=1)
