@@ -1,0 +1,105 @@
+"""Runs of Arcolezi, Cerna and Palamidessi 2023: both estimators on the same reports, as the paper and its package have them.
+
+Populations are n samples of a shape, cut into k + 1 bins of equal width of which the last two are one value, as in the
+paper's notebook (the paper says "bucketize to a k-bins histogram"). Its incomes cannot be had here; log-normal ones stand in.
+Local hashing has linear forms in place of random hash functions.
+"""
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+
+from estimators import matrix_inversion, post_process
+from estimators.kernels import support_em
+from estimators.metrics import mae, mse
+from experiments.accuracy import SHAPES, tabulate
+from mechanisms import LONGITUDINAL, CountTable, Mechanism, mechanism
+from mechanisms.arguments import FloatArray, IntArray
+from mechanisms.grr import LongitudinalGRR
+from mechanisms.local_hashing import LongitudinalHashing
+
+EPSILONS = (1.0, 2.0, 4.0)
+LOLOHA_G = {1.0: 3, 2.0: 7, 4.0: 53}  # the formula of §3.2 rounded to the nearest, as its package does; floors are printed
+MEDIAN_INCOME, INCOME_SPREAD, TOP_INCOME = 36_000, 0.9, 720_000
+
+
+def population(shape: str, k: int, n: int, rng: np.random.Generator) -> IntArray:
+    """(n,) values in [0, k) of a shape of `experiments.accuracy.SHAPES`, or of generated incomes ("real")."""
+    if shape == "real":
+        samples = np.minimum(rng.lognormal(np.log(MEDIAN_INCOME), INCOME_SPREAD, n), TOP_INCOME)
+    else:
+        samples = SHAPES[shape](rng, n)
+    edges = np.linspace(samples.min(), samples.max(), k + 2)
+    return np.asarray(np.minimum(np.searchsorted(edges, samples, side="right") - 1, k - 1).astype(np.int64))
+
+
+def build(name: str, k: int, eps: float, calibration: str) -> Mechanism:
+    """The mechanism at ε (ε₁ = ε and ε∞ = 2ε if it memoizes) in a calibration."""
+    if name in LONGITUDINAL:
+        g = LOLOHA_G[eps] if (name, calibration) == ("L-OLH", "paper") else None
+        return mechanism(name, k, eps_inf=2 * eps, eps_1=eps, calibration=calibration, g=g)
+    return mechanism(name, k, eps=eps)
+
+
+def papers_ibu(m: Mechanism, table: CountTable, slip: bool = True) -> FloatArray:
+    """IBU on support counts, at most 10 000 iterations, until no frequency changes by more than 1e-12.
+
+    The paper's channel has p on its diagonal and q elsewhere. For the chains of GRR it takes q = p₁q₂ + q₁p₂, with q₁ = 1/g for
+    local hashing, which is right for two symbols without hashing alone: (k-2) q₁q₂ is missing, or for hashing q = 1/g.
+
+    Args:
+        m: the mechanism.
+        table: its counts.
+        slip: whether to take the paper's channel where it is not the mechanism's, as for its published numbers.
+    """
+    p, q = m.p, m.q
+    if slip and isinstance(m, LongitudinalGRR):
+        q = m.p1 * m.q2 + m.q1 * m.p2
+    elif slip and isinstance(m, LongitudinalHashing):
+        q = m.p1 * m.q2 + m.p2 / m.g
+    f = np.full(m.k, 1 / m.k)
+    support_em(m.support(table).astype(float)[None], np.array([q]), np.array([p - q]), f, 10_000, 1e-12, 0.0)
+    return f
+
+
+def estimates(name: str, k: int, eps: float, values: IntArray, best: bool, rng: np.random.Generator) -> dict[str, FloatArray]:
+    """Frequencies by estimator.
+
+    `mi`, clipped and normalised, and `ibu` as in the paper; `chain`, IBU with the chain's own channel, where the paper's is
+    another; `best`, PowerNS of the inversion of reports in the exact calibration.
+    """
+    m = build(name, k, eps, "paper")
+    table = tabulate(m, values, rng)
+    inverted = matrix_inversion(m, table)
+    found = {"mi": post_process(inverted.frequencies, "norm-mul"), "ibu": papers_ibu(m, table)}
+    if isinstance(m, LongitudinalGRR | LongitudinalHashing):
+        found["chain"] = papers_ibu(m, table, slip=False)
+    if best:
+        if name in LONGITUDINAL:
+            m = build(name, k, eps, "exact")
+            inverted = matrix_inversion(m, tabulate(m, values, rng))
+        found["best"] = post_process(inverted.frequencies, "power-ns", variance=inverted.standard_errors**2)
+    return found
+
+
+def errors(name: str, shape: str, k: int, n: int, runs: int, best: bool, seed: int) -> list[dict[str, Any]]:
+    """A job: for each of `EPSILONS` the estimators' errors, by name (2, runs): mean squared and mean absolute ones.
+
+    Every run has a population and reports of its own, which depend on nothing but the arguments.
+    """
+    digest = hashlib.sha256(json.dumps([name, shape, k, n]).encode()).digest()
+    rng = np.random.default_rng([seed, *digest[:8]])
+    results = []
+    for eps in EPSILONS:
+        found: dict[str, list[list[float]]] = {}
+        for _ in range(runs):
+            values = population(shape, k, n, rng)
+            truth = np.bincount(values, minlength=k) / n
+            for estimator, f in estimates(name, k, eps, values, best, rng).items():
+                kept = found.setdefault(estimator, [[], []])
+                kept[0].append(mse(truth, f))
+                kept[1].append(mae(truth, f))
+        results.append(found)
+    return results
