@@ -98,7 +98,7 @@ def draw(drawn: Outcome, title: str, path: Path) -> None:
     across = min(3, len(panels))
     down = -(-len(panels) // across)
     figure = Figure(figsize=(4.6 * across, 3.6 * down), layout="constrained")
-    figure.suptitle(title, fontsize="medium")
+    figure.suptitle(title, fontsize="medium", wrap=True)
     axes = figure.subplots(down, across, squeeze=False).ravel()
     for axis, panel in zip(axes, panels, strict=False):
         _panel(axis, panel)

@@ -204,7 +204,7 @@ def sweeps(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
     for axis, x in axes.items():
         curves = [Curve(shape, x, [mean_mse_gain(found, shape=shape, **{axis: at}) for at in x]) for shape in shapes]
         label = ("ε₁" if names is CHAINS else "ε") if axis == "eps" else axis
-        panels.append(Panel("all mechanisms", label, "mean gain in MSE (%)", curves, log_x=axis == "n"))
+        panels.append(Panel("all mechanisms", label, "mean gain in MSE (%)", curves))
     by_eps, by_n, by_k = ([float(np.mean(y)) for y in zip(*(c.y for c in panel.curves), strict=True)] for panel in panels)
     single = {shape: max(gain(x)[0].mean() for s, x in found.items() if s.shape == shape) for shape in shapes}
     mean = {shape: mean_mse_gain(found, shape=shape) for shape in shapes}

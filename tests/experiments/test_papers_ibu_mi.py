@@ -1,0 +1,153 @@
+"""IBU against MI: the transcribed tables, the paper's definitions, and what its channels of chains do to its numbers."""
+
+import math
+
+import numpy as np
+import pytest
+
+from estimators import ibu
+from experiments.accuracy import tabulate
+from experiments.papers import ibu_mi
+from experiments.papers.ibu_mi import CHAINS, ONE_TIME, TABLES, TARGETS, Setting, gain, mean_gain, read
+from experiments.papers.ibu_runs import LOLOHA_G, build, errors, papers_ibu, population
+from experiments.reproduction import Job, Outcome, Plan, Row
+from mechanisms import Mechanism
+from mechanisms.arguments import FloatArray
+from mechanisms.grr import LongitudinalGRR
+from mechanisms.local_hashing import papers_g
+
+
+def run(name: str, plan: Plan) -> Outcome:
+    """A target's outcome, all in this process."""
+    (target,) = [target for target in TARGETS if target.name == name]
+    return target.finish(plan, [job.function(**job.arguments) for job in target.plan(plan)])
+
+
+@pytest.mark.parametrize("names", [ONE_TIME, CHAINS])
+def test_the_published_averages_are_those_of_the_published_cells(names: tuple[str, ...]) -> None:
+    cells = np.array([TABLES[names][shape] for shape in (*ibu_mi.SHAPES, "Avg.")], float)
+    assert cells.shape == (7, 16)
+    assert np.abs(cells[:-1].mean(axis=0) - cells[-1]).max() <= 1
+    for metric in (0, 1):
+        assert np.abs(cells[:, metric:14:2].mean(axis=1) - cells[:, 14 + metric]).max() <= 1.01
+
+
+def test_the_last_two_of_k_plus_1_bins_are_one_value() -> None:
+    shares = np.bincount(population("uniform", 9, 100_000, np.random.default_rng(1))) / 100_000
+    assert shares == pytest.approx([0.1] * 8 + [0.2], abs=0.01)
+    incomes = population("real", 50, 20_000, np.random.default_rng(1))
+    assert np.median(incomes) < 10  # far from uniform
+
+
+def test_the_papers_g_is_rounded_where_floors_are_printed() -> None:
+    for eps, g in LOLOHA_G.items():
+        a, b = math.exp(2 * eps), math.exp(eps)
+        root = math.sqrt(a**4 - 14 * a**2 + 12 * a * b * (1 - a * b) + 12 * a**3 * b + 1)
+        quotient = (1 - a**2 + root) / (6 * (a - b))
+        assert 1 + max(1, round(quotient)) == g
+        assert 1 + max(1, math.floor(quotient)) < g  # what is printed
+        assert papers_g(100, 2 * eps, eps) < g
+
+
+def dense_ibu(support: FloatArray, p: float, q: float, iterations: int) -> FloatArray:
+    """The paper's Eq. (3), with a matrix."""
+    k = len(support)
+    channel = np.full((k, k), q) + np.eye(k) * (p - q)
+    seen, f = support / support.sum(), np.full(k, 1 / k)
+    for _ in range(iterations):
+        f = f * (channel @ (seen / (channel @ f)))
+    return np.asarray(f)
+
+
+@pytest.mark.parametrize(("name", "k"), [("SUE", 6), ("L-GRR", 6), ("L-BLH", 6), ("L-OLH", 6)])
+def test_ibu_is_the_papers_with_its_channel(name: str, k: int) -> None:
+    m = build(name, k, 1.0, "paper")
+    table = tabulate(m, population("poisson", k, 5000, np.random.default_rng(2)), np.random.default_rng(3))
+    assert papers_ibu(m, table, slip=False) == pytest.approx(ibu(m, table, likelihood="support").frequencies, abs=1e-9)
+    p, q = papers_channel(m)
+    theirs = dense_ibu(m.support(table).astype(float), p, q, 10_000)
+    assert papers_ibu(m, table) == pytest.approx(theirs, abs=1e-6)
+    same = np.abs(theirs - papers_ibu(m, table, slip=False)).max() < 1e-6
+    assert same == (name == "SUE")
+
+
+def papers_channel(m: Mechanism) -> tuple[float, float]:
+    """Its diagonal and the rest, as the paper's package computes them."""
+    if m.name == "SUE":
+        return m.p, m.q
+    assert hasattr(m, "p1")
+    q1 = m.q1 if isinstance(m, LongitudinalGRR) else 1 / m.g  # type: ignore[attr-defined]
+    return m.p1 * m.p2 + (1 - m.p1) * m.q2, m.p1 * m.q2 + q1 * m.p2  # type: ignore[attr-defined]
+
+
+def test_the_papers_channel_of_l_grr_does_not_sum_to_1() -> None:
+    m = build("L-GRR", 100, 1.0, "paper")
+    p, q = papers_channel(m)
+    assert p + 99 * q == pytest.approx(0.115, abs=0.001)
+    assert m.p + 99 * m.q == pytest.approx(1)
+    assert isinstance(m, LongitudinalGRR)
+    printed = m.p1 * m.p2 + m.q1 * m.q2  # §3.2 of the paper, where p* lacks (k-2) q₁q₂ too
+    assert printed < p
+    two = build("L-GRR", 2, 1.0, "paper")
+    assert sum(papers_channel(two)) == pytest.approx(1)
+
+
+def test_gains_are_clipped_run_by_run() -> None:
+    found = {Setting("GRR", "Real", 2, 1, 1.0): {"mi": np.array([[2.0, 2.0], [4.0, 4.0]]), "ibu": np.array([[1, 3], [3, 3]])}}
+    assert gain(next(iter(found.values()))).tolist() == [[50, 0], [25, 25]]
+    mean, spread = mean_gain(found, lambda s: True)
+    assert mean.tolist() == [25, 25]
+    assert spread == pytest.approx([math.sqrt(1250), 0])
+
+
+@pytest.mark.parametrize("shape", ["Unif.", "Poiss."])
+def test_l_grr_gains_what_is_published_with_the_papers_channel_alone(shape: str) -> None:
+    """The cells at full size but for 2 runs; at 3 standard deviations each of 4 comparisons raises an alarm 3 times in 1000."""
+    plan = Plan(quick=True, best=False, seed=7)
+    jobs = ibu_mi.jobs(plan, ["L-GRR"], [shape], ibu_mi.DOMAINS, ibu_mi.SIZES)
+    found = read(jobs, [errors(**job.arguments) for job in jobs])
+    ours, spread = mean_gain(found, lambda s: True)
+    chain, _ = mean_gain(found, lambda s: True, "chain")
+    for metric, published in enumerate(TABLES[CHAINS][shape][:2]):
+        sd = spread[metric] * math.sqrt(1 / 2 + 1 / 20)
+        assert Row(label="", published=published, ours=ours[metric], spread=sd, digit=0.5).within
+        assert not Row(label="", published=published, ours=chain[metric], spread=sd, digit=0.5).within  # the control
+
+
+def test_a_small_table_and_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ibu_mi, "DOMAINS", (2, 20))
+    monkeypatch.setattr(ibu_mi, "SIZES", (1000, 2000))
+    plan = Plan(quick=True)
+    first, again = run("ibu-table-2", plan), run("ibu-table-2", plan)
+    assert first == again
+    assert first.rows != run("ibu-table-2", Plan(quick=True, seed=2)).rows
+    assert len(first.rows) == 2 * 3 * 2
+    assert all(0 <= row.ours <= 100 and row.best is not None and row.spread > 0 for row in first.rows)
+    assert all(row.best is None for row in run("ibu-table-3", Plan(quick=True, best=False)).rows)
+    sweep = run("ibu-figure-4", plan)
+    assert [[list(curve.x) for curve in panel.curves] for panel in sweep.panels] == [
+        [[1, 2, 4]] * 3,
+        [[1000, 2000]] * 3,
+        [[2, 20]] * 3,
+    ]
+
+
+@pytest.mark.parametrize("name", ["ibu-table-2", "ibu-table-3", "ibu-figure-1", "ibu-figure-2", "ibu-figure-3", "ibu-figure-4"])
+def test_the_whole_of_a_target_says_all_that_is_published(name: str) -> None:
+    (target,) = [target for target in TARGETS if target.name == name]
+    plan = Plan(best=False)
+    outcome = target.finish(plan, [made_up(job) for job in target.plan(plan)])
+    published = [row for row in outcome.rows if row.published is not None]
+    assert len(published) == {"table": 112, "figure": {"1": 5, "2": 2}.get(name[-1], 5)}[name.split("-")[1]]
+    if "table" in name:
+        assert [row.ours for row in published] == pytest.approx([50, 25] * 56)
+        assert [row.label for row in published[:2]] == [
+            f"Gauss. {'L-' * ('3' in name)}GRR {metric}" for metric in ("MSE", "MAE")
+        ]
+
+
+def made_up(job: Job) -> list[dict[str, list[list[float]]]]:
+    """A job's result in which IBU gains 50 and 25 per cent."""
+    runs = job.arguments["runs"]
+    one = {"mi": [[4.0] * runs] * 2, "ibu": [[2.0] * runs, [3.0] * runs], "chain": [[4.0] * runs] * 2}
+    return [one] * 3
