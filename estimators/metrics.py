@@ -9,9 +9,10 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import wasserstein_distance_nd
 
 from mechanisms.arguments import FloatArray
+
+TOLERANCE = 1e-10  # of a grid's linear programme, relative to the longest way
 
 
 def _pair(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -76,14 +77,23 @@ def emd_line(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
 
 def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLike) -> float:
     """Earth mover's distance of two distributions on points of the plane: the least Σ mass × Euclidean distance that moves one
-    into the other. A grid of 32 × 32 takes a second or two, a few where all of the mass moves far.
+    into the other. A grid of 24 × 16 takes up to a third of a second, one of 32 × 32 up to five seconds.
 
     Args:
         truth, estimate: (k,) non-negative weights, not all zero; each is normalised.
         points: (k, 2) coordinates of the values, finite.
 
-    By SciPy's linear programme over all pairs of values: seconds for a few hundred of them.
+    What the two have in common stays where it is, as no way is longer than a detour; for the rest SciPy solves the dual
+    programme, over all pairs of a value with too much and one with too little:
+
+        maximise    Σ_x excess_x φ_x    subject to    φ_x - φ_y <= ‖x - y‖₂
+
+    The dual, because it is feasible whatever rounding does to the masses.
     """
+    from scipy import sparse  # here because it takes long to load, and only who asks for this metric needs it
+    from scipy.optimize import linprog
+    from scipy.spatial.distance import cdist
+
     a, b = _pair(truth, estimate)
     where = np.asarray(points, float)
     if where.shape != (a.size, 2) or not np.isfinite(where).all():
@@ -92,7 +102,25 @@ def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLik
         return math.nan
     if min(a.min(), b.min()) < 0 or not (a.any() and b.any()):
         raise ValueError(f"weights must be non-negative and not all zero, got least {float(min(a.min(), b.min()))!r}")
-    return float(wasserstein_distance_nd(where[a > 0], where[b > 0], a[a > 0], b[b > 0]))
+    excess = a / a.sum() - b / b.sum()
+    sources, sinks = np.flatnonzero(excess > 0), np.flatnonzero(excess < 0)
+    if not (sources.size and sinks.size):
+        return 0.0
+    moved = excess[sources].sum()
+    ways = cdist(where[sources], where[sinks])
+    longest = ways.max()
+    from_sources = sparse.kron(sparse.eye_array(sources.size), np.ones((sinks.size, 1)))
+    to_sinks = sparse.kron(np.ones((sources.size, 1)), sparse.eye_array(sinks.size))
+    solution = linprog(
+        np.concatenate([-excess[sources] / moved, excess[sinks] / excess[sinks].sum()]),
+        A_ub=sparse.hstack([from_sources, -to_sinks]).tocsr(),
+        b_ub=ways.ravel() / longest,
+        bounds=(-1, 1),
+        options={"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE},
+    )
+    if solution.status != 0:
+        raise RuntimeError(f"no distance of {a.size} values: {solution.message}")
+    return float(-solution.fun * moved * longest)
 
 
 def utility_gain(metric_mi: float, metric_ibu: float) -> float:
