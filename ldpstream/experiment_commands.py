@@ -78,7 +78,7 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         known = {target.name: target for target in TARGETS}
         if listed:
             for target in TARGETS:
-                console.print(f"{target.name:24} {target.title}", highlight=False)
+                console.print(f"{target.name:24} {target.title}", highlight=False, soft_wrap=True)
             return
         for name in names or ():
             if name not in known:
