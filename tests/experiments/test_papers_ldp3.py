@@ -68,6 +68,8 @@ def test_the_toolkits_power_lifts_what_is_far_below_zero() -> None:
     assert lifted[:3] == pytest.approx(counts[:3] + 5, abs=6)
     assert lifted[-1] > 500  # with the true variance it would be nearly zero
     assert toolkit_power(counts, n, variance=90_000.0)[-1] * n < 100
+    nearer = np.array([*counts[:-1], -110.0])  # the likelihood of 1 is 1e-200; of all but a few it underflows
+    assert toolkit_power(nearer, n, variance=12.2)[-1] * n > 500
 
 
 def test_the_toolkits_power_is_what_its_text_says() -> None:
