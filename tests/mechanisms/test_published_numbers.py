@@ -14,48 +14,10 @@ from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
 
 import pytest
 
+from experiments.papers.allomfree_printed import COLUMNS_1, COLUMNS_2, MISPRINTED, TABLE_1, TABLE_2
 from mechanisms import mechanism
 
 from .reference import build
-
-COLUMNS = (("L-GRR", 2), ("L-GRR", 32), ("L-GRR", 1024), ("L-OSUE", 2), ("L-SUE", 2), ("L-SOUE", 2), ("L-OUE", 2))
-
-# ALLOMFREE, Table 1: eps_inf, eps_1, then the variances in the order of COLUMNS. An asterisk marks a misprinted label.
-TABLE_1 = """
-0.5 0.30 0.001103 0.980969 26706   0.004411 0.004436 0.005306 0.005549
-1.0 0.60 0.000270 0.125036 3153    0.001078 0.001103 0.001234 0.001347
-2.0 1.20 0.000062 0.006327 117     0.000247 0.000270 0.000264 0.000310
-4.0 2.40 0.000011 0.000078 0.25903 0.000044 0.000062 0.000045 0.000057
-0.5 0.25 0.001592 2.088372 60218   0.006367 0.006392 0.007336 0.007611
-1.0 0.50 0.000392 0.268074 7198    0.001567 0.001592 0.001740 0.001872
-2.0 1.00 0.000092 0.013926 281     0.000368 0.000392 0.000389 0.000447
-4.0 2.00 0.000018 0.000188 0.74088 0.000072 0.000092 0.000073 0.000092
-0.5 0.20 0.002492 4.530779 135874  0.009967 0.009992 0.011012 0.011324
-1.0 0.40 0.000617 0.586823 16443   0.002467 0.002492 0.002658 0.002812
-2.0 0.80 0.000148 0.031552 673     0.000593 0.000617 0.000617 0.000690
-4.0 1.60 0.000032 0.000484 2.12772 0.000127 0.000148 0.000128 0.000156
-0.5 0.15 0.004436 10       329836  0.017744 0.017769 0.018863 0.019214
-1.0 0.30 0.001103 1.398568 40412   0.004411 0.004436 0.004620 0.004799
-2.0* 0.60 0.000270 0.078202 1737    0.001078 0.001103 0.001106 0.001198
-4.0* 1.20 0.000062 0.001389 6       0.000247 0.000270 0.000248 0.000291
-0.5 0.10 0.009992 30       972656  0.039967 0.039992 0.041148 0.041536
-1.0 0.20 0.002492 4.080052 120651  0.009967 0.009992 0.010190 0.010394
-2.0 0.40 0.000617 0.237925 5443    0.002467 0.002492 0.002498 0.002610
-4.0 0.80 0.000148 0.004939 24      0.000593 0.000617 0.000595 0.000659
-0.5 0.05 0.039992 154      4941829 0.159967 0.159992 0.161191 0.161608
-1.0 0.10 0.009992 20       620584  0.039967 0.039992 0.040201 0.040424
-2.0 0.20 0.002492 1.255550 29356   0.009967 0.009992 0.010000 0.010130
-4.0 0.40 0.000617 0.030494 156     0.002467 0.002492 0.002469 0.002560
-"""
-ROWS = [tuple(line.split()) for line in TABLE_1.strip().splitlines()]
-
-# ALLOMFREE, Table 2: eps, then GRR with k = 2, 32 and 1024, OUE, SUE.
-TABLE_2 = """
-0.5 0.000392 0.007520 0.243240 0.001567 0.001592
-1.0 0.000092 0.001108 0.034707 0.000368 0.000392
-2.0 0.000018 0.000092 0.002522 0.000072 0.000092
-4.0 0.000002 0.000003 0.000037 0.000008 0.000018
-"""
 
 
 def reproduces(printed: str, ours: float, rounding: str = ROUND_HALF_EVEN) -> bool:
@@ -71,10 +33,10 @@ def in_table_1(printed: str, ours: float) -> bool:
     return reproduces(printed, float(Decimal(ours).quantize(Decimal("0.000001"), ROUND_HALF_EVEN)))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[1]}")
+@pytest.mark.parametrize("row", TABLE_1, ids=lambda row: f"{row[0]}-{row[1]}")
 def test_allomfree_table_1(row: tuple[str, ...]) -> None:
     eps_inf, eps_1 = float(row[0].rstrip("*")), float(row[1])
-    for (name, k), printed in zip(COLUMNS, row[2:]):
+    for (name, k), printed in zip(COLUMNS_1, row[2:]):
         paper = build(name, k, eps_inf, eps_1, calibration="paper").variance(n=10_000)
         assert in_table_1(printed, paper), (name, k, printed, paper)
         exact = build(name, k, eps_inf, eps_1).variance(n=10_000)
@@ -83,15 +45,15 @@ def test_allomfree_table_1(row: tuple[str, ...]) -> None:
 
 def test_the_misprinted_labels_of_allomfree_table_1() -> None:
     """With the labels as they are printed, L-GRR for k = 32 and 1024 and two of the unary encodings would be different."""
-    for label, row in zip(((1.0, 0.6), (2.0, 1.2)), (row for row in ROWS if row[0].endswith("*"))):
-        as_labelled = [build(name, k, *label, calibration="paper").variance(n=10_000) for name, k in COLUMNS]
+    for label, row in ((MISPRINTED[row[0]], row) for row in TABLE_1 if row[0] in MISPRINTED):
+        as_labelled = [build(name, k, *label, calibration="paper").variance(n=10_000) for name, k in COLUMNS_1]
         same = [in_table_1(printed, ours) for printed, ours in zip(row[2:], as_labelled)]
         assert same == [True, False, False, True, True, False, False]
 
 
-@pytest.mark.parametrize("row", [tuple(line.split()) for line in TABLE_2.strip().splitlines()], ids=lambda row: row[0])
+@pytest.mark.parametrize("row", TABLE_2, ids=lambda row: row[0])
 def test_allomfree_table_2(row: tuple[str, ...]) -> None:
-    for (name, k), printed in zip((("GRR", 2), ("GRR", 32), ("GRR", 1024), ("OUE", 2), ("SUE", 2)), row[1:]):
+    for (name, k), printed in zip(COLUMNS_2, row[1:]):
         ours = mechanism(name, k, eps=float(row[0])).variance(n=10_000)
         assert reproduces(printed, ours), (name, k, printed, ours)
 
