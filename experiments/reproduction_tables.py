@@ -1,11 +1,14 @@
 """Reproduced tables and figures on the terminal, as Markdown, and as pictures."""
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from experiments.reproduction import Outcome, Panel, Reproduced, ReproductionError, Row
@@ -15,28 +18,33 @@ if TYPE_CHECKING:
 
 NONE = "–"
 VERDICTS = {True: "yes", False: "NO", None: NONE}
-COLUMNS = ("", "published", "ours", "difference", "± chance", "agrees", "best", "gain")
+COLUMNS = ("", "paper", "ours", "differs", "±", "agrees", "best", "gain")
 
 
-def cells(row: Row) -> list[str]:
+def reasons(rows: Sequence[Row]) -> list[str]:
+    """The rows' notes, each once; a row refers to its own by the place in this list, from 1."""
+    return list(dict.fromkeys(row.note for row in rows if row.note))
+
+
+def cells(row: Row, notes: list[str]) -> list[str]:
     """A row's texts, in the order of `COLUMNS`."""
     return [
-        row.label + (f" ({row.note})" if row.note else ""),
+        row.label + (f" [{notes.index(row.note) + 1}]" if row.note else ""),
         number(row.published),
         number(row.ours),
-        number(row.difference),
-        NONE if row.published is None else number(row.spread),
+        number(row.difference, 2),
+        number(None if row.published is None else row.spread, 2),
         VERDICTS[row.within],
         number(row.best),
-        NONE if row.gain is None else f"×{row.gain:.3g}",
+        NONE if row.gain is None else f"×{number(row.gain, 3)}",
     ]
 
 
-def number(x: float | None) -> str:
-    """Four significant digits."""
+def number(x: float | None, digits: int = 4) -> str:
+    """So many significant digits, in few characters."""
     if x is None or math.isnan(x):
         return NONE
-    return f"{x:.4g}"
+    return re.sub(r"e([+-])0*", lambda sign: "e" + sign[1].replace("+", ""), f"{x:.{digits}g}")
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -47,23 +55,33 @@ def summary(rows: Sequence[Row]) -> str:
 
 def table(found: Reproduced) -> Table:
     """A target's rows."""
-    shown = Table(*COLUMNS, title=f"{found.target.title} ({found.target.name})", caption=summary(found.outcome.rows))
+    shown = Table(*COLUMNS, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    shown.title, shown.caption = f"{found.target.title} ({found.target.name})", summary(found.outcome.rows)
+    for column in shown.columns[1:]:
+        column.justify, column.no_wrap = "right", True
+    notes = reasons(found.outcome.rows)
     for row in found.outcome.rows:
-        shown.add_row(*cells(row))
+        shown.add_row(*map(escape, cells(row, notes)))
     return shown
+
+
+def sentences(outcome: Outcome) -> list[str]:
+    """What is said below a table: the rows' notes by number, and the target's."""
+    return [*(f"[{i}] {note}" for i, note in enumerate(reasons(outcome.rows), 1)), *outcome.notes]
 
 
 def markdown(name: str, title: str, outcome: Outcome, picture: str = "") -> str:
     """A target as a section of a Markdown document, with its picture if there is one."""
     lines = [f"### {title}", "", f"`ldpstream reproduce {name}`: {summary(outcome.rows)}.", ""]
     if outcome.rows:
+        notes = reasons(outcome.rows)
         lines += ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
-        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(row)) + " |" for row in outcome.rows]
+        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(row, notes)) + " |" for row in outcome.rows]
         lines.append("")
     if picture:
         lines += [f"![{title}]({picture})", ""]
-    for note in outcome.notes:
-        lines += [note, ""]
+    for sentence in sentences(outcome):
+        lines += [sentence, ""]
     return "\n".join(lines)
 
 

@@ -73,7 +73,7 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         from experiments.papers import TARGETS
         from experiments.peers import cache_dir
         from experiments.reproduction import Plan, reproduce
-        from experiments.reproduction_tables import document, draw, table
+        from experiments.reproduction_tables import document, draw, sentences, table
 
         known = {target.name: target for target in TARGETS}
         if listed:
@@ -91,8 +91,8 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         for one in found:
             if one.outcome.rows:
                 console.print(table(one))
-            for note in one.outcome.notes:
-                console.print(note, highlight=False)
+            for sentence in sentences(one.outcome):
+                console.print(sentence, highlight=False, markup=False)
             if pictures is not None and one.outcome.panels:
                 pictures.mkdir(parents=True, exist_ok=True)
                 draw(one.outcome, one.target.title, pictures / f"{one.target.name}.png")

@@ -41,7 +41,8 @@ def test_the_page(folder: Path) -> None:
     text = (folder / "docs" / "results.md").read_text()
     assert "| `ldp3-table-1` | 3 | 0 of 2 | ×2 | LDP³, Table I |" in text
     assert "| a\\|b | 2.1 | 2 | -0.1 | 0 | NO | 1 | ×2 |" in text
-    assert "| c (a misprint) | 1 | 2 | 1 | 0 | NO | – | – |" in text
+    assert "[1] a misprint" in text
+    assert "| c [1] | 1 | 2 | 1 | 0 | NO | – | – |" in text
     assert "![LDP³, Table I](results/ldp3-table-1.png)" in text
     assert "A sentence." in text
     assert "| MI | 0.5 s | ≤ 1 | yes |  |" in text
