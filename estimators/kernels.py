@@ -11,18 +11,21 @@ Floats = npt.NDArray[Any]
 
 @numba.njit(cache=True, error_model="numpy")
 def support_em(
-    support: Floats, q: Floats, slope: Floats, f: Floats, max_iter: int, tol: float, delta: float
+    support: Floats, times: Floats, q: Floats, slope: Floats, f: Floats, max_iter: int, tol: float, delta: float
 ) -> tuple[int, bool]:
-    """EM for the sum of `terms.SupportTerm`, in place, O(groups k) an iteration.
+    """EM for the sum of `terms.SupportTerm`, in place, O(groups x kinds) an iteration.
 
         r_a = c_a / (q_a + slope_a f),   f ← f Σ_a (q_a Σr_a + slope_a r_a) / Σc
+
+    Values with the same counts and the same start keep the same frequency for ever, so each kind of value is computed once.
 
     The divisor is what makes the sum 1 again, by (1) of `estimators.terms`.
 
     Args:
-        support: (groups, k) support counts, not all zero.
+        support: (groups, kinds) support counts, not all zero.
+        times: (kinds,) how many values are of each kind; the sums above go over values.
         q, slope: (groups,) q > 0 and p - q.
-        f: (k,) distribution to start from, positive; overwritten.
+        f: (kinds,) frequencies to start from, positive, that add up to 1 over the values; overwritten.
         max_iter, tol: stop after so many iterations, or when no frequency has changed by more than tol.
         delta: stop when Σ c ln γ changes by less; 0 leaves that out.
 
@@ -30,7 +33,7 @@ def support_em(
         Iterations taken, and whether a tolerance was met.
     """
     groups, k = support.shape
-    total = support.sum()
+    total = (support * times).sum()
     r, update = np.empty(k), np.empty(k)
     before = -np.inf
     for iteration in range(max_iter):
@@ -42,10 +45,10 @@ def support_em(
                 r[v] = c[v] / (q_a + slope_a * f[v])
             for v in range(k):
                 update[v] += slope_a * r[v]
-            constant += q_a * _sum(r)
+            constant += q_a * _sum(r, times)
             if delta > 0:
                 for v in range(k):
-                    value += c[v] * np.log(q_a + slope_a * f[v])
+                    value += times[v] * c[v] * np.log(q_a + slope_a * f[v])
         if delta > 0:
             if abs(value - before) < delta:
                 return iteration, True
@@ -62,15 +65,15 @@ def support_em(
 
 
 @numba.njit(cache=True)
-def _sum(x: Floats) -> float:
-    """Σ x in four lanes, so that an addition need not wait for the one before; the same on every machine."""
+def _sum(x: Floats, times: Floats) -> float:
+    """Σ x times in four lanes, so that an addition need not wait for the one before; the same on every machine."""
     s0 = s1 = s2 = s3 = 0.0
     whole = x.size - x.size % 4
     for v in range(0, whole, 4):
-        s0 += x[v]
-        s1 += x[v + 1]
-        s2 += x[v + 2]
-        s3 += x[v + 3]
+        s0 += x[v] * times[v]
+        s1 += x[v + 1] * times[v + 1]
+        s2 += x[v + 2] * times[v + 2]
+        s3 += x[v + 3] * times[v + 3]
     for v in range(whole, x.size):
-        s0 += x[v]
+        s0 += x[v] * times[v]
     return (s0 + s1) + (s2 + s3)

@@ -192,7 +192,7 @@ def _number(x: float) -> float | None:
     return None if math.isnan(x) else x
 
 
-@lru_cache(maxsize=4096)  # a step and its window ask the same, and eps_sequence can take a tenth of a second
+@lru_cache(maxsize=4096)  # a step and its window ask the same, and before them who prepares: it can take a part of a second
 def spent(m: Mechanism, t: int) -> Privacy:
     """The privacy loss of t reports; see `Privacy`."""
     sequence = m.eps_sequence(t)

@@ -18,7 +18,7 @@ import msgspec
 
 from agents.store import Checkpoint, CountStore, Missing, sum_tables
 from agents.tally import PaneKey
-from estimators.publication import Publication, conclude
+from estimators.publication import Publication, conclude, spent
 from mechanisms import CountTable, Mechanism
 from surveys import Survey
 
@@ -107,6 +107,8 @@ class Schedule:
         self._survey, self._store, self._position = survey, store, position
         self._results, self._publishers = results, publishers
         self._post, self._margin_ms = post, margin_ms
+        self._next_step: int | None = None
+        self._unprepared: list[Mechanism] = []
 
     def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
         """Publish whatever is due at that time, oldest step first.
@@ -119,6 +121,7 @@ class Schedule:
             The publications made.
         """
         if not self._results.lead():
+            self._look_ahead(None)
             return []
         saved = self._results.progress()
         progress = saved or self._begin(now_ms)
@@ -144,7 +147,28 @@ class Schedule:
             self._prune(after)
             saved = progress = after
             made += publications
+        self._look_ahead(progress.next_step)
         return made
+
+    def prepare(self) -> bool:
+        """Work out the next step's privacy losses ahead of its close, one mechanism's at a time: a part of a second each.
+
+        Returns:
+            Whether there was one left. There is none before `run`, or while another estimator works.
+        """
+        if self._next_step is None or not self._unprepared:
+            return False
+        spent(self._unprepared.pop(), self._next_step + 1)
+        return True
+
+    def due_ms(self) -> int | None:
+        """When the next step can be estimated at the earliest; None before `run`, or while another estimator works."""
+        return None if self._next_step is None else self._survey.closes_ms(self._next_step) + self._margin_ms
+
+    def _look_ahead(self, step: int | None) -> None:
+        if step != self._next_step:
+            self._next_step = step
+            self._unprepared = [m for mechanisms in self._survey.mechanisms for m in mechanisms]
 
     def _take_back(self, publications: list[Publication]) -> None:
         """Another estimator has saved others while we told of these: what is saved shall be told last."""

@@ -26,7 +26,7 @@ from surveys.settings import Settings, SettingsError
 log = structlog.get_logger("ldpstream.estimator")
 
 MAX_PUBLISHED_K = 100_000
-TICK_S = 0.2
+TICK_S, SHORTEST_TICK_S = 0.2, 0.02
 RETRY_S = 2.0
 
 
@@ -81,7 +81,8 @@ def serve(
             except (LogUnavailable, StoreUnavailable) as error:
                 log.warning("estimate delayed", error=str(error))
                 stop.wait(RETRY_S)
-            stop.wait(TICK_S)
+            if not schedule.prepare():
+                stop.wait(_pause_s(schedule.due_ms(), time.time_ns() // 10**6))
         return results.history()
     finally:
         if page is not None:
@@ -116,6 +117,11 @@ class _Watcher:
             if p.span == "step":
                 log.info("published", attribute=p.attribute, step=p.step, reports=p.reports, complete=p.complete)
             self._seen(p)
+
+
+def _pause_s(due_ms: int | None, now_ms: int) -> float:
+    """How long to wait before looking again: often about the time when the next step is due, seldom long before or after."""
+    return TICK_S if due_ms is None else min(max(abs(due_ms - now_ms) / 1000, SHORTEST_TICK_S), TICK_S)
 
 
 def _reached(progress: Progress | None, until: int) -> bool:

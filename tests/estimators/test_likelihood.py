@@ -155,6 +155,22 @@ def test_ten_thousand_fast_steps_are_ten_thousand_dense_ones() -> None:
     np.testing.assert_allclose(ibu(m, table, tol=0.0).frequencies, expected, atol=1e-10)
 
 
+@pytest.mark.parametrize(("tol", "delta"), [(0.0, 0.0), (1e-5, 0.0), (0.0, 1e-7)])
+def test_values_with_equal_counts_and_starts_go_the_same_way(tol: float, delta: float) -> None:
+    """Of many values few differ, by two groups' counts and the start: the loop over kinds is the one over values."""
+    rng, k = np.random.default_rng(11), 97
+    sharp, blunt = make("OUE", k, 3.0), make("L-OSUE", k, 0.5)
+    groups = [(m, m.table(400, rng.integers(100, 104, k))) for m in (sharp, blunt)]
+    start = rng.integers(1, 3, k) / 1.0
+    start /= start.sum()
+    found = gibu(groups, 500, tol, delta=delta, start=start)
+    terms: list[Term] = [DenseTerm(support_channel(m), table) for m, table in groups]
+    expected, iterations, converged = em(terms, 0.99 * start + 0.01 / k, 500, tol, delta * 800)
+    assert (found.iterations, found.converged) == (iterations, converged)
+    np.testing.assert_allclose(found.frequencies, expected, rtol=1e-10)
+    assert len(np.unique(found.frequencies)) <= 32
+
+
 def test_em_on_any_terms_is_em_on_support_terms() -> None:
     m = make("L-OSUE")
     table = collect(m, 500, 5)

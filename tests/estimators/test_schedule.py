@@ -15,10 +15,11 @@ from prometheus_client import CollectorRegistry
 from agents.store import Checkpoint, MemoryCountStore, Missing
 from agents.tally import PaneKey
 from estimators import combined_mle, gibu
-from estimators.publication import Publication, conclude
+from estimators.publication import Publication, conclude, spent
 from estimators.publishers import PrometheusPublisher
 from estimators.results import MemoryResults
 from estimators.schedule import Progress, Schedule
+from estimators.service import _pause_s
 from mechanisms import CountTable
 from surveys import load_survey, parse_survey
 
@@ -87,6 +88,54 @@ def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountSt
     assert keys(made) == [(0, True)]
     assert made[0].reports == 10
     assert schedule.run(now) == []  # once
+
+
+class StandingBy(MemoryResults):
+    leads = True
+
+    def lead(self) -> bool:
+        return self.leads
+
+
+def test_privacy_losses_are_worked_out_before_the_close(store: MemoryCountStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then what a close sets off asks no mechanism any more, and says what it would have said."""
+    spent.cache_clear()
+    results = StandingBy()
+    schedule = Schedule(SURVEY, store, Log([SURVEY.start_ms]), results, [])
+    assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # nothing is known of the next step
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
+    asked = list(zip(SURVEY.attributes, SURVEY.mechanisms, strict=True))
+    expected = [
+        {level.name: m.eps_sequence(t) for level, m in zip(a.levels, ms, strict=True)} for t in (1, 2) for a, ms in asked
+    ]
+    n_mechanisms = sum(map(len, SURVEY.mechanisms))
+    for step in (0, 1):
+        due = schedule.due_ms() or SURVEY.closes_ms(0) + MARGIN_MS
+        assert due == SURVEY.closes_ms(step) + MARGIN_MS
+        assert schedule.run(due - 1) == []
+        assert [schedule.prepare() for _ in range(n_mechanisms + 1)] == [True] * n_mechanisms + [False]
+        assert schedule.run(due - 1) == []
+        assert not schedule.prepare()  # once a step
+        with monkeypatch.context() as patch:
+            for m in {m for mechanisms in SURVEY.mechanisms for m in mechanisms}:
+                patch.setattr(m, "eps_sequence", None)
+            made = [p for p in schedule.run(due) if p.span == "step"]
+        assert len(made) == len(SURVEY.attributes)
+        for p, losses in zip(made, expected[step * len(made) :], strict=False):
+            assert {name: (q.t, q.eps_sequence) for name, q in p.privacy.items()} == {
+                name: (step + 1, loss.value) for name, loss in losses.items()
+            }
+    results.leads = False
+    schedule.run(SURVEY.closes_ms(2))
+    assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # that is another one's work now
+
+
+@pytest.mark.parametrize(
+    ("due_ms", "pause_s"),
+    [(None, 0.2), (9_000, 0.2), (1_150, 0.15), (1_001, 0.02), (1_000, 0.02), (950, 0.05), (-50_000, 0.2)],
+)
+def test_the_service_looks_often_only_about_the_time_when_a_step_is_due(due_ms: int | None, pause_s: float) -> None:
+    assert _pause_s(due_ms, 1_000) == pause_s
 
 
 def test_a_late_step_is_published_incomplete_at_its_deadline_and_again_when_complete(store: MemoryCountStore) -> None:
