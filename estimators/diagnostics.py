@@ -13,11 +13,12 @@ by itself; the smallest p-value, times their number, is the fit's.
                 every linear form, so the share of symbol 0 depends on the values.)
     counts      location mechanisms: the counts against the distribution that fits them best
 
-Null distributions: `ones` and `least` normal; `floor` at most the mixture of χ² with 0 … k degrees of freedom and binomial
-weights (all values at the floor, counts normal and not positively correlated; Shapiro 1988); `functions` a gamma distribution
-with the exact mean, variance and third moment; `symbols` χ²; `counts` at most that of the true distribution's deviance. In a
-window the same people are supposed to report at every step, from kept memos; if it was others, all tests err on the side of no
-alarm. A memo's hash function is kept, so chance that made the functions of one step uneven does so in the next ones too.
+Null distributions: `ones` exact, or at most as rare as stated, and normal where its variance is above 10 000; `least` normal;
+`floor` at most the mixture of χ² with 0 … k degrees of freedom and binomial weights (all values at the floor, counts normal and
+not positively correlated; Shapiro 1988); `functions` a gamma distribution with the exact mean, variance and third moment;
+`symbols` χ²; `counts` at most that of the true distribution's deviance. In a window the same people are supposed to report at
+every step, from kept memos; if it was others, all tests err on the side of no alarm. A memo's hash function is kept, so chance
+that made the functions of one step uneven does so in the next ones too.
 
 The exact number of ones of a subset (SS) needs no test: other tables are refused (`Mechanism.table`). A forger who sends what a
 device with values of his choice would send cannot be seen in counts, by these or by any other means.
@@ -25,9 +26,11 @@ device with values of his choice would send cannot be seen in counts, by these o
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import special
+from scipy.optimize import minimize_scalar
 from scipy.stats import binom, norm
 
 from estimators.estimate import Estimate, check_groups
@@ -40,6 +43,9 @@ from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 MAX_Z = 1e6
 ENOUGH_PAIRS = 50.0  # of reports whose functions are multiples of each other; fewer move all support counts by leaps
 FEW = 5.0  # reports a symbol: below it χ² says nothing
+
+NORMAL_VARIANCE = 10_000.0  # of the number of ones; from there on it is normal enough, six standard deviations out
+RAREST = 1e-11  # chances that a Fourier transform still tells
 
 LogP = tuple[float, int]  # ln p of one test, and on which side: +1 too much, -1 too little
 
@@ -105,11 +111,56 @@ def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None
 def _ones(m: UnaryEncoding | LongitudinalUnary, table: CountTable, steps: int) -> LogP | None:
     """Ones in all reports against their mean; neither that nor the variance depends on the values, nor on fake ones."""
     own, other = m.support_covariance(np.array([1.0, 0.0]), steps)[0]
-    spread = math.sqrt(table.n / steps * (own + (m.k - 1) * other))
-    excess = float(table.counts.sum(dtype=np.float64)) - table.n * (m.p + (m.k - 1) * m.q)
-    if not spread:
+    variance = table.n / steps * (own + (m.k - 1) * other)
+    ones = int(table.counts.sum(dtype=object))
+    excess = float(ones) - table.n * (m.p + (m.k - 1) * m.q)
+    if not variance:
         return None
-    return math.log(2) + float(norm.logsf(abs(excess) / spread)), 1 if excess > 0 else -1
+    if variance < NORMAL_VARIANCE:
+        span = 2 ** math.ceil(math.log2(80 * math.sqrt(variance) + 64))  # 40 standard deviations to either side
+        log_p = _log_tail_of_ones(m, table.n, steps, ones, excess > 0, span)
+    else:
+        log_p = float(norm.logsf(abs(excess) / math.sqrt(variance)))
+    return math.log(2) + log_p, 1 if excess > 0 else -1
+
+
+def _log_tail_of_ones(m: UnaryEncoding | LongitudinalUnary, n: int, steps: int, ones: int, above: bool, span: int) -> float:
+    """ln of the chance of so many ones in n reports or more (less), by their probability generating function.
+
+    `span`, a power of two: how many numbers of ones around the mean have any chance to speak of.
+
+    The ones of a memo are drawn once and reported `steps` times: G(1 + w) = U(p1)^u U(q1)^(u(k-1)) for u people, with
+    U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps; reports that are left over are one more person's. On the unit
+    circle G is the Fourier transform of the chances. What is too rare for that gets Chernoff's bound, G(e^t) e^(-t ones) at its
+    least over t.
+    """
+    p1, q1, p2, q2 = (m.p1, m.q1, m.p2, m.q2) if isinstance(m, LongitudinalUnary) else (1.0, 0.0, m.p, m.q)
+    groups = [(n // steps, steps), (1, n % steps)]
+
+    def log_g(w: Any) -> Any:
+        total = 0.0
+        for people, each in groups:
+            if people and each:
+                high, low = (np.expm1(each * np.log1p(chance * w)) for chance in (p2, q2))
+                own, other = (np.log1p(a * high + (1 - a) * low) for a in (p1, q1))
+                total = total + people * (own + (m.k - 1) * other)
+        return total
+
+    sign = 1 if above else -1
+    centre = round(n * (m.p + (m.k - 1) * m.q))
+    if abs(ones - centre) < span // 2:
+        angle = 2j * math.pi * np.arange(span // 2 + 1) / span  # the other half is conjugate
+        chances = np.fft.hfft(np.exp(log_g(np.expm1(angle)) - angle * centre), span) / span  # of centre, centre + 1, …
+        offsets = np.fft.fftfreq(span, 1 / span)
+        chance = float(chances[sign * offsets >= sign * (ones - centre)].sum())
+        if chance > RAREST:
+            return math.log(min(chance, 1.0))
+
+    def log_bound(t: float) -> float:
+        return float(log_g(math.expm1(sign * t)) - sign * t * ones)
+
+    found = minimize_scalar(log_bound, bounds=(0, min(60.0, 600 / steps)), method="bounded")
+    return min(float(found.fun), math.log(RAREST))
 
 
 def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:

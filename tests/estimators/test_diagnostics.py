@@ -8,7 +8,17 @@ import pytest
 from scipy.stats import binom, chi2, norm, poisson
 
 from estimators import matrix_inversion
-from estimators.diagnostics import Fit, _deviance_moments, _floor, _functions, _log_gamma_tail, drift, fit, mass_below_zero
+from estimators.diagnostics import (
+    Fit,
+    _deviance_moments,
+    _floor,
+    _functions,
+    _log_gamma_tail,
+    _log_tail_of_ones,
+    drift,
+    fit,
+    mass_below_zero,
+)
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Longitudinal, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
 from mechanisms.registry import LOCATION
@@ -64,6 +74,62 @@ def test_honest_counts_raise_no_more_alarms_than_stated(name: str) -> None:
             assert sum(found.tests[test] <= level for found in fits) <= most
     if "ones" in fits[0].tests:
         assert sum(found.tests["ones"] <= 0.05 for found in fits) >= binom.ppf(1e-6, 2000, 0.05)
+
+
+FEW_ONES = [
+    ("SUE", 2, 12.0, 5, 1),
+    ("SUE", 3, 6.0, 7, 1),
+    ("OUE", 4, 10.0, 30, 1),
+    ("L-SUE", 3, 12.0, 10, 4),
+    ("L-OSUE", 2, 8.0, 4, 3),
+]
+
+
+def unlikely(name: str, k: int, eps: float) -> Mechanism:
+    """A mechanism whose reports hardly ever say anything false."""
+    return mechanism(name, k=k, eps_inf=eps, eps_1=0.9 * eps) if name in LONGITUDINAL else mechanism(name, k=k, eps=eps)
+
+
+def ones_by_enumeration(m: Mechanism, people: int, steps: int) -> FloatArray:
+    """The chances of 0, 1, … ones, added up bit by bit."""
+    p1, q1, p2, q2 = (m.p1, m.q1, m.p2, m.q2) if isinstance(m, Longitudinal) else (1.0, 0.0, m.p, m.q)
+    times, chances = np.arange(steps + 1), np.ones(1)
+    for memo, bits in ((p1, people), (q1, people * (m.k - 1))):
+        one_bit = memo * binom.pmf(times, steps, p2) + (1 - memo) * binom.pmf(times, steps, q2)
+        for _ in range(bits):
+            chances = np.convolve(chances, one_bit)
+    return chances
+
+
+@pytest.mark.parametrize(("name", "k", "eps", "people", "steps"), FEW_ONES)
+def test_the_chance_of_so_many_ones_is_that_of_enumeration(name: str, k: int, eps: float, people: int, steps: int) -> None:
+    """Both tails; what is rarer than 1e-10 is told to be at most a thousand times as likely, and never less likely."""
+    m = unlikely(name, k, eps)
+    chances = ones_by_enumeration(m, people, steps)
+    for above in (True, False):
+        tails = chances[::-1].cumsum()[::-1] if above else chances.cumsum()
+        for ones, exact in enumerate(tails):
+            told = math.exp(_log_tail_of_ones(m, people * steps, steps, ones, above, 256))  # type: ignore[arg-type]
+            if exact > 1e-10:
+                assert told == pytest.approx(exact, abs=1e-12)
+            elif exact > 1e-300:
+                assert 0.999 * exact <= told <= max(1000 * exact, 2e-11)
+
+
+@pytest.mark.parametrize(("name", "k", "eps", "people", "steps"), FEW_ONES)
+def test_few_reports_that_are_hardly_ever_false_raise_no_more_alarms_than_stated(
+    name: str, k: int, eps: float, people: int, steps: int
+) -> None:
+    """3000 surveys: alarms at 5 %, 0.1 % and 1e-6 no more often than that, up to chance of 1e-6. The control is the normal
+    distribution: where one report in forty is false, it takes a single one for a sign of 6 standard deviations."""
+    m = unlikely(name, k, eps)
+    tables = surveys(m, np.random.default_rng([30, people]), 3000, people, steps, np.eye(k)[0])
+    fits = [fit(m, table, steps) for table in tables]
+    for level in (0.05, 0.001, 1e-6):
+        assert sum(found.p <= level for found in fits) <= binom.ppf(1 - 1e-6, 3000, level)
+    if (name, k) == ("SUE", 2):
+        scores = [abs(float(t.counts.sum()) - t.n) / math.sqrt(t.n * 2 * m.q * (1 - m.q)) for t in tables]
+        assert sum(score > 6 for score in scores) > 30
 
 
 def exceeding(m: Mechanism, tables: list[CountTable], steps: int) -> int:
