@@ -97,7 +97,7 @@ class Answers:
         return Overview(
             attribute=p.attribute, step=p.step, reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
             top=[Share(label=label(v), frequency=_plain(f)) for v, f in _largest(p, 3)],
-            fit_z=said.fit_z, drift_sigma=said.drift_sigma,
+            fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
             drift_label=None if said.drift_value is None else label(said.drift_value),
         )  # fmt: skip
 

@@ -50,8 +50,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """An attribute's latest estimate in short: its three most frequent values and the privacy loss.
 
-    fit_z (by level), drift_sigma and drift_label, the value that moved so, are the latest step's, whatever the span; see
-    `estimators.publication.Diagnostics`.
+    fit_z (by level), drift_sigma, drift_p and drift_label, the value that moved so, are the latest step's, whatever the span;
+    see `estimators.publication.Diagnostics`.
     """
 
     attribute: str
@@ -63,6 +63,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     top: list[Share]
     fit_z: dict[str, float | None]
     drift_sigma: float | None
+    drift_p: float | None
     drift_label: str | None
 
 

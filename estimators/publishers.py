@@ -112,6 +112,7 @@ class PrometheusPublisher:
         self._below = gauge("mass_below_zero_ratio", "Sum of the negative shares of the raw matrix inversion.", span)
         self._fit = gauge("fit_z", "z-score of the latest step's counts under the mechanism.", level)
         self._drift = gauge("drift_sigma", "Largest move of a share since the step before, in standard errors.", level[:2])
+        self._drift_p = gauge("drift_p", "Chance of so large a move of any value without drift, at most.", level[:2])
         self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
 
     def publish(self, publications: list[Publication]) -> None:
@@ -150,6 +151,8 @@ class PrometheusPublisher:
                         self._fit.labels(p.survey, p.attribute, name).set(z)
                 if said.drift_sigma is not None:
                     self._drift.labels(p.survey, p.attribute).set(said.drift_sigma)
+                if said.drift_p is not None:
+                    self._drift_p.labels(p.survey, p.attribute).set(said.drift_p)
 
     def _values(self, p: Publication) -> list[int]:
         """The indices of the values that have a time series."""

@@ -69,7 +69,7 @@ POPULATION = (
           ((f"max(ldpstream_frequency_ratio{VALUE})", "estimate"),
            (f"max(ldpstream_frequency_ratio{VALUE} + 1.96 * ldpstream_frequency_standard_error_ratio{VALUE})", "upper"),
            (f"max(ldpstream_frequency_ratio{VALUE} - 1.96 * ldpstream_frequency_standard_error_ratio{VALUE})", "lower"))),
-    Panel(lines, "Drift since the last step", "Largest move of a frequency, in standard errors; above 5 it is real.", "none",
+    Panel(lines, "Drift since the last step", "Largest move of a share, in standard errors; cf. ldpstream_drift_p.", "none",
           ((f"max(ldpstream_drift_sigma{OF})", "standard errors"),)),
     Panel(lines, "Reports behind the estimate", "Of the step, and of the sliding window.", "short",
           ((f"max by (span) (ldpstream_estimate_reports{OF})", "{{span}}"),)),

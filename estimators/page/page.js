@@ -3,7 +3,7 @@ import { barChart, lineChart, stepsChart, palette } from "./charts.js";
 
 const $ = (id) => document.getElementById(id);
 const MOST_BARS = 2000;
-const [FIT_LIMIT, DRIFT_LIMIT] = [6, 5]; // as the alerts have them
+const [FIT_LIMIT, DRIFT_CHANCE] = [6, 5.7e-7]; // as the alerts have them
 const state = { survey: null, attribute: null, latest: null, shown: null, series: null };
 
 async function get(path) {
@@ -59,7 +59,7 @@ function budget(name, level) {
 function warnings(overview) {
   const said = Object.entries(overview.fit_z).filter(([, z]) => Math.abs(z) > FIT_LIMIT)
     .map(([name, z]) => `${name}: not what honest devices send (z = ${z.toFixed(1)})`);
-  if (overview.drift_sigma > DRIFT_LIMIT) said.push(`${overview.drift_label} moved by ${overview.drift_sigma.toFixed(1)} standard errors in a step`);
+  if (overview.drift_p !== null && overview.drift_p < DRIFT_CHANCE) said.push(`${overview.drift_label} moved by ${overview.drift_sigma.toFixed(1)} standard errors in a step`);
   return said.map((text) => element("p", text, { class: "warning late" }));
 }
 

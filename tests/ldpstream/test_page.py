@@ -184,7 +184,7 @@ def many(k: int, attributes: int, steps: int) -> tuple[Survey, MemoryResults]:
     return survey, results
 
 
-HONEST = Diagnostics(mass_below_zero=0.0, fit_z={"standard": -5.9}, drift_sigma=4.9, drift_value=0)
+HONEST = Diagnostics(mass_below_zero=0.0, fit_z={"standard": -5.9}, drift_sigma=6.1, drift_value=0, drift_p=6e-7)
 
 
 def extend(survey: Survey, results: MemoryResults, step: int, rng: np.random.Generator, said: Diagnostics = HONEST) -> None:
@@ -243,7 +243,7 @@ def test_it_warns_of_counts_that_do_not_fit_and_of_drift(open_page: OpenPage, z:
     try:
         page = open_page(server.url)
         assert page.locator("#attributes .warning").count() == 0
-        said = Diagnostics(mass_below_zero=0.0, fit_z={"standard": z}, drift_sigma=5.1, drift_value=3)
+        said = Diagnostics(mass_below_zero=0.0, fit_z={"standard": z}, drift_sigma=5.1, drift_value=3, drift_p=5e-7)
         extend(survey, results, 2, np.random.default_rng(2), said)
         expect(page.locator("#attributes .warning")).to_have_count(4, timeout=10_000)
         assert page.locator("#attributes tbody tr").first.locator(".warning").all_inner_texts() == [
