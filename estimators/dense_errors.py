@@ -26,6 +26,9 @@ def is_dense(m: Mechanism) -> bool:
 def score_moments(m: Mechanism, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
     """What one report, and one person's reports over some steps, do to the score at f.
 
+    Scores of the true likelihood are given without what is the same for all values, which no frequencies that sum to 1 can
+    tell, and which at a small budget is all that double precision would keep.
+
     Args:
         m: a mechanism for which `is_dense` holds.
         f: (k,) true frequencies.
@@ -38,17 +41,18 @@ def score_moments(m: Mechanism, f: FloatArray, steps: int, exact: bool) -> tuple
     if isinstance(m, ChannelMechanism):
         given = m.channel()  # [value, output]
         likely = f @ given
-        score = given.T / np.maximum(likely, 1e-140)[:, None]
+        score = (given - given.mean(axis=0)).T / np.maximum(likely, 1e-140)[:, None]
         return (likely[:, None] * score).T @ score, _person(likely, score, f, given, steps)
     assert isinstance(m, (LocalHashing, LongitudinalHashing))
     hit, weight = _hits(m)  # [symbol, function, value]
     k = m.k
-    given = m.other_symbol + (m.p - m.other_symbol) * hit
+    tilt = (m.p - m.other_symbol) * hit
+    given = m.other_symbol + tilt
     chance = given @ f  # of a symbol under a function
     likely = weight * chance
     if exact:
-        score = given / chance[..., None]
-        hessian = np.einsum("yau,yav->uv", weight[:, None] * given, score, optimize=True)
+        score = tilt / chance[..., None]
+        hessian = np.einsum("yau,yav->uv", weight[:, None] * tilt, score, optimize=True)
     else:
         slope = (m.p - m.q) / (m.q + (m.p - m.q) * f)
         score = hit * slope

@@ -1,11 +1,14 @@
 """Standard errors of the estimates by likelihood."""
 
 import numpy as np
+from scipy.linalg import helmert
 
 from estimators.dense_errors import is_dense, score_moments
 from estimators.estimate import Group
 from mechanisms import Mechanism
 from mechanisms.arguments import FloatArray
+
+RESOLVED = 1e-12  # the least share of the largest eigenvalue of a Hessian that is more than rounding
 
 
 def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, exact: bool = False) -> FloatArray:
@@ -21,7 +24,8 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, ex
     more values is treated like other support counts, without what three dependent values have in common; for its true
     likelihood, which does better, these errors are on the wide side.
 
-    NaN where the reports tell nothing (there are none, or p = q), and for location mechanisms on more than 128 values.
+    NaN where the reports tell nothing (there are none, or p = q) or do not tell all values apart, and for location mechanisms
+    on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated geometric mechanism.
 
     Args:
         groups: mechanisms with their tables.
@@ -71,10 +75,10 @@ def _by_matrices(telling: list[tuple[Mechanism, int]], f: FloatArray, steps: int
             of_person = (np.diag(variance + (x**2).sum(axis=0)) - x.T @ x) * np.outer(slope, slope)
         hessian += n * of_report
         score += n / steps * of_person
-    try:
-        inverse = np.linalg.inv(hessian)
-    except np.linalg.LinAlgError:  # the reports do not tell all values apart
+    along = helmert(f.size)  # (k-1, k), an orthonormal basis of the changes that keep the sum
+    inner = along @ hessian @ along.T
+    scale = np.linalg.eigvalsh(inner)
+    if not scale[0] > RESOLVED * scale[-1]:  # the reports do not tell all values apart, or not in double precision
         return np.full(f.size, np.nan)
-    total = inverse.sum(axis=1)
-    projected = inverse - np.outer(total, total) / total.sum()
+    projected = along.T @ np.linalg.solve(inner, along)
     return np.asarray(np.sqrt(np.maximum(np.einsum("uv,vw,uw->u", projected, score, projected, optimize=True), 0)))

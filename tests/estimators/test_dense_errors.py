@@ -4,17 +4,18 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.linalg import helmert
 
 from estimators import mle
 from estimators.dense_errors import score_moments
 from estimators.errors import standard_errors
 from estimators.estimate import Group
-from mechanisms import Mechanism, mechanism
+from mechanisms import Longitudinal, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from mechanisms.registry import LOCATION
 
-F = np.array([0.4, 0.3, 0.2, 0.07, 0.03])
+F, RNG = np.array([0.4, 0.3, 0.2, 0.07, 0.03]), np.random.default_rng(5)
 
 
 def hashing(name: str, g: int) -> LocalHashing | LongitudinalHashing:
@@ -79,9 +80,10 @@ def people(m: LocalHashing | LongitudinalHashing, table: FloatArray, given: dict
     ],
 )
 def test_hashing_is_enumerated(name: str, g: int, steps: int, exact: bool) -> None:
-    m = hashing(name, g)
+    """For the true likelihood: along changes of the frequencies that keep their sum, which is all that it is asked for."""
+    m, along = hashing(name, g), helmert(F.size) if exact else np.eye(F.size)
     for found, expected in zip(score_moments(m, F, steps, exact), enumerated(m, steps, exact), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(along @ found @ along.T, along @ expected @ along.T, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("steps", [1, 3])
@@ -126,3 +128,28 @@ def test_location_mechanisms_have_errors_and_mix_with_others() -> None:
     assert all((together < errors).all() for errors in alone)
     assert np.isfinite(mle(*groups[0]).standard_errors).all()
     assert np.isnan(standard_errors([(line, line.empty_table())], F, 1)).all()
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize(("name", "growth"), [("OLH", 1.0), ("L-OLH", 1.0), ("truncated-geometric", 1.5)])
+def test_the_errors_of_the_smallest_budgets_grow_as_they_must(name: str, growth: float, exact: bool) -> None:
+    """Like 1/eps, and 1/eps^1.5 where also neighbours' outputs become alike; the Hessian is then all but singular."""
+
+    def errors(eps: float) -> FloatArray:
+        m: Mechanism
+        if name == "L-OLH":
+            m = LongitudinalHashing(name, k=F.size, eps_inf=2 * eps, eps_1=eps, g=3)
+        else:
+            m = LocalHashing(name, k=F.size, eps=eps, g=3) if name == "OLH" else LOCATION[name](k=F.size, eps=eps)
+        reports = m.memoize(np.zeros(50, int), RNG) if isinstance(m, Longitudinal) else np.zeros(50, int)
+        return np.asarray(standard_errors([(m, m.tabulate(m.report(reports, RNG)))], F, 1, exact) * eps**growth)
+
+    reference = errors(1e-4)
+    for eps in (1e-6, 1e-8, 1e-9):
+        np.testing.assert_allclose(errors(eps), reference, rtol=1e-3)
+
+
+def test_errors_are_not_a_number_where_reports_do_not_tell_values_apart() -> None:
+    alike = LOCATION["Shokri"](prior=np.full(4, 0.25), distance=np.ones((4, 4)) - np.eye(4), max_loss=0.75)
+    f = np.full(4, 0.25)
+    assert np.isnan(standard_errors([(alike, alike.tabulate(alike.report(np.zeros(20, int), RNG)))], f, 1, exact=True)).all()
