@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from estimators import matrix_inversion, post_process
-from estimators.kernels import support_em
+from estimators.likelihood import em
 from estimators.metrics import mae, mse
+from estimators.terms import SupportTerm
 from experiments.accuracy import SHAPES, tabulate
 from mechanisms import LONGITUDINAL, CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
@@ -59,9 +60,9 @@ def papers_ibu(m: Mechanism, table: CountTable, slip: bool = True) -> FloatArray
         q = m.p1 * m.q2 + m.q1 * m.p2
     elif slip and isinstance(m, LongitudinalHashing):
         q = m.p1 * m.q2 + m.p2 / m.g
-    f = np.full(m.k, 1 / m.k)
-    support_em(m.support(table).astype(float)[None], np.array([q]), np.array([p - q]), f, 10_000, 1e-12, 0.0)
-    return f
+    term = SupportTerm(m, table)
+    term.q, term.slope = q, p - q
+    return em([term], np.full(m.k, 1 / m.k))[0]
 
 
 def estimates(name: str, k: int, eps: float, values: IntArray, best: bool, rng: np.random.Generator) -> dict[str, FloatArray]:
