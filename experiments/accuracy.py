@@ -19,6 +19,7 @@ from estimators import ibu, matrix_inversion, mle, post_process
 from estimators.metrics import mse
 from estimators.post_processing import NAMES as POST_NAMES
 from experiments.peers import accuracy_of_peers
+from experiments.reproduction import one_thread_each
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
 
@@ -142,7 +143,7 @@ def measure(
     """
     rows: dict[Setting, Row] = {}
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes or os.cpu_count(), initializer=_one_thread) as pool:
+    with one_thread_each(), context.Pool(processes or os.cpu_count()) as pool:
         for row in pool.imap_unordered(_job, [(setting, repeats, seed) for setting in grid], chunksize=4):
             rows[row.setting] = row
             seen(f"{len(rows)} of {len(grid)} settings")
@@ -155,11 +156,6 @@ def measure(
 
 def _job(task: tuple[Setting, int, int]) -> Row:
     return errors(*task)
-
-
-def _one_thread() -> None:
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ[name] = "1"
 
 
 def _peers(grid: list[Setting], seed: int, seen: Callable[[str], None]) -> Iterator[tuple[Setting, dict[str, float]]]:

@@ -10,8 +10,9 @@ import json
 import math
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 # what results depend on
 CODE = ("mechanisms", "estimators", "experiments/papers", "experiments/datasets.py", "experiments/accuracy.py")
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 WIDTH = 3.0  # standard deviations of chance in which a published and a reproduced value agree
 
 Seen = Callable[[int, int, str], None]
@@ -192,7 +194,7 @@ def reproduce(
     found = {key: result for key in keepable if (result := _load(kept / f"{key}.json")) is not None}
     todo = {key: owner for key, owner in owners.items() if key not in found}
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes or cores(), mp_context=context, initializer=one_thread) as pool:
+    with one_thread_each(), ProcessPoolExecutor(processes or cores(), mp_context=context) as pool:
         waiting = {
             pool.submit(_call, job.function, dict(job.arguments)): key for key, (_, job) in todo.items() if not job.alone
         }
@@ -226,10 +228,23 @@ def reproduce(
     ]
 
 
-def one_thread() -> None:
-    """Let the libraries of this process use one core: there is a process for each."""
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ[name] = "1"
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Let the libraries of every process that is started within use one core: there is a process for each.
+
+    They read how many they may use when they are loaded, before a pool's initializer runs, so the environment has to say it
+    that the process inherits. Ours is as before afterwards.
+    """
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def cores() -> int:

@@ -16,7 +16,7 @@ from estimators import matrix_inversion, post_process
 from estimators.metrics import mae
 from experiments import datasets
 from experiments.accuracy import tabulate
-from experiments.reproduction import one_thread
+from experiments.reproduction import one_thread_each
 from mechanisms import CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
 
@@ -128,7 +128,7 @@ def seconds(
     """
     k = dataset(name, folder, seed).sizes[0]
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context, _start, (name, folder, seed)) as pool:
+    with one_thread_each(), ProcessPoolExecutor(processes, context, _start, (name, folder, seed)) as pool:
         found = {}
         for protocol in protocols:
             m = mechanism(PROTOCOLS[protocol], k, eps=EPS)
@@ -141,7 +141,6 @@ def seconds(
 
 
 def _start(name: str, folder: str | None, seed: int) -> None:
-    one_thread()
     _loaded["values"] = dataset(name, folder, seed).values[:, 0]
 
 

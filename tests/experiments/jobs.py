@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 
 def square(x: int, seed: int, log: str) -> int:
     """x², having written down that it ran."""
@@ -13,3 +15,9 @@ def square(x: int, seed: int, log: str) -> int:
 def fail(x: int) -> None:
     """Always."""
     raise ValueError(f"no {x}")
+
+
+def threads() -> int:
+    """How many threads this process has after a product of matrices that is large enough for several."""
+    square = np.ones((500, 500))
+    return int((square @ square)[0, 0] > 0) and len(list(Path("/proc/self/task").iterdir()))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments import papers
-from experiments.reproduction import Curve, Job, Outcome, Panel, Plan, ReproductionError, Row, Target, reproduce
+from experiments.reproduction import THREADS, Curve, Job, Outcome, Panel, Plan, ReproductionError, Row, Target, reproduce
 from experiments.reproduction_tables import document, draw, markdown, outcome, summary
 from ldpstream.cli import app
 
-from .jobs import fail, square
+from .jobs import fail, square, threads
 
 
 def squares(log: Path, numbers: Sequence[int]) -> Target:
@@ -54,6 +55,16 @@ def test_a_job_that_is_alone_runs_last_and_every_time(tmp_path: Path) -> None:
     bad = Target("bad", "Bad", lambda _: [Job(fail, {"x": 7}, alone=True)], lambda *_: Outcome([]))
     with pytest.raises(ReproductionError, match=r"^bad: fail\(x=7\): no 7$"):
         reproduce([bad], Plan(), tmp_path / "kept", processes=1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted where the kernel lists them")
+def test_a_job_uses_one_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in THREADS:
+        monkeypatch.delenv(name, raising=False)
+    target = Target("threads", "", lambda _: [Job(threads, {})], lambda _, results: Outcome([Row(label="", ours=results[0])]))
+    (found,) = reproduce([target], Plan(), tmp_path / "kept", processes=1)
+    assert found.outcome.rows[0].ours == 1
+    assert not any(name in os.environ for name in THREADS)
 
 
 def test_a_result_that_was_cut_off_is_run_again(tmp_path: Path) -> None:
