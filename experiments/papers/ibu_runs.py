@@ -88,15 +88,15 @@ def estimates(name: str, k: int, eps: float, values: IntArray, best: bool, rng: 
 def errors(name: str, shape: str, k: int, n: int, runs: int, best: bool, seed: int) -> list[dict[str, Any]]:
     """A job: for each of `EPSILONS` the estimators' errors, by name (2, runs): mean squared and mean absolute ones.
 
-    Every run has a population and reports of its own, which depend on nothing but the arguments.
+    A run's samples are the same for every mechanism, k and ε; its reports are its own. Both depend on nothing but arguments.
     """
-    digest = hashlib.sha256(json.dumps([name, shape, k, n]).encode()).digest()
-    rng = np.random.default_rng([seed, *digest[:8]])
+    rngs = [np.random.default_rng([seed, *_digest(shape, n, run)]) for run in range(runs)]
+    populations = [population(shape, k, n, rng) for rng in rngs]
+    rng = np.random.default_rng([seed, *_digest(name, shape, k, n)])
     results = []
     for eps in EPSILONS:
         found: dict[str, list[list[float]]] = {}
-        for _ in range(runs):
-            values = population(shape, k, n, rng)
+        for values in populations:
             truth = np.bincount(values, minlength=k) / n
             for estimator, f in estimates(name, k, eps, values, best, rng).items():
                 kept = found.setdefault(estimator, [[], []])
@@ -104,3 +104,7 @@ def errors(name: str, shape: str, k: int, n: int, runs: int, best: bool, seed: i
                 kept[1].append(mae(truth, f))
         results.append(found)
     return results
+
+
+def _digest(*what: object) -> bytes:
+    return hashlib.sha256(json.dumps(what).encode()).digest()[:8]

@@ -7,12 +7,12 @@ import pytest
 
 from estimators import ibu
 from experiments.accuracy import tabulate
-from experiments.papers import ibu_mi
-from experiments.papers.ibu_mi import CHAINS, ONE_TIME, TABLES, TARGETS, Setting, gain, mean_gain, read
+from experiments.papers import ibu_mi, ibu_runs
+from experiments.papers.ibu_mi import CHAINS, ONE_TIME, TABLES, TARGETS, Setting, chance, gain, mean_gain, read
 from experiments.papers.ibu_runs import LOLOHA_G, build, errors, papers_ibu, population
 from experiments.reproduction import Job, Outcome, Plan, Row
 from mechanisms import Mechanism
-from mechanisms.arguments import FloatArray
+from mechanisms.arguments import FloatArray, IntArray
 from mechanisms.grr import LongitudinalGRR
 from mechanisms.local_hashing import papers_g
 
@@ -95,23 +95,50 @@ def test_the_papers_channel_of_l_grr_does_not_sum_to_1() -> None:
 def test_gains_are_clipped_run_by_run() -> None:
     found = {Setting("GRR", "Real", 2, 1, 1.0): {"mi": np.array([[2.0, 2.0], [4.0, 4.0]]), "ibu": np.array([[1, 3], [3, 3]])}}
     assert gain(next(iter(found.values()))).tolist() == [[50, 0], [25, 25]]
-    mean, spread = mean_gain(found, lambda s: True)
-    assert mean.tolist() == [25, 25]
-    assert spread == pytest.approx([math.sqrt(1250), 0])
+    assert mean_gain(found, lambda s: True).tolist() == [[50, 0], [25, 25]]
+    assert chance(found, lambda s: True) == pytest.approx([math.sqrt(1250 * (1 / 20 + 1 / 2)), 0])
+
+
+@pytest.mark.parametrize("shared", [0.0, 3.0])
+def test_chance_knows_what_the_settings_of_a_run_share(shared: float) -> None:
+    """Gains of 12 settings with a common part of a known deviation, and 2000 runs, which do not quite tell 0 from 0.3."""
+    rng = np.random.default_rng(1)
+    common = shared * rng.standard_normal(2000)
+    found = {}
+    for k in range(12):
+        gains = 50 + common + 4 * rng.standard_normal(2000)
+        found[Setting("GRR", "Exp.", k, 1, 1.0)] = {"mi": np.ones((2, 2000)), "ibu": 1 - np.array([gains, gains]) / 100}
+    least, most = (math.sqrt(16 / 12 / 20 + x**2) for x in (shared * 0.9, shared * 1.1 + 0.3))
+    assert least < chance(found, lambda s: True).min() <= chance(found, lambda s: True).max() < most
+
+
+def test_a_runs_samples_are_the_same_for_every_k_and_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def noted(name: str, k: int, eps: float, values: IntArray, best: bool, rng: np.random.Generator) -> dict[str, FloatArray]:
+        seen.append(values)
+        return {"mi": np.full(k, 1 / k)}
+
+    monkeypatch.setattr(ibu_runs, "estimates", noted)
+    for name, k in (("GRR", 5), ("SUE", 5), ("GRR", 11)):
+        errors(name, "triangular", k, 500, 2, False, 1)
+    assert all(np.array_equal(seen[i], seen[i % 2]) for i in range(12))
+    assert not np.array_equal(seen[0], seen[1])
+    assert np.array_equal(np.minimum(seen[12] // 2, 4), seen[0])  # 12 bins are 6 halved
 
 
 @pytest.mark.parametrize("shape", ["Unif.", "Poiss."])
-def test_l_grr_gains_what_is_published_with_the_papers_channel_alone(shape: str) -> None:
-    """The cells at full size but for 2 runs; at 3 standard deviations each of 4 comparisons raises an alarm 3 times in 1000."""
+def test_l_grr_gains_what_is_published_with_the_papers_channel_alone(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cells at full size but for 6 runs; at 3 standard deviations each of 4 comparisons raises an alarm 3 times in 1000."""
+    monkeypatch.setattr(ibu_mi, "QUICK_RUNS", 6)
     plan = Plan(quick=True, best=False, seed=7)
     jobs = ibu_mi.jobs(plan, ["L-GRR"], [shape], ibu_mi.DOMAINS, ibu_mi.SIZES)
     found = read(jobs, [errors(**job.arguments) for job in jobs])
-    ours, spread = mean_gain(found, lambda s: True)
-    chain, _ = mean_gain(found, lambda s: True, "chain")
-    for metric, published in enumerate(TABLES[CHAINS][shape][:2]):
-        sd = spread[metric] * math.sqrt(1 / 2 + 1 / 20)
-        assert Row(label="", published=published, ours=ours[metric], spread=sd, digit=0.5).within
-        assert not Row(label="", published=published, ours=chain[metric], spread=sd, digit=0.5).within  # the control
+    ours, sd = mean_gain(found, lambda s: True).mean(axis=1), chance(found, lambda s: True)
+    chain = mean_gain(found, lambda s: True, "chain").mean(axis=1)
+    for i, published in enumerate(TABLES[CHAINS][shape][:2]):
+        assert Row(label="", published=published, ours=ours[i], spread=sd[i], digit=0.5).within
+        assert not Row(label="", published=published, ours=chain[i], spread=sd[i], digit=0.5).within  # the control
 
 
 def test_a_small_table_and_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
