@@ -62,7 +62,7 @@ def papers_ibu(m: Mechanism, table: CountTable, slip: bool = True) -> FloatArray
         q = m.p1 * m.q2 + m.p2 / m.g
     term = SupportTerm(m, table)
     term.q, term.slope = q, p - q
-    return em([term], np.full(m.k, 1 / m.k))[0]
+    return em([term], np.full(m.k, 1 / m.k), max_iter=10_000, tol=1e-12)[0]
 
 
 def estimates(name: str, k: int, eps: float, values: IntArray, best: bool, rng: np.random.Generator) -> dict[str, FloatArray]:
