@@ -3,12 +3,16 @@
 A row of k bits takes ⌈k/8⌉ bytes; bit v is bit v mod 8 (least significant first) of byte ⌊v/8⌋; padding bits are zero.
 """
 
+import math
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
 from mechanisms.arguments import IntArray
 
 Rows = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.uint64]
 _BLOCK_BYTES = 2**20
 
 
@@ -42,7 +46,7 @@ def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator)
     return rows
 
 
-def _bernoulli_words(threshold: int, size: int, rng: np.random.Generator) -> npt.NDArray[np.uint64]:
+def _bernoulli_words(threshold: int, size: int, rng: np.random.Generator) -> Words:
     """What `kernels.bernoulli_words` does, with all random words from rng."""
     undecided = np.full(size, ~np.uint64(0))
     below = np.zeros(size, np.uint64)
@@ -68,31 +72,42 @@ def set_bits(rows: Rows, values: IntArray, on: npt.NDArray[np.bool_]) -> None:
 def count_ones(rows: Rows, k: int) -> IntArray:
     """(k,) how many rows have each bit set.
 
-    A tree of carry-save adders: three words of weight w become one of weight w and one of weight 2w by five bitwise
-    operations, so a bit costs a fraction of an operation. Harley and Seal's method, see Warren, Hacker's Delight, §5-2.
+    As many rows as make whole words are taken for one long row, whose parts are added up at the end; so nothing is padded.
     """
-    counts = np.zeros(row_bytes(k) * 8, np.int64)
-    block = max(_BLOCK_BYTES // rows.shape[1], 64)
-    for start in range(0, len(rows), block):
-        level, weight = _as_words(rows[start : start + block]), 0
-        while len(level):
-            carries = []
-            while len(level) >= 3:
-                third = len(level) // 3
-                a, b, c = level[:third], level[third : 2 * third], level[2 * third : 3 * third]
-                difference = a ^ b
-                carries.append((a & b) | (difference & c))
-                level = np.concatenate((difference ^ c, level[3 * third :]))
-            ones = np.unpackbits(level.view(np.uint8), axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
-            counts += ones[: counts.size] << weight
-            level, weight = np.concatenate(carries) if carries else level[:0], weight + 1
+    width = row_bytes(k)
+    together = 8 // math.gcd(width, 8)
+    whole = len(rows) - len(rows) % together
+    counts: IntArray = np.unpackbits(rows[whole:], axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
+    words = np.ascontiguousarray(rows[:whole]).reshape(-1, together * width).view(np.uint64)
+    block = max(_BLOCK_BYTES // (together * width), 64)
+    for start in range(0, len(words), block):
+        for weight, left in enumerate(_carry_save(words[start : start + block])):
+            bits = np.unpackbits(left.view(np.uint8), axis=1, bitorder="little").reshape(-1, 8 * width)
+            counts += bits.sum(axis=0, dtype=np.uint8).astype(np.int64) << weight
     return counts[:k]
 
 
-def _as_words(rows: Rows) -> npt.NDArray[np.unsignedinteger]:
-    """Rows as the widest words that waste least, padded with zeros."""
-    width = next(w for w in (1, 2, 4, 8) if w >= rows.shape[1] or w == 8)
-    spare = -rows.shape[1] % width
-    if spare:
-        rows = np.pad(rows, ((0, 0), (0, spare)))
-    return np.ascontiguousarray(rows).view(f"<u{width}")
+def _carry_save(level: Words) -> Iterator[Words]:
+    """At most two rows of words for each weight 1, 2, 4, …: bit by bit their weighted sum is how many rows have it set.
+
+    A tree of carry-save adders: three words of weight w become one of weight w and one of weight 2w by five bitwise
+    operations, so a bit costs a fraction of an operation. Harley and Seal's method, see Warren, Hacker's Delight, §5-2.
+    """
+    width = level.shape[1]
+    spare = np.empty((len(level) // 3, width), np.uint64)
+    own = False  # the rows that came must stay as they are; those made here are overwritten
+    while len(level):
+        carries, made = np.empty((len(level) // 2, width), np.uint64), 0
+        while len(level) >= 3:
+            third, left = divmod(len(level), 3)
+            a, b, c = level[left : left + third], level[left + third : left + 2 * third], level[left + 2 * third :]
+            carry, differ = carries[made : made + third], spare[:third]
+            np.bitwise_and(a, b, out=carry)
+            np.bitwise_xor(a, b, out=differ)
+            level = level[: left + third] if own else np.concatenate((level[:left], a))
+            own, made = True, made + third
+            np.bitwise_xor(differ, c, out=level[left:])
+            np.bitwise_and(differ, c, out=differ)
+            np.bitwise_or(carry, differ, out=carry)
+        yield level
+        level, own = carries[:made], True
