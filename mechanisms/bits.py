@@ -14,6 +14,7 @@ from mechanisms.arguments import IntArray
 Rows = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 _BLOCK_BYTES = 2**20
+_WIDE_BYTES = 2**14  # of a row: up to here 15 are unpacked at once, so that the sums of 15 times eight fit a byte
 
 
 def row_bytes(k: int) -> int:
@@ -80,15 +81,16 @@ def count_ones(rows: Rows, k: int) -> IntArray:
     counts: IntArray = np.unpackbits(rows[whole:], axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
     words = np.ascontiguousarray(rows[:whole]).reshape(-1, together * width).view(np.uint64)
     block = max(_BLOCK_BYTES // (together * width), 64)
+    few = 2 if together * width > _WIDE_BYTES else 15
     for start in range(0, len(words), block):
-        for weight, left in enumerate(_carry_save(words[start : start + block])):
+        for weight, left in enumerate(_carry_save(words[start : start + block], few)):
             bits = np.unpackbits(left.view(np.uint8), axis=1, bitorder="little").reshape(-1, 8 * width)
             counts += bits.sum(axis=0, dtype=np.uint8).astype(np.int64) << weight
     return counts[:k]
 
 
-def _carry_save(level: Words) -> Iterator[Words]:
-    """At most two rows of words for each weight 1, 2, 4, …: bit by bit their weighted sum is how many rows have it set.
+def _carry_save(level: Words, few: int) -> Iterator[Words]:
+    """At most `few` >= 2 rows of words for each weight 1, 2, 4, …: bit by bit, their weighted sum is how many rows have it set.
 
     A tree of carry-save adders: three words of weight w become one of weight w and one of weight 2w by five bitwise
     operations, so a bit costs a fraction of an operation. Harley and Seal's method, see Warren, Hacker's Delight, §5-2.
@@ -98,7 +100,7 @@ def _carry_save(level: Words) -> Iterator[Words]:
     own = False  # the rows that came must stay as they are; those made here are overwritten
     while len(level):
         carries, made = np.empty((len(level) // 2, width), np.uint64), 0
-        while len(level) >= 3:
+        while len(level) > few:
             third, left = divmod(len(level), 3)
             a, b, c = level[left : left + third], level[left + third : left + 2 * third], level[left + 2 * third :]
             carry, differ = carries[made : made + third], spare[:third]

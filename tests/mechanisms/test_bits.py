@@ -43,7 +43,7 @@ def test_count_ones_is_the_sum_of_the_bits(n: int, k: int, density: float, seed:
     assert np.array_equal(rows, before)
 
 
-@pytest.mark.parametrize(("n", "k"), [(1_100_000, 1), (600_000, 9), (20_000, 1000)])
+@pytest.mark.parametrize(("n", "k"), [(1_100_000, 1), (600_000, 9), (20_000, 1000), (300, 100_003)])
 def test_count_ones_over_several_blocks_and_of_views(n: int, k: int) -> None:
     rows = np.random.default_rng(k).integers(0, 256, (n, row_bytes(k)), np.uint8)
     for view in (rows, rows[::-3], rows[:, ::-1][:, ::-1], np.asfortranarray(rows)):
