@@ -33,7 +33,8 @@ def test_the_base_image_is_pinned_and_the_image_has_no_privileges() -> None:
 
 def test_every_package_is_copied_into_the_image() -> None:
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    assert [f"COPY {package} {package}" in DOCKERFILE.read_text() for package in packages] == [True] * len(packages)
+    folders = {package.partition(".")[0] for package in packages}  # with all that is in them
+    assert [folder for folder in folders if f"COPY {folder} {folder}" not in DOCKERFILE.read_text()] == []
 
 
 def test_images_are_pinned_by_digest() -> None:
