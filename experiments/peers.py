@@ -42,18 +42,22 @@ def cache_dir() -> Path:
     return (Path(shared) if shared else Path.home() / ".cache") / "ldpstream"
 
 
+def existing_environment() -> Path | None:
+    """The Python of the environment, or None if it has not been made."""
+    place = _place()
+    return place / "bin" / "python" if (place / "whole").exists() else None
+
+
 def environment() -> Path:
     """The Python of the environment, which is made first if it is not there.
 
     Raises:
         PeersError: if pip fails, as without a network.
     """
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    digest = hashlib.sha256(" ".join(REQUIREMENTS).encode()).hexdigest()[:12]
-    place = cache_dir() / f"peers-{version}-{digest}"
+    if (made := existing_environment()) is not None:
+        return made
+    place = _place()
     python, whole = place / "bin" / "python", place / "whole"
-    if whole.exists():
-        return python
     venv.create(place, clear=True, with_pip=True)
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS]
     try:
@@ -64,6 +68,12 @@ def environment() -> Path:
         raise PeersError(f"pip could not install them: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
     whole.touch()  # last: an installation that was cut short is made again
     return python
+
+
+def _place() -> Path:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    digest = hashlib.sha256(" ".join(REQUIREMENTS).encode()).hexdigest()[:12]
+    return cache_dir() / f"peers-{version}-{digest}"
 
 
 def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
