@@ -22,6 +22,7 @@ from agents.store import StoreUnavailable
 from agents.topics import TopicError, ensure_topics
 from estimators.log_position import LogUnavailable
 from estimators.publication import Publication
+from experiments.advice_question import AdviceError
 from experiments.datasets import DatasetError
 from experiments.reproduction import ReproductionError
 from ldpstream import tables
@@ -79,6 +80,7 @@ EXPECTED = (
     TopicError,
     StoreUnavailable,
     LogUnavailable,
+    AdviceError,
     DatasetError,
     ReproductionError,
     OSError,

@@ -1,4 +1,4 @@
-"""The commands that measure the project itself, `audit` and `bench`, and `reproduce`, which does the literature over."""
+"""The commands `audit` and `bench`, which measure the project itself, `reproduce`, the literature done over, and `advise`."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -98,6 +98,56 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
                 draw(one.outcome, one.target.title, pictures / f"{one.target.name}.png")
         write_json(json, [document(one) for one in found])
 
+    @app.command(name="advise")
+    def advise_command(
+        n: Annotated[int, typer.Option(help="people who report at a step")],
+        k: Annotated[int | None, typer.Option(help="domain size", show_default="the sample's")] = None,
+        eps: Annotated[float | None, typer.Option(help="loss of each report, in nats: one-time mechanisms")] = None,
+        eps_inf: Annotated[float | None, typer.Option(help="loss for ever, in nats: memoized mechanisms")] = None,
+        eps_1: Annotated[float | None, typer.Option(help="loss of one report", show_default="a half of eps_inf")] = None,
+        horizon: Annotated[int, typer.Option(help="reports whose loss is shown")] = 365,
+        budget: Annotated[float | None, typer.Option(help="in place of eps_1: what the horizon's reports may cost")] = None,
+        metric: Annotated[str, typer.Option(help="mse, mae, l1, l2, kl or emd (values on a line)")] = "mse",
+        max_bytes: Annotated[int | None, typer.Option(help="the longest report, without its envelope")] = None,
+        sample: Annotated[
+            Path | None, typer.Option(metavar="FILE", help="a value on each line, or CSV", show_default="five shapes")
+        ] = None,
+        column: Annotated[str | None, typer.Option(help="the sample is a CSV file: its column")] = None,
+        name: Annotated[str, typer.Option(help="of the attribute, in the survey")] = "value",
+        repeats: Annotated[int, typer.Option(help="repetitions for each distribution")] = 100,
+        seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+        picture: Annotated[Path | None, typer.Option(metavar="FILE", help="also draw it (PNG, SVG or PDF)")] = None,
+        json: JsonFile = None,
+    ) -> None:
+        """The best mechanism, estimator and post-processing for a question: by exact variance, then by simulation."""
+        from experiments import advice_tables
+        from experiments.advice_question import AdviceError, Question
+        from experiments.advise import advise, check_attribute
+        from experiments.reproduction_tables import draw
+        from experiments.sample_file import read_sample
+
+        counts, labels = (None, None) if sample is None else read_sample(sample, column, k)
+        size = k if counts is None else counts.size
+        if size is None:
+            raise AdviceError("--k is needed, or a --sample that it is read from")
+        if column is not None and sample is None:
+            raise AdviceError("--column belongs to --sample")
+        question = Question(k=size, n=n, eps=eps, eps_inf=eps_inf, eps_1=eps_1, horizon=horizon, budget=budget, metric=metric,
+                            max_bytes=max_bytes)  # fmt: skip
+        known = labels if labels is not None and len(labels) == size else None
+        check_attribute(size, name, known)
+        with _bar() as progress:
+            advice = advise(question, counts, repeats=repeats, seed=seed, seen=progress)
+        survey, why = advice_tables.stanza(advice, name, known), advice_tables.reasons(advice)
+        for table in (advice_tables.candidate_table(advice), advice_tables.ranking_table(advice)):
+            console.print(table)
+        for line in why:
+            console.print(line, markup=False, highlight=False)
+        console.print("\n" + survey, markup=False, highlight=False, soft_wrap=True)
+        if picture is not None:
+            draw(advice_tables.picture(advice), "Advice", picture)
+        write_json(json, {**msgspec.to_builtins(advice), "reasons": why, "survey": survey})
+
     @benches.callback()
     def benchmarks() -> None:
         """How fast it is, beside other libraries."""
@@ -172,6 +222,29 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         with _status() as progress:
             rows = measure(runs, seed, progress)
         console.print(coverage_table(rows))
+        write_json(json, msgspec.to_builtins(rows))
+
+    @benches.command(name="advice")
+    def bench_advice(
+        data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; what it lacks is generated")] = None,
+        dataset: Annotated[list[str] | None, typer.Option(help="one of them; repeatable", show_default="all")] = None,
+        repeats: Annotated[int, typer.Option(min=10, max=10_000, help="repetitions of each setting")] = 50,
+        seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+        json: JsonFile = None,
+    ) -> None:
+        """What `advise` is worth: beside every fixed choice, on the papers' data sets. Half an hour on two cores."""
+        from experiments import advice_gain, datasets
+        from experiments.advice_tables import GAIN_NOTE, gain_tables
+
+        for one in dataset or ():
+            if one not in datasets.NAMES:
+                raise typer.BadParameter(f"must be one of {', '.join(datasets.NAMES)}, got {one!r}", param_hint="--dataset")
+        asked = advice_gain.settings(advice_gain.cases(data, dataset or datasets.NAMES))
+        with _bar() as progress:
+            rows = advice_gain.compare(asked, repeats, seed, progress)
+        for table in gain_tables(rows):
+            console.print(table)
+        console.print(GAIN_NOTE, highlight=False)
         write_json(json, msgspec.to_builtins(rows))
 
     @benches.command(name="service")

@@ -1,0 +1,178 @@
+"""What `advise` shows: tables, a survey's stanza, the reasons, and what a picture is drawn from."""
+
+import json
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from rich.table import Table
+
+from experiments.advice_gain import INFORMED, KINDS, Compared, Gain, gains
+from experiments.advise import Advice, Candidate, Ranked, document
+from experiments.reproduction import Curve, Outcome, Panel
+from experiments.tables import table
+
+SHOWN = 15
+KNOWLEDGE = {"sample": "with a sample of 5 %", "shapes": "with no data"}
+ESTIMATORS = {"mi": "matrix inversion (mi)", "ibu": "the iterative Bayesian update (ibu)", "mle": "maximum likelihood (mle)"}
+
+
+def candidate_table(advice: Advice) -> Table:
+    """All mechanisms, those simulated first."""
+    t = advice.question.horizon
+    shown = table(f"Mechanisms by exact variance, k = {advice.question.k:,}, n = {advice.question.n:,}", "mechanism",
+                  "exact sd", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values", "not simulated because")  # fmt: skip
+    shown.columns[-1].justify = "left"
+    for c in advice.candidates:
+        losses = map(number, (c.eps_1, c.eps_inf, c.eps_t, c.eps_any))
+        shown.add_row(c.mechanism, number(c.deviation), str(c.report_bytes or "–"), *losses, c.dropped)
+    return shown
+
+
+def ranking_table(advice: Advice) -> Table:
+    """The combinations that were simulated, the first 15, and all that are as good as the first."""
+    t = advice.question.horizon
+    shown = table(f"By simulated {advice.question.metric}, {advice.repeats} repetitions of {_people(advice)}", "rank",
+                  "mechanism", "estimator", "post", "exact sd", "error", "± s.e.", "bytes", "ε₁", "ε∞",
+                  f"ε_{t}", texts=4)  # fmt: skip
+    for i, row in enumerate(advice.ranking):
+        if i < SHOWN or row.best:
+            c = advice.candidate(row.mechanism)
+            spread = "exact" if row.standard_error < 1e-9 * row.error else number(row.standard_error)
+            numbers = number(c.deviation), number(row.error), spread
+            losses = map(number, (c.eps_1, c.eps_inf, c.eps_t))
+            shown.add_row(f"{i + 1}{'*' if row.best else ''}", row.mechanism, row.estimator, row.post, *numbers,
+                          str(c.report_bytes), *losses, style="bold" if row.best else None)  # fmt: skip
+    shown.caption = "* the best, and what does not differ from it by three standard errors of the paired difference"
+    shown.caption_justify = "left"
+    return shown
+
+
+def number(x: float | None) -> str:
+    """Four digits; None stands for infinity, as in JSON."""
+    if x is None or math.isinf(x):
+        return "∞"
+    return "–" if math.isnan(x) else f"{x:.4g}"
+
+
+def reasons(advice: Advice) -> list[str]:
+    """Why this mechanism, why this estimate of it, what it costs, and what the horizon does."""
+    first, c = advice.first, advice.candidate(advice.first.mechanism)
+    return [_why_mechanism(advice, c), _why_estimate(advice, first), _cost(advice, c), _horizon(advice, c)]
+
+
+def _why_mechanism(advice: Advice, c: Candidate) -> str:
+    others = [o for o in advice.candidates if not o.dropped and o is not c]
+    ratios = ", ".join(f"{o.mechanism} {(o.deviation / c.deviation) ** 2:.3g} times" for o in others)
+    dropped: dict[str, list[str]] = {}
+    for o in advice.candidates:
+        if o.dropped and o.deviation < c.deviation:
+            dropped.setdefault(o.dropped, []).append(o.mechanism)
+    lost = "".join(f" Less, but left out: {', '.join(names)} ({why})." for why, names in dropped.items())
+    if all(o.deviation >= c.deviation for o in others):
+        return f"{c.mechanism}: the smallest exact variance of those simulated{f' ({ratios})' if ratios else ''}.{lost}"
+    return f"{c.mechanism}: not the smallest exact variance ({ratios} its own), but the smallest simulated error.{lost}"
+
+
+def _why_estimate(advice: Advice, first: Ranked) -> str:
+    raw = next(r for r in advice.ranking if (r.mechanism, r.estimator, r.post) == (first.mechanism, "mi", "none"))
+    name = ESTIMATORS[first.estimator] + ("" if first.post == "none" else f" with {first.post}")
+    if raw is first:
+        return f"{name[0].upper()}{name[1:]} as it is: no post-processing and no likelihood has a smaller error here."
+    gain = f"{first.error / raw.error:.3g} times that" if math.isfinite(raw.error) else "finite, unlike that"
+    if advice.rare >= 0.05:
+        why = f"{advice.rare:.0%} of the values are rarer than the noise is large, and it moves them towards zero"
+    else:
+        why = "it uses that shares are not negative and sum to one"
+    return f"{name[0].upper()}{name[1:]}: its {advice.question.metric} is {gain} of the raw inversion; {why}."
+
+
+def _cost(advice: Advice, c: Candidate) -> str:
+    best = [advice.candidate(r.mechanism) for r in advice.ranking if r.best]
+    shortest = min(best, key=lambda o: o.report_bytes)
+    text = f"A report takes {c.report_bytes} byte{'s' if c.report_bytes > 1 else ''} and its envelope"
+    if shortest.report_bytes < c.report_bytes:
+        return f"{text}; {shortest.mechanism}, which is as good, takes {shortest.report_bytes}."
+    longest = max((o for o in advice.candidates if o.report_bytes), key=lambda o: o.report_bytes)
+    more = f"; {longest.mechanism} would take {longest.report_bytes}" if longest.report_bytes > c.report_bytes else ""
+    return f"{text}{more}."
+
+
+def _horizon(advice: Advice, c: Candidate) -> str:
+    t = advice.question.horizon
+    if c.eps_inf is None:
+        return f"Losses add up: {t} reports cost {number(c.eps_t)} nats. To ask more than once, give eps_inf and memoize."
+    half = " (ε₁ was set to a half of ε∞)" if advice.question.eps_1 is None and advice.question.budget is None else ""
+    return (
+        f"{t} reports of an unchanged value cost {number(c.eps_t)} of at most {number(c.eps_inf)} nats{half};"
+        f" between any two sequences of values up to {number(c.eps_any)}."
+    )
+
+
+def _people(advice: Advice) -> str:
+    n = f"{advice.question.n:,} people"
+    return f"{n} for each of five shapes" if advice.sample is None else f"{n} like the {advice.sample:,} of the sample"
+
+
+def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = None) -> str:
+    """An attribute to paste into a survey, and the setting that goes with it."""
+    first = advice.first
+    asked = document(advice.question.build(first.mechanism), name, labels)
+    (level,) = asked.pop("level")
+    if first.estimator == "mi":
+        use = "mi" if first.post == "none" else f"mi, with LDPSTREAM_POST={first.post} in the estimator's environment"
+    else:
+        use = first.estimator
+    keys = "[[attribute]]", *toml_lines(asked), "[[attribute.level]]", *toml_lines(level)
+    return "\n".join([f"# of the published estimates take {use}", *keys])
+
+
+def toml_lines(keys: dict[str, object]) -> list[str]:
+    """Keys and values as TOML; JSON's texts, numbers and lists are TOML's, if no character but controls is escaped."""
+    return [f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in keys.items()]
+
+
+def picture(advice: Advice) -> Outcome:
+    """Panels: the simulated errors by rank, and the loss of up to `horizon` reports."""
+    names = list(dict.fromkeys(row.mechanism for row in advice.ranking))
+    errors = []
+    for name in names:
+        found = [(i + 1, r) for i, r in enumerate(advice.ranking) if r.mechanism == name and math.isfinite(r.error)]
+        errors.append(Curve(name, [i for i, _ in found], [r.error for _, r in found], [2 * r.standard_error for _, r in found]))
+    times = np.unique(np.geomspace(1, advice.question.horizon, 30).astype(np.int64)).tolist()
+    built = [advice.question.build(name) for name in names]
+    losses = [Curve(m.name, times, [m.eps_t(t) for t in times]) for m in built]
+    metric = f"{advice.question.metric} ± 2 standard errors"
+    return Outcome((), (
+        Panel("simulated error", "rank", metric, errors, log_y=True),
+        Panel("loss of an unchanged value", "reports t", "ε_t in nats", losses, log_x=True, log_y=True),
+    ))  # fmt: skip
+
+
+# ---- beside fixed choices
+
+
+def gain_tables(rows: Sequence[Compared]) -> list[Table]:
+    """For each kind of question and of knowledge, the advice beside every fixed choice."""
+    found = []
+    for kind in KINDS:
+        n = sum(row.kind == kind for row in rows)
+        for by in INFORMED:
+            shown = table(f"{kind}, {KNOWLEDGE[by]}: {n} settings", "against", "not worse", "within 1 %", "gain", "least gain",
+                          "where")  # fmt: skip
+            shown.columns[-1].justify = "left"
+            for g in gains(rows, kind, by):
+                shown.add_row(*gain_cells(g))
+            found.append(shown)
+    return found
+
+
+def gain_cells(g: Gain) -> list[str]:
+    """A row's texts."""
+    return [g.choice, f"{g.kept:.1%}", f"{g.near:.1%}", f"×{g.gain:.3g}", f"×{g.least:.3g}", g.where]
+
+
+GAIN_NOTE = (
+    "Mean squared error of the choice over that of the advice: gain is the geometric mean, least gain the smallest. Not worse:"
+    " settings in which the choice is not better by more than 1 % and by three standard errors of the paired difference."
+)

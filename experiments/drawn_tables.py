@@ -1,0 +1,34 @@
+"""Count tables of a population's reports, drawn at once: the same distribution as report by report, without the reports.
+
+For unary encodings, whose bits are independent given the value, and for k-ary randomized response, whose report is the value
+with probability p - q and otherwise uniform. Of a memoized mechanism this is one report of each person, of a fresh memo. Other
+mechanisms draw every report.
+"""
+
+import numpy as np
+
+from experiments.accuracy import tabulate
+from mechanisms import CountTable, Mechanism
+from mechanisms.arguments import IntArray
+from mechanisms.grr import GRR, LongitudinalGRR
+from mechanisms.unary import LongitudinalUnary, UnaryEncoding
+
+
+def drawn_table(m: Mechanism, people: IntArray, rng: np.random.Generator) -> CountTable:
+    """A count table of one report of each person.
+
+        unary encodings   C_v ~ Bin(n_v, p) + Bin(n - n_v, q), independent
+        (L-)GRR           C ~ T + Multinomial(n - Σ T, uniform), T_v ~ Bin(n_v, p - q)
+
+    Args:
+        m: the mechanism.
+        people: (k,) int64, n_v, how many have each value.
+        rng: source of randomness.
+    """
+    n = int(people.sum())
+    if isinstance(m, (UnaryEncoding, LongitudinalUnary)):
+        return m.table(n, rng.binomial(people, m.p) + rng.binomial(n - people, m.q))
+    if isinstance(m, (GRR, LongitudinalGRR)):
+        truthful = rng.binomial(people, m.p - m.q)
+        return m.table(n, truthful + rng.multinomial(n - truthful.sum(), np.full(m.k, 1 / m.k)))
+    return tabulate(m, np.repeat(np.arange(m.k), people), rng)

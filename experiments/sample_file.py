@@ -1,0 +1,67 @@
+"""A sample of people's values, read from a file: how many have each value. Messages never show a value."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from experiments.advice_question import MAX_K, AdviceError
+from mechanisms.arguments import IntArray
+
+
+def read_sample(path: Path, column: str | None = None, k: int | None = None) -> tuple[IntArray, list[str] | None]:
+    """The counts of a sample's values, and their labels if they are not numbers.
+
+    Args:
+        path: a text file with a value on each line (empty lines are skipped), or a CSV file with a header.
+        column: the CSV file's column; without it, lines are values.
+        k: domain size; without it, the largest number plus one, or how many labels there are.
+
+    Returns:
+        (k,) counts; and None if all values are integers of at least 0, else the labels in alphabetical order, shorter than k
+        if the sample does not hold them all.
+
+    Raises:
+        AdviceError: if the file cannot be read, lacks the column, holds fewer than two values, or more than the domain.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            found = Counter(value for value in _values(file, column, path) if value)
+    except OSError as error:
+        raise AdviceError(f"{path}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise AdviceError(f"{path}: not a text file of values: {type(error).__name__}") from None
+    if len(found) < 2:
+        raise AdviceError(f"{path}: needs at least two different values, got {len(found)}")
+    if all(value.isascii() and value.isdigit() and len(value) < 10 for value in found):
+        numbers = np.array([int(value) for value in found])
+        size = int(numbers.max()) + 1 if k is None else k
+        _within(path, size, int(numbers.max()) + 1, "numbers are 0 … k-1")
+        counts = np.zeros(size, np.int64)
+        np.add.at(counts, numbers, list(found.values()))
+        return counts, None
+    labels = sorted(found)
+    size = len(labels) if k is None else k
+    _within(path, size, len(labels), "there are so many labels")
+    counts = np.zeros(size, np.int64)
+    counts[: len(labels)] = [found[label] for label in labels]
+    return counts, labels
+
+
+def _values(file: Iterator[str], column: str | None, path: Path) -> Iterator[str]:
+    if column is None:
+        yield from (line.strip() for line in file)
+        return
+    rows = csv.reader(file)
+    header = [name.strip() for name in next(rows, [])]
+    if column not in header:
+        raise AdviceError(f"{path}: has no column {column!r}; its first line names {', '.join(header) or 'none'}")
+    place = header.index(column)
+    yield from (row[place].strip() for row in rows if len(row) > place)
+
+
+def _within(path: Path, k: int, needed: int, why: str) -> None:
+    if k < needed or k > MAX_K:
+        raise AdviceError(f"{path}: k must be in [{needed}, {MAX_K}], since {why}, got {k}")

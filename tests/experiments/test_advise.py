@@ -1,0 +1,248 @@
+"""Advice: counts drawn at once are right, errors are exact where they can be, and what is advised is a survey."""
+
+import math
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from estimators import matrix_inversion
+from experiments import advice_tables
+from experiments.accuracy import SHAPES
+from experiments.advice_question import AdviceError, Question
+from experiments.advice_runs import inversion_variances, luck, simulate, without_luck
+from experiments.advise import FEW, SURVEY, Advice, advise, document, rank, rank_by_variance, worse
+from experiments.drawn_tables import drawn_table
+from experiments.sample_file import read_sample
+from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism
+from mechanisms.arguments import FloatArray
+from surveys import parse_survey
+
+PEOPLE = np.array([700, 200, 100, 0, 0])
+SAMPLE = np.array([60, 25, 10, 4, 1, 0])
+AT_ONCE = ("GRR", "SUE", "OUE", "THE", "L-GRR", "L-SUE", "L-OSUE", "L-SOUE", "L-OUE")
+SIGMAS = 5.0  # a normal number is farther out with probability 6e-7
+
+
+def built(name: str, k: int = 5, eps: float = 1.0) -> Mechanism:
+    return mechanism(name, k, eps_inf=2 * eps, eps_1=eps) if name in LONGITUDINAL else mechanism(name, k, eps=eps)
+
+
+def moments(m: Mechanism) -> tuple[FloatArray, FloatArray]:
+    """Mean and covariance of the support counts of PEOPLE, from the dense channel for symbols, else bit by bit."""
+    supports = np.full((m.k, m.k), m.q) + (m.p - m.q) * np.eye(m.k)  # of [value, supported]
+    variances = np.diag(PEOPLE @ (supports * (1 - supports)))
+    if m.name.endswith("GRR"):
+        rows = m.channel()
+        np.testing.assert_allclose(rows, supports)
+        variances = sum((n * (np.diag(row) - np.outer(row, row)) for n, row in zip(PEOPLE, rows, strict=True)), np.zeros(()))
+    return PEOPLE @ supports, variances
+
+
+def farthest(m: Mechanism, tables: FloatArray) -> float:
+    """How far the tables' mean and covariance are from what they should be, in standard deviations."""
+    mean, covariance = moments(m)
+    n, spread = len(tables), np.sqrt(np.diag(covariance))
+    found = np.cov(tables.T)
+    wide = np.sqrt((np.outer(spread, spread) ** 2 + covariance**2) / n)
+    of_mean = np.abs(tables.mean(axis=0) - mean) / (spread / math.sqrt(n))
+    return float(max(of_mean.max(), (np.abs(found - covariance) / wide).max()))
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_tables_drawn_at_once_are_those_of_reports(name: str) -> None:
+    """20 numbers for each of 9 mechanisms: one is 5 standard deviations off with probability 1e-4."""
+    m, rng = built(name), np.random.default_rng(7)
+    tables = np.array([m.support(drawn_table(m, PEOPLE, rng)) for _ in range(4000)])
+    assert farthest(m, tables) < SIGMAS
+    assert farthest(built(name, eps=1.05), tables) > SIGMAS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_luck_is_none_on_the_mean(name: str) -> None:
+    """Two parts for each of 14 mechanisms: one is 5 standard errors off with probability 2e-5. Another ε is noticed."""
+    m, n, rng = built(name, eps=4.0), int(PEOPLE.sum()), np.random.default_rng(3)
+    truth = PEOPLE / n
+    inversions = [matrix_inversion(m, drawn_table(m, PEOPLE, rng)).frequencies for _ in range(800)]
+    for claimed, right in ((m, True), (built(name, eps=3.0), False)):
+        found = np.array([luck(claimed, truth, inverted, n) for inverted in inversions])
+        error = found.std(axis=0, ddof=1) / math.sqrt(len(found))
+        assert (np.abs(found.mean(axis=0)) <= SIGMAS * error).all() == right
+
+
+def test_regression_takes_off_luck_and_nothing_else() -> None:
+    rng = np.random.default_rng(5)
+    chance, noise = rng.normal(0, 1, (2, 400, 2)), rng.normal(0, 0.1, (2, 400))
+    errors = 7 + chance @ [3.0, -2.0] + noise
+    rest = without_luck(errors, chance)
+    assert rest.std() == pytest.approx(0.1, rel=0.1)
+    assert abs(rest.mean() - 7) < SIGMAS * 0.1 / math.sqrt(800)
+    assert abs(errors.mean() - 7) > SIGMAS * 0.1 / math.sqrt(800)
+    assert without_luck(np.full((2, 400), np.inf), chance).tolist() == np.full((2, 400), np.inf).tolist()
+    np.testing.assert_allclose(without_luck(errors, np.zeros_like(chance)), errors)
+
+
+def test_the_inversion_comes_out_exact_and_nothing_depends_on_cores_or_company() -> None:
+    question = Question(k=6, n=2000, eps=1.0)
+    alone = simulate(question, ["OLH"], [SAMPLE, "poisson"], 10, 1, processes=1)
+    together = simulate(question, ["GRR", "OLH"], [SAMPLE, "poisson"], 10, 1, processes=2)
+    for key, runs in alone.items():
+        np.testing.assert_array_equal(runs, together[key])
+    other = simulate(question, ["OLH"], [SAMPLE, "poisson"], 10, 2, processes=1)
+    assert not np.array_equal(alone["OLH", "ibu", "none"], other["OLH", "ibu", "none"])
+    everybody = np.array([500, 900, 300, 200, 100, 0])
+    exact = simulate(question, ["OLH"], [everybody], 10, 1, processes=1)["OLH", "mi", "none"]
+    m = question.build("OLH")
+    np.testing.assert_allclose(exact, inversion_variances(m, everybody / 2000, 2000).mean())
+
+
+def test_combinations_are_ranked_by_their_mean_and_paired_differences_decide() -> None:
+    shared = np.random.default_rng(2).normal(10, 1, 50)
+    errors = {
+        ("A", "mi", "none"): shared,
+        ("A", "mi", "norm"): shared + 0.001 + 0.0001 * np.arange(50),  # surely worse, though by far less than the noise
+        ("B", "ibu", "none"): np.random.default_rng(3).normal(10.1, 1, 50),
+        ("C", "mle", "none"): np.full(50, np.inf),
+    }
+    ranking = rank(errors)
+    found = {r.mechanism + r.post: (r.best, r.error) for r in ranking}
+    assert [r.error for r in ranking] == sorted(r.error for r in ranking)
+    assert found["Anone"][0]
+    assert not found["Anorm"][0]
+    assert found["Bnone"][0]
+    assert found["Cnone"] == (False, math.inf)
+    assert math.isnan(ranking[-1].standard_error)
+    assert not worse(shared, shared)
+    assert rank({("C", "mle", "none"): np.full(9, np.inf), ("D", "mle", "none"): np.full(9, np.inf)})[1].best
+
+
+@pytest.mark.parametrize(("given", "named"), [
+    ({"k": 1}, "k"), ({"n": 1}, "n"), ({"eps": None}, "eps_inf"), ({"eps_inf": 1.0}, "exactly one"), ({"eps": -1.0}, "eps"),
+    ({"eps_1": 0.5}, "eps_1"), ({"budget": 0.5}, "budget"), ({"horizon": 0}, "horizon"), ({"metric": "best"}, "metric"),
+    ({"max_bytes": 0}, "max_bytes"), ({"eps": math.nan}, "eps"), ({"eps": None, "eps_inf": 2.0, "eps_1": 2.0}, "eps_1"),
+    ({"eps": None, "eps_inf": 2.0, "budget": 2.0}, "budget"), ({"eps": None, "eps_inf": 800.0}, "eps_inf"),
+    ({"eps": None, "eps_inf": 2.0, "eps_1": 1.0, "budget": 1.0}, "not both"),
+])  # fmt: skip
+def test_questions_out_of_range_are_refused(given: dict[str, object], named: str) -> None:
+    with pytest.raises(AdviceError, match=named):
+        Question(**{"k": 5, "n": 100, "eps": 1.0, **given})  # type: ignore[arg-type]
+
+
+def test_mechanisms_are_ranked_by_exact_variance_and_dropped_with_a_reason() -> None:
+    shares = [np.full(100, 0.01)]
+    free = rank_by_variance(Question(k=100, n=1000, eps_inf=2.0), shares)
+    assert [c.deviation for c in free] == sorted(c.deviation for c in free)
+    assert sum(not c.dropped for c in free) == FEW
+    assert all("times the smallest" in c.dropped for c in free[FEW:])
+    short = rank_by_variance(Question(k=100, n=1000, eps_inf=2.0, max_bytes=2), shares)
+    assert [c.mechanism for c in short if not c.dropped] == ["L-OLH", "L-BLH", "L-GRR"]
+    assert "13 bytes, more than 2" in next(c for c in short if c.mechanism == "L-OSUE").dropped
+    with pytest.raises(AdviceError, match="repeats"):
+        advise(Question(k=6, n=1000, eps=1.0), SAMPLE, repeats=9)
+    with pytest.raises(AdviceError, match="sample must be 7 counts"):
+        advise(Question(k=7, n=1000, eps=1.0), SAMPLE)
+    with pytest.raises(AdviceError, match="OUE: a report takes 33 bytes"):
+        advise(Question(k=260, n=1000, eps=1.0, max_bytes=1))
+    large = rank_by_variance(Question(k=100_000, n=10_000_000, eps=1.0), [np.full(100_000, 1e-5)])
+    assert "too long to simulate" in next(c for c in large if c.mechanism == "SS").dropped
+
+
+def test_a_budget_chooses_each_mechanisms_eps_1() -> None:
+    question = Question(k=6, n=2000, eps_inf=4.0, budget=2.0, horizon=30)
+    found = rank_by_variance(question, [np.full(6, 1 / 6)])
+    assert {c.mechanism for c in found} == set(LONGITUDINAL)
+    assert all(c.eps_t == pytest.approx(2.0) and c.eps_t <= 2.0 and c.eps_1 < 2.0 for c in found)
+    assert len({c.eps_1 for c in found}) > 1
+    half = rank_by_variance(Question(k=6, n=2000, eps_inf=4.0), [np.full(6, 1 / 6)])
+    assert all(c.eps_1 == pytest.approx(2.0) for c in half)
+
+
+@pytest.fixture(scope="module")
+def advices() -> list[Advice]:
+    return [
+        advise(Question(k=6, n=2000, eps=1.0), SAMPLE, repeats=10, processes=1),
+        advise(Question(k=6, n=2000, eps_inf=2.0, metric="kl"), SAMPLE, repeats=10, processes=1),
+        advise(Question(k=6, n=500, eps_inf=2.0, budget=1.5, horizon=20), repeats=10, processes=1),
+    ]
+
+
+def test_what_is_advised_is_a_survey_with_that_mechanism(advices: list[Advice]) -> None:
+    for advice in advices:
+        text = advice_tables.stanza(advice)
+        survey = parse_survey(SURVEY | tomllib.loads(text))
+        assert survey.mechanisms[0][0].signature == advice.candidate(advice.first.mechanism).signature
+        assert (f"LDPSTREAM_POST={advice.first.post} " in text) == (advice.first.post != "none")
+        assert survey.attributes[0].k == 6
+
+
+def test_advice_says_what_it_rests_on(advices: list[Advice]) -> None:
+    one_time, kl, shapes = advices
+    assert {r.mechanism for r in one_time.ranking} <= set(ONE_TIME)
+    assert len(one_time.ranking) == FEW * 10
+    assert (one_time.sample, shapes.sample) == (100, None)
+    assert one_time.first.error < next(r.error for r in one_time.ranking if r.post == "none" and r.estimator == "mi")
+    assert math.isfinite(kl.first.error)
+    assert kl.first.estimator == "ibu" or kl.first.post.startswith("power")  # all others can call a value impossible
+    for advice in advices:
+        why = " ".join(advice_tables.reasons(advice))
+        assert advice.first.mechanism in why
+        assert f"{advice.question.horizon} reports" in why
+        assert advice_tables.candidate_table(advice).row_count == 7
+        assert advice_tables.ranking_table(advice).row_count >= advice_tables.SHOWN
+        errors, losses = advice_tables.picture(advice).panels
+        assert sum(len(c.x) for c in errors.curves) == sum(math.isfinite(r.error) for r in advice.ranking)
+        assert all(max(c.x) == advice.question.horizon for c in losses.curves)
+    assert "Losses add up" in " ".join(advice_tables.reasons(one_time))
+    assert "half of ε∞" in " ".join(advice_tables.reasons(kl))
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9), min_size=2, max_size=5, unique=True))
+def test_any_labels_can_be_pasted(labels: list[str]) -> None:
+    asked = document(mechanism("OLH", len(labels), eps=1.0), "value", labels)
+    (level,) = asked["level"]
+    del asked["level"]
+    lines = [*advice_tables.toml_lines(asked), "[[level]]", *advice_tables.toml_lines(level)]
+    assert tomllib.loads("\n".join(lines)) == {**asked, "level": [level]}
+
+
+def test_every_shape_can_be_advised_on() -> None:
+    advice = advise(Question(k=3, n=100, eps=2.0), repeats=10, processes=1, seen=lambda done, total, what: totals.append(total))
+    assert set(totals) == {10 * len(SHAPES)}
+    assert advice.rare <= 1
+
+
+totals: list[int] = []
+
+
+def test_samples_are_counted(tmp_path: Path) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("3\n0\n\n3\n1\n")
+    counts, labels = read_sample(lines)
+    assert (counts.tolist(), labels) == ([1, 1, 0, 2], None)
+    assert read_sample(lines, k=6)[0].tolist() == [1, 1, 0, 2, 0, 0]
+    table = tmp_path / "table.csv"
+    table.write_text('person,where\n1,"b, c"\n2,a\n3,a\n')
+    assert read_sample(table, "where")[0].tolist() == [2, 1]
+    counts, labels = read_sample(table, "where", k=3)
+    assert (counts.tolist(), labels) == ([2, 1, 0], ["a", "b, c"])
+    assert read_sample(table, "person")[0].tolist() == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("text", "column", "k", "said"), [
+    ("secret\nsecret\n", None, None, "two different"), ("", None, None, "two different"), ("a\nb\n", "c", None, "column 'c'"),
+    ("0\n77\n", None, 10, r"\[78, 100000\]"), ("0\n999999999\n", None, None, "100000"), ("a\nb\nc\n", None, 2, r"\[3, "),
+    ("\udc80", None, None, "not a text"),
+])  # fmt: skip
+def test_samples_that_cannot_be_used_are_refused_without_showing_a_value(
+    tmp_path: Path, text: str, column: str | None, k: int | None, said: str
+) -> None:
+    file = tmp_path / "sample"
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(AdviceError, match=said) as refused:
+        read_sample(file, column, k)
+    assert "secret" not in str(refused.value)
+    with pytest.raises(AdviceError, match="cannot be read"):
+        read_sample(tmp_path / "none")
