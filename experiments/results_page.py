@@ -67,9 +67,9 @@ def reproduced(written: Any) -> str:
     lines = [
         "## The papers, made again",
         "",
-        "`ldpstream reproduce --data DIR`. *differs* is ours less the paper's value, ± its standard deviation by chance alone, over",
-        "the paper's runs and ours; a value agrees if it is within three of them and the printed digits. *best* is our best method",
-        "for the same purpose, *gain* how many times better it is than the paper's.",
+        "`ldpstream reproduce --data DIR`. *differs* is ours less the paper's value, ± its standard deviation by chance alone,",
+        "over the paper's runs and ours; a value agrees if it is within three of them and the printed digits. *best* is our",
+        "best method for the same purpose, *gain* how many times better it is than the paper's.",
         "",
         "| | values | agree | median gain | |",
         "|---|---|---|---|---|",
