@@ -20,6 +20,7 @@ Sources: Wang et al. 2020, "Locally Differentially Private Frequency Estimation 
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +105,7 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
 
     The law has density proportional to t^-a on (total / 100 k, total); its exponent a in [0, 6] is the one under which the
     estimates are the most likely. So small estimates shrink towards zero by as much as the noise explains. Larger estimates
-    stay larger where the variance is the same; what is beyond the total becomes the total. O(k) in memory, O(k log k) in time.
+    stay larger where the variance is the same; none is below total / 100 k or beyond the total. O(k) in memory, O(k log k) in time.
 
     Args:
         x: (k,) estimates.
@@ -119,40 +120,60 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
     x, spread = kinds.real / total, kinds.imag / total
     low = 1 / (100 * which.size)
     clear = x > _CLEAR * spread
-    grid = np.exp(np.linspace(np.log(low), 0, 1 + int(np.ceil(-np.log(low) / _GRID_STEP))))
-    unclear = np.flatnonzero(~clear)
+    bounded = clear & (np.minimum(x - low, 1 - x) < _REACH * spread)
+    free, near_bound, unclear = np.flatnonzero(clear & ~bounded), np.flatnonzero(bounded), np.flatnonzero(~clear)
+    grid, steps = _grid(low)
     starts = np.arange(0, unclear.size, 1 + unclear.size // _FITTED)  # runs of neighbours, each with one that stands for it
     fitted = unclear[np.minimum(starts + (unclear.size // _FITTED) // 2, unclear.size - 1)]
     stands_for = np.add.reduceat(people[unclear], starts) if unclear.size else people[unclear]
     exponents = np.array([0.0, _STEEPEST_POWER])
     for _ in range(_SEARCHES):
         tried = np.linspace(exponents[0], exponents[-1], 33)
-        prior = _prior(grid, tried)
-        fit = people[clear] @ _far_from_zero(x[clear], spread[clear], tried)[0] - people.sum() * _log_mass(low, tried)
-        for b in _blocks(fitted.size):
+        prior = _prior(grid, steps, tried)
+        fit = people[free] @ _far_from_zero(x[free], spread[free], tried)[0] - people.sum() * _log_mass(low, tried)
+        for b in _blocks(near_bound):
+            fit += people[b] @ _near_bound(x[b], spread[b], low, tried)[0]
+        for b in _blocks(np.arange(fitted.size)):
             fit += stands_for[b] @ np.log(_likelihood(x[fitted[b]], spread[fitted[b]], grid) @ prior)
         best = int(fit.argmax())
         exponents = tried[max(best - 1, 0) : best + 2]
     exponent = tried[best : best + 1]
     result = np.empty(x.size)
-    result[clear] = _far_from_zero(x[clear], spread[clear], exponent)[1][:, 0]
-    prior = _prior(grid, exponent)[:, 0]
-    for b in _blocks(unclear.size):
-        posterior = _likelihood(x[unclear[b]], spread[unclear[b]], grid) * prior
-        result[unclear[b]] = (posterior @ grid) / posterior.sum(axis=1)
-    return np.asarray(np.clip(result, low, 1)[which] * total)
+    result[free] = _far_from_zero(x[free], spread[free], exponent)[1][:, 0]
+    for b in _blocks(near_bound):
+        result[b] = _near_bound(x[b], spread[b], low, exponent)[1][:, 0]
+    prior = _prior(grid, steps, exponent)[:, 0]
+    for b in _blocks(unclear):
+        posterior = _likelihood(x[b], spread[b], grid) * prior
+        result[b] = (posterior @ grid) / posterior.sum(axis=1)
+    return np.asarray(result[which] * total)
 
 
 _CLEAR = 20.0  # an estimate of so many standard errors is far from zero, and its posterior is taken by a series
-_GRID_STEP = 0.04  # of ln t: at 20 standard errors, where the noise is 0.05 wide in ln t, the sums are exact to 1e-13
+_REACH = 10.0  # standard errors beyond which a bound of the true numbers is not felt
+_NODES = 640  # of ln t, for estimates near zero
+_NODES_NEAR_BOUND = 64  # of t, around an estimate far from zero
 _SEARCHES = 5  # each narrows the exponent's bracket 16 times
 _FITTED = 2**14  # estimates near zero that the exponent is fitted to: of more, every so-manieth in their order
 _BLOCK = 1024  # estimates at once, to keep memory small
 
 
-def _blocks(size: int) -> list[slice]:
-    """The positions 0 … size-1 in blocks."""
-    return [slice(start, start + _BLOCK) for start in range(0, size, _BLOCK)]
+def _blocks(positions: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
+    """The positions in blocks."""
+    return [positions[start : start + _BLOCK] for start in range(0, positions.size, _BLOCK)]
+
+
+@cache
+def _gauss_legendre(nodes: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes in (0, 1) and weights of a quadrature that resolves edges as well as the middle."""
+    u, weights = np.polynomial.legendre.leggauss(nodes)
+    return (1 + u) / 2, weights / 2
+
+
+def _grid(low: float) -> tuple[FloatArray, FloatArray]:
+    """Nodes t in (low, 1) and weights of the integral over ln t."""
+    u, weights = _gauss_legendre(_NODES)
+    return np.exp(np.log(low) * (1 - u)), -np.log(low) * weights
 
 
 def _likelihood(x: FloatArray, spread: FloatArray, grid: FloatArray) -> FloatArray:
@@ -161,11 +182,9 @@ def _likelihood(x: FloatArray, spread: FloatArray, grid: FloatArray) -> FloatArr
     return np.asarray(np.exp(exponent - exponent.max(axis=1, keepdims=True)))
 
 
-def _prior(grid: FloatArray, exponents: FloatArray) -> FloatArray:
-    """(grid, exponents) the law's density t^-a times the geometric grid's step (half at the ends), not normalised."""
-    weights = np.exp(np.log(grid)[:, None] * (1 - exponents))
-    weights[[0, -1]] /= 2
-    return np.asarray(weights)
+def _prior(grid: FloatArray, steps: FloatArray, exponents: FloatArray) -> FloatArray:
+    """(grid, exponents) the law's density t^-a times the weight of ln t, not normalised."""
+    return np.asarray(np.exp(np.log(grid)[:, None] * (1 - exponents)) * steps[:, None])
 
 
 def _log_mass(low: float, exponents: FloatArray) -> FloatArray:
@@ -190,6 +209,22 @@ def _far_from_zero(x: FloatArray, spread: FloatArray, exponents: FloatArray) -> 
         series += term
         slope += 2 * j * term
     return np.log(series) - exponents * np.log(x)[:, None], x[:, None] * (1 - ratio * (exponents + slope / series))
+
+
+def _near_bound(x: FloatArray, spread: FloatArray, low: float, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The same for estimates near a bound of the true numbers or beyond it, each row of the first up to a constant.
+
+    By quadrature over the ten standard errors around the estimate that the bounds leave. At d beyond a bound the posterior
+    falls by e for each σ²/d inside it, and it is taken over forty of them.
+    """
+    centre = np.clip(x, low, 1)
+    width = 4 * _REACH * spread**2 / (np.abs(x - centre) + 4 * spread)
+    start, end = np.maximum(centre - width, low), np.minimum(centre + width, 1)
+    u, weights = _gauss_legendre(_NODES_NEAR_BOUND)
+    t = start[:, None] + (end - start)[:, None] * u
+    at_nodes = (weights * _likelihood(x, spread, t))[:, :, None] * np.exp(-np.log(t)[:, :, None] * exponents)
+    mass = at_nodes.sum(axis=1)
+    return np.log(mass), np.einsum("ij,ija->ia", t, at_nodes) / mass
 
 
 METHODS: dict[str, Callable[[FloatArray, float], FloatArray]] = {
