@@ -14,6 +14,7 @@ from mechanisms.arguments import FloatArray
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 
 MAX_DENSE_K = 128
+LEAST_CHANCE = 1e-9  # of an output: one that is rarer says all but surely that a value is there, and its weight is held so low
 
 
 def is_dense(m: Mechanism) -> bool:
@@ -51,7 +52,7 @@ def score_moments(m: Mechanism, f: FloatArray, steps: int, exact: bool) -> tuple
     chance = given @ f  # of a symbol under a function
     likely = weight * chance
     if exact:
-        score = tilt / chance[..., None]
+        score = tilt / np.maximum(chance, LEAST_CHANCE)[..., None]
         hessian = np.einsum("yau,yav->uv", weight[:, None] * tilt, score, optimize=True)
     else:
         slope = (m.p - m.q) / (m.q + (m.p - m.q) * f)
