@@ -105,7 +105,8 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
 
     The law has density proportional to t^-a on (total / 100 k, total); its exponent a in [0, 6] is the one under which the
     estimates are the most likely. So small estimates shrink towards zero by as much as the noise explains. Larger estimates
-    stay larger where the variance is the same; none is below total / 100 k or beyond the total. O(k) in memory, O(k log k) in time.
+    stay larger where the variance is the same; none is below total / 100 k or beyond the total. O(k) in memory, O(k log k) in
+    time.
 
     Args:
         x: (k,) estimates.
