@@ -77,9 +77,12 @@ def settings(quick: bool = False) -> list[Setting]:
 
 
 def population(shape: str, k: int, n: int, rng: np.random.Generator) -> IntArray:
-    """(n,) values in [0, k): samples of a shape, cut into k bins of equal width from the smallest to the largest."""
+    """(n,) values in [0, k): samples of a shape, cut into k bins of equal width from the smallest to the largest.
+
+    Where all samples are the same number, they are all in the first bin.
+    """
     samples = SHAPES[shape](rng, n)
-    width = np.ptp(samples) / k
+    width = np.ptp(samples) / k or 1.0
     return np.asarray(np.minimum((samples - samples.min()) / width, k - 1).astype(np.int64))
 
 

@@ -8,6 +8,7 @@ regression (control variates). The raw inversion's mse comes out exact, the othe
 The error is that of one time step, one report a person, against the histogram of those who report.
 """
 
+import math
 import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from experiments.processes import worker_pool
 from mechanisms import Mechanism
 from mechanisms.arguments import FloatArray, IntArray
 
+UNLIKELY = 6.0  # standard errors
 Combination = tuple[str, str, str]  # mechanism, estimator, post-processing
 Source = str | IntArray
 """A shape's name, or (k,) counts: of all n people, who are then these; or of a sample, from which n are drawn."""
@@ -30,10 +32,11 @@ Source = str | IntArray
 def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
     """(k,) exact mean squared error of each value's raw inversion, against the histogram of the n who report.
 
-    `Mechanism.variance` is of people drawn at random; their own histogram varies by f (1 - f) / n, which is no error here.
+        (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)²)
+
+    `Mechanism.variance` is larger by f (1 - f) / n: it is of people drawn at random, whose own histogram varies by so much.
     """
-    variances = m.support_covariance(shares)[0] / (n * (m.p - m.q) ** 2)
-    return np.asarray(variances - shares * (1 - shares) / n)
+    return np.asarray((shares * m.p * (1 - m.p) + (1 - shares) * m.q * (1 - m.q)) / (n * (m.p - m.q) ** 2))
 
 
 def people(source: Source, question: Question, rng: np.random.Generator) -> IntArray:
@@ -106,13 +109,17 @@ def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple
 
 
 def without_luck(runs: FloatArray, luck: FloatArray) -> FloatArray:
-    """(distributions, repeats) errors less what a regression on (distributions, repeats, 2) luck explains; if finite."""
+    """(distributions, repeats) errors less what a regression on (distributions, repeats, 2) luck explains; if finite.
+
+    Not where the mean of the luck is farther from 0 than chance allows: noise so rare that these repetitions saw none of it.
+    """
     if not np.isfinite(runs).all():
         return runs
-    rest = np.empty(runs.shape)
+    rest = runs.copy()
     for i, (errors, parts) in enumerate(zip(runs, luck, strict=True)):
-        centred = parts - parts.mean(axis=0)
-        scale = np.abs(centred).max() or 1.0
-        slopes = np.linalg.lstsq(centred / scale, errors - errors.mean(), rcond=1e-10)[0]
-        rest[i] = errors - parts / scale @ slopes
+        mean, deviation = parts.mean(axis=0), parts.std(axis=0)
+        if (np.abs(mean) <= UNLIKELY * deviation / math.sqrt(len(parts))).all() and deviation.any():
+            scale = deviation.max()
+            slopes = np.linalg.lstsq((parts - mean) / scale, errors - errors.mean(), rcond=1e-10)[0]
+            rest[i] -= parts / scale @ slopes
     return rest

@@ -63,7 +63,7 @@ def reasons(advice: Advice) -> list[str]:
 
 def _why_mechanism(advice: Advice, c: Candidate) -> str:
     others = [o for o in advice.candidates if not o.dropped and o is not c]
-    ratios = ", ".join(f"{o.mechanism} {(o.deviation / c.deviation) ** 2:.3g} times" for o in others)
+    ratios = ", ".join(f"{o.mechanism} {o.variance_ratio(c):.3g} times" for o in others)
     dropped: dict[str, list[str]] = {}
     for o in advice.candidates:
         if o.dropped and o.deviation < c.deviation:

@@ -48,6 +48,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     eps_any: float
     dropped: str = ""
 
+    def variance_ratio(self, other: "Candidate") -> float:
+        """Exact variance over another's; infinite beyond what floats hold."""
+        ratio = self.deviation / other.deviation
+        return ratio * ratio
+
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     """A combination that was simulated.
@@ -188,9 +193,8 @@ def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[C
             dropped=_refused(question, m),
         ))  # fmt: skip
     found.sort(key=lambda c: (bool(c.dropped), c.deviation, c.report_bytes))
-    best = found[0].deviation
     return [
-        msgspec.structs.replace(c, dropped=f"its variance is {(c.deviation / best) ** 2:.3g} times the smallest")
+        msgspec.structs.replace(c, dropped=f"its variance is {c.variance_ratio(found[0]):.3g} times the smallest")
         if i >= FEW and not c.dropped
         else c
         for i, c in enumerate(found)
@@ -218,8 +222,8 @@ def _refused(question: Question, m: Mechanism) -> str:
 
 
 def rank(errors: dict[Combination, FloatArray]) -> list[Ranked]:
-    """Combinations by their mean error; `errors` holds (repeats,) of each, the same repetition at the same place."""
-    order = sorted(errors, key=lambda key: (float(errors[key].mean()), key))
+    """Combinations by their mean error, equal ones as given; `errors` holds (repeats,) of each, a repetition at one place."""
+    order = sorted(errors, key=lambda key: float(errors[key].mean()))
     first = errors[order[0]]
     return [
         Ranked(

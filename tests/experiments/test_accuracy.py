@@ -29,6 +29,7 @@ def test_the_grid_is_the_whole_grid() -> None:
 def test_populations_fill_their_domain(shape: str) -> None:
     values = population(shape, 20, 5000, np.random.default_rng(1))
     assert (values.min(), values.max()) == (0, 19)
+    assert population(shape, 20, 1, np.random.default_rng(1)).tolist() == [0]  # no width to cut
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -83,6 +83,25 @@ def test_regression_takes_off_luck_and_nothing_else() -> None:
     assert abs(errors.mean() - 7) > SIGMAS * 0.1 / math.sqrt(800)
     assert without_luck(np.full((2, 400), np.inf), chance).tolist() == np.full((2, 400), np.inf).tolist()
     np.testing.assert_allclose(without_luck(errors, np.zeros_like(chance)), errors)
+    unseen = -1e-9 + 1e-25 * chance  # of noise that did not strike once
+    assert without_luck(errors, unseen).tolist() == errors.tolist()
+
+
+@pytest.mark.parametrize("asked", [{"eps": 1e-9}, {"eps": 30.0}, {"eps": 700.0}, {"eps_inf": 700.0, "eps_1": 699.0}])
+def test_extreme_epsilons_are_answered(asked: dict[str, float]) -> None:
+    for k, n in ((2, 2), (20, 100)):
+        advice = advise(Question(k=k, n=n, **asked), repeats=10, processes=1)  # type: ignore[arg-type]
+        assert all(r.error >= 0 for r in advice.ranking)
+        assert all(c.deviation > 0 for c in advice.candidates)
+        assert advice.first.mechanism in advice_tables.reasons(advice)[0]
+        assert advice_tables.ranking_table(advice).row_count >= advice_tables.SHOWN
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_exact_error_is_the_variance_less_that_of_the_people(name: str) -> None:
+    m, shares = built(name), PEOPLE / 1000
+    expected = [m.variance(f, 50) - f * (1 - f) / 50 for f in shares]
+    np.testing.assert_allclose(inversion_variances(m, shares, 50), expected)
 
 
 def test_the_inversion_comes_out_exact_and_nothing_depends_on_cores_or_company() -> None:
