@@ -18,31 +18,32 @@ ESTIMATORS = {"mi": "matrix inversion (mi)", "ibu": "the iterative Bayesian upda
 
 
 def candidate_table(advice: Advice) -> Table:
-    """All mechanisms, those simulated first."""
+    """All mechanisms, those simulated first, and below them why the others are not."""
     t = advice.question.horizon
     shown = table(f"Mechanisms by exact variance, k = {advice.question.k:,}, n = {advice.question.n:,}", "mechanism",
-                  "exact sd", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values", "not simulated because")  # fmt: skip
-    shown.columns[-1].justify = "left"
+                  "exact sd", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values")  # fmt: skip
     for c in advice.candidates:
         losses = map(number, (c.eps_1, c.eps_inf, c.eps_t, c.eps_any))
-        shown.add_row(c.mechanism, number(c.deviation), str(c.report_bytes or "–"), *losses, c.dropped)
+        shown.add_row(c.mechanism, number(c.deviation), str(c.report_bytes or "–"), *losses, style="dim" if c.dropped else None)
+    dropped = [f"{c.mechanism}, {c.dropped}" for c in advice.candidates if c.dropped]
+    if dropped:
+        shown.caption = f"not simulated: {'; '.join(dropped)}"
+        shown.caption_justify = "left"
     return shown
 
 
 def ranking_table(advice: Advice) -> Table:
     """The combinations that were simulated, the first 15, and all that are as good as the first."""
-    t = advice.question.horizon
     shown = table(f"By simulated {advice.question.metric}, {advice.repeats} repetitions of {_people(advice)}", "rank",
-                  "mechanism", "estimator", "post", "exact sd", "error", "± s.e.", "bytes", "ε₁", "ε∞",
-                  f"ε_{t}", texts=4)  # fmt: skip
+                  "mechanism", "estimator", "post", advice.question.metric, "± s.e.", "bytes", texts=4)  # fmt: skip
     for i, row in enumerate(advice.ranking):
         if i < SHOWN or row.best:
-            c = advice.candidate(row.mechanism)
             spread = "exact" if row.standard_error < 1e-9 * row.error else number(row.standard_error)
-            numbers = number(c.deviation), number(row.error), spread
-            losses = map(number, (c.eps_1, c.eps_inf, c.eps_t))
-            shown.add_row(f"{i + 1}{'*' if row.best else ''}", row.mechanism, row.estimator, row.post, *numbers,
-                          str(c.report_bytes), *losses, style="bold" if row.best else None)  # fmt: skip
+            length = str(advice.candidate(row.mechanism).report_bytes)
+            shown.add_row(
+                f"{i + 1}{'*' if row.best else ''}", row.mechanism, row.estimator, row.post, number(row.error), spread, length,
+                style="bold" if row.best else None,
+            )  # fmt: skip
     shown.caption = "* the best, and what does not differ from it by three standard errors of the paired difference"
     shown.caption_justify = "left"
     return shown

@@ -1,5 +1,6 @@
 """Advice: counts drawn at once are right, errors are exact where they can be, and what is advised is a survey."""
 
+import io
 import math
 import tomllib
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from estimators import matrix_inversion
 from experiments import advice_tables
@@ -216,6 +218,16 @@ def test_advice_says_what_it_rests_on(advices: list[Advice]) -> None:
         assert all(max(c.x) == advice.question.horizon for c in losses.curves)
     assert "Losses add up" in " ".join(advice_tables.reasons(one_time))
     assert "half of ε∞" in " ".join(advice_tables.reasons(kl))
+
+
+def test_tables_fit_a_terminal(advices: list[Advice]) -> None:
+    many = advise(Question(k=2000, n=3000, eps_inf=2.0, budget=0.5), repeats=10, processes=1)
+    for advice in (*advices, many):
+        for shown in (advice_tables.candidate_table(advice), advice_tables.ranking_table(advice)):
+            console = Console(width=80, file=io.StringIO())
+            console.print(shown)
+            assert "…" not in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "times the smallest" in str(advice_tables.candidate_table(many).caption)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9), min_size=2, max_size=5, unique=True))
