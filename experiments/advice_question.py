@@ -1,5 +1,6 @@
 """What advice is asked about: a domain, people, losses of privacy, a metric, and what a report may take."""
 
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -9,12 +10,21 @@ from mechanisms import LONGITUDINAL, ONE_TIME, Mechanism, mechanism
 from mechanisms.arguments import MAX_REPORTS, FloatArray, chain_epsilons, epsilon, integer, one_of
 from mechanisms.solvers import largest_eps_1
 
+
+def kl_of_distributions(truth: FloatArray, estimate: FloatArray) -> float:
+    """Kullback-Leibler divergence of a distribution; infinite of numbers that do not sum to 1.
+
+    A sum above 1 makes it smaller, even negative, and would be the best estimate for its fault.
+    """
+    return metrics.kl(truth, estimate) if math.isclose(estimate.sum(), 1, abs_tol=1e-9) else math.inf
+
+
 METRICS: dict[str, Callable[[FloatArray, FloatArray], float]] = {
     "mse": metrics.mse,
     "mae": metrics.mae,
     "l1": metrics.l1,
     "l2": metrics.l2,
-    "kl": metrics.kl,
+    "kl": kl_of_distributions,
     "emd": metrics.emd_line,
 }
 MAX_K, MAX_N = 100_000, 10_000_000
