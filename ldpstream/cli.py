@@ -11,9 +11,8 @@ from logging.config import dictConfig
 from pathlib import Path
 from threading import Event, Timer
 from types import FrameType
-from typing import Annotated, Any, Never
+from typing import Annotated, Never
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -28,6 +27,7 @@ from experiments.reproduction import ReproductionError
 from ldpstream import tables
 from ldpstream.demo import Demo
 from ldpstream.experiment_commands import add_experiments
+from ldpstream.outputs import JsonFile, OutputError, write_json
 from ldpstream.plots import PlotError, draw_ledger
 from ldpstream.promise import promise
 from ldpstream.rehearse import rehearse
@@ -45,20 +45,6 @@ console = Console()
 SurveyFile = Annotated[Path, typer.Argument(metavar="SURVEY", help="the survey file (TOML)")]
 
 
-class OutputError(Exception):
-    """A file that cannot be written: one line that names it."""
-
-
-def _writable(path: Path | None) -> Path | None:
-    """The path, if a file can be written there; asked before the work, not after it."""
-    if path is not None and (path.is_dir() or not path.name or not path.absolute().parent.is_dir()):
-        raise OutputError(f"--json {path}: is a folder, or is in none")
-    return path
-
-
-JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", callback=_writable, help="also write what is shown, as JSON")
-]
 DataFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="true values: a CSV file of person, step, value (default: simulated)")
 ]
@@ -99,18 +85,6 @@ def fail(message: str) -> Never:
     """End with one line on standard error and exit status 2."""
     sys.stderr.write(f"ldpstream: {message}\n")
     sys.exit(2)
-
-
-def write_json(path: Path | None, document: Any) -> None:
-    """Write the file whole or not at all."""
-    if path is None:
-        return
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_bytes(msgspec.json.encode(document) + b"\n")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def values(survey: Survey, data: Path | None, first_step: int, users: int, steps: int, seed: int) -> ValueSource:

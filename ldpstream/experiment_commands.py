@@ -11,10 +11,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from ldpstream.outputs import JsonFile, drawable, writable
 from mechanisms import NAMES
 from surveys.settings import load_settings
-
-JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="also write what is shown, as JSON")]
 
 
 def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Path | None, Any], None]) -> typer.Typer:
@@ -116,7 +115,9 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         name: Annotated[str, typer.Option(help="of the attribute, in the survey")] = "value",
         repeats: Annotated[int, typer.Option(help="repetitions for each distribution")] = 100,
         seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
-        picture: Annotated[Path | None, typer.Option(metavar="FILE", help="also draw it (PNG, SVG or PDF)")] = None,
+        picture: Annotated[
+            Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw it (PNG, SVG or PDF)")
+        ] = None,
         json: JsonFile = None,
     ) -> None:
         """The best mechanism, estimator and post-processing for a question: by exact variance, then by simulation."""
@@ -179,7 +180,9 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         repeats: Annotated[int, typer.Option(min=1, max=1000, help="repetitions of each setting")] = 3,
         seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
         peers: Annotated[bool, typer.Option(help="also multi-freq-ldpy, in an environment of its own")] = True,
-        csv: Annotated[Path | None, typer.Option(metavar="FILE", help="also write every setting's errors")] = None,
+        csv: Annotated[
+            Path | None, typer.Option(metavar="FILE", callback=writable, help="also write every setting's errors")
+        ] = None,
         json: JsonFile = None,
     ) -> None:
         """Mean squared error of every estimator with every mechanism, over domains, ε, distributions and populations."""
