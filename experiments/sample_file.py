@@ -24,7 +24,8 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         if the sample does not hold them all.
 
     Raises:
-        AdviceError: if the file cannot be read, lacks the column, holds fewer than two values, or more than the domain.
+        AdviceError: if the file cannot be read, lacks the column, holds fewer than two values or more than the domain, or holds
+            numbers, but others than integers of at least 0 (also NaN, which stands for none).
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -42,6 +43,8 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         counts = np.zeros(size, np.int64)
         np.add.at(counts, numbers, list(found.values()))
         return counts, None
+    if all(map(_is_number, found)):
+        raise AdviceError(f"{path}: numbers must be integers in [0, {MAX_K}); cut others into bins, and leave out NaN")
     labels = sorted(found)
     size = len(labels) if k is None else k
     _within(path, size, len(labels), "there are so many labels")
@@ -60,6 +63,14 @@ def _values(file: Iterator[str], column: str | None, path: Path) -> Iterator[str
         raise AdviceError(f"{path}: has no column {column!r}; its first line names {', '.join(header) or 'none'}")
     place = header.index(column)
     yield from (row[place].strip() for row in rows if len(row) > place)
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _within(path: Path, k: int, needed: int, why: str) -> None:

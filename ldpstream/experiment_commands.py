@@ -128,6 +128,8 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         from experiments.sample_file import read_sample
 
         counts, labels = (None, None) if sample is None else read_sample(sample, column, k)
+        if labels is not None and metric == "emd":
+            raise AdviceError("emd is of values on a line: number them in order in the sample, for labels have none")
         size = k if counts is None else counts.size
         if size is None:
             raise AdviceError("--k is needed, or a --sample that it is read from")

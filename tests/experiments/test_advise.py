@@ -268,7 +268,8 @@ def test_samples_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "column", "k", "said"), [
     ("secret\nsecret\n", None, None, "two different"), ("", None, None, "two different"), ("a\nb\n", "c", None, "column 'c'"),
     ("0\n77\n", None, 10, r"\[78, 100000\]"), ("0\n999999999\n", None, None, "100000"), ("a\nb\nc\n", None, 2, r"\[3, "),
-    ("\udc80", None, None, "not a text"),
+    ("\udc80", None, None, "not a text"), ("1\n2\nNaN\n", None, None, "integers"), ("-1\n2\n", None, None, "integers"),
+    ("1.5\n2\n", None, None, "integers"), ("1\n1234567890\n", None, None, "100000"),
 ])  # fmt: skip
 def test_samples_that_cannot_be_used_are_refused_without_showing_a_value(
     tmp_path: Path, text: str, column: str | None, k: int | None, said: str
