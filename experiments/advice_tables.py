@@ -134,20 +134,34 @@ def toml_lines(keys: dict[str, object]) -> list[str]:
 
 
 def picture(advice: Advice) -> Outcome:
-    """Panels: the simulated errors by rank, and the loss of up to `horizon` reports."""
+    """Panels: the simulated error of every estimate, the best first, and the loss of up to `horizon` reports."""
+    finite = [row for row in advice.ranking if math.isfinite(row.error)]
     names = list(dict.fromkeys(row.mechanism for row in advice.ranking))
+    estimates = list(dict.fromkeys(_estimate(row) for row in finite))
     errors = []
     for name in names:
-        found = [(i + 1, r) for i, r in enumerate(advice.ranking) if r.mechanism == name and math.isfinite(r.error)]
-        errors.append(Curve(name, [i for i, _ in found], [r.error for _, r in found], [2 * r.standard_error for _, r in found]))
+        own = {estimates.index(_estimate(row)): row for row in finite if row.mechanism == name}
+        rows = [own[x] for x in sorted(own)]
+        errors.append(Curve(name, sorted(own), [r.error for r in rows], [2 * r.standard_error for r in rows]))
     times = np.unique(np.geomspace(1, advice.question.horizon, 30).astype(np.int64)).tolist()
     built = [advice.question.build(name) for name in names]
     losses = [Curve(m.name, times, [m.eps_t(t) for t in times]) for m in built]
     metric = f"{advice.question.metric} ± 2 standard errors"
+    bounded = advice.question.eps_inf is not None
     return Outcome((), (
-        Panel("simulated error", "rank", metric, errors, log_y=True),
-        Panel("loss of an unchanged value", "reports t", "ε_t in nats", losses, log_x=True, log_y=True),
+        Panel("simulated error", "estimator, post-processing", metric, errors, log_y=True, names=estimates),
+        Panel("loss of an unchanged value", "reports t", "ε_t in nats", losses, log_x=True, log_y=not bounded),
     ))  # fmt: skip
+
+
+def title(advice: Advice) -> str:
+    """The picture's: the question's size and the advice."""
+    first = advice.first
+    return f"k = {advice.question.k:,}, {_people(advice)}: {first.mechanism}, {_estimate(first)}"
+
+
+def _estimate(row: Ranked) -> str:
+    return row.estimator if row.post == "none" else f"{row.estimator} {row.post}"
 
 
 # ---- beside fixed choices

@@ -126,7 +126,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One pair of axes of a figure."""
+    """One pair of axes of a figure; `names` are written at x = 0, 1, … in place of numbers, if there are any."""
 
     title: str
     x: str
@@ -134,6 +134,7 @@ class Panel:
     curves: Sequence[Curve]
     log_x: bool = False
     log_y: bool = False
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

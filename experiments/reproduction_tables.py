@@ -141,6 +141,8 @@ def _panel(axis: "Axes", panel: Panel) -> None:
     axis.set_xscale("log" if panel.log_x else "linear")
     axis.set_yscale("log" if panel.log_y else "linear")
     axis.tick_params(labelsize="small")
+    if panel.names:
+        axis.set_xticks(range(len(panel.names)), panel.names, rotation=60, ha="right", rotation_mode="anchor")
     axis.grid(visible=True, alpha=0.3)
     if any(curve.label for curve in panel.curves):
         axis.legend(fontsize="x-small")

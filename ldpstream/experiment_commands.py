@@ -148,7 +148,7 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
             console.print(line, markup=False, highlight=False)
         console.print("\n" + survey, markup=False, highlight=False, soft_wrap=True)
         if picture is not None:
-            draw(advice_tables.picture(advice), "Advice", picture)
+            draw(advice_tables.picture(advice), advice_tables.title(advice), picture)
         write_json(json, {**msgspec.to_builtins(advice), "reasons": why, "survey": survey})
 
     @benches.callback()

@@ -217,7 +217,12 @@ def test_advice_says_what_it_rests_on(advices: list[Advice]) -> None:
         assert advice_tables.candidate_table(advice).row_count == 7
         assert advice_tables.ranking_table(advice).row_count >= advice_tables.SHOWN
         errors, losses = advice_tables.picture(advice).panels
-        assert sum(len(c.x) for c in errors.curves) == sum(math.isfinite(r.error) for r in advice.ranking)
+        drawn = {(c.label, errors.names[int(x)], y) for c in errors.curves for x, y in zip(c.x, c.y, strict=True)}
+        assert drawn == {
+            (r.mechanism, r.estimator if r.post == "none" else f"{r.estimator} {r.post}", r.error)
+            for r in advice.ranking
+            if math.isfinite(r.error)
+        }
         assert all(max(c.x) == advice.question.horizon for c in losses.curves)
     assert "Losses add up" in " ".join(advice_tables.reasons(one_time))
     assert "half of ε∞" in " ".join(advice_tables.reasons(kl))
