@@ -23,7 +23,7 @@ from surveys.survey import SurveyError, parse_survey
 
 FEW = 4  # mechanisms that are simulated
 SURE = 3.0  # standard errors of a paired difference beyond which two combinations differ
-MAX_BITS = 2 * 10**10  # of subset selection's reports in one repetition: its sets have to be drawn one by one
+MAX_BITS = 10**9  # of subset selection's reports in one repetition: its sets have to be drawn one by one, in about a second
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
