@@ -222,8 +222,11 @@ def _refused(question: Question, m: Mechanism) -> str:
 
 
 def rank(errors: dict[Combination, FloatArray]) -> list[Ranked]:
-    """Combinations by their mean error, equal ones as given; `errors` holds (repeats,) of each, a repetition at one place."""
-    order = sorted(errors, key=lambda key: float(errors[key].mean()))
+    """Combinations by nine digits of their mean error, equal ones as given.
+
+    `errors` holds (repeats,) of each, a repetition at the same place.
+    """
+    order = sorted(errors, key=lambda key: float(f"{errors[key].mean():.9g}"))
     first = errors[order[0]]
     return [
         Ranked(

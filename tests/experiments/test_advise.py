@@ -131,6 +131,8 @@ def test_combinations_are_ranked_by_their_mean_and_paired_differences_decide() -
     ranking = rank(errors)
     found = {r.mechanism + r.post: (r.best, r.error) for r in ranking}
     assert [r.error for r in ranking] == sorted(r.error for r in ranking)
+    rounded = {("A", "mi", "none"): shared, ("A", "ibu", "none"): shared * (1 - 1e-15)}
+    assert rank(rounded)[0].estimator == "mi"  # where nothing is gained, what is simplest
     assert found["Anone"][0]
     assert not found["Anorm"][0]
     assert found["Bnone"][0]
