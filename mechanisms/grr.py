@@ -33,6 +33,8 @@ from mechanisms.arguments import (
 from mechanisms.base import Longitudinal, Mechanism, Reports
 
 CALIBRATIONS = ("exact", "paper")
+MANY = 2**16  # reports at once for which a compiled loop is worth loading
+NARROW = 2**14  # symbols whose four count tables it keeps near
 
 
 def unsigned(symbols: int) -> np.dtype[np.unsignedinteger]:
@@ -82,7 +84,11 @@ class _Symbols(Mechanism):
         return np.asarray(reports < self.k)
 
     def _count(self, reports: Reports) -> IntArray:
-        return np.bincount(reports, minlength=self.k).astype(np.int64, copy=False)
+        if len(reports) < MANY or self.k > NARROW:
+            return np.bincount(reports, minlength=self.k).astype(np.int64, copy=False)
+        from mechanisms.kernels import count_symbols
+
+        return np.asarray(count_symbols(reports, self.k))
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
         """A report supports exactly one value: -γ_u γ_v within a step, -(p₂-q₂)² π_u π_v between steps, by the memo."""

@@ -171,6 +171,18 @@ def test_tables_add_up_in_any_order(m: Mechanism, cuts: list[int], seed: int) ->
 
 
 @one_of_each
+def test_many_reports_count_as_few_at_a_time_do(m: Mechanism) -> None:
+    """Large batches have ways of counting of their own; their size is odd, and one report is the most frequent by far."""
+    rng = np.random.default_rng(3)
+    reports = draw(m, rng.integers(0, m.k, 1000), rng)
+    reports = np.concatenate([reports[rng.integers(0, 1000, 70_003)], np.repeat(reports[:1], 60_000, axis=0)])
+    total = m.empty_table()
+    for start in range(0, len(reports), 10_000):
+        total = total + m.tabulate(reports[start : start + 10_000])
+    assert m.tabulate(reports) == total
+
+
+@one_of_each
 def test_a_table_keeps_its_counts_to_itself(m: Mechanism) -> None:
     table = m.tabulate(draw(m, np.arange(m.k), np.random.default_rng(1)))
     again, stored = m.table(table.n, table.counts), m.table_from_bytes(table.to_bytes())
