@@ -101,7 +101,8 @@ def count_symbols(symbols: Table, k: int) -> Table:
         counts[3, symbols[i + 3]] += 1
     for i in range(whole, symbols.size):
         counts[0, symbols[i]] += 1
-    return counts.sum(axis=0)
+    total: Table = counts.sum(axis=0)
+    return total
 
 
 @numba.njit(cache=True)

@@ -6,6 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("house", deadline=None)  # a test says what is right; benchmarks say how fast
+settings.load_profile("house")
 
 Figures = dict[str, Counter[str]]
 

@@ -210,7 +210,7 @@ OPERATIONS = st.tuples(
 
 
 @given(st.lists(OPERATIONS, max_size=60))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_every_record_counts_once_whatever_happens(operations: list[tuple[str, int, int, int]]) -> None:
     """Two agents that both take themselves for the owner of everything, and all that may befall them."""
 

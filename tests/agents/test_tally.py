@@ -56,13 +56,11 @@ def count_one_by_one(survey: Survey, records: list[Record]) -> Tally:
 
 
 @given(batches())
-@settings(deadline=None)
 def test_equals_a_count_one_by_one(records: list[Record]) -> None:
     assert tally(SURVEY, records) == count_one_by_one(SURVEY, records)
 
 
 @given(batches(), batches())
-@settings(deadline=None)
 def test_is_additive(a: list[Record], b: list[Record]) -> None:
     assert tally(SURVEY, a + b) == tally(SURVEY, a) + tally(SURVEY, b)
 
@@ -88,7 +86,7 @@ def crowds(draw: st.DrawFn) -> list[Record]:
 
 
 @given(crowds())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_a_crowd_equals_a_count_one_by_one(records: list[Record]) -> None:
     assert tally(SURVEY, records) == count_one_by_one(SURVEY, records)
 

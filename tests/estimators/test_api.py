@@ -239,7 +239,7 @@ def test_the_api_keeps_its_description_whatever_it_is_asked(demo: Demo) -> None:
     assert len(operations) == 6
     for operation in operations:
 
-        @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy())
         def keeps_its_word(case: Any) -> None:
             case.call_and_validate()

@@ -85,7 +85,7 @@ def frequencies(draw: st.DrawFn, k: int) -> FloatArray:
     return f
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(st.sampled_from(TABLES), st.data())
 def test_the_term_of_a_table_is_the_dense_one(m: Mechanism, data: st.DataObject) -> None:
     f = data.draw(frequencies(m.k))

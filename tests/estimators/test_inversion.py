@@ -141,7 +141,7 @@ def estimates_of(m: Mechanism, steps: int) -> list[Estimate]:
 
 
 @pytest.mark.parametrize("m", EVERY, ids=repr)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(steps=st.integers(1, 40))
 def test_no_reports_make_no_noise(m: Mechanism, steps: int) -> None:
     """Likelihoods stay at their uniform start, inversions are NaN, standard errors NaN: nothing crashes, nobody is warned."""

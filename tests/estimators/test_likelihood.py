@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
@@ -27,7 +27,6 @@ from mechanisms.geometric import TruncatedGeometric
 from mechanisms.subset import SubsetSelection
 
 K = 6
-law = settings(deadline=None)  # the first example compiles
 COUNTS = arrays(np.int64, K, elements=st.integers(0, 1000)).filter(lambda c: c.any())
 
 
@@ -111,7 +110,6 @@ def value(terms: list[Term], f: FloatArray) -> float:
 # ---- terms
 
 
-@law
 @given(tables(), arrays(np.float64, K, elements=st.floats(0.01, 1)), arrays(np.float64, K, elements=st.floats(-1, 1)))
 def test_a_support_term_is_its_dense_form(group: Group, f: FloatArray, direction: FloatArray) -> None:
     m, table = group
@@ -136,7 +134,6 @@ def test_the_gradient_and_the_curvature_are_derivatives() -> None:
 # ---- IBU: the plain EM
 
 
-@law
 @given(COUNTS, COUNTS, st.integers(1, 60), st.sampled_from(["GRR", "L-GRR", "OUE", "L-OSUE"]))
 def test_the_fast_step_is_the_dense_one(first: FloatArray, second: FloatArray, iterations: int, name: str) -> None:
     sharp, blunt = make(name, eps_1=3.0), make(name, eps_1=0.5)
@@ -221,7 +218,6 @@ def test_zeros_of_a_start_are_no_prison() -> None:
 # ---- the maximum
 
 
-@law
 @given(tables())
 def test_the_maximum_of_one_term_is_the_closed_form(group: Group) -> None:
     m, table = group
@@ -236,7 +232,6 @@ def test_the_maximum_of_one_term_is_the_closed_form(group: Group) -> None:
         np.testing.assert_array_equal(found.frequencies, np.full(K, 1 / K))
 
 
-@law
 @given(st.lists(tables(), min_size=1, max_size=4))
 def test_the_maximum_of_any_mix_is_proven(groups: list[Group]) -> None:
     found = combined_mle(groups, likelihood="support")
@@ -253,7 +248,6 @@ def test_the_maximum_of_any_mix_is_proven(groups: list[Group]) -> None:
         assert value(terms, np.asarray(other)) <= found.log_likelihood + found.gap * n + slack
 
 
-@law
 @given(tables(), tables(), st.permutations(range(K)))
 def test_who_is_listed_first_does_not_matter(one: Group, other: Group, order: list[int]) -> None:
     terms = [SupportTerm(*one), SupportTerm(*other)]
@@ -403,7 +397,6 @@ def test_a_few_reports_beside_very_many_keep_their_digits() -> None:
         assert found.converged
 
 
-@law
 @given(st.lists(tables(wild=False), min_size=1, max_size=3))
 def test_projected_steps_reach_the_separable_maximum(groups: list[Group]) -> None:
     terms: list[Term] = [SupportTerm(m, table) for m, table in groups]

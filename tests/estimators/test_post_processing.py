@@ -25,7 +25,7 @@ def apply(x: np.ndarray, name: str, total: float = 1.0) -> np.ndarray:
     return post_process(x, name, variance=0.01 * total**2, total=total)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(estimates, names, st.randoms(use_true_random=False))
 def test_each_method_keeps_its_promises(x: np.ndarray, name: str, random: Random) -> None:
     """Sign, sum, order, idempotence, and that it does not matter which value is called by which number."""
@@ -47,7 +47,7 @@ def test_each_method_keeps_its_promises(x: np.ndarray, name: str, random: Random
     np.testing.assert_allclose(again, f[shuffled], atol=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(estimates, names, st.sampled_from([7.0, 1e6]))
 def test_counts_are_treated_as_frequencies_are(x: np.ndarray, name: str, total: float) -> None:
     assume(len(x) > 1)  # a power law of one value has no exponent to find
@@ -238,7 +238,7 @@ def test_zeros_nan_and_negative_numbers_are_treated_as_stated() -> None:
     assert math.isnan(metrics.utility_gain(1.0, math.nan))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 2**32), st.sampled_from([0.05, 1.0, 20.0]))
 def test_the_grids_distance_is_scipys(width: int, height: int, seed: int, evenness: float) -> None:
     """Also where most of the mass sits on a few points, some are empty, and the points are not in order."""

@@ -246,7 +246,7 @@ def test_windows_sum_the_panes_they_say_they_hold(store: MemoryCountStore) -> No
     assert windows[steps].panes == SURVEY.window_steps - 1  # the step after the last report is empty
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_any_interleaving_publishes_every_step_complete_in_the_end(data: st.DataObject) -> None:
     """Agents that lag, a schedule that is killed between publishing and saving, and a clock that jumps."""
@@ -322,7 +322,7 @@ def test_a_store_that_loses_writes_between_two_questions_is_not_called_complete(
     assert keys(Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now)) == [(0, True)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_two_estimators_never_replace_a_result_by_less(data: st.DataObject) -> None:
     """One is interrupted by the other at every question it asks; what is kept and told is complete all the same."""

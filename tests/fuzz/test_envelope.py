@@ -39,13 +39,13 @@ def damaged(draw: st.DrawFn) -> Input:
 
 
 @given(damaged())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_damaged_envelopes(one: Input) -> None:
     verdicts([one])
 
 
 @given(st.lists(damaged(), max_size=12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_batch_adds_up_what_its_envelopes_count_alone(inputs: list[Input]) -> None:
     verdicts(inputs)
     records = [Record(offset, one.appended_ms, one.value) for offset, one in enumerate(inputs)]
@@ -56,13 +56,13 @@ def test_a_batch_adds_up_what_its_envelopes_count_alone(inputs: list[Input]) -> 
 
 
 @given(st.binary(max_size=80))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 def test_any_bytes(raw: bytes) -> None:
     verdicts([Input(raw, NOW_MS)])
 
 
 @given(st.lists(VALUES, max_size=9), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_msgpack(values: list[object], begins_well: bool) -> None:
     """Also of the right beginning and length."""
     if begins_well:

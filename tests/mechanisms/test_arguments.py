@@ -228,7 +228,7 @@ def test_large_domains(name: str, k: int) -> None:
 reachable = st.floats(1e-8, 700).flatmap(lambda e: st.tuples(st.just(e), st.floats(1e-9, e, exclude_max=True)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(sorted(LONGITUDINAL)), st.integers(2, 10**6), reachable)
 @example("L-SUE", 3, (88.0, 0.023))  # the chain's rounding hid the root from a search that began at eps_1
 @example("L-OSUE", 3, (700.0, 699.999))  # a second round of 1414 nats
@@ -246,7 +246,7 @@ def test_one_report_costs_what_was_asked(name: str, k: int, pair: tuple[float, f
     assert m.eps_t(1) == pytest.approx(eps_1, rel=1e-9, abs=ROUNDING * (1 + eps_inf + math.log(k)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(0.1, 40), st.floats(0.05, 0.999))
 def test_lolohas_g_is_the_printed_formula(eps_inf: float, share: float) -> None:
     """In 100 digits, where its cancellations do no harm; the next prime power below."""

@@ -28,7 +28,7 @@ each_path = pytest.mark.parametrize("kind", ["compiled", "drawn"])
 # ---- counting
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 400), st.integers(1, 300), st.sampled_from([0.0, 0.02, 0.5, 1.0]), st.integers(0, 2**32))
 @example(0, 1, 0.5, 0)
 @example(1, 64, 1.0, 0)
@@ -104,7 +104,7 @@ class Recorded(np.random.Generator):
         return next(self.calls)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, MASK), st.tuples(*[st.integers(1, MASK)] * 4))
 @example(0, SEED)
 @example(1, SEED)

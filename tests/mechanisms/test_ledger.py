@@ -290,7 +290,7 @@ domains = st.sampled_from([2, 3, 4, 7, 16, 17, 40, 1000, 10**6])
 horizons = st.one_of(st.integers(1, 70), st.sampled_from([99, 364, 1023, 1024, 9999, 10**6 - 1]))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(domains, eps_pairs, horizons)
 def test_eps_sequence_of_grr_grows_and_is_not_below_eps_t(k: int, pair: tuple[float, float], t: int) -> None:
     rounds = grr_rounds(k, pair[0], pair[0] * pair[1])
@@ -298,7 +298,7 @@ def test_eps_sequence_of_grr_grows_and_is_not_below_eps_t(k: int, pair: tuple[fl
     check(now, later, ledger.eps_t_grr(t, k=k, **grr_logs(rounds)), t * grr_logs(rounds)["log_e2"])
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(st.sampled_from(UNARY), domains, eps_pairs, horizons)
 def test_eps_sequence_of_unary_encodings_grows_and_is_not_below_eps_t(
     name: str, k: int, pair: tuple[float, float], t: int

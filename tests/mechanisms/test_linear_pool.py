@@ -150,7 +150,7 @@ def test_the_transpose_is_the_transpose(g: int, k: int) -> None:
     assert column.sum() == 1 + (pool.size - 1) // (g - 1)  # one symbol of each function
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.sampled_from([(2, 1000), (3, 1000), (4, 5000), (7, 5000), (32, 1025), (53, 1000), (17, 4000), (2, 70_000)]), st.data()
 )

@@ -102,7 +102,7 @@ def countable(batch: list[bytes]) -> bool:
     return not tally(SURVEY, [Record(offset, NOW, value) for offset, value in enumerate(batch)]).rejected
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(damaged(), min_size=1, max_size=4))
 def test_it_takes_what_the_tally_would_count_and_nothing_else(batch: list[bytes]) -> None:
     async def ask() -> None:
@@ -116,7 +116,7 @@ def test_it_takes_what_the_tally_would_count_and_nothing_else(batch: list[bytes]
     asyncio.run(ask())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(damaged(), st.integers(NOW - 40_000, NOW + 40_000))
 def test_the_check_of_one_envelope_is_the_tallys(envelope: bytes, now_ms: int) -> None:
     rejected = tally(SURVEY, [Record(0, now_ms, envelope)]).rejected
@@ -128,7 +128,7 @@ def test_the_check_of_one_envelope_is_the_tallys(envelope: bytes, now_ms: int) -
         assert rejected == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_batch_or_a_refusal(body: bytes) -> None:
     async def ask() -> None:
@@ -444,7 +444,7 @@ def test_the_gateway_keeps_its_description_whatever_it_is_asked(tokens: list[str
     for operation in operations:
         examples = 200 if operation.path == "/v1/reports" else 20
 
-        @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples, derandomize=True, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(), shown=st.booleans())
         def keeps_its_word(case: Any, shown: bool) -> None:
             # no schema can say which binaries are envelopes, so not everything that fits it is accepted
