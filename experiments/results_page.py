@@ -2,9 +2,9 @@
 
     python -m experiments.results_page FOLDER
 
-The folder holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json` and `service.json`,
-each written by a command's `--json`; one that is missing leaves its section out, and the page says so. The page is not edited
-by hand.
+The folder holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json`, `advice.json` and
+`service.json`, each written by a command's `--json`; one that is missing leaves its section out, and the page says so. The page
+is not edited by hand.
 """
 
 import json
@@ -20,6 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments import accuracy, accuracy_tables
+from experiments.advice_gain import Compared
+from experiments.advice_tables import GAIN_NOTE, gain_tables
 from experiments.bench_estimators import Timing, timing_table
 from experiments.bench_mechanisms import Bench
 from experiments.coverage import Coverage, coverage_table
@@ -129,6 +131,12 @@ def covered(written: Any) -> str:
     return "## Intervals of 95 %\n\n`ldpstream bench coverage`\n\n" + rows_of(coverage_table(rows))
 
 
+def advised(written: Any) -> str:
+    """What advice is worth beside fixed choices."""
+    tables = "\n".join(map(rows_of, gain_tables(msgspec.convert(written, list[Compared]))))
+    return f"## Advice\n\n`ldpstream bench advice --data DIR`. {GAIN_NOTE}\n\n{tables}"
+
+
 def service(written: Any) -> str:
     """The service over real Kafka and Redis."""
     result = msgspec.convert(written, ServiceBench)
@@ -142,6 +150,7 @@ SECTIONS: dict[str, Callable[[Any], str]] = {
     "estimators": estimators,
     "accuracy": accurate,
     "coverage": covered,
+    "advice": advised,
     "service": service,
 }
 

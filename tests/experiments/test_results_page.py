@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from experiments import accuracy, results_page
+from experiments.advice_gain import INFORMED, PAPERS, Compared
 from experiments.bench_estimators import Timing
 from experiments.reproduction import Curve, Outcome, Panel, Reproduced, Row, Target
 from experiments.reproduction_tables import document
@@ -18,6 +19,11 @@ ROWS = [
     Row(label="d", ours=math.nan),
 ]
 PANELS = [Panel("p", "x", "y", [Curve("c", [1, 2], [math.nan, 3.0])])]
+EQUAL = dict.fromkeys(["A mi", *PAPERS["one-time"], *PAPERS["memoized"]], 1.0)
+ADVISED = Compared(
+    case="one", kind="one-time", eps=1.0, k=3, n=10, advice=dict.fromkeys(INFORMED, "A mi"), mse=EQUAL,
+    better={by: [] for by in INFORMED},
+)  # fmt: skip
 TARGET = Target("ldp3-table-1", "LDP³, Table I", lambda _: [], lambda *_: Outcome([]))
 
 
@@ -29,6 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     written = {
         "reproduce": [document(Reproduced(TARGET, Outcome(ROWS, PANELS, ["A sentence."]), 0))],
         "estimators": [Timing(task="MI", value=0.5, unit="s", target=1.0)],
+        "advice": [ADVISED, msgspec.structs.replace(ADVISED, kind="memoized")],
         "accuracy": accuracy.Result(repeats=1, seed=1, rows=rows),
     }
     for name, content in written.items():
@@ -39,6 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_page(folder: Path) -> None:
     results_page.main(folder)
     text = (folder / "docs" / "results.md").read_text()
+    assert "| GRR ibu | 100.0% | 100.0% | ×1 | ×1 | one, ε = 1 |" in text
     assert "| `ldp3-table-1` | 3 | 0 of 2 | ×2 | LDP³, Table I |" in text
     assert "| a\\|b | 2.1 | 2 | -0.1 | 0 | NO | 1 | ×2 |" in text
     assert "[1] a misprint" in text
@@ -55,4 +63,4 @@ def test_without_a_command_its_section_is_missing(folder: Path) -> None:
     found = {"estimators": json.loads((folder / "estimators.json").read_text())}
     text = results_page.page(found)
     assert "## The papers, made again" not in text
-    assert "Not run for this page: reproduce, mechanisms, accuracy, coverage, service." in text
+    assert "Not run for this page: reproduce, mechanisms, accuracy, coverage, advice, service." in text
