@@ -227,6 +227,7 @@ def sweeps(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
     rows = [Row(label=f"{shape} mean gain", ours=x, lower_is_better=False) for shape, x in mean.items()]
     if not plan.quick:
         table = f"Table {2 if names is ONE_TIME else 3}"
+        falling = [curve.label for curve in panels[0].curves if curve.y[0] > curve.y[1] > curve.y[2]]
         larger = [curve.label for curve in panels[1].curves if curve.y[1] > curve.y[0]]
         lowest = sorted(mean, key=lambda shape: mean[shape])[:2]
         rows += [
@@ -236,7 +237,9 @@ def sweeps(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
                 set(lowest) == {"Gauss.", "Exp."},
                 f"the paper's own {table} and text of it: Gaussian and triangular",
             ),
-            claim("the gain falls as ε rises", by_eps[0] > by_eps[1] > by_eps[2]),
+            claim(
+                "the gain falls as ε rises", by_eps[0] > by_eps[1] > by_eps[2], f"it does for: {', '.join(falling) or 'none'}"
+            ),
             claim("the gain is higher for the larger n", by_n[1] > by_n[0], f"it is for: {', '.join(larger) or 'none'}"),
             claim("the gain is higher for k = 200 than for k = 2", by_k[-1] > by_k[0]),
         ]
