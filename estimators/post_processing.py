@@ -122,7 +122,9 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
     low = 1 / (100 * which.size)
     clear = x > _CLEAR * spread
     bounded = clear & (np.minimum(x - low, 1 - x) < _REACH * spread)
-    free, near_bound, unclear = np.flatnonzero(clear & ~bounded), np.flatnonzero(bounded), np.flatnonzero(~clear)
+    bounded |= (x < low) & (_width(np.maximum(low - x, 0), spread) < low)  # known to be as rare as can be
+    free, near_bound = np.flatnonzero(clear & ~bounded), np.flatnonzero(bounded)
+    unclear = np.flatnonzero(~clear & ~bounded)
     grid, steps = _grid(low)
     starts = np.arange(0, unclear.size, 1 + unclear.size // _FITTED)  # runs of neighbours, each with one that stands for it
     fitted = unclear[np.minimum(starts + (unclear.size // _FITTED) // 2, unclear.size - 1)]
@@ -179,7 +181,8 @@ def _grid(low: float) -> tuple[FloatArray, FloatArray]:
 
 def _likelihood(x: FloatArray, spread: FloatArray, grid: FloatArray) -> FloatArray:
     """(len(x), grid) likelihood of every point of the grid, each row up to a constant."""
-    exponent = -0.5 * ((x[:, None] - grid) / spread[:, None]) ** 2
+    nearest = np.clip(x[:, None], grid[..., :1], grid[..., -1:])  # so that an estimate far outside keeps its digits
+    exponent = -0.5 * (grid - nearest) / spread[:, None] * ((grid - nearest + 2 * (nearest - x[:, None])) / spread[:, None])
     return np.asarray(np.exp(exponent - exponent.max(axis=1, keepdims=True)))
 
 
@@ -212,14 +215,19 @@ def _far_from_zero(x: FloatArray, spread: FloatArray, exponents: FloatArray) -> 
     return np.log(series) - exponents * np.log(x)[:, None], x[:, None] * (1 - ratio * (exponents + slope / series))
 
 
+def _width(beyond: FloatArray, spread: FloatArray) -> FloatArray:
+    """How far from the nearest possible number the posterior reaches: ten standard errors, or forty times σ²/d, by which it
+    falls to a share e, for an estimate at a distance d beyond a bound."""
+    return np.asarray(4 * _REACH * spread / (beyond / spread + 4))
+
+
 def _near_bound(x: FloatArray, spread: FloatArray, low: float, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The same for estimates near a bound of the true numbers or beyond it, each row of the first up to a constant.
 
-    By quadrature over the ten standard errors around the estimate that the bounds leave. At d beyond a bound the posterior
-    falls by e for each σ²/d inside it, and it is taken over forty of them.
+    By quadrature over the ten standard errors around the estimate that the bounds leave, or less beyond a bound.
     """
     centre = np.clip(x, low, 1)
-    width = 4 * _REACH * spread**2 / (np.abs(x - centre) + 4 * spread)
+    width = _width(np.abs(x - centre), spread)
     start, end = np.maximum(centre - width, low), np.minimum(centre + width, 1)
     u, weights = _gauss_legendre(_NODES_NEAR_BOUND)
     t = start[:, None] + (end - start)[:, None] * u

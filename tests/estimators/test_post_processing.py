@@ -54,6 +54,17 @@ def test_counts_are_treated_as_frequencies_are(x: np.ndarray, name: str, total: 
     np.testing.assert_allclose(apply(x * total, name, total) / total, apply(x, name), atol=1e-6)
 
 
+@given(
+    arrays(np.float64, st.integers(2, 12), elements=st.floats(-1, 2) | st.floats(-1e-3, 1e-3)),
+    st.floats(-10, 1),
+    st.floats(0, 12),
+)
+def test_power_keeps_the_order(x: np.ndarray, log_noise: float, log_scale: float) -> None:
+    """Whichever way each estimate's posterior is computed, and however far outside it is."""
+    found = post_process(x * 10**log_scale, "power", variance=10 ** (2 * log_noise))
+    assert (np.diff(found[np.argsort(x)]) >= -1e-9 / (100 * x.size)).all()
+
+
 @settings(max_examples=300)
 @given(estimates)
 def test_norm_sub_is_the_projection_onto_the_simplex(x: np.ndarray) -> None:
