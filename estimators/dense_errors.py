@@ -42,8 +42,9 @@ def score_moments(m: Mechanism, f: FloatArray, steps: int, exact: bool) -> tuple
     if isinstance(m, ChannelMechanism):
         given = m.channel()  # [value, output]
         likely = f @ given
-        score = (given - given.mean(axis=0)).T / np.maximum(likely, 1e-140)[:, None]
-        return (likely[:, None] * score).T @ score, _person(likely, score, f, given, steps)
+        tilts = (given - given.mean(axis=0)).T
+        score = tilts / np.maximum(likely, LEAST_CHANCE)[:, None]
+        return tilts.T @ score, _person(likely, score, f, given, steps)
     assert isinstance(m, (LocalHashing, LongitudinalHashing))
     hit, weight = _hits(m)  # [symbol, function, value]
     k = m.k

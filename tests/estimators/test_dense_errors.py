@@ -130,6 +130,15 @@ def test_location_mechanisms_have_errors_and_mix_with_others() -> None:
     assert np.isnan(standard_errors([(line, line.empty_table())], F, 1)).all()
 
 
+@pytest.mark.parametrize("eps", [20.0, 35.0, 60.0, 100.0, 700.0])
+def test_location_mechanisms_have_errors_at_large_budgets_too(eps: float) -> None:
+    """Nobody has value 5, of which reports would tell all but infinitely much; the others' errors are those of a count."""
+    m = LOCATION["truncated-geometric"](k=6, eps=eps)
+    found = mle(m, m.tabulate(m.report(np.arange(200) % 5, np.random.default_rng(2))))
+    np.testing.assert_allclose(found.standard_errors[:5], np.sqrt(0.2 * 0.8 / 200), rtol=0.05)
+    assert found.standard_errors[5] < 1e-3
+
+
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize(("name", "growth"), [("OLH", 1.0), ("L-OLH", 1.0), ("truncated-geometric", 1.5)])
 def test_the_errors_of_the_smallest_budgets_grow_as_they_must(name: str, growth: float, exact: bool) -> None:
