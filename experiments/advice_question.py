@@ -12,11 +12,12 @@ from mechanisms.solvers import largest_eps_1
 
 
 def kl_of_distributions(truth: FloatArray, estimate: FloatArray) -> float:
-    """Kullback-Leibler divergence of a distribution; infinite of numbers that do not sum to 1.
+    """Kullback-Leibler divergence of a distribution; infinite of numbers that do not sum to 1, or of which one is negative.
 
-    A sum above 1 makes it smaller, even negative, and would be the best estimate for its fault.
+    Others that are too large for it make it smaller, even negative, and would be the best estimate for their fault.
     """
-    return metrics.kl(truth, estimate) if math.isclose(estimate.sum(), 1, abs_tol=1e-9) else math.inf
+    distribution = estimate.min() >= 0 and math.isclose(estimate.sum(), 1, abs_tol=1e-9)
+    return max(metrics.kl(truth, estimate), 0.0) if distribution else math.inf
 
 
 METRICS: dict[str, Callable[[FloatArray, FloatArray], float]] = {

@@ -80,7 +80,10 @@ def _why_estimate(advice: Advice, first: Ranked) -> str:
     name = ESTIMATORS[first.estimator] + ("" if first.post == "none" else f" with {first.post}")
     if raw is first:
         return f"{name[0].upper()}{name[1:]} as it is: no post-processing and no likelihood has a smaller error here."
-    gain = f"{first.error / raw.error:.3g} times that" if math.isfinite(raw.error) else "finite, unlike that"
+    if math.isfinite(raw.error):
+        gain = f"{first.error / raw.error:.3g} times that" if raw.error else "0, as is that"
+    else:
+        gain = "finite, unlike that"
     if advice.rare >= 0.05:
         why = f"{advice.rare:.0%} of the values are rarer than the noise is large, and it moves them towards zero"
     else:

@@ -10,6 +10,8 @@ import numpy as np
 from experiments.advice_question import MAX_K, AdviceError
 from mechanisms.arguments import IntArray
 
+NO_VALUE = {"NA", "NaN", "nan", "NULL", "null", "None"}
+
 
 def read_sample(path: Path, column: str | None = None, k: int | None = None) -> tuple[IntArray, list[str] | None]:
     """The counts of a sample's values, and their labels if they are not numbers.
@@ -25,7 +27,8 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
 
     Raises:
         AdviceError: if the file cannot be read, lacks the column, holds fewer than two values or more than the domain, or holds
-            numbers, but others than integers of at least 0 (also NaN, which stands for none).
+            numbers, but others than integers of at least 0; or what stands for no value; or one word among numbers, as the
+            name of a column is.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -43,8 +46,13 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         counts = np.zeros(size, np.int64)
         np.add.at(counts, numbers, list(found.values()))
         return counts, None
-    if all(map(_is_number, found)):
-        raise AdviceError(f"{path}: numbers must be integers in [0, {MAX_K}); cut others into bins, and leave out NaN")
+    if not NO_VALUE.isdisjoint(found):
+        raise AdviceError(f"{path}: leave out what stands for no value ({', '.join(sorted(NO_VALUE.intersection(found)))})")
+    words = sum(not _is_number(value) for value in found)
+    if words == 0:
+        raise AdviceError(f"{path}: numbers must be integers in [0, {MAX_K}); cut others into bins")
+    if words == 1 < len(found) - 1:
+        raise AdviceError(f"{path}: numbers and one word; if it names the column, give --column")
     labels = sorted(found)
     size = len(labels) if k is None else k
     _within(path, size, len(labels), "there are so many labels")
