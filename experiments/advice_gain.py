@@ -173,7 +173,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
         kept: share of settings in which the choice is not better than the advice by more than 1 % and significantly so.
         near: share of settings in which the advice's error is at most 1 % above the choice's.
         gain: the choice's error over the advice's, geometric mean.
-        least: the smallest such ratio, and `where` it is.
+        least: the smallest such ratio, and `where` it is: case and ε.
     """
 
     choice: str
@@ -195,7 +195,7 @@ def gain(rows: Sequence[Compared], by: str, choice: str, of: Callable[[Compared]
         near=float(np.mean([ratio >= NEAR for ratio in ratios])),
         gain=math.exp(float(np.mean(np.log(ratios)))),
         least=ratios[worst],
-        where=f"{rows[worst].case}, ε = {rows[worst].eps:g}",
+        where=f"{rows[worst].case}, {rows[worst].eps:g}",
     )
 
 
@@ -206,10 +206,10 @@ def best_fixed(rows: Sequence[Compared]) -> str:
 
 
 def gains(rows: Sequence[Compared], kind: str, by: str) -> list[Gain]:
-    """Against the papers' choices, the best of all fixed ones, and the best of each setting, which nobody can know."""
+    """Against the papers' choices, the best of all fixed ones (†), and the best of each setting; nobody can know those two."""
     rows = [row for row in rows if row.kind == kind]
     best = best_fixed(rows)
     fixed = [gain(rows, by, choice) for choice in PAPERS[kind]]
     hindsight = gain(rows, by, best)
     oracle = gain(rows, by, "best of each setting", lambda row: min(row.mse, key=lambda name: row.mse[name]))
-    return [*fixed, msgspec.structs.replace(hindsight, choice=f"{best}, the best fixed one in hindsight"), oracle]
+    return [*fixed, msgspec.structs.replace(hindsight, choice=f"{best} †"), oracle]

@@ -176,8 +176,8 @@ def gain_tables(rows: Sequence[Compared]) -> list[Table]:
     for kind in KINDS:
         n = sum(row.kind == kind for row in rows)
         for by in INFORMED:
-            shown = table(f"{kind}, {KNOWLEDGE[by]}: {n} settings", "against", "not worse", "within 1 %", "gain", "least gain",
-                          "where")  # fmt: skip
+            title = f"{kind}, {KNOWLEDGE[by]}: {n} settings"
+            shown = table(title, "against", "kept", "near", "gain", "least", "where, ε")
             shown.columns[-1].justify = "left"
             for g in gains(rows, kind, by):
                 shown.add_row(*gain_cells(g))
@@ -191,6 +191,7 @@ def gain_cells(g: Gain) -> list[str]:
 
 
 GAIN_NOTE = (
-    "Mean squared error of the choice over that of the advice: gain is the geometric mean, least gain the smallest. Not worse:"
-    " settings in which the choice is not better by more than 1 % and by three standard errors of the paired difference."
+    "Mean squared error of the choice over that of the advice: gain is the geometric mean, least the smallest. Kept: settings"
+    " in which the choice is not better by more than 1 % and by three standard errors of the paired difference; near: in which"
+    " it is not better by more than 1 %. †: the best of all fixed choices, in hindsight."
 )

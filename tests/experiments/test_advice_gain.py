@@ -38,7 +38,7 @@ def test_a_gain_counts_what_is_surely_better_and_says_where() -> None:
     found = gain(ROWS, "sample", "B ibu")
     assert (found.kept, found.near) == (1.0, 0.75)
     assert found.gain == pytest.approx((4 * 0.5 * 0.995) ** 0.25)
-    assert (found.least, found.where) == (0.5, "z, ε = 1")
+    assert (found.least, found.where) == (0.5, "z, 1")
     worst = gain(ROWS, "sample", "C mle")
     assert (worst.kept, worst.near, worst.least) == (0.75, 0.75, 0.5)
     assert best_fixed(ROWS) == "A mi"

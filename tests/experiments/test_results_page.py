@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_page(folder: Path) -> None:
     results_page.main(folder)
     text = (folder / "docs" / "results.md").read_text()
-    assert "| GRR ibu | 100.0% | 100.0% | ×1 | ×1 | one, ε = 1 |" in text
+    assert "| GRR ibu | 100.0% | 100.0% | ×1 | ×1 | one, 1 |" in text
     assert "| `ldp3-table-1` | 3 | 0 of 2 | ×2 | LDP³, Table I |" in text
     assert "| a\\|b | 2.1 | 2 | -0.1 | 0 | NO | 1 | ×2 |" in text
     assert "[1] a misprint" in text
