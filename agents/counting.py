@@ -287,6 +287,8 @@ class Counting:
                 self._start_over(partition)
         if any(p.number == 0 for p in partitions):  # whose owner looks after those that nobody owns
             await self._close_vanished(log_id)
+        there = await self._log.partitions()  # the group hears later of a topic that was made again with fewer
+        partitions = [p for p in partitions if p.number in there]
         checkpoints = {p.number: await self._ask_store(self._store.load, p.number) for p in partitions if p.fold is None}
         bounds = await self._log.bounds([p.number for p in partitions])
         for partition in partitions:

@@ -166,7 +166,7 @@ class Agent:
         return str(await self._log.ask("identity", self._log.log_id))
 
     async def partitions(self) -> set[int]:
-        return set(await self._log.ask("partitions", lambda: self._log.begins))
+        return set(await self._log.ask("partitions", lambda: range(len(self._log.begins))))
 
     async def witness(self, partitions: Sequence[int]) -> None:
         await self._log.ask("witness", lambda: None)

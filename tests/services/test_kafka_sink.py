@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
 
 from producers import sinks
 from producers.population import Population
@@ -22,8 +23,23 @@ from .conftest import MakeTopic
 from .rig import KafkaNode
 
 
+def wait_for_brokers(bootstrap: str) -> None:
+    """Until one is registered: one that was stopped for a while answers before it is, naming none, which is an error here."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+                admin.list_topics()
+            return
+        except KafkaError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
 def read(bootstrap: str, topic: str) -> list[list[tuple[bytes | None, bytes, int]]]:
     """For each partition its records: key, value, append time."""
+    wait_for_brokers(bootstrap)
     with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=None) as consumer:
         partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
         consumer.assign(partitions)
