@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -48,7 +48,8 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _plain(numbers: FloatArray) -> list[float | None]:
-    return [None if math.isnan(x) else x for x in numbers.tolist()]
+    plain: list[Any] = numbers.tolist()
+    return [None if math.isnan(x) else x for x in plain] if np.isnan(numbers).any() else plain
 
 
 def _array(numbers: list[float | None]) -> FloatArray:

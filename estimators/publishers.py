@@ -13,7 +13,7 @@ from surveys.kafka_producer import Producer
 from surveys.kafka_reason import hearing
 from surveys.settings import Settings
 
-MAX_PUBLICATION_BYTES = 16 * 2**20  # as the topic allows; a publication takes about 140 bytes a value, before compression
+MAX_PUBLICATION_BYTES = 16 * 2**20  # as the topic allows; a publication takes about 140 bytes a value
 CONNECT_MS = 10_000
 REQUEST_MS = 10_000
 DELIVERY_MS = 20_000
@@ -48,7 +48,6 @@ class KafkaPublisher:
                     acks="all",
                     enable_idempotence=True,
                     allow_auto_create_topics=False,
-                    compression_type="gzip",
                     max_request_size=MAX_PUBLICATION_BYTES,
                 )
             except KafkaError as error:

@@ -11,8 +11,9 @@ from kafka import KafkaConsumer, TopicPartition
 from agents.topics import ensure_topics
 from estimators import publishers
 from estimators.log_position import LogUnavailable
-from estimators.publication import Publication, conclude
+from estimators.publication import Frequencies, Publication, conclude
 from estimators.publishers import KafkaPublisher
+from estimators.service import MAX_PUBLISHED_K
 from surveys import Survey, load_survey
 from surveys.settings import Settings
 
@@ -63,3 +64,18 @@ def test_what_was_given_up_is_not_published_after_all_when_the_broker_is_back(
         assert published(settings, survey.estimates_topic) == [(0, True), (1, True)]
         publisher.publish([publication(survey, 2, complete=True)])
     assert published(settings, survey.estimates_topic) == [(0, True), (1, True), (2, True)]
+
+
+def test_the_largest_publication_is_taken(kafka: str, topic: str) -> None:
+    """Of as many values as may be published, each written as long as a number can be."""
+    survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
+    ensure_topics(settings, survey)
+    longest = [-1.2345678901234567e-100] * MAX_PUBLISHED_K
+    shares = Frequencies(frequencies=longest, standard_errors=longest, iterations=10_000, converged=False)
+    large = msgspec.structs.replace(
+        publication(survey, 0, complete=True), estimators=dict.fromkeys(("mi", "ibu", "mle"), shares)
+    )
+    assert len(msgspec.json.encode(large)) > 0.85 * publishers.MAX_PUBLICATION_BYTES
+    with closing(KafkaPublisher(survey, settings)) as publisher:
+        publisher.publish([large])
+    assert published(settings, survey.estimates_topic) == [(0, True)]
