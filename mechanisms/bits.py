@@ -4,7 +4,6 @@ A row of k bits takes ⌈k/8⌉ bytes; bit v is bit v mod 8 (least significant f
 """
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +12,7 @@ from mechanisms.arguments import IntArray
 
 Rows = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
-_BLOCK_BYTES = 2**20
-_WIDE_BYTES = 2**14  # of a row: up to here 15 are unpacked at once, so that the sums of 15 times eight fit a byte
+MANY_BYTES = 2**18  # of rows; below it the compiled loop is not worth its loading
 
 
 def row_bytes(k: int) -> int:
@@ -75,41 +73,18 @@ def count_ones(rows: Rows, k: int) -> IntArray:
 
     As many rows as make whole words are taken for one long row, whose parts are added up at the end; so nothing is padded.
     """
+    if rows.size < MANY_BYTES:
+        return _count_ones(rows)[:k]
+    from mechanisms.kernels import count_bits
+
     width = row_bytes(k)
     together = 8 // math.gcd(width, 8)
     whole = len(rows) - len(rows) % together
-    counts: IntArray = np.unpackbits(rows[whole:], axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
-    words = np.ascontiguousarray(rows[:whole]).reshape(-1, together * width).view(np.uint64)
-    block = max(_BLOCK_BYTES // (together * width), 64)
-    few = 2 if together * width > _WIDE_BYTES else 15
-    for start in range(0, len(words), block):
-        for weight, left in enumerate(_carry_save(words[start : start + block], few)):
-            bits = np.unpackbits(left.view(np.uint8), axis=1, bitorder="little").reshape(-1, 8 * width)
-            counts += bits.sum(axis=0, dtype=np.uint8).astype(np.int64) << weight
-    return counts[:k]
+    words = np.ascontiguousarray(rows[:whole]).reshape(-1, together * width).view("<u8")
+    counts: IntArray = count_bits(words).reshape(together, -1).sum(axis=0)
+    return (counts + _count_ones(rows[whole:]))[:k]
 
 
-def _carry_save(level: Words, few: int) -> Iterator[Words]:
-    """At most `few` >= 2 rows of words for each weight 1, 2, 4, …: bit by bit, their weighted sum is how many rows have it set.
-
-    A tree of carry-save adders: three words of weight w become one of weight w and one of weight 2w by five bitwise
-    operations, so a bit costs a fraction of an operation. Harley and Seal's method, see Warren, Hacker's Delight, §5-2.
-    """
-    width = level.shape[1]
-    spare = np.empty((len(level) // 3, width), np.uint64)
-    own = False  # the rows that came must stay as they are; those made here are overwritten
-    while len(level):
-        carries, made = np.empty((len(level) // 2, width), np.uint64), 0
-        while len(level) > few:
-            third, left = divmod(len(level), 3)
-            a, b, c = level[left : left + third], level[left + third : left + 2 * third], level[left + 2 * third :]
-            carry, differ = carries[made : made + third], spare[:third]
-            np.bitwise_and(a, b, out=carry)
-            np.bitwise_xor(a, b, out=differ)
-            level = level[: left + third] if own else np.concatenate((level[:left], a))
-            own, made = True, made + third
-            np.bitwise_xor(differ, c, out=level[left:])
-            np.bitwise_and(differ, c, out=differ)
-            np.bitwise_or(carry, differ, out=carry)
-        yield level
-        level, own = carries[:made], True
+def _count_ones(rows: Rows) -> IntArray:
+    ones: IntArray = np.unpackbits(rows, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
+    return ones

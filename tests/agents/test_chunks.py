@@ -199,6 +199,25 @@ async def test_a_refused_batch_is_a_chunk_of_its_own(monkeypatch: pytest.MonkeyP
     assert thread.consumer.placements[PARTITION].chunks == 3
 
 
+async def test_the_next_chunks_are_read_while_these_are_counted() -> None:
+    thread: Any = ChunkThread.__new__(ChunkThread)
+    thread.consumer = SimpleNamespace(placements={PARTITION: _Placement(5)}, flow_active=True)
+    library = Library(pieces=list(unpack(unread(bytes(batch(0, [b"a", b"b"])), 0))))
+
+    async def chunks() -> list[tuple[int, int]]:
+        found = await thread._fetch_records(library, {PARTITION})
+        return [(chunk.placement, chunk.sequence) for chunk in found.get(PARTITION, [])]
+
+    assert (await chunks(), library.asked) == ([(5, 0)], 1)
+    await asyncio.sleep(0.01)
+    assert library.asked == 2
+    thread.consumer.placements[PARTITION], library.pieces = _Placement(6), {}
+    assert (await chunks(), library.asked) == ([(5, 1)], 2)  # as it was read: before the partition was placed anew
+    assert (await chunks(), library.asked) == ([], 3)
+    await asyncio.sleep(0.01)
+    assert library.asked == 3  # with nothing there, it reads when it is told to
+
+
 class Library:
     """What our reader asks of aiokafka's consumer."""
 
@@ -206,12 +225,13 @@ class Library:
 
     def __init__(self, error: Exception | None = None, pieces: Sequence[Any] = ()) -> None:
         self.error, self.committed = error, dict[Any, Any]()
-        self.pieces = {PARTITION: list(pieces)} if pieces else {}
+        self.pieces, self.asked = {PARTITION: list(pieces)} if pieces else {}, 0
         self._fetcher = SimpleNamespace(
             _closed=False, _records={}, fetched_records=self.fetched, _subscriptions=SimpleNamespace(fetch_context=nullcontext)
         )
 
     async def fetched(self, *_: Any, **__: Any) -> dict[Any, Any]:
+        self.asked += 1
         if self.error is not None:
             raise self.error
         return self.pieces

@@ -1,5 +1,7 @@
 """Packed bit rows: drawn with exactly the stated probability, counted without error."""
 
+from unittest import mock
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -39,14 +41,17 @@ def test_count_ones_is_the_sum_of_the_bits(n: int, k: int, density: float, seed:
     bits = np.random.default_rng(seed).random((n, k)) < density
     rows = np.packbits(bits, axis=1, bitorder="little")
     before = rows.copy()
-    assert count_ones(rows, k).tolist() == bits.sum(axis=0).tolist()
+    for many in (0, 2**18):  # compiled, and not
+        with mock.patch("mechanisms.bits.MANY_BYTES", many):
+            assert count_ones(rows, k).tolist() == bits.sum(axis=0).tolist()
     assert np.array_equal(rows, before)
 
 
 @pytest.mark.parametrize(("n", "k"), [(1_100_000, 1), (600_000, 9), (20_000, 1000), (300, 100_003)])
-def test_count_ones_over_several_blocks_and_of_views(n: int, k: int) -> None:
+def test_count_ones_of_many_rows_and_of_views(n: int, k: int) -> None:
     rows = np.random.default_rng(k).integers(0, 256, (n, row_bytes(k)), np.uint8)
-    for view in (rows, rows[::-3], rows[:, ::-1][:, ::-1], np.asfortranarray(rows)):
+    sealed = np.frombuffer(rows.tobytes(), np.uint8).reshape(rows.shape)  # may not be written to
+    for view in (rows, sealed, rows[::-3], rows[:, ::-1][:, ::-1], np.asfortranarray(rows), np.full_like(rows, 255)):
         expected = np.unpackbits(view, axis=1, count=k, bitorder="little").sum(axis=0, dtype=np.int64)
         assert np.array_equal(count_ones(view, k), expected)
 
