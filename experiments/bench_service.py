@@ -83,9 +83,9 @@ class Sizes:
 
 FULL = Sizes(
     kinds=(
-        Kind("one report", (0, 1), 0, 1_500_000, 2),
-        Kind("16 KiB, bits", (0, 1), ENVELOPE_BYTES, 80_000, 2),
-        Kind("16 KiB, numbers", (2,), ENVELOPE_BYTES, 80_000, 1),
+        Kind("one report", (0, 1), 0, 1_500_000, 3),
+        Kind("16 KiB, bits", (0, 1), ENVELOPE_BYTES, 80_000, 5),
+        Kind("16 KiB, numbers", (2,), ENVELOPE_BYTES, 80_000, 5),
     ),
     stock_records=10_000,
     close_attributes=20,

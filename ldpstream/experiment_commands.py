@@ -257,7 +257,7 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         quick: Annotated[bool, typer.Option("--quick", help="try it out, at sizes whose figures say nothing")] = False,
         json: JsonFile = None,
     ) -> None:
-        """How fast the service counts, over the Kafka and the Redis of the settings: about five minutes.
+        """How fast the service counts, over the Kafka and the Redis of the settings: about seven minutes.
 
         Agents beside a bare consumer and beside a stock Faust agent, where their time goes, how long histograms take, recovery
         from a kill, growth. It makes topics and keys of its own and deletes them; others are not touched, but are slowed

@@ -70,7 +70,7 @@ def test_the_largest_publication_is_taken(kafka: str, topic: str) -> None:
     """Of as many values as may be published, each written as long as a number can be."""
     survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
     ensure_topics(settings, survey)
-    longest = [-1.2345678901234567e-100] * MAX_PUBLISHED_K
+    longest: list[float | None] = [-1.2345678901234567e-100] * MAX_PUBLISHED_K
     shares = Frequencies(frequencies=longest, standard_errors=longest, iterations=10_000, converged=False)
     large = msgspec.structs.replace(
         publication(survey, 0, complete=True), estimators=dict.fromkeys(("mi", "ibu", "mle"), shares)
