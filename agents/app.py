@@ -30,6 +30,7 @@ from agents.batches import CHUNK_BYTES
 from agents.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
 from agents.counting import Counting
 from agents.log import DeadLetter, LogUnavailable
+from agents.memory import keep_freed_memory
 from agents.redis_connection import StoreRefused
 from agents.redis_store import RedisCountStore
 from agents.store import StoreUnavailable
@@ -120,6 +121,7 @@ class AgentApp(faust.App):
             SettingsError: if Redis would throw counts away.
             OSError: if the address of the metrics cannot be bound.
         """
+        keep_freed_memory()
         ensure_topics(self.agent_settings, self.survey, "agent")
         check_session(self.agent_settings, SESSION_S)
         check_redis(self.store)

@@ -47,6 +47,7 @@ from surveys.settings import Settings
 DAY_S = 86_400
 PARTITIONS = 4
 PROFILE_COMMIT_MS = 100  # for enough commits
+WARM_UP_RECORDS = 10_000  # of each partition: so many at a time that whatever has to be compiled is
 CLOSE_K, CLOSE_MECHANISMS = 1000, ("L-OSUE", "L-OLH")  # of the attributes in turn
 CLOSE_BURSTS = 4  # envelopes of an attribute in a step
 Seen = Callable[[str], None]
@@ -227,10 +228,11 @@ def _recovery(site: Site, load: Load, seen: Seen) -> Recovery:
 
 def _growth(settings: Settings, folder: Path, workers: int, partitions: int, records: int) -> Growth:
     with Site(settings, folder, DAY_S, ATTRIBUTES, partitions) as site:
-        topic, agents = site.survey.reports_topic, [site.agent() for _ in range(workers)]
-        processes: list[Process] = [*agents]
-        warm_up = make_load(site.survey, (0, 1), 0, 20 * partitions)
+        topic = site.survey.reports_topic
+        warm_up = make_load(site.survey, (0, 1), 0, WARM_UP_RECORDS * partitions)
         asyncio.run(fill(settings, topic, warm_up, partitions))
+        agents = [site.agent() for _ in range(workers)]
+        processes: list[Process] = [*agents]
 
         def stand_ready() -> bool:
             shares = [agent.partitions() for agent in agents]
