@@ -6,8 +6,8 @@ All of it competes for the same processor: broker, Redis, agents and whoever mea
   beside a bare consumer of the same client library with the same fetch settings that only fetches, in turns. Every run is
   checked: the count tables must be exactly what was sent.
 - *stock*: a Faust agent as a beginner writes it (`stock_agent.py`), on the beginning of the same log.
-- *phases*: where an agent's processor time goes, from a run of its own (`profiled_agent.py`); the latencies of its commits, of
-  one partition each, while it counts as fast as it can.
+- *phases*: where an agent's processor time goes, from a run of its own (`profiled_agent.py`), with half a second for
+  loading compiled loops; the latencies of its commits, of one partition each, while it counts as fast as it can.
 - *close*: from a step's close to the moment when all its histograms are in Redis, with a real estimator. It includes
   the estimator's margin for brokers' clocks (`LDPSTREAM_MARGIN_MS`).
 - *recovery*: an agent that has just begun to count the log is killed (SIGKILL) and another started at once: until that one
