@@ -183,7 +183,8 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
 
     async def _read(self, consumer: Any, active_partitions: Iterable[Any] | None) -> dict[Any, list[Chunk]]:
         placements = self.consumer.placements
-        placed = {partition for partition in active_partitions or () if partition in placements}
+        # a copy first, in one step: the set is Faust's, and lives in the other thread
+        placed = {partition for partition in tuple(active_partitions or ()) if partition in placements}
         if not placed:  # aiokafka would take an empty set for all partitions
             await asyncio.sleep(0.02)
             return {}

@@ -8,7 +8,7 @@ LARGEST_BYTES, KEPT_BYTES = 32 * 2**20, 64 * 2**20
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library keep what is freed, up to 64 MiB, for what comes next.
+    """Have the C library keep what is freed, up to 64 MiB in each of its arenas, for what comes next.
 
     glibc gives large pieces back to the system, at thresholds that it moves by what happens to be freed first. Then every chunk
     pays for its pages anew: up to seven page faults for a record of 16 KiB, a third of an agent's time.

@@ -12,7 +12,7 @@ from mechanisms.arguments import IntArray
 
 Rows = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
-MANY_BYTES = 2**18  # of rows; below it the compiled loop is not worth its loading
+MANY_BYTES = 2**15  # of rows; below it the compiled loop is not worth its loading
 
 
 def row_bytes(k: int) -> int:

@@ -146,7 +146,7 @@ def count_bits(words: Words) -> Table:
 
     Rows of weights 1, 2, 4 and 8 take up sixteen rows at a time and give one of weight 16, by fifteen additions of five
     operations on all bits of a word. Harley and Seal's method, see Warren, Hacker's Delight, §5-2. It keeps the interpreter's
-    lock for its fraction of a millisecond: to hand it to and fro cost an agent, whose other thread reads, more than that.
+    lock: to hand it to and fro cost an agent, whose other thread reads, more than that thread gained.
     """
     n, width = words.shape
     counts = np.zeros((width, 64), np.int64)
@@ -168,13 +168,15 @@ def count_bits(words: Words) -> Table:
             _tally(sixteen, tallies)
             if i % 255 == 254:  # a byte holds no more
                 _empty(tallies, 16, into)
-        _empty(tallies, 16, into)
+        if n >= 16:
+            _empty(tallies, 16, into)
+            for level in range(1, 4):
+                _tally(sums[level], tallies)
+                _empty(tallies, 1 << level, into)
+            _tally(one, tallies)
         for row in range(n - n % 16, n):
             _tally(part[row], tallies)
         _empty(tallies, 1, into)
-        for level in range(4):
-            _tally(sums[level], tallies)
-            _empty(tallies, 1 << level, into)
     return counts
 
 

@@ -41,7 +41,7 @@ def test_count_ones_is_the_sum_of_the_bits(n: int, k: int, density: float, seed:
     bits = np.random.default_rng(seed).random((n, k)) < density
     rows = np.packbits(bits, axis=1, bitorder="little")
     before = rows.copy()
-    for many in (0, 2**18):  # compiled, and not
+    for many in (0, 2**15):  # compiled, and not
         with mock.patch("mechanisms.bits.MANY_BYTES", many):
             assert count_ones(rows, k).tolist() == bits.sum(axis=0).tolist()
     assert np.array_equal(rows, before)
