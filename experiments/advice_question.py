@@ -78,15 +78,15 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             integer("max_bytes", self.max_bytes, 1, MAX_REPORTS)
         if (self.eps is None) == (self.eps_inf is None):
             raise ValueError("exactly one of eps (one-time) and eps_inf (memoized) is needed")
-        if self.eps is not None:
+        if self.eps_inf is None:
             epsilon("eps", self.eps)
             if self.eps_1 is not None or self.budget is not None:
                 raise ValueError("eps_1 and budget belong to eps_inf, not to eps")
             return
         if self.eps_1 is not None and self.budget is not None:
             raise ValueError("eps_1 or budget is allowed, not both")
-        chain_epsilons(self.eps_inf, self.single if self.budget is None else self.eps_inf / 2)  # type: ignore[operator]
-        if self.budget is not None and epsilon("budget", self.budget) >= self.eps_inf:  # type: ignore[operator]
+        chain_epsilons(self.eps_inf, self.single if self.budget is None else self.eps_inf / 2)
+        if self.budget is not None and epsilon("budget", self.budget) >= self.eps_inf:
             raise ValueError(f"budget must be below eps_inf = {self.eps_inf:g}, which no number of reports exceeds")
 
     @property

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -95,15 +96,15 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
     for size, decode, exact in ((k, 0.003, 0.5), (large, None, 60.0), (huge, 1.0, None)):
         olh = mechanism("OLH", k=size, eps=1.0)
         counts = reported(olh, 10_000 if quick else 1_000_000)
-        add(f"decoding, OLH, k={size}", lambda m=olh, t=counts: m.support(t), decode)  # type: ignore[misc]
+        add(f"decoding, OLH, k={size}", partial(olh.support, counts), decode)
         if exact is not None:
             task = f"exact maximum likelihood, OLH, k={size}"
-            add(task, lambda m=olh, t=counts: mle(m, t, likelihood="exact"), exact, 1)  # type: ignore[misc]
+            add(task, partial(mle, olh, counts, likelihood="exact"), exact, 1)
     for name, n, target in (("GRR", 10_000_000, 100.0), ("L-OLH", 10_000_000, 50.0), ("OUE", 200_000, 5.0)):
         rows.append(_tabulation(name, k, n // (100 if quick else 1), target, repeats, seen))
     for n in SIZES:
         same = expected(oue, n)
-        add(f"maximum likelihood, OUE, k={k}, n={n:.0e}", lambda t=same: mle(oue, t), None)  # type: ignore[misc]
+        add(f"maximum likelihood, OUE, k={k}, n={n:.0e}", partial(mle, oue, same), None)
     if peers:
         counts_of = np.random.default_rng(1).multinomial(PEER_REPORTS, shares(k)).tolist()
         for line in accuracy_of_peers([{"mechanism": "OUE", "k": k, "eps": 1.0, "counts": counts_of, "time": True}], seen):

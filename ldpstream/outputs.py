@@ -31,8 +31,8 @@ def drawable(param: typer.CallbackParam, path: Path | None) -> Path | None:
     Raises:
         OutputError: if it is a folder or in none, names no format that we draw, or Matplotlib is missing.
     """
-    if writable(param, path) is not None:
-        if path.suffix.lower() not in PICTURES:  # type: ignore[union-attr]
+    if (path := writable(param, path)) is not None:
+        if path.suffix.lower() not in PICTURES:
             raise OutputError(f"{param.opts[0]} {path}: must end in one of {', '.join(PICTURES)}")
         if find_spec("matplotlib") is None:
             raise OutputError(f"{param.opts[0]} needs Matplotlib: pip install matplotlib")
