@@ -26,6 +26,7 @@ from faust.app import BootStrategy
 from faust.exceptions import ProducerSendError
 
 from agents import metrics
+from agents.assignor import ShrinkingAssignor
 from agents.batches import CHUNK_BYTES
 from agents.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
 from agents.counting import Counting
@@ -78,6 +79,7 @@ class AgentApp(faust.App):
             broker=[f"kafka://{address}" for address in settings.kafka.split(",")],
             broker_credentials=broker_credentials(settings),
             Worker=_Worker,
+            PartitionAssignor=ShrinkingAssignor,
             value_serializer="raw",
             key_serializer="raw",
             topic_allow_declare=False,
@@ -162,6 +164,9 @@ class _FaustLog:
 
     async def witness(self, partitions: Sequence[int]) -> None:
         await asyncio.to_thread(self._app.witness.serves, partitions)
+
+    async def check_group(self) -> None:
+        await self._consumer.check_group()
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         return await self._consumer.bounds(self._topic, partitions)

@@ -78,6 +78,17 @@ class ChunkConsumer(driver.Consumer):
         ends = await self._in_thread(consumer.end_offsets(wanted))
         return {where.partition: (begins[where], ends[where]) for where in wanted}
 
+    async def check_group(self) -> None:
+        """Ask what kept this consumer from joining its group since this was last asked; it stays away until that is asked.
+
+        Raises:
+            LogUnavailable: if anything did: it then tries again, unless its coordination has broken down for good.
+        """
+        await self._in_thread(self._check_group())
+
+    async def _check_group(self) -> None:
+        self._thread._ensure_consumer()._coordinator.check_errors()
+
     async def read_in_vain(self, topic: str, partition: int) -> int | None:
         """The position of a partition that has been placed and gave no record since, if that is so.
 

@@ -1,7 +1,8 @@
 """Whether the counting goes on: partitions without progress are placed again, and given up if that does not help.
 
 Waiting is no stall: for records, for the count store, for a broker that is away. But a consumer that gets no answer from a
-broker that serves others is one, so before an outage is waited out the broker is asked past the consumer (`Log.witness`).
+broker that serves others is one, so before an outage is waited out the broker is asked past the consumer (`Log.witness`). So is
+one that its group does not take.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -63,15 +64,16 @@ class Progress:
             for partition in self._partitions.values():
                 partition.moved_s = now
         still = [p for p in self._partitions.values() if now - max(p.moved_s, p.tried_s) >= REPLACE_AFTER_S]
-        if still or now - self._answered_s >= REPLACE_AFTER_S:
-            try:
+        try:
+            await self._log.check_group()
+            if still or now - self._answered_s >= REPLACE_AFTER_S:
                 bounds = await self._log.bounds([p.number for p in still])
                 log_id = await self._log.identity()
                 for partition in still:
                     await self._look_after(partition, bounds[partition.number][1], log_id)
                 self._answered_s = now
-            except LogUnavailable:
-                await self._forgive_if_the_broker_is_away(still)
+        except LogUnavailable as error:
+            await self._forgive_if_the_broker_is_away(still, str(error))
         return all(
             now - since < STALLED_AFTER_S for since in (self._answered_s, *(p.moved_s for p in self._partitions.values()))
         )
@@ -94,7 +96,7 @@ class Progress:
             log.warning("no progress although there are records", partition=partition.number, end=end)
             self._displace([partition.number])
 
-    async def _forgive_if_the_broker_is_away(self, still: list[Partition]) -> None:
+    async def _forgive_if_the_broker_is_away(self, still: list[Partition], reason: str) -> None:
         """The consumer gets no answer: while the broker serves nobody else either, that counts as progress."""
         numbers = [partition.number for partition in still]
         try:
@@ -104,4 +106,4 @@ class Progress:
             for partition in still:
                 partition.moved_s = now
         else:
-            log.warning("the broker serves others, and not our consumer", partitions=numbers)
+            log.warning("the broker serves others, and not our consumer", partitions=numbers, error=reason)

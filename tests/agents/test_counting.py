@@ -33,6 +33,7 @@ class FakeLog:
     markers: dict[int, int] = field(default_factory=dict)  # offsets without a record at the log's end
     log_id: str = ""
     fails: bool = False
+    shut_out: bool = False
     gone: bool = True  # for everybody, whenever it fails
     placements: dict[int, list[int]] = field(default_factory=dict)  # number, position, chunks read
     number: int = 0
@@ -48,6 +49,10 @@ class FakeLog:
     async def witness(self, partitions: Sequence[int]) -> None:
         if self.gone:
             raise LogUnavailable("gone")
+
+    async def check_group(self) -> None:
+        if self.shut_out:
+            raise LogUnavailable("shut out")
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         self.check()
@@ -591,6 +596,23 @@ async def test_a_consumer_that_hangs_without_any_partition_is_a_stall_too() -> N
         assert well is not fails
     agent.log.gone = True
     assert await agent.counting.progressing()
+
+
+@pytest.mark.parametrize("partitions", [[], [0, 1]])
+async def test_a_consumer_that_its_group_does_not_take_is_a_stall_unless_the_broker_is_away(partitions: list[int]) -> None:
+    """Once is none: it tries again as soon as it has been asked."""
+    agent = Agent(MemoryCountStore(SURVEY))
+    await agent.finish()
+    agent.counting.assign(partitions)
+    await agent.step()
+    for refused, gone, expected in [(True, True, True), (False, False, True), (True, False, False), (False, False, True)]:
+        agent.log.shut_out, agent.log.gone = refused, gone
+        answers = []
+        for _ in range(80):
+            agent.now += 1
+            answers.append(await agent.counting.progressing())
+        assert answers[:50] == [True] * 50 or not answers[0]
+        assert answers[-1] is expected
 
 
 def remade(first_step: int, length: int, seed: int) -> dict[int, list[Record]]:

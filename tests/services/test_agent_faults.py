@@ -1,5 +1,6 @@
 """What agents must survive, and what they must not sit out, with a real Kafka and a real Redis."""
 
+import signal
 import time
 import urllib.error
 import urllib.request
@@ -40,6 +41,24 @@ app._work(app._from_environment())
 """
 
 
+# An agent that cannot join its group while the file SHUT is there, as if it had lost the right to.
+SHUT_OUT = """
+import pathlib
+import agents.app as app
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import GroupAuthorizationFailedError
+join, shut = GroupCoordinator._do_rejoin_group, pathlib.Path("SHUT")
+async def join_or_not(self, subscription):
+    if shut.exists():
+        with shut.open("a") as heard:
+            heard.write("refused\\n")
+        raise GroupAuthorizationFailedError(self.group_id)
+    return await join(self, subscription)
+GroupCoordinator._do_rejoin_group = join_or_not
+app._work(app._from_environment())
+"""
+
+
 def send_sound(site: Site, rng: np.random.Generator, n_envelopes: int) -> None:
     """Sound envelopes of the present step."""
     with site.producer() as producer:
@@ -49,6 +68,14 @@ def send_sound(site: Site, rng: np.random.Generator, n_envelopes: int) -> None:
             producer.send(site.survey.reports_topic, value, partition=int(rng.integers(PARTITIONS)))
             site.sent[None] += 1
         producer.flush(timeout=30)
+
+
+def delete_reports(site: Site) -> None:
+    """Delete the reports topic, and return when the broker says so too: what it shows lags behind what it has done."""
+    topic = site.survey.reports_topic
+    with KafkaAdminClient(bootstrap_servers=site.settings.kafka) as admin:
+        admin.delete_topics([topic])
+        site.until(lambda: topic not in admin.list_topics())
 
 
 def ready(port: int) -> int:
@@ -76,8 +103,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_counted_from_its_beginning(
     worker = site.start()
     site.until(lambda: site.counted() == site.n_sent)
     old = {head.log_id for head in site.store.heads().values()}
-    with KafkaAdminClient(bootstrap_servers=kafka) as admin:
-        admin.delete_topics([site.survey.reports_topic])
+    delete_reports(site)
     ensure_topics(site.settings, site.survey)
     site.sent = Counter()
     send_sound(site, rng, n_after)
@@ -98,19 +124,27 @@ def test_a_topic_that_is_deleted_and_made_again_is_counted_from_its_beginning(
     assert worker.stop() < 10
 
 
+@pytest.mark.parametrize("seen", ["missing for a while", "only when it is there again"])
 def test_a_topic_that_is_made_again_with_fewer_partitions_is_counted_on(
     kafka: str,
     redis_url: str,
     make_site: MakeSite,  # noqa: F811
+    seen: str,
 ) -> None:
     """By the agent that runs, which says so; nothing waits for the partitions that are gone, nor are their open steps kept."""
     site, rng = make_site(kafka, redis_url), np.random.default_rng(3)
     send_sound(site, rng, 120)
     worker = site.start()
     site.until(lambda: site.counted() == site.n_sent)
-    with KafkaAdminClient(bootstrap_servers=kafka) as admin:
-        admin.delete_topics([site.survey.reports_topic])
+    asleep = seen == "only when it is there again"
+    if asleep:
+        worker.process.send_signal(signal.SIGSTOP)
+    delete_reports(site)
+    if not asleep:
+        site.until(lambda: "not found in cluster metadata" in worker.log.read_text())
     ensure_topics(site.settings.model_copy(update={"partitions": 2}), site.survey)
+    if asleep:
+        worker.process.send_signal(signal.SIGCONT)
     with site.producer() as producer:
         for i in range(50):
             step = site.survey.step_at(int(time.time() * 1000))
@@ -125,6 +159,28 @@ def test_a_topic_that_is_made_again_with_fewer_partitions_is_counted_on(
         assert position.offsets_at(2**53) == {0: 25, 1: 25}
     assert worker.process.poll() is None
     assert worker.stop() < 10
+
+
+def test_an_agent_that_its_group_has_shut_out_comes_back(
+    kafka: str,
+    redis_url: str,
+    make_site: MakeSite,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """The library stays away for good, without a word, until somebody asks what happened."""
+    site, rng = make_site(kafka, redis_url), np.random.default_rng(6)
+    worker = site.start(program=SHUT_OUT)
+    send_sound(site, rng, 60)
+    site.until(lambda: site.counted() == site.n_sent)
+    (tmp_path / "SHUT").touch()
+    other = site.start()  # whose coming makes the first one join again
+    site.until(lambda: (tmp_path / "SHUT").read_text().count("refused") >= 2)
+    (tmp_path / "SHUT").unlink()
+    other.kill()
+    send_sound(site, rng, 60)
+    site.until(lambda: site.counted() == site.n_sent)
+    site.check()
+    assert worker.process.poll() is None
 
 
 def test_told_to_stop_while_the_broker_is_away_it_ends_in_time(
