@@ -26,7 +26,6 @@ from faust.app import BootStrategy
 from faust.exceptions import ProducerSendError
 
 from agents import metrics
-from agents.assignor import ShrinkingAssignor
 from agents.batches import CHUNK_BYTES
 from agents.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
 from agents.counting import Counting
@@ -79,7 +78,7 @@ class AgentApp(faust.App):
             broker=[f"kafka://{address}" for address in settings.kafka.split(",")],
             broker_credentials=broker_credentials(settings),
             Worker=_Worker,
-            PartitionAssignor=ShrinkingAssignor,
+            table_standby_replicas=0,  # so the client's assignor is used; Faust's fails where a topic has got fewer partitions
             value_serializer="raw",
             key_serializer="raw",
             topic_allow_declare=False,
@@ -165,8 +164,8 @@ class _FaustLog:
     async def witness(self, partitions: Sequence[int]) -> None:
         await asyncio.to_thread(self._app.witness.serves, partitions)
 
-    async def check_group(self) -> None:
-        await self._consumer.check_group()
+    def shut_out(self) -> str:
+        return self._consumer.shut_out
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         return await self._consumer.bounds(self._topic, partitions)

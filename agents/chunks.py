@@ -33,6 +33,7 @@ log = structlog.get_logger("ldpstream.agent")
 ANSWER_S = 5.0  # how long to wait for the broker
 LOG_APPEND_TIME = 1  # a record's timestamp type
 AFTER_ERROR_S = 1.0
+ASK_S = 1.0  # between two looks at the group
 FETCH_S = 0.25  # how long one read may wait; a partition that is placed meanwhile is read after it
 
 
@@ -45,6 +46,8 @@ class _Placement:
 class ChunkConsumer(driver.Consumer):
     """A consumer whose messages are chunks; see the module's text."""
 
+    _thread: "ChunkThread"
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._read_offset: MutableMapping[Any, Any] = _Nothing()
@@ -52,6 +55,11 @@ class ChunkConsumer(driver.Consumer):
         self._numbers = itertools.count(1)
 
     # ---- what the counting side asks for
+
+    @property
+    def shut_out(self) -> str:
+        """What keeps this consumer out of its group; "" while nothing does."""
+        return self._thread.shut_out
 
     async def place(self, topic: str, partition: int, offset: int) -> int:
         """Set the position of a partition; gives the number of the placement.
@@ -77,17 +85,6 @@ class ChunkConsumer(driver.Consumer):
         begins = await self._in_thread(consumer.beginning_offsets(wanted))
         ends = await self._in_thread(consumer.end_offsets(wanted))
         return {where.partition: (begins[where], ends[where]) for where in wanted}
-
-    async def check_group(self) -> None:
-        """Ask what kept this consumer from joining its group since this was last asked; it stays away until that is asked.
-
-        Raises:
-            LogUnavailable: if anything did: it then tries again, unless its coordination has broken down for good.
-        """
-        await self._in_thread(self._check_group())
-
-    async def _check_group(self) -> None:
-        self._thread._ensure_consumer()._coordinator.check_errors()
 
     async def read_in_vain(self, topic: str, partition: int) -> int | None:
         """The position of a partition that has been placed and gave no record since, if that is so.
@@ -169,6 +166,23 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
 
     consumer: ChunkConsumer
     _ahead: asyncio.Task[dict[Any, list[Chunk]]] | None = None
+    _member: asyncio.Task[None] | None = None
+    shut_out = ""
+
+    async def on_start(self) -> None:
+        """As Faust's, and look after our membership from the first attempt on."""
+        await super().on_start()
+        self._member = asyncio.create_task(self._stay_member())
+
+    async def _stay_member(self) -> None:
+        while True:
+            await asyncio.sleep(ASK_S)
+            reason = _shut_out(self._ensure_consumer()._coordinator, self.shut_out)
+            if reason and not self.shut_out:
+                log.warning("not in the group, trying again", error=reason)
+            if self.shut_out and not reason:
+                log.info("in the group again")
+            self.shut_out = reason
 
     def _create_consumer(self, loop: asyncio.AbstractEventLoop) -> Any:
         """As Faust's, which has no setting for how long the broker may keep a read that finds nothing: other questions wait."""
@@ -177,9 +191,10 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         return consumer
 
     async def on_thread_stop(self) -> None:
-        """As Faust's, with nothing left reading."""
-        if self._ahead is not None:
-            self._ahead.cancel()
+        """As Faust's, with nothing left running."""
+        for task in (self._member, self._ahead):
+            if task is not None:
+                task.cancel()
         await super().on_thread_stop()
 
     async def _fetch_records(
@@ -225,6 +240,22 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
                 ]
                 placement.chunks += len(chunks[partition])
         return chunks
+
+
+def _shut_out(coordinator: Any, before: str) -> str:
+    """What keeps us out of the group, by aiokafka's coordinator; `before` is what did when last asked, "" if nothing.
+
+    A coordinator that failed stays out of the group until its user asks for the error, which Faust does not.
+    """
+    heartbeat, refresh = coordinator._heartbeat_task, coordinator._commit_refresh_task
+    if any(task is not None and task.done() and not task.cancelled() and task.exception() for task in (heartbeat, refresh)):
+        coordinator.request_rejoin()  # without which it would find the same error again
+    try:
+        coordinator.check_errors()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    member = heartbeat is not None and not heartbeat.done() and not coordinator._rejoin_needed_fut.done()
+    return "" if member else before
 
 
 def _runs(pieces: Sequence[Batch | RefusedBatch]) -> Iterator[tuple[Sequence[Record], Refusal | None]]:

@@ -87,7 +87,8 @@ class Counting:
     @property
     def ready(self) -> bool:
         """Whether we belong to the group, the store answers, and all our partitions are being read."""
-        return self._joined and self._store_answers and all(p.placement is not None for p in list(self._partitions.values()))
+        member = self._joined and not self._log.shut_out()
+        return member and self._store_answers and all(p.placement is not None for p in list(self._partitions.values()))
 
     def assign(self, partitions: Iterable[int]) -> None:
         """These are our partitions now, and none of them is placed any more."""

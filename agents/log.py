@@ -57,8 +57,8 @@ class Log(Protocol):
     async def witness(self, partitions: Sequence[int]) -> None:
         """Return if the broker serves the partitions to others: asked past the client that reads them."""
 
-    async def check_group(self) -> None:
-        """Return unless something kept the client that reads from its group since this was last asked; it then tries again."""
+    def shut_out(self) -> str:
+        """What keeps the client that reads out of its group; "" while nothing does."""
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         """For each partition the first offset that the log still has, and the one that its next record will get."""

@@ -64,16 +64,17 @@ class Progress:
             for partition in self._partitions.values():
                 partition.moved_s = now
         still = [p for p in self._partitions.values() if now - max(p.moved_s, p.tried_s) >= REPLACE_AFTER_S]
-        try:
-            await self._log.check_group()
-            if still or now - self._answered_s >= REPLACE_AFTER_S:
+        if reason := self._log.shut_out():
+            await self._forgive_if_the_broker_is_away(still, reason)
+        elif still or now - self._answered_s >= REPLACE_AFTER_S:
+            try:
                 bounds = await self._log.bounds([p.number for p in still])
                 log_id = await self._log.identity()
                 for partition in still:
                     await self._look_after(partition, bounds[partition.number][1], log_id)
                 self._answered_s = now
-        except LogUnavailable as error:
-            await self._forgive_if_the_broker_is_away(still, str(error))
+            except LogUnavailable as error:
+                await self._forgive_if_the_broker_is_away(still, str(error))
         return all(
             now - since < STALLED_AFTER_S for since in (self._answered_s, *(p.moved_s for p in self._partitions.values()))
         )

@@ -33,7 +33,7 @@ class FakeLog:
     markers: dict[int, int] = field(default_factory=dict)  # offsets without a record at the log's end
     log_id: str = ""
     fails: bool = False
-    shut_out: bool = False
+    reason: str = ""  # why its reader is shut out of the group
     gone: bool = True  # for everybody, whenever it fails
     placements: dict[int, list[int]] = field(default_factory=dict)  # number, position, chunks read
     number: int = 0
@@ -50,9 +50,8 @@ class FakeLog:
         if self.gone:
             raise LogUnavailable("gone")
 
-    async def check_group(self) -> None:
-        if self.shut_out:
-            raise LogUnavailable("shut out")
+    def shut_out(self) -> str:
+        return self.reason
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         self.check()
@@ -606,7 +605,7 @@ async def test_a_consumer_that_its_group_does_not_take_is_a_stall_unless_the_bro
     agent.counting.assign(partitions)
     await agent.step()
     for refused, gone, expected in [(True, True, True), (False, False, True), (True, False, False), (False, False, True)]:
-        agent.log.shut_out, agent.log.gone = refused, gone
+        agent.log.reason, agent.log.gone = "no right" if refused else "", gone
         answers = []
         for _ in range(80):
             agent.now += 1

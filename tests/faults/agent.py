@@ -171,8 +171,8 @@ class Agent:
     async def witness(self, partitions: Sequence[int]) -> None:
         await self._log.ask("witness", lambda: None)
 
-    async def check_group(self) -> None:
-        """Nothing keeps an agent from its group here."""
+    def shut_out(self) -> str:
+        return ""
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         begins = await self._log.ask("bounds", lambda: {p: self._log.begins[p] for p in partitions})

@@ -41,20 +41,20 @@ app._work(app._from_environment())
 """
 
 
-# An agent that cannot join its group while the file SHUT is there, as if it had lost the right to.
+# An agent that may not do WHAT in its group while the file SHUT is there.
 SHUT_OUT = """
 import pathlib
 import agents.app as app
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import GroupAuthorizationFailedError
-join, shut = GroupCoordinator._do_rejoin_group, pathlib.Path("SHUT")
-async def join_or_not(self, subscription):
+do, shut = GroupCoordinator.WHAT, pathlib.Path("SHUT")
+async def do_or_not(self, *arguments):
     if shut.exists():
         with shut.open("a") as heard:
             heard.write("refused\\n")
         raise GroupAuthorizationFailedError(self.group_id)
-    return await join(self, subscription)
-GroupCoordinator._do_rejoin_group = join_or_not
+    return await do(self, *arguments)
+GroupCoordinator.WHAT = do_or_not
 app._work(app._from_environment())
 """
 
@@ -161,25 +161,37 @@ def test_a_topic_that_is_made_again_with_fewer_partitions_is_counted_on(
     assert worker.stop() < 10
 
 
-def test_an_agent_that_its_group_has_shut_out_comes_back(
+@pytest.mark.parametrize(
+    ("what", "at_first"),
+    [("_do_rejoin_group", True), ("_do_rejoin_group", False), ("_do_heartbeat", False)],
+    ids=["joining at first", "joining again", "as a member"],
+)
+def test_an_agent_that_its_group_shuts_out_comes_back(
     kafka: str,
     redis_url: str,
     make_site: MakeSite,  # noqa: F811
     tmp_path: Path,
+    what: str,
+    at_first: bool,
 ) -> None:
     """The library stays away for good, without a word, until somebody asks what happened."""
-    site, rng = make_site(kafka, redis_url), np.random.default_rng(6)
-    worker = site.start(program=SHUT_OUT)
+    site, rng, shut, port = make_site(kafka, redis_url), np.random.default_rng(6), tmp_path / "SHUT", free_ports(1)[0]
     send_sound(site, rng, 60)
-    site.until(lambda: site.counted() == site.n_sent)
-    (tmp_path / "SHUT").touch()
-    other = site.start()  # whose coming makes the first one join again
-    site.until(lambda: (tmp_path / "SHUT").read_text().count("refused") >= 2)
-    (tmp_path / "SHUT").unlink()
-    other.kill()
+    if at_first:
+        shut.touch()
+    worker = site.start(program=SHUT_OUT.replace("WHAT", what), LDPSTREAM_METRICS_PORT=str(port))
+    if not at_first:
+        site.until(lambda: site.counted() == site.n_sent and ready(port) == 200)
+        shut.touch()
+        other = site.start()  # whose coming makes the first one join again
+    site.until(lambda: shut.read_text().count("refused") >= 3 and ready(port) == 503)
+    shut.unlink()
+    if not at_first:
+        other.kill()
     send_sound(site, rng, 60)
-    site.until(lambda: site.counted() == site.n_sent)
+    site.until(lambda: site.counted() == site.n_sent and ready(port) == 200)
     site.check()
+    assert "not in the group" in worker.log.read_text()
     assert worker.process.poll() is None
 
 
