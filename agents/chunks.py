@@ -26,6 +26,7 @@ from faust.types import ConsumerMessage
 from agents.batches import Batch, FetchedBatches, RefusedBatch, joined
 from agents.counting import Counting
 from agents.log import Chunk, LogUnavailable, Refusal
+from agents.membership import Membership
 from agents.tally import Record
 
 log = structlog.get_logger("ldpstream.agent")
@@ -33,7 +34,6 @@ log = structlog.get_logger("ldpstream.agent")
 ANSWER_S = 5.0  # how long to wait for the broker
 LOG_APPEND_TIME = 1  # a record's timestamp type
 AFTER_ERROR_S = 1.0
-ASK_S = 1.0  # between two looks at the group
 FETCH_S = 0.25  # how long one read may wait; a partition that is placed meanwhile is read after it
 
 
@@ -59,7 +59,8 @@ class ChunkConsumer(driver.Consumer):
     @property
     def shut_out(self) -> str:
         """What keeps this consumer out of its group; "" while nothing does."""
-        return self._thread.shut_out
+        membership = self._thread.membership
+        return membership.shut_out if membership is not None else ""
 
     async def place(self, topic: str, partition: int, offset: int) -> int:
         """Set the position of a partition; gives the number of the placement.
@@ -166,23 +167,14 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
 
     consumer: ChunkConsumer
     _ahead: asyncio.Task[dict[Any, list[Chunk]]] | None = None
-    _member: asyncio.Task[None] | None = None
-    shut_out = ""
+    membership: Membership | None = None
+    _keeping: asyncio.Task[None] | None = None
 
     async def on_start(self) -> None:
         """As Faust's, and look after our membership from the first attempt on."""
         await super().on_start()
-        self._member = asyncio.create_task(self._stay_member())
-
-    async def _stay_member(self) -> None:
-        while True:
-            await asyncio.sleep(ASK_S)
-            reason = _shut_out(self._ensure_consumer()._coordinator, self.shut_out)
-            if reason and not self.shut_out:
-                log.warning("not in the group, trying again", error=reason)
-            if self.shut_out and not reason:
-                log.info("in the group again")
-            self.shut_out = reason
+        self.membership = Membership(self._ensure_consumer())
+        self._keeping = asyncio.create_task(self.membership.keep())
 
     def _create_consumer(self, loop: asyncio.AbstractEventLoop) -> Any:
         """As Faust's, which has no setting for how long the broker may keep a read that finds nothing: other questions wait."""
@@ -192,7 +184,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
 
     async def on_thread_stop(self) -> None:
         """As Faust's, with nothing left running."""
-        for task in (self._member, self._ahead):
+        for task in (self._keeping, self._ahead):
             if task is not None:
                 task.cancel()
         await super().on_thread_stop()
@@ -240,22 +232,6 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
                 ]
                 placement.chunks += len(chunks[partition])
         return chunks
-
-
-def _shut_out(coordinator: Any, before: str) -> str:
-    """What keeps us out of the group, by aiokafka's coordinator; `before` is what did when last asked, "" if nothing.
-
-    A coordinator that failed stays out of the group until its user asks for the error, which Faust does not.
-    """
-    heartbeat, refresh = coordinator._heartbeat_task, coordinator._commit_refresh_task
-    if any(task is not None and task.done() and not task.cancelled() and task.exception() for task in (heartbeat, refresh)):
-        coordinator.request_rejoin()  # without which it would find the same error again
-    try:
-        coordinator.check_errors()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    member = heartbeat is not None and not heartbeat.done() and not coordinator._rejoin_needed_fut.done()
-    return "" if member else before
 
 
 def _runs(pieces: Sequence[Batch | RefusedBatch]) -> Iterator[tuple[Sequence[Record], Refusal | None]]:

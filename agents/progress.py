@@ -5,6 +5,7 @@ broker that serves others is one, so before an outage is waited out the broker i
 one that its group does not take.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -52,6 +53,7 @@ class Progress:
     ) -> None:
         self._partitions, self._log, self._displace, self._clock = partitions, source, displace, clock
         self._answered_s = clock()  # when the log last answered, by way of the consumer
+        self._asked_s = -math.inf  # when the broker was last asked about a group that shuts us out
 
     async def going_on(self, waiting: bool) -> bool:
         """Whether nothing has been stalled for a minute: no partition, and not the consumer itself.
@@ -65,7 +67,9 @@ class Progress:
                 partition.moved_s = now
         still = [p for p in self._partitions.values() if now - max(p.moved_s, p.tried_s) >= REPLACE_AFTER_S]
         if reason := self._log.shut_out():
-            await self._forgive_if_the_broker_is_away(still, reason)
+            if now - self._asked_s >= REPLACE_AFTER_S:
+                self._asked_s = now
+                await self._forgive_if_the_broker_is_away(still, reason)
         elif still or now - self._answered_s >= REPLACE_AFTER_S:
             try:
                 bounds = await self._log.bounds([p.number for p in still])

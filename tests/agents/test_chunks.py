@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
-from aiokafka.errors import CorruptRecordException, KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.structs import TopicPartition
@@ -19,7 +19,7 @@ from crc32c import crc32c
 
 from agents import Record, batches
 from agents.batches import Batch, FetchedBatches, FetchedBytes, RefusedBatch, joined, unpack
-from agents.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _Placement, _shut_out
+from agents.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _Placement
 
 PARTITION = TopicPartition("reports", 0)
 CONTROL, APPEND_TIME, GZIP = 0x20, 0x08, 0x01
@@ -269,29 +269,3 @@ async def test_group_offsets_of_partitions_that_went_to_others_are_left_out() ->
     consumer._thread = cast(Any, SimpleNamespace(_ensure_consumer=lambda: library))
     await consumer._commit_group("reports", {0: 5, 1: 7})
     assert {where.partition: at.offset for where, at in library.committed.items()} == {0: 5}
-
-
-class Coordinator:
-    """A coordinator of aiokafka's that was told of an error, or not, and whose heart beats, or not."""
-
-    def __init__(self, error: str = "", beats: bool = True, rejoins: bool = False) -> None:
-        loop = asyncio.get_running_loop()
-        self._heartbeat_task, self._rejoin_needed_fut = loop.create_future() if beats else None, loop.create_future()
-        self._commit_refresh_task, self._error = None, error
-        if rejoins:
-            self._rejoin_needed_fut.set_result(None)
-
-    def check_errors(self) -> None:
-        if self._error:
-            raise KafkaError(self._error)
-
-
-async def test_once_shut_out_we_are_so_until_we_are_a_member_again() -> None:
-    """A rebalance by itself is no reason; and while the next attempt goes on the reason for the last one stands."""
-    assert _shut_out(Coordinator(), "") == ""
-    assert _shut_out(Coordinator(beats=False), "") == ""
-    assert _shut_out(Coordinator(rejoins=True), "") == ""
-    assert "no right" in _shut_out(Coordinator("no right"), "")
-    assert _shut_out(Coordinator(beats=False), "no right") == "no right"
-    assert _shut_out(Coordinator(rejoins=True), "no right") == "no right"
-    assert _shut_out(Coordinator(), "no right") == ""

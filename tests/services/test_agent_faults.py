@@ -49,11 +49,13 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import GroupAuthorizationFailedError
 do, shut = GroupCoordinator.WHAT, pathlib.Path("SHUT")
 async def do_or_not(self, *arguments):
-    if shut.exists():
-        with shut.open("a") as heard:
+    try:
+        with shut.open("r+") as heard:
+            heard.seek(0, 2)
             heard.write("refused\\n")
-        raise GroupAuthorizationFailedError(self.group_id)
-    return await do(self, *arguments)
+    except FileNotFoundError:
+        return await do(self, *arguments)
+    raise GroupAuthorizationFailedError(self.group_id)
 GroupCoordinator.WHAT = do_or_not
 app._work(app._from_environment())
 """

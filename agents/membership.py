@@ -1,0 +1,70 @@
+"""Staying in the consumer group: what aiokafka's coordinator expects of whoever uses it, and Faust does not do.
+
+- A coordinator that failed (a right was withdrawn, say) stays out of the group until it is asked for the error.
+- One whose consumer has fetched nothing for a day leaves, and joins again only after a fetch; but an agent without
+  partitions fetches nothing, and would be no spare any more.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger("ldpstream.agent")
+
+LOOK_S = 1.0
+JOIN_S = 90.0  # longer than a rebalance may take
+
+
+class Membership:
+    """The membership of a consumer in its group; lives in the consumer's own thread.
+
+    Args:
+        consumer: aiokafka's.
+        clock: monotonic time in seconds.
+
+    Attributes:
+        shut_out: what keeps the consumer out of its group, until it belongs to it again; "" while nothing does.
+    """
+
+    def __init__(self, consumer: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        self.shut_out = ""
+        self._consumer, self._clock = consumer, clock
+        self._belonged_s = clock()
+
+    async def keep(self) -> None:
+        """Look every second, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.look()
+
+    def look(self) -> None:
+        """See whether the consumer belongs to its group, and let it try again if that failed."""
+        before = self.shut_out
+        try:
+            self.shut_out = self._reason()
+        except Exception as error:
+            self.shut_out = f"{type(error).__name__}: {error}"
+        if self.shut_out and not before:
+            log.warning("not in the group, trying again", error=self.shut_out)
+        elif before and not self.shut_out:
+            log.info("in the group again")
+
+    def _reason(self) -> str:
+        coordinator = self._consumer._coordinator
+        with self._consumer._subscription.fetch_context():
+            pass  # counts as a fetch
+        heartbeat, refresh = coordinator._heartbeat_task, coordinator._commit_refresh_task
+        if any(_failed(task) for task in (heartbeat, refresh)):
+            coordinator.request_rejoin()  # without which it would find the same error again
+        coordinator.check_errors()
+        if heartbeat is not None and not heartbeat.done() and not coordinator._rejoin_needed_fut.done():
+            self._belonged_s = self._clock()
+            return ""
+        return self.shut_out or (f"not joined for {JOIN_S:.0f} s" if self._clock() - self._belonged_s > JOIN_S else "")
+
+
+def _failed(task: "asyncio.Future[Any] | None") -> bool:
+    return task is not None and task.done() and not task.cancelled() and task.exception() is not None

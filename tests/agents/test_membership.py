@@ -1,0 +1,143 @@
+"""The membership in the consumer group, with aiokafka's own coordinator and a broker that is made up."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock, MagicMock
+
+import pytest
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.errors import GroupAuthorizationFailedError
+
+from agents import membership
+from agents.membership import Membership
+
+IDLE_S = 2.0
+
+
+class FakeGroup:
+    """A group with one member. Its heart beats every 20 ms, and it leaves when nothing was fetched for `IDLE_S`."""
+
+    def __init__(self) -> None:
+        self.state = SubscriptionState()
+        self.state.register_fetch_waiters(set())
+        self.state.subscribe({"reports"}, listener=None)
+        times: Any = {"heartbeat_interval_ms": 20, "max_poll_interval_ms": int(IDLE_S * 1000), "retry_backoff_ms": 10}
+        self.coordinator: Any = GroupCoordinator(MagicMock(), self.state, group_id="g", enable_auto_commit=False, **times)
+        self.coordinator.coordinator_id = 1
+        self.coordinator._do_rejoin_group = self._join
+        self.coordinator._do_heartbeat = self._beat
+        self.coordinator._maybe_refresh_commit_offsets = self._refresh
+        self.coordinator._send_req = AsyncMock()
+        self.joins = 0
+        self.refuses = ""
+        self.consumer = SimpleNamespace(_coordinator=self.coordinator, _subscription=self.state)
+
+    async def _join(self, _subscription: Any) -> bool:
+        await self._may("join")
+        self.joins += 1
+        self.coordinator.member_id, self.coordinator.generation = "member", self.joins
+        self.coordinator._rejoin_needed_fut = asyncio.get_running_loop().create_future()
+        self.state.assign_from_subscribed([])
+        await self.coordinator._stop_commit_offsets_refresh_task()
+        self.coordinator.start_commit_offsets_refresh_task(self.state.subscription.assignment)
+        return True
+
+    async def _beat(self) -> bool:
+        await self._may("beat")
+        return True
+
+    async def _refresh(self, _assignment: Any) -> bool:
+        await self._may("refresh")
+        return True
+
+    async def _may(self, what: str) -> None:
+        await asyncio.sleep(0)
+        if what in self.refuses:
+            raise GroupAuthorizationFailedError("g")
+
+    @property
+    def beats(self) -> bool:
+        heartbeat = self.coordinator._heartbeat_task
+        return heartbeat is not None and not heartbeat.done() and self.coordinator.generation > 0
+
+
+@pytest.fixture
+async def group(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeGroup]:
+    monkeypatch.setattr(membership, "LOOK_S", 0.05)
+    made = FakeGroup()
+    yield made
+    made.refuses = ""
+    await asyncio.wait_for(made.coordinator.close(), 5)
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not reached():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_a_member_without_partitions_stays_one(group: FakeGroup, kept: bool) -> None:
+    """Left to itself it would leave, and not come back."""
+    keeping = asyncio.create_task(Membership(group.consumer).keep()) if kept else None
+    await until(lambda: group.beats)
+    await asyncio.sleep(1.5 * IDLE_S)
+    assert group.beats is kept
+    assert group.joins == 1
+    if keeping is not None:
+        keeping.cancel()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("refuses", ["join", "beat", "join, beat", "refresh"])
+async def test_one_that_was_refused_says_why_and_comes_back(group: FakeGroup, refuses: str, kept: bool) -> None:
+    """Left to itself it would not, however soon the right is given back."""
+    looks = Membership(group.consumer)
+    keeping = asyncio.create_task(looks.keep() if kept else asyncio.sleep(60))
+    await until(lambda: group.beats)
+    joins, group.refuses = group.joins, refuses
+    if refuses in ("join", "refresh"):
+        group.coordinator.request_rejoin()
+    await until(lambda: group.coordinator._pending_exception is not None)
+    if kept:
+        await until(lambda: "GroupAuthorizationFailedError" in looks.shut_out)
+    group.refuses = ""
+    if kept:
+        await until(lambda: group.beats and group.joins > joins and not looks.shut_out)
+    else:
+        await asyncio.sleep(0.5)
+        assert group.coordinator._pending_exception is not None
+    keeping.cancel()
+
+
+async def test_a_rebalance_is_no_reason_until_it_takes_too_long(group: FakeGroup) -> None:
+    clock = MagicMock(return_value=0.0)
+    looks = Membership(group.consumer, clock)
+    await until(lambda: group.beats)
+    looks.look()
+    group.coordinator._do_rejoin_group = AsyncMock(return_value=False)  # "try again", without an error
+    group.coordinator.request_rejoin()
+    for now, reason in ((80.0, ""), (100.0, "not joined for 90 s")):
+        clock.return_value = now
+        await asyncio.sleep(0.05)
+        looks.look()
+        assert looks.shut_out == reason
+    group.coordinator._do_rejoin_group = group._join
+    await until(lambda: group.beats)
+    looks.look()
+    assert looks.shut_out == ""
+
+
+async def test_a_coordination_that_has_broken_down_stays_a_reason(group: FakeGroup) -> None:
+    looks = Membership(group.consumer)
+    await until(lambda: group.beats)
+    group.coordinator._do_rejoin_group = AsyncMock(side_effect=RuntimeError("a fault"))
+    group.coordinator.request_rejoin()
+    await until(group.coordinator._coordination_task.done)
+    for _ in range(3):
+        looks.look()
+        assert "a fault" in looks.shut_out
+    group.coordinator._coordination_task = asyncio.create_task(asyncio.sleep(0))
