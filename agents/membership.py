@@ -15,7 +15,7 @@ import structlog
 log = structlog.get_logger("ldpstream.agent")
 
 LOOK_S = 1.0
-JOIN_S = 90.0  # longer than a rebalance may take
+JOIN_S = 90.0  # longer than a rebalance may take: Faust's broker_rebalance_timeout, 60 s
 
 
 class Membership:

@@ -599,7 +599,7 @@ async def test_a_consumer_that_hangs_without_any_partition_is_a_stall_too() -> N
 
 @pytest.mark.parametrize("partitions", [[], [0, 1]])
 async def test_a_consumer_that_its_group_does_not_take_is_a_stall_unless_the_broker_is_away(partitions: list[int]) -> None:
-    """Once is none: it tries again as soon as it has been asked."""
+    """For a minute it is none: it may come back."""
     agent = Agent(MemoryCountStore(SURVEY))
     await agent.finish()
     agent.counting.assign(partitions)

@@ -75,7 +75,7 @@ async def group(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeGroup]:
 
 async def until(reached: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not reached():  # noqa: ASYNC110
+        while not reached():  # noqa: ASYNC110  # the library's state, of which nobody tells
             await asyncio.sleep(0.01)
 
 
