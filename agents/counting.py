@@ -5,6 +5,7 @@ the changes committed at intervals; it is *revoked*: committed a last time and f
 in the same two steps, load and place, which cannot lose or double anything:
 
     the store refuses a commit (another agent has written)  forget, load, place
+    the store has lost what was written (looked at often)   forget, load, place
     a record is missing from what was delivered             place
     the log no longer has the offset                        go to where the log begins, and write down what is missing
     the topic has been deleted and made again               forget, load, drop the open steps, begin with the new log
@@ -18,6 +19,7 @@ Rejected envelopes go to the dead-letter topic before the commit that covers the
 """
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -43,6 +45,9 @@ MAX_UNWRITTEN_BYTES = 2**26  # of count tables that have changed, before no more
 LETTER_BYTES = 400  # about what a letter takes in memory besides its value
 LETTERS_AT_ONCE = 2_000  # few enough to be acknowledged in time
 SLOWEST_RETRY_S = 5.0
+LOOK_S = (
+    2.0  # how often the store is asked whether it still holds what was written: without new records nothing else would tell
+)
 CLOSE_S = 6.0
 
 
@@ -74,6 +79,7 @@ class Counting:
         self._assignments = 0
         self._joined = False
         self._group_offsets: dict[int, int] = {}
+        self._looked_s = clock()
         self._waiting_bytes = 0
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -228,6 +234,7 @@ class Counting:
             if not self._store_answers:  # there may be nothing to write or to load, and chunks wait
                 await self._ask_store(self._store.positions)
             await self._commit(list(self._partitions.values()))
+            await self._look_at_the_store()
             self._store_is_well()  # only now: one whose disk is full answers questions and refuses to write
             if waiting := [p for p in self._partitions.values() if p.placement is None]:
                 await self._place(waiting)
@@ -274,6 +281,18 @@ class Counting:
                 log.warning("commit refused: another agent has written", partition=partition.number, expected=expected)
                 self._start_over(partition)
 
+    async def _look_at_the_store(self) -> None:
+        """Notice a store that was emptied, or came back from an older copy: its records have to be counted again."""
+        if self._clock() - self._looked_s < LOOK_S:
+            return
+        heads = await self._ask_store(self._store.heads)
+        self._looked_s = self._clock()
+        for partition in self._partitions.values():
+            if partition.fold is not None and not partition.fold.agrees(heads.get(partition.number)):
+                metrics.store_losses.inc()
+                log.warning("the count store has lost or got other writes: loading them", partition=partition.number)
+                self._start_over(partition)
+
     def _start_over(self, partition: Partition) -> None:
         """Forget what was folded: the partition has to be loaded and placed."""
         partition.fold, partition.placement, partition.letters = None, None, []
@@ -296,7 +315,8 @@ class Counting:
             begin, end = bounds[partition.number]
             if partition.fold is None:
                 checkpoint = checkpoints[partition.number]
-                partition.fold = PartitionFold(self._survey, checkpoint, begin, log_id, self._now_ms())
+                writer = secrets.token_hex(8)
+                partition.fold = PartitionFold(self._survey, checkpoint, begin, log_id, self._now_ms(), writer)
             await self._go_where_the_log_is(partition, partition.fold, log_id, begin, end)
             if partition.fold is None:
                 self._wake.set()  # refused: load it again
@@ -321,7 +341,7 @@ class Counting:
                 continue  # another agent was faster
             log.error("the topic was made again without this partition: its open steps are lost", partition=number)
             metrics.new_logs.inc()
-            fold = PartitionFold(self._survey, checkpoint)
+            fold = PartitionFold(self._survey, checkpoint, writer=secrets.token_hex(8))
             fold.begin_anew(log_id, 0, self._now_ms())
             if (change := fold.changes()) is not None:
                 await self._ask_store(self._store.begin_anew, number, checkpoint.position, change)

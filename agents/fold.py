@@ -52,14 +52,22 @@ class PartitionFold:
         begin: the offset to start at if the store holds nothing: the partition's first.
         log_id: which log the partition belongs to, if the store does not know.
         now_ms: the time, for when the partition's first offset is not 0: what is missing was appended before.
+        writer: a name that no other fold has; "" where a store is never lost.
     """
 
     def __init__(
-        self, survey: Survey, checkpoint: Checkpoint | None, begin: int = 0, log_id: str = "", now_ms: int = MAX_MS
+        self,
+        survey: Survey,
+        checkpoint: Checkpoint | None,
+        begin: int = 0,
+        log_id: str = "",
+        now_ms: int = MAX_MS,
+        writer: str = "",
     ) -> None:
         start = Checkpoint(begin, log_id=log_id) if checkpoint is None else checkpoint
         self._survey = survey
         self._stored = None if checkpoint is None else checkpoint.position
+        self._stored_by, self._writer = None if checkpoint is None else checkpoint.writer, writer
         self._next, self._newest_ms, self._log_id = start.next_offset, start.newest_ms, start.log_id or log_id
         self._missing = start.missing
         self._panes = dict(start.panes)
@@ -92,6 +100,12 @@ class PartitionFold:
     def stored_log(self) -> str | None:
         """The log as last written to the store; None if nothing is."""
         return None if self._stored is None else self._stored[1]
+
+    def agrees(self, head: Checkpoint | None) -> bool:
+        """Whether the store still holds what was last loaded or written; not if it has lost or got other writes."""
+        if head is None:
+            return self._stored is None
+        return (head.position, head.writer) == (self._stored, self._stored_by)
 
     @property
     def dirty_bytes(self) -> int:
@@ -204,11 +218,12 @@ class PartitionFold:
         if (self._next, self._log_id) == (self._stored or (0, self._log_id)):
             return None
         dirty: dict[PaneKey, CountTable] = {key: self._panes[key] for key in self._dirty}
-        return Checkpoint(self._next, self._newest_ms, dirty, dict(self._rejected), self._log_id, self._missing)
+        rejected = dict(self._rejected)
+        return Checkpoint(self._next, self._newest_ms, dirty, rejected, self._log_id, self._missing, self._writer)
 
     def committed(self, change: Checkpoint) -> None:
         """The store has written that change. Panes that can change no more leave memory."""
-        self._stored = change.position
+        self._stored, self._stored_by = change.position, change.writer
         for key, table in change.panes.items():
             if self._panes[key] is table:  # else it has changed since
                 self._dirty.discard(key)

@@ -14,6 +14,9 @@ gaps = Counter("ldpstream_gaps", "Times that envelopes were missing from a deliv
 missing_offsets = Counter("ldpstream_missing_offsets", "Offsets whose record the log no longer had, or never had")
 new_logs = Counter("ldpstream_new_logs", "Partitions whose topic had been deleted and made again")
 refused_commits = Counter("ldpstream_refused_commits", "Commits refused because another agent had written since")
+store_losses = Counter(
+    "ldpstream_store_losses", "Partitions loaded again because the count store lost or replaced their counts"
+)
 dead_letters_lost = Counter("ldpstream_dead_letters_lost", "Rejected envelopes that the dead-letter topic would not take")
 commit_seconds = Histogram("ldpstream_commit_seconds", "Time to write the changes of one partition to the count store")
 partitions = Gauge("ldpstream_partitions", "Partitions that this agent counts now")

@@ -10,7 +10,7 @@ All methods are synchronous and safe to call from several threads.
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -52,6 +52,9 @@ class Checkpoint:
         rejected: number of envelopes refused so far, by reason.
         log_id: the log whose offset it is, since a topic that is deleted and made again is another one; "" if not known.
         missing: the records that are missing from the counts, if there are any: from the first that is missing to the last.
+        writer: random name of the fold that wrote it. Every load begins a new fold, so a store that came back from an older
+            copy gets a new writer before it reaches the same offset again.
+        pruned_below: the panes of all steps below this one have been removed. Only `prune` sets it.
     """
 
     next_offset: int
@@ -60,11 +63,22 @@ class Checkpoint:
     rejected: dict[Reason, int] = field(default_factory=dict)
     log_id: str = ""
     missing: Missing | None = None
+    writer: str = field(default="", compare=False)
+    pruned_below: int = 0
 
     @property
     def position(self) -> tuple[int, str]:
         """The offset and the log that it belongs to."""
         return self.next_offset, self.log_id
+
+    def follows(self, earlier: "Checkpoint") -> bool:
+        """Whether this is the earlier checkpoint with more records counted, or the same one."""
+        same_fold = (self.writer, self.log_id) == (earlier.writer, earlier.log_id)
+        return same_fold and self.next_offset >= earlier.next_offset
+
+    def same_change(self, stored: "Checkpoint") -> bool:
+        """Whether the stored checkpoint is this one, written before: its writer did not get the answer."""
+        return (self.position, self.missing, self.writer) == (stored.position, stored.missing, stored.writer)
 
 
 def first_open_step(survey: Survey, newest_ms: int) -> int:
@@ -104,7 +118,7 @@ class CountStore(ABC):
     def load(self, partition: int) -> Checkpoint | None:
         """The partition's checkpoint, with the panes that may still change; None if nothing is stored.
 
-        A pane whose step had closed by the newest append time cannot change any more and is left out.
+        A pane whose step had closed by the newest append time cannot change any more and is left out, as is `pruned_below`.
         """
 
     @abstractmethod
@@ -117,9 +131,8 @@ class CountStore(ABC):
             change: the new checkpoint, and the panes that have changed, whole.
 
         Returns:
-            False, and nothing is written, if the stored offset is neither `expected` nor the change's own (then the same
-            change was written before), or if what is stored belongs to another log. Nor is it the same change if other
-            records are missing from it: somebody else has counted what this writer found expired.
+            False, and nothing is written, if the stored offset is not `expected`, or if another log is stored. True if this
+            very change is stored already: same position, same missing records, same writer.
         """
 
     @abstractmethod
@@ -132,14 +145,15 @@ class CountStore(ABC):
             change: the new checkpoint; its log is another one.
 
         Returns:
-            False, and nothing is written, if neither `expected` nor the change's own position is stored.
+            False, and nothing is written, if the stored position is not `expected`. True if this very change is stored
+            already.
         """
 
     # ---- what an estimator asks
 
     @abstractmethod
     def heads(self) -> dict[int, Checkpoint]:
-        """The checkpoint of every partition that has one, without its panes."""
+        """The checkpoint of every partition that has one, without its panes and `pruned_below`."""
 
     def positions(self) -> dict[int, int]:
         """The next offset of every partition that has a checkpoint."""
@@ -166,8 +180,16 @@ class CountStore(ABC):
         """The whole checkpoint of every partition, with all panes."""
 
     @abstractmethod
-    def prune(self, before_step: int) -> None:
-        """Remove the panes of all steps below that one."""
+    def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
+        """Remove the panes of all steps below that one, and keep in each checkpoint that they are gone.
+
+        A partition is left alone unless its checkpoint follows the one that was seen: a caller that hung meanwhile would
+        else remove tables that were counted anew, and that nobody has published.
+
+        Args:
+            before_step: the first step whose panes stay.
+            seen: checkpoints from which the caller has concluded that the panes are needed no more; by partition.
+        """
 
 
 class MemoryCountStore(CountStore):
@@ -183,34 +205,36 @@ class MemoryCountStore(CountStore):
             if (stored := self._checkpoints.get(partition)) is None:
                 return None
             first = first_open_step(self.survey, stored.newest_ms)
+            stored = replace(stored, pruned_below=0)
             return _with_panes(stored, {key: table for key, table in stored.panes.items() if key.step >= first})
 
     def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
         with self._lock:
             stored = self._checkpoints.get(partition)
+            if stored is not None and change.same_change(stored):
+                return True
             if stored is not None and stored.log_id not in ("", change.log_id):
                 return False
             offset = None if stored is None else stored.next_offset
-            if stored is not None and offset == change.next_offset:
-                return stored.missing == change.missing
             return offset == expected and self._write(partition, stored, change)
 
     def begin_anew(self, partition: int, expected: tuple[int, str], change: Checkpoint) -> bool:
         with self._lock:
             stored = self._checkpoints.get(partition)
+            if stored is not None and change.same_change(stored):
+                return True
             position = None if stored is None else stored.position
-            if stored is not None and position == change.position:
-                return stored.missing == change.missing
             return position == expected and self._write(partition, stored, change)
 
     def _write(self, partition: int, stored: Checkpoint | None, change: Checkpoint) -> bool:
         panes = ({} if stored is None else stored.panes) | change.panes
-        self._checkpoints[partition] = _with_panes(change, {key: table for key, table in panes.items() if table.n})
+        written = replace(change, pruned_below=0 if stored is None else stored.pruned_below)
+        self._checkpoints[partition] = _with_panes(written, {key: table for key, table in panes.items() if table.n})
         return True
 
     def heads(self) -> dict[int, Checkpoint]:
         with self._lock:
-            return {partition: _with_panes(checkpoint, {}) for partition, checkpoint in self._checkpoints.items()}
+            return {p: _with_panes(replace(checkpoint, pruned_below=0), {}) for p, checkpoint in self._checkpoints.items()}
 
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
         return {
@@ -225,11 +249,13 @@ class MemoryCountStore(CountStore):
         with self._lock:
             return {p: _with_panes(checkpoint, dict(checkpoint.panes)) for p, checkpoint in self._checkpoints.items()}
 
-    def prune(self, before_step: int) -> None:
+    def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
         with self._lock:
             for partition, checkpoint in self._checkpoints.items():
-                kept = {key: table for key, table in checkpoint.panes.items() if key.step >= before_step}
-                self._checkpoints[partition] = _with_panes(checkpoint, kept)
+                if partition in seen and checkpoint.follows(seen[partition]):
+                    kept = {key: table for key, table in checkpoint.panes.items() if key.step >= before_step}
+                    pruned = replace(checkpoint, pruned_below=max(before_step, checkpoint.pruned_below))
+                    self._checkpoints[partition] = _with_panes(pruned, kept)
 
 
 def _with_panes(checkpoint: Checkpoint, panes: dict[PaneKey, CountTable]) -> Checkpoint:

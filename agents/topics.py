@@ -40,7 +40,7 @@ Role = Literal["producer", "agent", "estimator"]
 RIGHTS: dict[Role, dict[str, set[str]]] = {  # what each does with the survey's topics; to read or write implies to describe
     "producer": {"reports": {"WRITE"}},
     "agent": {"reports": {"READ", "DESCRIBE_CONFIGS"}, "rejected": {"WRITE"}},
-    "estimator": {"reports": {"DESCRIBE"}, "estimates": {"WRITE"}},
+    "estimator": {"reports": {"DESCRIBE"}, "estimates": {"READ", "WRITE"}},
 }
 _UNSEEN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 

@@ -128,7 +128,12 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """Unique within a survey: attribute, span, step."""
-        return f"{self.attribute}|{self.span}|{self.step}"
+        return publication_key(self.attribute, self.span, self.step)
+
+
+def publication_key(attribute: str, span: Span, step: int) -> str:
+    """`Publication.key` of the publication of that attribute, span and step."""
+    return f"{attribute}|{span}|{step}"
 
 
 def conclude(

@@ -1,13 +1,19 @@
 """Who is told of estimates besides the results: a compacted Kafka topic, and Prometheus."""
 
 import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
 
 import msgspec
-from kafka.errors import KafkaError
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError, TransactionalIdAuthorizationFailedError
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from estimators.log_position import LogUnavailable
 from estimators.publication import Publication
+from estimators.schedule import Told
 from surveys import Attribute, Survey
 from surveys.kafka_producer import Producer
 from surveys.kafka_reason import hearing
@@ -17,65 +23,188 @@ MAX_PUBLICATION_BYTES = 16 * 2**20  # as the topic allows; a publication takes a
 CONNECT_MS = 10_000
 REQUEST_MS = 10_000
 DELIVERY_MS = 20_000
+RETRY_MS = 20
+POLL_MS = 200
 CLOSE_S = 5.0
 MAX_LISTED = 256  # values of an attribute that have a time series each, if the survey lists them
 TOP_VALUES = 20  # else so many: the most frequent ones of the first estimate
 
 
-class KafkaPublisher:
-    """Publishes each publication as one JSON record, keyed by `Publication.key`, to the survey's compacted topic.
+class TopicUnavailable(LogUnavailable):
+    """The broker does not take or give estimates."""
 
-    What the broker did not take in time is given up, and not sent once it is back: by then another estimator may have
-    published the same key anew, which must stay the last one.
+
+class _Told(msgspec.Struct, frozen=True):
+    """What is kept in memory of a record of the topic; `offset` is where its publication can be read."""
+
+    fingerprint: str
+    step: int
+    complete: bool
+    reports: int
+    offset: int = -1
+
+
+class KafkaPublisher:
+    """The survey's compacted topic of estimates: one JSON record a publication, keyed by `Publication.key`.
+
+    One estimator writes at a time. `take_over` makes the broker refuse the transactions of every other one (they share a
+    transactional id), so a process that hung while another went on cannot publish what it had in hand.
+
+    Args:
+        survey: the survey.
+        settings: where Kafka is, and who we are.
 
     Raises:
-        LogUnavailable: if no broker answers.
+        LogUnavailable: if no broker answers, or if it does not let us publish.
     """
 
     def __init__(self, survey: Survey, settings: Settings) -> None:
-        self._topic, self._settings = survey.estimates_topic, settings
-        self._producer: Producer | None = self._connect()
+        self._partition = TopicPartition(survey.estimates_topic, 0)
+        self._fingerprint, self._settings = survey.fingerprint.hex(), settings
+        self._transactional_id = f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
+        self._producer: Producer | None = None
+        self._told: dict[str, _Told] = {}
+        self._connect(f"{self._transactional_id}-check").close(timeout=CLOSE_S)
 
-    def _connect(self) -> Producer:
+    def _connect(self, transactional_id: str) -> Producer:
+        """A producer that owns this transactional id: every earlier one is refused from now on."""
+        producer = None
         with hearing(self._settings) as heard:
             try:
-                return Producer(
+                producer = Producer(
                     **self._settings.kafka_options(),
                     bootstrap_timeout_ms=CONNECT_MS,
                     max_block_ms=CONNECT_MS,
                     request_timeout_ms=REQUEST_MS,
                     delivery_timeout_ms=DELIVERY_MS,
+                    transaction_timeout_ms=DELIVERY_MS + REQUEST_MS,
+                    retry_backoff_ms=RETRY_MS,
                     acks="all",
                     enable_idempotence=True,
+                    transactional_id=transactional_id,
                     allow_auto_create_topics=False,
                     max_request_size=MAX_PUBLICATION_BYTES,
                 )
+                producer.init_transactions()
             except KafkaError as error:
-                raise LogUnavailable(f"no Kafka broker answers at {self._settings.kafka}: {heard.why(error)}") from None
+                if producer is not None:
+                    producer.close(timeout=0)
+                raise self._unavailable(self._why(error, heard.why(error), transactional_id)) from None
+        return producer
 
-    def publish(self, publications: list[Publication]) -> None:
-        """Returns when the broker has them all.
+    def _why(self, error: KafkaError, said: str, transactional_id: str) -> str:
+        refused = isinstance(error, TransactionalIdAuthorizationFailedError)
+        return f"user {self._settings.kafka_user} may not WRITE transactional id {transactional_id}" if refused else said
+
+    def take_over(self, since_ms: int) -> Mapping[str, Told]:
+        """See `estimators.schedule.EstimatesTopic`.
 
         Raises:
-            LogUnavailable: if it does not take them.
+            LogUnavailable: if the broker does not answer, or refuses.
         """
-        producer = self._producer = self._producer or self._connect()
+        self._drop()
+        self._producer = self._connect(self._transactional_id)
+        self._told = {}
+        with self._reading() as consumer:
+            [found] = consumer.offsets_for_times({self._partition: since_ms}).values()
+            end = consumer.end_offsets([self._partition])[self._partition]
+            consumer.seek(self._partition, end if found is None else found.offset)
+            for record in self._records(consumer, end):
+                self._note(record.key, record.value, record.offset)
+        return self._told
+
+    def _note(self, key: bytes | None, value: bytes | None, offset: int) -> None:
+        """Keep what matters of a record, unless it is of another survey of this name or none of ours at all."""
         try:
-            sent = [producer.send(self._topic, msgspec.json.encode(p), p.key.encode()) for p in publications]
-            producer.flush(timeout=(DELIVERY_MS + REQUEST_MS) / 1000)  # when each has been delivered or given up
+            told = msgspec.json.decode(value or b"", type=_Told)
+        except msgspec.DecodeError:
+            return
+        if key is not None and told.fingerprint == self._fingerprint:
+            self._told[key.decode(errors="replace")] = msgspec.structs.replace(told, offset=offset)
+
+    def read(self, keys: Sequence[str]) -> list[Publication]:
+        """See `estimators.schedule.EstimatesTopic`.
+
+        Raises:
+            LogUnavailable: if the broker does not answer, or if the topic does not hold one of them any more.
+        """
+        wanted = {self._told[key].offset for key in keys}
+        if not wanted:
+            return []
+        with self._reading() as consumer:
+            consumer.seek(self._partition, min(wanted))
+            records = self._records(consumer, max(wanted) + 1)
+            found = [msgspec.json.decode(record.value, type=Publication) for record in records if record.offset in wanted]
+        if len(found) < len(wanted):
+            raise self._unavailable("it no longer holds what it held")
+        return found
+
+    @contextmanager
+    def _reading(self) -> Iterator[KafkaConsumer]:
+        """A consumer of what has been committed, in no group."""
+        try:
+            consumer = KafkaConsumer(
+                **self._settings.kafka_options(),
+                bootstrap_timeout_ms=CONNECT_MS,
+                request_timeout_ms=REQUEST_MS,
+                isolation_level="read_committed",
+                group_id=None,
+                enable_auto_commit=False,
+                fetch_max_bytes=2 * MAX_PUBLICATION_BYTES,
+                max_partition_fetch_bytes=2 * MAX_PUBLICATION_BYTES,
+            )
+            with closing(consumer):
+                consumer.assign([self._partition])
+                yield consumer
+        except KafkaError as error:
+            raise self._unavailable(error) from None
+
+    def _records(self, consumer: KafkaConsumer, end: int) -> Iterator[Any]:
+        """The records from the consumer's position up to that offset.
+
+        Raises:
+            KafkaTimeoutError: if none come any more although there are some.
+        """
+        position, moved_s = consumer.position(self._partition), time.monotonic()
+        while position < end:
+            for records in consumer.poll(timeout_ms=POLL_MS).values():
+                yield from records
+            before, position = position, consumer.position(self._partition)
+            if position != before:
+                moved_s = time.monotonic()
+            elif time.monotonic() - moved_s > REQUEST_MS / 1000:
+                raise KafkaTimeoutError("no estimates were read in time")
+
+    def publish(self, publications: list[Publication]) -> None:
+        """Publish all of them in one transaction, or none; returns when the broker has them.
+
+        Raises:
+            LogUnavailable: if the broker does not take them, also because another estimator has taken over.
+        """
+        if self._producer is None:
+            raise self._unavailable("this estimator has not taken the topic over")
+        try:
+            self._producer.begin_transaction()
+            sent = [self._producer.send(self._partition.topic, msgspec.json.encode(p), p.key.encode()) for p in publications]
+            self._producer.commit_within((DELIVERY_MS + REQUEST_MS) / 1000)
             for future in sent:
                 future.get(timeout=0)
         except KafkaError as error:
-            producer.close(timeout=0)
-            self._producer = None
-            raise LogUnavailable(
-                f"Kafka at {self._settings.kafka} does not take estimates for {self._topic}: {error}"
-            ) from error
+            self._drop()
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, why: object) -> TopicUnavailable:
+        return TopicUnavailable(f"Kafka at {self._settings.kafka} does not take estimates for {self._partition.topic}: {why}")
+
+    def _drop(self) -> None:
+        """Give the producer up with whatever it has not sent: another estimator may have published the same keys since."""
+        if self._producer is not None:
+            self._producer.close(timeout=0)
+        self._producer = None
 
     def close(self) -> None:
-        """Let go of the connections; what was not acknowledged was already reported."""
-        if self._producer is not None:
-            self._producer.close(timeout=CLOSE_S)
+        """Let go of the connections."""
+        self._drop()
 
 
 class PrometheusPublisher:

@@ -5,20 +5,30 @@ partition's checkpoint has passed the first offset that was appended at or after
 is none yet). That is read off the log and the count store; no clock of an agent takes part.
 
 Where records were lost before they could be counted (`Missing`), the steps that they may have belonged to are published as
-soon as everything else is counted, and stay incomplete for ever; so do the windows that hold such a step.
+soon as everything else is counted, and stay incomplete for ever; so do the windows that hold such a step. A span is never
+complete if a partition's tables of one of its steps have been pruned.
 
 The schedule keeps its place with its results (`Progress`), so a restart neither skips a step nor doubles one: a step that is
 estimated twice gives publications with the same keys and the same contents.
+
+An estimator may hang at any line while another one goes on, and the store may come back from an older copy meanwhile. So every
+effect is fenced: the topic refuses publications of an estimator after another has taken it over; results are saved only if the
+progress is still the one that was read; tables are pruned only where they still follow those that were read. Whenever the
+progress is not the one that this estimator saved last, it takes the topic over and reads there what has been told already:
+
+    a step that the topic holds complete, and the results do not    saved from the topic, not estimated again
+    any other step                                                  estimated; a poorer publication never replaces a better one
+
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from agents.store import Checkpoint, CountStore, Missing, sum_tables
 from agents.tally import PaneKey
-from estimators.publication import Publication, conclude, spent
+from estimators.publication import Publication, conclude, publication_key, spent
 from mechanisms import CountTable, Mechanism
 from surveys import Survey
 
@@ -73,6 +83,34 @@ class Results(Protocol):
         """
 
 
+class Told(Protocol):
+    """What is known of a publication that the topic holds."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def complete(self) -> bool: ...
+    @property
+    def reports(self) -> int: ...
+
+
+class EstimatesTopic(Protocol):
+    """The topic of estimates: keeps the last publication of each key, and takes those of one estimator only."""
+
+    def take_over(self, since_ms: int) -> Mapping[str, Told]:
+        """Refuse publications of all other estimators from now on.
+
+        Returns:
+            By key, the last publication of this survey; at least those that were published since that time.
+        """
+
+    def read(self, keys: Sequence[str]) -> list[Publication]:
+        """The publications that `take_over` found under these keys."""
+
+    def publish(self, publications: list[Publication]) -> None:
+        """Publish all of them, or none; an error is raised if another estimator has taken the topic over."""
+
+
 class Publisher(Protocol):
     """Somebody who is told of publications. Being told the same twice must do no harm."""
 
@@ -89,6 +127,7 @@ class Schedule:
         position: the log.
         results: where the results and the progress are kept.
         publishers: who else is told, before the results are saved.
+        topic: the topic of estimates; None if there is none.
         post: post-processing of the matrix inversion, a method of `estimators.post_processing`.
         margin_ms: how long after a step's close its log is taken for complete. The end of an idle partition is final only
             if the broker's clock has passed the close, and if what it took before has reached its replicas.
@@ -103,10 +142,14 @@ class Schedule:
         publishers: list[Publisher],
         post: str = "none",
         margin_ms: int = 500,
+        topic: EstimatesTopic | None = None,
     ) -> None:
         self._survey, self._store, self._position = survey, store, position
-        self._results, self._publishers = results, publishers
+        self._results, self._publishers, self._topic = results, publishers, topic
         self._post, self._margin_ms = post, margin_ms
+        self._leads = False  # whether `_saved` is known to be what we saved last, and the topic to be ours
+        self._saved: Progress | None = None
+        self._told: Mapping[str, Told] = {}
         self._next_step: int | None = None
         self._unprepared: list[Mechanism] = []
 
@@ -121,30 +164,39 @@ class Schedule:
             The publications made.
         """
         if not self._results.lead():
+            self._leads = False
             self._look_ahead(None)
             return []
         saved = self._results.progress()
         progress = saved or self._begin(now_ms)
+        if not self._leads or saved != self._saved:
+            progress = self._take_over(saved, progress)
         made: list[Publication] = []
         while not stop():
-            due = self._due(progress, now_ms)
-            if due is None:
-                break
-            step, passed, after = due
-            first = max(progress.first_step, step - self._survey.window_steps + 1)
-            held = range(max(progress.first_step, min(first, step - 1)), step + 1)  # the step before too, to tell the drift
-            checkpoints = self._store.checkpoints(held)
-            if passed and not self._passed(step, checkpoints):
-                break  # the store has lost writes since it was asked
-            publications = self._conclude(checkpoints, first, step, passed)
-            if publications is None or self._results.progress() != saved:
-                break  # another estimator works or has gone on; until then it cannot have pruned what was read
-            for publisher in self._publishers:
-                publisher.publish(publications)
+            if known := self._known(progress.next_step):
+                after = msgspec.structs.replace(progress, next_step=progress.next_step + 1)
+                publications, checkpoints = known, None
+            else:
+                due = self._due(progress, now_ms)
+                if due is None:
+                    break
+                step, passed, after = due
+                first = max(progress.first_step, step - self._survey.window_steps + 1)
+                held = range(max(progress.first_step, min(first, step - 1)), step + 1)  # the step before too: for the drift
+                checkpoints = self._store.checkpoints(held)
+                if passed and not self._passed(step, checkpoints):
+                    break  # the store has lost writes since it was asked
+                concluded = self._conclude(checkpoints, first, step, passed)
+                if concluded is None or self._results.progress() != saved:
+                    break  # another estimator works or has gone on
+                publications = self._best(concluded)
+            self._leads = False  # until all is done
+            self._publish(publications, known=checkpoints is None)
             if not self._results.save(publications, saved, after):
-                self._take_back(publications)
-                break
-            self._prune(after)
+                break  # another estimator has gone on, or the store is an older copy
+            self._leads, self._saved = True, after
+            if checkpoints is not None:
+                self._prune(after, checkpoints)
             saved = progress = after
             made += publications
         self._look_ahead(progress.next_step)
@@ -170,11 +222,43 @@ class Schedule:
             self._next_step = step
             self._unprepared = [m for mechanisms in self._survey.mechanisms for m in mechanisms]
 
-    def _take_back(self, publications: list[Publication]) -> None:
-        """Another estimator has saved others while we told of these: what is saved shall be told last."""
-        if saved := [p for p in self._results.get([p.key for p in publications]) if p is not None]:
-            for publisher in self._publishers:
-                publisher.publish(saved)
+    def _take_over(self, saved: Progress | None, progress: Progress) -> Progress:
+        """Take the topic over, and see what it holds; without progress, go on from its oldest step."""
+        if self._topic is not None:
+            if saved is None:
+                self._told = self._topic.take_over(0)
+                begin = min((told.step for told in self._told.values()), default=progress.first_step)
+                if begin < progress.first_step:
+                    progress = Progress(first_step=begin, next_step=begin)
+            else:
+                self._told = self._topic.take_over(self._survey.opens_ms(min((saved.next_step, *saved.incomplete))))
+        self._leads, self._saved = True, saved
+        return progress
+
+    def _keys(self, step: int) -> list[str]:
+        return [publication_key(a.name, span, step) for a in self._survey.attributes for span in ("step", "window")]
+
+    def _known(self, step: int) -> list[Publication]:
+        """The publications of a step if the topic holds all of them, complete; else none."""
+        keys = self._keys(step)
+        complete = all(key in self._told and self._told[key].complete for key in keys)
+        return self._topic.read(keys) if complete and self._topic is not None else []
+
+    def _best(self, concluded: list[Publication]) -> list[Publication]:
+        """These publications, but for those of which a better one is in the topic or in the results."""
+        poor = [p.key for p in concluded if not p.complete]
+        best = {p.key: p for p in self._results.get(poor) if p is not None}
+        if self._topic is not None:
+            told = [key for key in poor if _quality(self._told.get(key)) > _quality(best.get(key))]
+            best |= {p.key: p for p in self._topic.read(told)}
+        return [best[p.key] if _quality(best.get(p.key)) > _quality(p) else p for p in concluded]
+
+    def _publish(self, publications: list[Publication], known: bool = False) -> None:
+        """Tell the topic, unless it is known to hold them, and then everybody else."""
+        if self._topic is not None and publications and not known:
+            self._topic.publish(publications)
+        for publisher in self._publishers:
+            publisher.publish(publications)
 
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
         """The next step to publish, whether it has been passed, and the progress afterwards; None if nothing is due.
@@ -222,8 +306,11 @@ class Schedule:
         survey = self._survey
         tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
         gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]
-        complete = passed and not any(_touches(survey, gap, step, step) for gap in gaps)
-        window_complete = passed and not any(_touches(survey, gap, first, step) for gap in gaps)
+        pruned = max((checkpoint.pruned_below for checkpoint in checkpoints.values()), default=0)
+
+        def complete(begin: int) -> bool:
+            return passed and pruned <= begin and not any(_touches(survey, gap, begin, step) for gap in gaps)
+
         publications = []
         for attribute, mechanisms in enumerate(survey.mechanisms):
             if not self._results.lead():
@@ -233,14 +320,20 @@ class Schedule:
                 return [tables.get(PaneKey(attribute, level, s), m.empty_table()) for level, m in enumerate(mechanisms)]
 
             panes = [pane(s) for s in range(first, step + 1)]
-            publications.append(conclude(survey, attribute, step, "step", panes[-1:], complete, self._post, pane(step - 1)))
-            publications.append(conclude(survey, attribute, step, "window", panes, window_complete, self._post))
+            before = pane(step - 1) if pruned < step else None
+            publications.append(conclude(survey, attribute, step, "step", panes[-1:], complete(step), self._post, before))
+            publications.append(conclude(survey, attribute, step, "window", panes, complete(first), self._post))
         return publications
 
-    def _prune(self, progress: Progress) -> None:
-        """Remove the panes that no step still to be published needs."""
-        oldest = min((progress.next_step, *progress.incomplete))
-        self._store.prune(oldest - max(self._survey.window_steps - 1, 1))  # the step before is needed to tell the drift
+    def _prune(self, progress: Progress, checkpoints: dict[int, Checkpoint]) -> None:
+        """Remove the panes that no step still to be published needs, nor the last one again if its saving should be lost."""
+        oldest = min((progress.next_step, *progress.incomplete)) - 1
+        self._store.prune(oldest - max(self._survey.window_steps - 1, 1), checkpoints)  # the step before: for the drift
+
+
+def _quality(told: Told | None) -> tuple[bool, int]:
+    """How good a publication is: greater is better, and the least is none."""
+    return (False, -1) if told is None else (told.complete, told.reports)
 
 
 def _touches(survey: Survey, gap: Missing, first: int, last: int) -> bool:

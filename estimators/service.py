@@ -68,8 +68,8 @@ def serve(
     vitals = Vitals(survey, store, position, results, settings.margin_ms, prometheus, REGISTRY)
     if settings.metrics_port:
         serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: vitals.well)
-    publishers: list[Publisher] = [kafka, prometheus, _Watcher(seen)]
-    schedule = Schedule(survey, store, position, results, publishers, settings.post, settings.margin_ms)
+    publishers: list[Publisher] = [prometheus, _Watcher(seen)]
+    schedule = Schedule(survey, store, position, results, publishers, settings.post, settings.margin_ms, kafka)
     page = _serve_page(survey, settings, results, store)
     try:
         while not stop.is_set():

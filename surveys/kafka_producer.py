@@ -1,9 +1,9 @@
-"""The Kafka client library's producer, without a fault of its `close`."""
+"""The Kafka client library's producer, without two of its faults: in `close`, and in `commit_transaction`."""
 
 from contextlib import suppress
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
 
 class Producer(KafkaProducer):  # type: ignore[misc]
@@ -17,3 +17,16 @@ class Producer(KafkaProducer):  # type: ignore[misc]
     def flush(self, timeout: float | None = None) -> None:
         with suppress(KafkaError):
             super().flush(timeout)
+
+    def commit_within(self, timeout_s: float) -> None:
+        """Commit the transaction. The library's `commit_transaction` waits without a limit for a broker that is gone.
+
+        Raises:
+            KafkaTimeoutError: if that takes longer. Then the broker may have committed the transaction, or may still; a
+                producer that takes over the transactional id ends it first.
+            KafkaError: if the broker refuses.
+        """
+        ending = self._transaction_manager.begin_commit()
+        self._sender.wakeup()
+        if not ending.wait(timeout_ms=timeout_s * 1000):
+            raise KafkaTimeoutError(f"the transaction was not committed in {timeout_s:g} s")

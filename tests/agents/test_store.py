@@ -63,7 +63,8 @@ def test_empty(store: CountStore) -> None:
     assert store.tables(range(100)) == {}
     assert store.tables(range(5, 5)) == {}
     assert store.rejected() == {}
-    store.prune(100)
+    store.prune(100, {0: checkpoint(1)})
+    assert store.snapshot() == {}
 
 
 def test_what_is_written_is_read_back_whole(store: CountStore) -> None:
@@ -200,10 +201,43 @@ def test_tables_are_summed_over_partitions_for_the_steps_asked(store: CountStore
 def test_prune_removes_old_steps_only(store: CountStore) -> None:
     for partition in range(2):
         store.commit(partition, None, checkpoint(10))
-    store.prune(4)
+    store.prune(4, store.heads())
     assert {key.step for key in store.tables(range(100))} == {4, 5, 6}
-    assert store.snapshot()[1] == replace(checkpoint(10), panes={key: table for key, table in COUNTED.items() if key.step >= 4})
-    assert store.commit(0, 10, checkpoint(20))
+    kept = {key: table for key, table in COUNTED.items() if key.step >= 4}
+    pruned = replace(checkpoint(10), panes=kept, pruned_below=4)
+    assert store.snapshot()[1] == pruned
+    assert store.commit(0, 10, replace(checkpoint(20), panes={}))
+    assert store.snapshot()[0] == replace(pruned, next_offset=20, rejected={"undecodable": 20})
+    store.prune(3, store.heads())
+    assert store.snapshot()[1] == pruned  # what is gone stays gone
+
+
+@pytest.mark.parametrize(
+    ("seen", "pruned"),
+    [
+        (checkpoint(10), False),  # of another writer: the partition was loaded again, perhaps since the store was lost
+        (replace(checkpoint(10), writer="a"), True),
+        (replace(checkpoint(9), writer="a"), True),  # it has been counted on since
+        (replace(checkpoint(11), writer="a"), False),  # an older copy of the store
+        (replace(checkpoint(10), writer="a", log_id="other"), False),
+    ],
+)
+def test_prune_leaves_tables_that_were_counted_anew(store: CountStore, seen: Checkpoint, pruned: bool) -> None:
+    store.commit(0, None, replace(checkpoint(10), writer="a"))
+    store.prune(4, {0: seen, 1: seen})
+    assert store.snapshot()[0].pruned_below == (4 if pruned else 0)
+    assert (min(key.step for key in store.tables(range(100))) == 4) is pruned
+    assert set(store.positions()) == {0}
+
+
+def test_the_same_offset_of_another_writer_is_refused(store: CountStore) -> None:
+    """Else an estimator could take a store that was lost and counted anew for the one that it has read."""
+    store.commit(0, None, replace(checkpoint(10), writer="a"))
+    assert store.commit(0, None, replace(checkpoint(10), writer="a"))
+    assert not store.commit(0, None, replace(checkpoint(10), writer="b"))
+    assert store.heads()[0].writer == "a"
+    assert store.commit(0, 10, replace(checkpoint(20), writer="b"))
+    assert store.heads()[0].writer == "b"
 
 
 def test_of_many_writers_one_wins(make_store: MakeStore) -> None:
@@ -250,7 +284,7 @@ def test_one_hash_holds_a_partition_under_one_hash_tag(redis_node: RedisNode) ->
         fields = set(client.hkeys(f"ldpstream:{{{tag}:2}}:counts"))
         client.flushall()
     panes = {f"pane:{key.attribute}:{key.level}:{key.step}" for key in COUNTED}
-    assert fields == {"next_offset", "newest_ms", "rejected", "log_id", "missing"} | panes
+    assert fields == {"next_offset", "newest_ms", "rejected", "log_id", "missing", "writer"} | panes
 
 
 @pytest.mark.parametrize("call", [
@@ -260,7 +294,7 @@ def test_one_hash_holds_a_partition_under_one_hash_tag(redis_node: RedisNode) ->
     lambda store: store.tables(range(3)),
     lambda store: store.rejected(),
     lambda store: store.snapshot(),
-    lambda store: store.prune(1),
+    lambda store: store.prune(1, {0: checkpoint(1)}),
 ])  # fmt: skip
 def test_a_redis_that_is_gone_is_one_error_without_the_password(call: Callable[[CountStore], object]) -> None:
     store = RedisCountStore(SURVEY, Settings(redis="redis://someone:s3cr3t@127.0.0.1:1/0"), timeout_s=0.5)

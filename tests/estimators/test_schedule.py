@@ -3,6 +3,8 @@
 import contextlib
 import math
 import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from agents.store import Checkpoint, MemoryCountStore, Missing
 from agents.tally import PaneKey
 from estimators import combined_mle, gibu
+from estimators.log_position import LogUnavailable
 from estimators.publication import Publication, conclude, spent
 from estimators.publishers import PrometheusPublisher
 from estimators.results import MemoryResults
@@ -22,6 +25,7 @@ from estimators.schedule import Progress, Schedule
 from estimators.service import _pause_s
 from mechanisms import CountTable
 from surveys import load_survey, parse_survey
+from tests.faults.memory_topic import MemoryTopic, TopicClient
 
 MARGIN_MS = 500  # the default
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
@@ -350,9 +354,9 @@ def test_two_estimators_never_replace_a_result_by_less(data: st.DataObject) -> N
             perhaps()
             return found
 
-        def prune(self, before_step: int) -> None:
+        def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
             perhaps()
-            store.prune(before_step)
+            store.prune(before_step, seen)
 
     class Telling(Told):
         def publish(self, publications: list[Publication]) -> None:
@@ -496,24 +500,106 @@ def test_what_speaks_against_an_estimate_is_published(window_steps: int) -> None
     assert registry.get_sample_value("ldpstream_mass_below_zero_ratio", labels | {"span": "step"}) == forged.mass_below_zero
 
 
-def test_an_estimator_that_is_overtaken_while_it_tells_leaves_the_saved_results_as_the_last_told(
-    store: MemoryCountStore,
-) -> None:
-    """Of a compacted topic only the last of each key is kept: an incomplete one that came too late must not be that."""
-    close = SURVEY.closes_ms(0)
-    log, results, topic = Log([SURVEY.start_ms, close - 1, close]), MemoryResults(), Told()
+class Unfenced(MemoryCountStore):
+    """The control: it prunes whatever it holds."""
+
+    def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
+        super().prune(before_step, self.snapshot())
+
+
+class Unmarked(MemoryCountStore):
+    """The control: it does not say what has been pruned."""
+
+    def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
+        return {p: replace(checkpoint, pruned_below=0) for p, checkpoint in super().checkpoints(steps).items()}
+
+
+def full(store: MemoryCountStore, steps: int, writer: str) -> Log:
+    """Five reports in each of so many steps, counted; and their log."""
+    panes = {key: table for step in range(steps) for key, table in pane(step).items()}
+    change = Checkpoint(steps, SURVEY.opens_ms(steps - 1), panes, writer=writer)  # type: ignore[arg-type]
+    assert store.commit(0, None, change)
+    return Log([SURVEY.opens_ms(step) for step in range(steps)])
+
+
+@pytest.mark.parametrize(("kind", "right"), [(MemoryCountStore, True), (Unfenced, False)])
+def test_a_late_pruning_leaves_what_was_counted_anew(kind: type[MemoryCountStore], right: bool) -> None:
+    """An estimator hangs between saving and pruning; meanwhile the store is lost, and its records are counted again."""
+    steps, results = SURVEY.window_steps + 4, MemoryResults()
+    store = kind(SURVEY)
+    log = full(store, steps, "before")
+    now = SURVEY.closes_ms(steps - 1) + MARGIN_MS
+
+    class Hanging(kind):  # type: ignore[misc, valid-type]
+        def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
+            store._checkpoints.clear()
+            full(store, steps, "after")
+            store.prune(before_step, seen)
+
+        def heads(self) -> dict[int, Checkpoint]:
+            return store.heads()
+
+        def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
+            return store.checkpoints(steps)
+
+    Schedule(SURVEY, store, log, results, []).run(now - SURVEY.step_ms)
+    assert keys(Schedule(SURVEY, Hanging(SURVEY), log, results, []).run(now)) == [(steps - 1, True)]
+    again = Schedule(SURVEY, store, log, MemoryResults(), []).run(now)
+    assert (keys(again) == [(step, True) for step in range(steps)]) is right
+    assert all(p.reports == 5 for p in again if p.attribute == "screen" and p.span == "step") is right
+
+
+@pytest.mark.parametrize(("kind", "right"), [(MemoryCountStore, True), (Unmarked, False)])
+def test_a_step_whose_tables_were_pruned_is_never_complete(kind: type[MemoryCountStore], right: bool) -> None:
+    """As when a Redis Cluster fails over and loses the progress alone."""
+    steps = SURVEY.window_steps + 4
+    store = kind(SURVEY)
+    log, now = full(store, steps, "a"), SURVEY.closes_ms(steps - 1) + MARGIN_MS
+    first = Schedule(SURVEY, store, log, MemoryResults(), []).run(now)
+    second = Schedule(SURVEY, store, log, MemoryResults(), []).run(now)
+    true = {p.key: p.reports for p in first}
+    assert all(p.complete for p in first)
+    assert all(p.reports == true[p.key] for p in second if p.complete) is right
+    assert any(not p.complete for p in second) is right
+    assert second[-1].complete  # the latest tables are there
+
+
+def test_what_the_topic_holds_is_kept_when_the_store_is_lost(store: MemoryCountStore) -> None:
+    """Nothing is published again, least of all with fewer reports, and the results get it back."""
+    steps, topic = SURVEY.window_steps + 4, MemoryTopic(lambda: SURVEY.start_ms)
+    log, now = full(store, steps, "a"), SURVEY.closes_ms(steps - 1) + MARGIN_MS
+    before = MemoryResults()
+    Schedule(SURVEY, store, log, before, [], topic=TopicClient(topic)).run(now)
+    told = list(topic.records)
+    assert len(told) == 2 * len(SURVEY.attributes) * steps
+    results, anew = MemoryResults(), MemoryCountStore(SURVEY)
+    schedule = Schedule(SURVEY, anew, log, results, [], topic=TopicClient(topic))
+    assert schedule.run(now + 9 * SURVEY.step_ms)  # every deadline has passed, and nothing is counted yet
+    history = [p for p in results.history() if p.step < steps]
+    assert history == before.history()
+    assert topic.records[: len(told)] == told
+    assert all(p.step >= steps for _, p in topic.records[len(told) :])
+    full(anew, steps, "b")
+    schedule.run(now + 9 * SURVEY.step_ms)
+    assert [p for p in results.history() if p.step < steps] == before.history()
+
+
+def test_an_estimator_that_was_replaced_publishes_nothing(store: MemoryCountStore) -> None:
+    """It hangs before it tells a step as incomplete; meanwhile another one tells it complete."""
+    close, topic, results = SURVEY.closes_ms(0), MemoryTopic(lambda: SURVEY.start_ms), MemoryResults()
+    log = Log([SURVEY.start_ms, close - 1, close])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
-    other = Schedule(SURVEY, store, log, results, [topic])
+    other = Schedule(SURVEY, store, log, results, [], topic=TopicClient(topic))
 
-    class Slow:
+    class Slow(TopicClient):
         def publish(self, publications: list[Publication]) -> None:
-            if not publications[0].complete and results.progress() is None:
-                store.commit(0, 1, Checkpoint(3, close, pane(0)))  # type: ignore[arg-type]
-                assert other.run(close + MARGIN_MS)
-            topic.publish(publications)
+            store.commit(0, 1, Checkpoint(3, close, pane(0)))  # type: ignore[arg-type]
+            assert other.run(close + MARGIN_MS)
+            super().publish(publications)
 
-    slow = Schedule(SURVEY, store, log, results, [Slow()])
+    slow = Schedule(SURVEY, store, log, results, [], topic=Slow(topic))
+    with pytest.raises(LogUnavailable):
+        slow.run(slow.deadline_ms(0))
+    assert keys([p for _, p in topic.records]) == [(0, True)]
     assert slow.run(slow.deadline_ms(0)) == []
-    assert keys(topic.publications) == [(0, True), (0, False), (0, True)]
-    last = {p.key: p for p in topic.publications}
-    assert list(last.values()) == results.get(list(last))
+    assert list(topic.last.values()) == results.get(list(topic.last))

@@ -11,6 +11,8 @@ import agents.progress
 import agents.store
 import estimators.schedule
 
+from .memory_topic import TopicClient
+
 
 class _Silence:
     """A log that says nothing."""
@@ -25,13 +27,14 @@ class Code:
 
     Attributes:
         counting, schedule: copies of the modules, loaded anew, so that what a run puts into them changes nothing for others.
-        fold, store: the classes that they work with.
+        fold, store, topic: the classes that they work with.
     """
 
     counting: Any
     schedule: Any
     fold: Any
     store: Any
+    topic: Any
 
     @classmethod
     def real(cls) -> "Code":
@@ -39,7 +42,7 @@ class Code:
         counting, progress, schedule = _copy(agents.counting), _copy(agents.progress), _copy(estimators.schedule)
         counting.log = progress.log = _Silence()
         counting.Progress = progress.Progress
-        return cls(counting, schedule, agents.fold.PartitionFold, agents.store.MemoryCountStore)
+        return cls(counting, schedule, agents.fold.PartitionFold, agents.store.MemoryCountStore, TopicClient)
 
 
 def _copy(module: ModuleType) -> Any:

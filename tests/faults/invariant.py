@@ -4,7 +4,8 @@
     no record is passed over, unless retention has removed it;
     every refused envelope is in the dead-letter topic before the commit that covers it;
     every publication that says complete holds every acknowledged report of its steps, and no other;
-    in the end all is stored, and every step is published complete.
+    no publication is replaced by a poorer one;
+    in the end all is stored, every step is published complete, and the topic and Redis hold the same.
 
 The direct tally is that of `tests.agents.reference`, which shares no code with the service.
 """
@@ -25,6 +26,7 @@ from tests.agents.reference import Counted, judge
 
 from .memory_log import SURVEY, MemoryLog
 from .memory_redis import MemoryRedis, Range
+from .memory_topic import MemoryTopic
 
 
 class Violation(AssertionError):
@@ -56,14 +58,18 @@ class Published:
 
     @property
     def key(self) -> str:
-        return f"{self.attribute}|{self.span}|{self.step}"
+        return f"{SURVEY.attributes[self.attribute].name}|{self.span}|{self.step}"
+
+    @property
+    def reports(self) -> int:
+        return sum(n for n, _ in self.counts)
 
 
 class Invariant:
     """Compares what a count store holds, and what was published, with the log."""
 
-    def __init__(self, log: MemoryLog, redis: MemoryRedis) -> None:
-        self._log, self._redis = log, redis
+    def __init__(self, log: MemoryLog, redis: MemoryRedis, topic: MemoryTopic) -> None:
+        self._log, self._redis, self._topic = log, redis, topic
 
     def acknowledged(self) -> Tallied:
         """The direct tally of all that was ever acknowledged."""
@@ -78,7 +84,7 @@ class Invariant:
             stored = {key: numbers_of(table) for key, table in checkpoint.panes.items() if table.n}
             for key in sorted(expected.panes.keys() | stored.keys()):
                 want, have = expected.panes.get(key), stored.get(key)
-                if want != have and key.step >= self._redis.pruned_before:
+                if want != have and key.step >= checkpoint.pruned_below:
                     raise Violation(f"partition {partition}: {key} {_compared(want, have)}")
             if expected.rejected != checkpoint.rejected:
                 raise Violation(f"partition {partition}: rejected {checkpoint.rejected}, should be {expected.rejected}")
@@ -89,16 +95,22 @@ class Invariant:
             if isinstance(found, str) and (partition, record.offset, found) not in self._log.letters:
                 raise Violation(f"partition {partition}: committed before the dead letter of offset {record.offset}")
 
-    def check_told(self, told: Sequence[Published]) -> None:
-        """Publications that say complete are so."""
-        if any(p.complete for p in told):
+    def check_told(self, first: int) -> None:
+        """Publications, from that one on, that say complete are so; and none is poorer than the one that it replaces."""
+        told = [p for _, p in self._topic.records]
+        best = {p.key: p for p in told[:first]}
+        for p in told[first:]:
+            if (before := best.get(p.key)) and (before.complete, before.reports) > (p.complete, p.reports):
+                raise Violation(f"a poorer publication: {before} was replaced by {p}")
+            best[p.key] = p
+        if any(p.complete for p in told[first:]):
             truth = self.acknowledged()
-            for p in told:
+            for p in told[first:]:
                 if p.complete and p.counts != (should := truth_of(SURVEY, truth, p)):
                     have, want = (sum(n for n, _ in counts) for counts in (p.counts, should))
                     raise Violation(f"published complete: {p.key} with {have} reports, acknowledged {want}")
 
-    def check_end(self, told: Sequence[Published], last_step: int) -> None:
+    def check_end(self, last_step: int) -> None:
         """Every step is published complete, and what was told last is what is kept."""
         progress = self._redis.progress()
         if progress is None:
@@ -107,10 +119,12 @@ class Invariant:
             return
         if progress.next_step <= last_step or (progress.incomplete):
             raise Violation(f"not published in the end: {progress} of {last_step}")
-        latest: dict[str, Any] = {p.key: p for p in told}
+        latest = self._topic.last
         for kept in self._redis.results.history():
             if latest[kept.key] != kept or not (kept.complete or self._missing()):
                 raise Violation(f"told last: {latest[kept.key]}, kept: {kept}")
+        if lost := latest.keys() - {kept.key for kept in self._redis.results.history()}:
+            raise Violation(f"told and not kept: {sorted(lost)}")
 
     def _check_ranges(self, partition: int, ranges: Sequence[Range], next_offset: int) -> None:
         begin = self._log.begins[partition]

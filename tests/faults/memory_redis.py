@@ -15,6 +15,8 @@ from agents.tally import Record
 from estimators.results import MemoryResults
 from estimators.schedule import Progress
 
+from .memory_log import PARTITIONS
+
 TIMEOUT_S = 3.0
 READS = ("load", "positions", "heads")
 
@@ -32,7 +34,6 @@ class MemoryRedis:
 
     Attributes:
         lineage: by partition, the ranges of offsets that have gone into what is stored.
-        pruned_before: panes of earlier steps may be missing.
         done: how often what happened.
     """
 
@@ -42,7 +43,6 @@ class MemoryRedis:
         self.store, self.results = store, MemoryResults()
         self._loop, self._random, self._written = loop, source, written
         self.lineage: dict[int, list[Range]] = {}
-        self.pruned_before = 0
         self.done: Counter[str] = Counter()
         self._ranges: dict[int, tuple[object, list[Range]]] = {}  # by the id of a checkpoint, which is kept for that
         self._past: deque[tuple[Any, ...]] = deque(maxlen=12)
@@ -59,7 +59,7 @@ class MemoryRedis:
 
     def flush(self) -> None:
         """Lose everything, for ever."""
-        self._restore(({}, {}, None, {}, 0))
+        self._restore(({}, {}, None, {}))
         self._past.clear()
 
     def lose_writes(self, n: int) -> None:
@@ -67,13 +67,30 @@ class MemoryRedis:
         for _ in range(min(n, len(self._past))):
             self._restore(self._past.pop())
 
-    def _note_write(self) -> None:
+    def lose_shard(self, shard: int, n: int | None) -> None:
+        """One node is as it was n writes ago, or empty: a partition's counts, or (the number after them) the results."""
+        if n is not None and not self._past:
+            return
+        past = ({}, {}, None, {}) if n is None else self._past[-min(n, len(self._past))]
+        now = self._state()
+        if shard % (PARTITIONS + 1) == PARTITIONS:
+            self._restore((now[0], past[1], past[2], now[3]))
+        else:
+            partition = shard % (PARTITIONS + 1)
+            checkpoints, lineage = ({p: kept for p, kept in now[i].items() if p != partition} for i in (0, 3))
+            if partition in past[0]:
+                checkpoints[partition], lineage[partition] = past[0][partition], past[3][partition]
+            self._restore((checkpoints, now[1], now[2], lineage))
+
+    def _state(self) -> tuple[Any, ...]:
         results = self.results
-        state = (dict(self.store._checkpoints), dict(results._publications), results._progress, dict(self.lineage))
-        self._past.append((*state, self.pruned_before))
+        return dict(self.store._checkpoints), dict(results._publications), results._progress, dict(self.lineage)
+
+    def _note_write(self) -> None:
+        self._past.append(self._state())
 
     def _restore(self, state: tuple[Any, ...]) -> None:
-        checkpoints, publications, progress, lineage, self.pruned_before = state
+        checkpoints, publications, progress, lineage = state
         self.store._checkpoints.clear()
         self.store._checkpoints.update(checkpoints)
         self.lineage = dict(lineage)
@@ -167,11 +184,15 @@ class MemoryRedis:
 
     # ---- what the schedule asks
 
-    def prune(self, before_step: int) -> None:
-        """As the estimator does."""
+    def heads(self) -> Any:
+        return self._ask("heads")
+
+    def checkpoints(self, steps: range) -> Any:
+        return self.store.checkpoints(steps)
+
+    def prune(self, before_step: int, seen: Any) -> None:
         self._note_write()
-        self.store.prune(before_step)
-        self.pruned_before = max(self.pruned_before, before_step)
+        self.store.prune(before_step, seen)
 
     def progress(self) -> Progress | None:
         return self.results.progress()

@@ -8,6 +8,7 @@ from agents.store import Checkpoint, MemoryCountStore
 from agents.tally import Record, tally
 
 from .code import Code
+from .memory_topic import TopicClient
 
 Mutant = Callable[[Code], None]
 
@@ -18,16 +19,6 @@ def writes_whatever_is_stored(code: Code) -> None:
     class Store(MemoryCountStore):
         def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
             return super().commit(partition, self.positions().get(partition), change)
-
-    code.store = Store
-
-
-def takes_the_same_offset_for_the_same_counts(code: Code) -> None:
-    """Whoever arrives at the stored offset is told that its change has been written, whatever it passed over on its way."""
-
-    class Store(MemoryCountStore):
-        def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
-            return self.positions().get(partition) == change.next_offset or super().commit(partition, expected, change)
 
     code.store = Store
 
@@ -161,9 +152,50 @@ def forgets_what_is_missing(code: Code) -> None:
     code.fold = Fold
 
 
+def publishes_although_replaced(code: Code) -> None:
+    """The topic takes publications of an estimator after another one has taken it over."""
+
+    class Topic(TopicClient):
+        def publish(self, publications: list[Any]) -> None:
+            self._topic.owner = self
+            super().publish(publications)
+
+    code.topic = Topic
+
+
+def forgets_what_was_told(code: Code) -> None:
+    """An estimator that takes over does not look at what the topic holds."""
+
+    class Topic(TopicClient):
+        def take_over(self, since_ms: int) -> dict[str, Any]:
+            super().take_over(since_ms)
+            return {}
+
+    code.topic = Topic
+
+
+def replaces_better_by_poorer(code: Code) -> None:
+    """What was just estimated is published, whatever has been published before."""
+
+    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
+        def _best(self, concluded: list[Any]) -> list[Any]:
+            return concluded
+
+    code.schedule.Schedule = Schedule
+
+
+def never_looks_at_the_store(code: Code) -> None:
+    """An agent without new records does not notice that the store has lost what it wrote."""
+
+    class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]
+        async def _look_at_the_store(self) -> None:
+            """Nothing."""
+
+    code.counting.Counting = Counting
+
+
 MUTANTS: tuple[Mutant, ...] = (
     writes_whatever_is_stored,
-    takes_the_same_offset_for_the_same_counts,
     counts_redelivered_records,
     takes_any_gap,
     takes_chunks_of_former_placements,
@@ -176,6 +208,10 @@ MUTANTS: tuple[Mutant, ...] = (
     publishes_when_some_partitions_are_done,
     believes_offsets_asked_for_before,
     forgets_what_is_missing,
+    publishes_although_replaced,
+    forgets_what_was_told,
+    replaces_better_by_poorer,
+    never_looks_at_the_store,
 )
 
 

@@ -6,6 +6,7 @@ Agents and partitions are named by an index that is taken modulo those that ther
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 
 class Operation:
@@ -219,21 +220,47 @@ class Expire(Operation):
 
 @dataclass(frozen=True)
 class Estimate(Operation):
-    """The schedule runs, is killed before it has saved, or finds that Redis has lost its writes at its question `at`."""
+    """An estimator runs its schedule once; if it hangs, it goes on instead.
 
-    killed: bool = False
+    At its question number `stop_at` it hangs, is killed, or gets no answer; before its question number `at`, Redis loses its
+    last writes.
+    """
+
+    estimator: int = 0
+    stop_at: int | None = None
+    then: Literal["hang", "kill", "lose the answer"] = "kill"
     lost: int = 0
     at: int = 0
 
 
 @dataclass(frozen=True)
-class Prune(Operation):
-    """Whoever keeps the house removes panes that no window needs any more."""
+class KillEstimator(Operation):
+    """An estimator is killed, also if it hangs, and started anew."""
+
+    estimator: int
+
+
+@dataclass(frozen=True)
+class LoseShard(Operation):
+    """One node of a Redis Cluster comes back without its last writes, or without any.
+
+    It holds one partition's counts; or, with the number after the last partition, progress and estimates.
+    """
+
+    shard: int
+    lost: int | None
 
 
 QUESTIONS = ("bounds", "place", "read_in_vain", "commit_group", "send_dead_letters", "identity", "witness")
 
 Draw = Callable[[random.Random], Operation]
+
+
+def _estimate(r: random.Random) -> Estimate:
+    then: Literal["hang", "kill", "lose the answer"] = r.choice(("hang", "hang", "kill", "lose the answer"))
+    stop_at = r.randrange(14) if r.random() < 0.5 else None
+    return Estimate(r.randrange(2), stop_at, then, r.randint(1, 5) if r.random() < 0.25 else 0, r.randrange(10))
+
 
 # how often each comes, and with which values
 _DRAWS: list[tuple[float, Draw]] = [
@@ -264,8 +291,9 @@ _DRAWS: list[tuple[float, Draw]] = [
     (0.4, lambda r: RestartBroker()),
     (1.5, lambda r: LogErrors(r.choice(QUESTIONS), r.randint(1, 3), r.random() < 0.6)),
     (0.6, lambda r: Expire(r.randrange(3), r.randint(1, 30), r.random() < 0.4)),
-    (3, lambda r: Estimate(r.random() < 0.2, r.randint(1, 5) if r.random() < 0.3 else 0, r.randrange(2))),
-    (0.3, lambda r: Prune()),
+    (4, _estimate),
+    (0.5, lambda r: KillEstimator(r.randrange(2))),
+    (0.8, lambda r: LoseShard(r.randrange(4), r.choice((1, 2, 5, None)))),
 ]  # fmt: skip
 
 

@@ -4,23 +4,20 @@ without an answer. What has to hold all the same is said in `invariant`.
 """
 
 import asyncio
-import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
-from agents.store import StoreUnavailable
-from estimators.log_position import LogUnavailable
 from surveys import REASONS
 
 from . import operations as op
 from .agent import Agent
 from .code import Code
-from .invariant import Invariant, Published, Violation, conclude
+from .estimator import MARGIN_MS, Estimator
+from .invariant import Invariant, Violation, conclude
 from .memory_log import PARTITIONS, SURVEY, MemoryLog, spoilt_value
 from .memory_redis import MemoryRedis
+from .memory_topic import MemoryTopic
 from .virtual import VirtualLoop
 
 MAX_AGENTS = 3
@@ -28,11 +25,7 @@ SESSION_S = 6.0  # after which the group notices that an agent has died
 REVOKED_S = 15.0  # how long the group waits for an agent to give up its partitions
 STALLED_S = 120.0  # after which an agent that is not well is ended by its watchdog
 SETTLED_S = 500.0
-MARGIN_MS = 500
-
-
-class Killed(Exception):
-    """The estimator was killed."""
+ESTIMATORS = 2
 
 
 class World:
@@ -48,16 +41,17 @@ class World:
         self.log = MemoryLog(self.loop, self.random)
         self.redis = MemoryRedis(code.store(SURVEY), self.loop, self.random, self._written)
         self.done = self.redis.done
-        self._invariant = Invariant(self.log, self.redis)
+        self.topic = MemoryTopic(self.log.now_ms)
+        self._invariant = Invariant(self.log, self.redis, self.topic)
         self._errors: list[BaseException] = []
         self._agents: list[Agent] = []
         self._turn = 0
         self.regroup = asyncio.Event()
-        self._told: list[Published] = []
         self.log.moved = self._wake_readers
         self.loop.thread = self.redis.thread
         code.counting.PartitionFold = self.redis.traced(code.fold, self.log.now_ms)
         code.schedule.conclude = conclude
+        self._estimators = [Estimator(self) for _ in range(ESTIMATORS)]
 
     def run(self, operations: Sequence[op.Operation]) -> Counter[str]:
         """Run the list, heal everything, and check; gives how often what happened.
@@ -68,6 +62,8 @@ class World:
         try:
             self.loop.run_until_complete(self._run(operations))
         finally:
+            for estimator in self._estimators:
+                estimator.kill()
             leftover = asyncio.all_tasks(self.loop)
             for task in leftover:
                 task.cancel()
@@ -99,10 +95,11 @@ class World:
         self.redis.heal()
         self.log.away_until = -1.0
         self.log.errors.clear()
+        if any(agent.zombie for agent in self._living):
+            self.regroup.set()
         for agent in self._living:
             agent.zombie = False
         self._wake_readers()
-        self.regroup.set()
         deadline = self.loop.time() + SETTLED_S
         while not self._settled():
             if self.loop.time() > deadline:
@@ -126,8 +123,9 @@ class World:
         """Every step closes."""
         last = max((key.step for key in self._invariant.acknowledged().panes), default=0)
         self.log.ahead_ms += max(0, SURVEY.closes_ms(last + 1) + MARGIN_MS + 1000 - self.log.now_ms())
-        self._estimate(op.Estimate())
-        self._invariant.check_end(self._told, last)
+        for turn in range(2 * len(self._estimators) + 1):  # those that hang go on first
+            self._estimate(op.Estimate(turn))
+        self._invariant.check_end(last)
 
     # ---- operations
 
@@ -137,6 +135,8 @@ class World:
                 await asyncio.sleep(seconds)
             case op.Estimate():
                 self._estimate(what)
+            case op.KillEstimator(estimator):
+                self._kill_estimator(estimator)
             case op.AddAgent():
                 if len(self._living) < MAX_AGENTS:
                     self._add()
@@ -191,9 +191,8 @@ class World:
                 redis.flush()
             case op.RestartRedis(lost):
                 redis.lose_writes(lost)
-            case op.Prune():
-                if (progress := redis.progress()) is not None:
-                    redis.prune(min((progress.next_step, *progress.incomplete)) - SURVEY.window_steps + 1)
+            case op.LoseShard(shard, lost):
+                redis.lose_shard(shard, lost)
 
     def _do_to_agent(self, what: op.Operation) -> None:
         number = getattr(what, "agent", None)
@@ -269,41 +268,14 @@ class World:
     def _estimate(self, how: op.Estimate) -> None:
         if self.loop.time() < self.redis.paused_until:
             return
-        before = len(self._told)
-        store, told = _Watched(self.redis, partial(self._amid, how)), _Told(self._told, how.killed)
-        schedule = self.code.schedule.Schedule(SURVEY, store, self.log, self.redis, [told], margin_ms=MARGIN_MS)
-        with contextlib.suppress(LogUnavailable, StoreUnavailable, Killed):
-            schedule.run(self.log.now_ms())
+        before = len(self.topic.records)
+        estimator = self._estimators[how.estimator % len(self._estimators)]
+        self.done["estimators that hung and went on"] += estimator.hung
+        estimator.run(how)
         self._invariant.check_counts()
-        self._invariant.check_told(self._told[before:])
+        self._invariant.check_told(before)
 
-    def _amid(self, how: op.Estimate, question: int) -> None:
-        if how.lost and question == how.at:
-            self.redis.lose_writes(how.lost)
-
-
-class _Told:
-    """A publisher, which may be the last thing that the estimator gets to."""
-
-    def __init__(self, told: list[Published], killed: bool) -> None:
-        self._told, self._killed = told, killed
-
-    def publish(self, publications: list[Published]) -> None:
-        self._told += publications
-        if self._killed:
-            raise Killed
-
-
-class _Watched:
-    """The count store as the estimator sees it; `amid` is told before each question how many there were."""
-
-    def __init__(self, redis: MemoryRedis, amid: Callable[[int], None]) -> None:
-        self._redis, self._amid, self._questions = redis, amid, 0
-
-    def __getattr__(self, question: str) -> Callable[..., Any]:
-        def ask(*arguments: Any) -> Any:
-            self._amid(self._questions)
-            self._questions += 1
-            return getattr(self._redis if question == "prune" else self._redis.store, question)(*arguments)
-
-        return ask
+    def _kill_estimator(self, number: int) -> None:
+        number %= len(self._estimators)
+        self._estimators[number].kill()
+        self._estimators[number] = Estimator(self)

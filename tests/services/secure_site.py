@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "surveys" / "samples" / "demo.toml"
 TEXT = (ROOT / "docs" / "security.md").read_text()
 ROLES: tuple[topics.Role, ...] = ("producer", "agent", "estimator")
-KAFKA_TABLE = re.findall(r"^\| (\w+) \| (topic|group) \| `(\S+)` \| ([\w, ]+) \|$", TEXT, re.MULTILINE)
+KAFKA_TABLE = re.findall(r"^\| (\w+) \| (topic|group|transactional id) \| `(\S+)` \| ([\w, ]+) \|$", TEXT, re.MULTILINE)
 KAFKA_RIGHTS = [(who, kind, name, op) for who, kind, name, ops in KAFKA_TABLE for op in ops.split(", ")]
 REDIS_RULES = dict(re.findall(r"^    user (\w+) on >PASSWORD resetchannels (.*)$", TEXT, re.MULTILINE))
 
@@ -82,7 +82,7 @@ class Site:
         name, password = f"{role}-{secrets.token_hex(4)}", self.password()
         self.kafka.add_user(name, password)
         rights = [right[1:] for right in KAFKA_RIGHTS if right[0] == role and right != but]
-        granted = [(kind, what.replace("NAME", survey), operation(op)) for kind, what, op in rights]
+        granted = [(kind.replace(" ", "_"), what.replace("NAME", survey), operation(op)) for kind, what, op in rights]
         if granted:
             self.kafka.grant(f"User:{name}", granted)
         rules = REDIS_RULES.get(role) if rules is None else rules
@@ -158,7 +158,7 @@ def exercise_estimator(survey: Survey, settings: Settings) -> None:
         results = RedisResults(survey, client)
         store.positions()
         store.tables(range(3))
-        store.prune(10**6)
+        store.prune(10**6, store.heads())
         before, nothing = results.progress(), [[m.empty_table() for m in survey.mechanisms[0]]]
         publication = conclude(survey, 0, 0, "step", nothing, True, "none")
         assert results.save([publication], before, Progress(first_step=0, next_step=(before.next_step if before else 0) + 1))

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from kafka.errors import KafkaError
 
 from agents import Record
 from agents.redis_store import RedisCountStore
-from agents.store import StoreUnavailable
+from agents.store import Checkpoint, StoreUnavailable
 from estimators.log_position import KafkaLogPosition, LogUnavailable
 from estimators.results import MemoryResults
 from surveys import REASONS
@@ -110,7 +110,7 @@ class Traffic(threading.Thread):
 class _Unpruned(RedisCountStore):
     """Keeps all panes, so that all can be compared in the end."""
 
-    def prune(self, before_step: int) -> None:
+    def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
         """Nothing."""
 
 

@@ -74,7 +74,7 @@ def operate(stores: list[CountStore], rng: np.random.Generator, operations: int)
         if rng.random() < 0.1:
             step = int(rng.integers(4))
             for store in stores:
-                store.prune(step)
+                store.prune(step, store.heads())
     assert_equal(stores)
 
 

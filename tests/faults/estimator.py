@@ -1,0 +1,110 @@
+"""An estimator of a run: the real `Schedule`, which can hang before any question that it asks, and go on much later."""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from agents.store import StoreUnavailable
+from estimators.log_position import LogUnavailable
+
+from .memory_log import SURVEY
+from .operations import Estimate
+
+if TYPE_CHECKING:
+    from .world import World
+
+MARGIN_MS = 500
+
+
+class Killed(Exception):
+    """The estimator was killed."""
+
+
+class Estimator:
+    """An estimator's process.
+
+    A run that is to hang gets a thread of its own; either that thread runs or the world's, never both.
+
+    Attributes:
+        hung: whether it hangs in the midst of a run.
+    """
+
+    def __init__(self, world: "World") -> None:
+        self._world, self.hung = world, False
+        self._how, self._questions, self._killed = Estimate(), 0, False
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._error: BaseException | None = None
+        store, log = _Asking(world.redis, self._before), _Asking(world.log, self._before)
+        topic = _Asking(world.code.topic(world.topic), self._before)
+        self._schedule = world.code.schedule.Schedule(SURVEY, store, log, store, [], margin_ms=MARGIN_MS, topic=topic)
+
+    def run(self, how: Estimate) -> None:
+        """Run the schedule once, as told; an estimator that hangs goes on instead."""
+        if self.hung:
+            self._resume()
+            return
+        self._how, self._questions = how, 0
+        if how.stop_at is None or how.then != "hang":
+            self._run()
+        else:
+            threading.Thread(target=self._run_apart, daemon=True).start()
+            self._wait()
+
+    def kill(self) -> None:
+        """End it, also if it hangs."""
+        if self.hung:
+            self._killed = True
+            self._resume()
+
+    def _resume(self) -> None:
+        self.hung, self._how = False, Estimate()
+        self._go.release()
+        self._wait()
+
+    def _wait(self) -> None:
+        self._back.acquire()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        with contextlib.suppress(LogUnavailable, StoreUnavailable, Killed):
+            self._schedule.run(self._world.log.now_ms())
+
+    def _run_apart(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:
+            self._error = error
+        self._back.release()
+
+    def _before(self, ask: Callable[[], Any]) -> Any:
+        how, number = self._how, self._questions
+        self._questions += 1
+        if how.lost and number == how.at:
+            self._world.redis.lose_writes(how.lost)
+        if number == how.stop_at:
+            match how.then:
+                case "kill":
+                    raise Killed
+                case "lose the answer":
+                    ask()
+                    raise StoreUnavailable("no answer")
+                case "hang":
+                    self.hung = True
+                    self._back.release()
+                    self._go.acquire()
+                    if self._killed:
+                        raise Killed
+        return ask()
+
+
+class _Asking:
+    """Whatever an estimator asks questions of; `before` is given each question before it is asked."""
+
+    def __init__(self, asked: Any, before: Callable[[Callable[[], Any]], Any]) -> None:
+        self._asked, self._before = asked, before
+
+    def __getattr__(self, question: str) -> Callable[..., Any]:
+        answer = getattr(self._asked, question)
+        return lambda *arguments: self._before(lambda: answer(*arguments))

@@ -1,0 +1,48 @@
+"""The topic of estimates of a run: it keeps every publication, and takes those of the estimator that took it over last."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from estimators.log_position import LogUnavailable
+
+
+@dataclass
+class MemoryTopic:
+    """The topic itself.
+
+    Attributes:
+        records: time and publication, in order.
+        owner: the estimator that took the topic over last.
+    """
+
+    now_ms: Callable[[], int]
+    records: list[tuple[int, Any]] = field(default_factory=list)
+    owner: object = None
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """What compaction keeps."""
+        return {p.key: p for _, p in self.records}
+
+
+class TopicClient:
+    """The topic as one estimator sees it (`estimators.schedule.EstimatesTopic`)."""
+
+    def __init__(self, topic: MemoryTopic) -> None:
+        self._topic = topic
+        self._told: dict[str, Any] = {}
+
+    def take_over(self, since_ms: int) -> dict[str, Any]:
+        self._topic.owner = self
+        self._told = {p.key: p for time_ms, p in self._topic.records if time_ms >= since_ms}
+        return self._told
+
+    def read(self, keys: Sequence[str]) -> list[Any]:
+        return [self._told[key] for key in keys]
+
+    def publish(self, publications: list[Any]) -> None:
+        if self._topic.owner is not self:
+            raise LogUnavailable("another estimator has taken over")
+        now_ms = self._topic.now_ms()
+        self._topic.records += [(now_ms, p) for p in publications]
