@@ -7,15 +7,18 @@
     GET  /openapi.json    all this for programs
 
 **A batch** is one msgpack array of binaries, each an envelope: 1 to 10 000 of them and at most 750 000 bytes in all. It is
-accepted whole or not at all, in the answer and in the log: one envelope that could not be counted refuses it, and the problem
-names its `index`. An envelope alone takes at most 1 000 000 bytes.
+accepted whole or not at all, in the answer and in the log. One envelope that could not be counted refuses the batch; the
+problem lists the index and the reason of each such envelope (`elements`, the first 100). An envelope alone takes at most
+1 000 000 bytes.
 
 **Checked** is all that counting would check, at the gateway's clock. The log's own time still decides: an envelope accepted in
-the last moment of its step's horizon may be too late in the log, and is then among the rejected ones.
+the last moment of its step's horizon may be too late in the log, and is then among the rejected ones. A step in the future may
+count later: 409, with the seconds until it opens in ``Retry-After`` (at most a day, then the client may ask again).
 
-**How often a report counts.** A 202 means that the log has the reports, once. A 4xx and the 503 ``busy``, ``log unavailable``
-and ``stopping`` mean that this attempt has not brought them there, and never will. That leaves one case: the 503 ``outcome
-unknown``, and an answer that never came. There the client chooses:
+**How often a report counts.** A 202 means that the log has the reports, once. A 4xx or a 503 means that this attempt has not
+brought them there, and never will. Of these, 400, 413, 415 and 422 mean that the same body never counts; after the others it
+may, once ``Retry-After`` is over. That leaves one case: 500, the 504 ``outcome unknown``, a proxy's own 502 or 504, and an
+answer that never came. There the client chooses:
 
 - not to ask again: its reports count at most once;
 - to ask again: at least once;

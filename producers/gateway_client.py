@@ -5,6 +5,7 @@ import json
 import secrets
 import time
 from contextlib import suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,6 +21,8 @@ PATIENCE_S = 30.0
 
 class GatewaySink:
     """Collects envelopes and posts them in batches, each with an idempotency key of its own until it is acknowledged.
+
+    After a `SinkError` some envelopes may be in the log and others not; the sink then takes no more.
 
     Args:
         url: the gateway's, as ``https://host[:port][/path]``.
@@ -42,10 +45,13 @@ class GatewaySink:
             f"gateway at {parts.scheme}://{parts.netloc.rpartition('@')[2]}",
         )
         self._token, self._patience_s = token, patience_s
+        self._failed: SinkError | None = None
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
 
     def send(self, envelope: bytes) -> None:
+        if self._failed is not None:
+            raise self._failed
         size = len(envelope) + FRAME_BYTES
         if len(self._waiting) == MAX_BATCH or self._waiting_bytes + size > MAX_BATCH_BYTES - FRAME_BYTES:
             self.flush()
@@ -53,6 +59,8 @@ class GatewaySink:
         self._waiting_bytes += size
 
     def flush(self) -> None:
+        if self._failed is not None:
+            raise self._failed
         if not self._waiting:
             return
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
@@ -75,19 +83,30 @@ class GatewaySink:
                 answer = self._connection.getresponse()
                 status, said = answer.status, answer.read()
                 told = answer.headers.get("Retry-After", "")
+                again = bool(told) or status >= 500
                 wait_s = float(told) if told.isdecimal() else 1.0  # a proxy may tell a date
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()  # the next attempt opens it anew
-                status, said, wait_s = 0, str(error).encode(), 1.0
+                status, said, wait_s, again = 0, str(error).encode(), 1.0, True
             if status == http.HTTPStatus.ACCEPTED:
                 return
-            if status not in (0, 429, 503) or time.monotonic() + wait_s > end:
-                raise SinkError(f"{self._place} did not take what was sent: {_reason(status, said)}")
+            if not again or time.monotonic() + wait_s > end:
+                self._failed = SinkError(f"{self._place} did not take what was sent: {_reason(status, said)}")
+                raise self._failed
             time.sleep(wait_s)
 
 
 def _reason(status: int, said: bytes) -> str:
     """What a problem document, or whatever came instead of one, says."""
     with suppress(ValueError, KeyError, TypeError):
-        return f"{json.loads(said)['title']} ({status})"
+        problem = json.loads(said)
+        return f"{problem['title']} ({status}){_places(problem)}"
     return f"status {status}" if status else said.decode(errors="replace")
+
+
+def _places(problem: dict[str, Any]) -> str:
+    """Which envelopes of a batch the problem is about; nothing if it is not about single ones."""
+    if "elements" not in problem:
+        return ""
+    first = problem["elements"][0]
+    return f", {problem['refused']} envelopes of the batch, the first at {first['index']}: {first['reason']}"

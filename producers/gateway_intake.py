@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from producers import gateway_metrics as metrics
 from producers.gateway_admission import Acknowledged, Busy, Place, RateLimit, Room, Tokens, neighbourhood
 from producers.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, Log, NotAppended, Unacknowledged
-from producers.gateway_problems import Problem
+from producers.gateway_problems import FINAL, MAX_RETRY_S, STATUS, Element, Problem
 from surveys import Rejected, Survey, check_envelope
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
@@ -31,6 +31,8 @@ STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # once the process has been 
 TIDY_S = 5.0
 UNKNOWN = -1  # reports of an attempt that the log may have, although its acknowledgement will never come
 BREATH = 250  # envelopes that are checked at a stretch, about a hundredth of a second
+
+_BIN = (0xC4, 0xC5, 0xC6)
 
 _decode_batch = msgspec.msgpack.Decoder(list[bytes]).decode
 _key = re.compile(KEY)
@@ -141,9 +143,11 @@ class Intake:
             raise Problem("unauthorized", "a bearer token of this gateway is needed", headers={"WWW-Authenticate": "Bearer"})
         host = "" if request.client is None else neighbourhood(request.client.host)
         client, now = (token, host), time.monotonic()
-        if wait_s := max(limit.wait_s(client, now) for limit in (self._requests, self._bytes, self._reports)):
-            retry_s = {"Retry-After": str(int(wait_s) + 1)}
-            raise Problem("too many requests", "this client may ask again after Retry-After seconds", headers=retry_s)
+        limits = {"requests": self._requests, "bytes": self._bytes, "reports": self._reports}
+        wait_s, kind = max((limit.wait_s(client, now), kind) for kind, limit in limits.items())
+        if wait_s:
+            retry_s = min(int(wait_s) + 1, MAX_RETRY_S)
+            raise Problem("too many requests", f"this client has sent too many {kind} in a second", retry_s=retry_s)
         self._requests.charge(client, 1, now)
         if self._stopping:
             raise Problem("stopping", "this gateway is about to end; nothing of this attempt is in the log")
@@ -181,7 +185,7 @@ class Intake:
     def _kind(self, request: Request) -> str:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != BATCH and kind not in ENVELOPES:
-            raise Problem("unsupported content type", f"the content type must be {ENVELOPE} or {BATCH}")
+            raise Problem("unsupported content type", f"the content type must be {', '.join(ENVELOPES)} or {BATCH}")
         if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise Problem("unsupported content type", "a body must not be compressed: randomness does not get shorter")
         return kind
@@ -222,16 +226,25 @@ class Intake:
 
     async def _check(self, envelopes: list[bytes], in_batch: bool) -> int:
         """The number of reports in sound envelopes."""
-        reports, now_ms = 0, self._now_ms()
+        reports, now_ms, refused = 0, self._now_ms(), list[Element]()
         for index, envelope in enumerate(envelopes):
             if index % BREATH == BREATH - 1:
                 await asyncio.sleep(0)  # others have a turn
             try:
                 reports += check_envelope(self.survey, envelope, now_ms).n
             except Rejected as rejected:
-                detail = "the service would not count it"
-                raise Problem(rejected.reason, detail, index=index if in_batch else None) from None
+                refused.append({"index": index, "reason": rejected.reason})
+                if rejected.reason == "step in the future":
+                    refused[-1]["retry_after"] = self._opens_in_s(envelope, now_ms)
+        if refused:
+            raise _refusal(refused, in_batch)
         return reports
+
+    def _opens_in_s(self, envelope: bytes, now_ms: int) -> int:
+        """Seconds until a report of the envelope's step may count; a day at most, then the client may ask again."""
+        step = msgspec.msgpack.decode(envelope)[4]
+        wait_ms = self.survey.opens_ms(step) - self.survey.skew_ms - now_ms
+        return min(-(-wait_ms // 1000) + 1, MAX_RETRY_S)  # one more, since the brokers' clocks may be behind ours
 
     # ---- to the log
 
@@ -243,7 +256,9 @@ class Intake:
             try:
                 await self.log.append(envelopes)
                 became = reports
-            except Unacknowledged:
+            except NotAppended:
+                raise
+            except BaseException:
                 became = UNKNOWN
                 raise
             finally:
@@ -294,9 +309,32 @@ def _unpack(body: bytes) -> list[bytes]:
     try:
         envelopes = _decode_batch(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise Problem("undecodable", "a batch must be one msgpack array of binaries") from None
+        raise Problem("undecodable", "a batch must be one msgpack array of binaries", elements=_no_binaries(body)) from None
     if not envelopes:
         raise Problem("undecodable", "a batch must hold an envelope")
     if len(envelopes) > MAX_BATCH:
         raise Problem("too large", f"a batch takes at most {MAX_BATCH} envelopes")
     return envelopes
+
+
+def _no_binaries(body: bytes) -> list[Element]:
+    """The elements of a frame that are no binaries; none if the frame is no array."""
+    try:
+        parts = msgspec.msgpack.decode(body, type=list[msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return []
+    # the first byte of a msgpack binary: bin 8, bin 16 or bin 32
+    return [{"index": index, "reason": "undecodable"} for index, part in enumerate(parts) if bytes(part)[0] not in _BIN]
+
+
+def _refusal(refused: list[Element], in_batch: bool) -> Problem:
+    """The problem of refused envelopes: the first reason for which one never counts, else that of all, a step in the future."""
+    final = next((element for element in refused if STATUS[element["reason"]] in FINAL), None)
+    elements = refused if in_batch else []
+    if final is not None:
+        detail = "the service would never count it" if not in_batch else "the service would never count some of these envelopes"
+        return Problem(final["reason"], detail, elements=elements)
+    retry_s = max(element["retry_after"] for element in refused)
+    return Problem(
+        "step in the future", "the same body may count after Retry-After seconds", elements=elements, retry_s=retry_s
+    )

@@ -3,10 +3,20 @@
 from typing import Any
 
 from producers.gateway_intake import BATCH, ENVELOPES, KEY
-from producers.gateway_problems import STATUS, urn
+from producers.gateway_problems import MAX_ELEMENTS, MAX_RETRY_S, RETRY_S, STATUS, urn
+from surveys import REASONS
 
 _STRING = {"type": "string"}
 _BINARY = {"type": "string", "format": "binary"}
+_SECONDS = {"type": "integer", "format": "int32", "minimum": 1, "maximum": MAX_RETRY_S}
+_ELEMENT = {
+    "type": "object", "required": ["index", "reason"], "additionalProperties": False,
+    "description": "a refused envelope of the batch; with `retry_after` (seconds) it may count later",
+    "properties": {
+        "index": {"type": "integer", "format": "int32", "minimum": 0},
+        "reason": {"type": "string", "enum": list(REASONS)}, "retry_after": _SECONDS,
+    },
+}  # fmt: skip
 
 
 def description(survey: str, tokens_required: bool) -> dict[str, Any]:
@@ -28,7 +38,7 @@ def description(survey: str, tokens_required: bool) -> dict[str, Any]:
         "requestBody": {"required": True, "content": {kind: {"schema": _BINARY} for kind in (*ENVELOPES, BATCH)}},
         "responses": {
             "202": _answer("The log has the reports.", accepted={"type": "integer", "minimum": 1}),
-            **_problems(400, 401, 408, 413, 415, 422, 429, 503),
+            **_problems(400, 401, 408, 409, 413, 415, 422, 429, 503, 504),
         },
         **guarded,
     }
@@ -84,8 +94,10 @@ def _problems(*statuses: int) -> dict[str, dict[str, Any]]:
             "title": {"type": "string", "enum": list(causes)},
             "status": {"type": "integer", "const": status},
             "detail": _STRING,
-            "index": {"type": "integer", "minimum": 0, "description": "place of the envelope in a batch"},
         }
+        if status in (400, 409, 413, 422):
+            properties["refused"] = {"type": "integer", "minimum": 1, "description": "how many envelopes of a batch"}
+            properties["elements"] = {"type": "array", "maxItems": MAX_ELEMENTS, "items": _ELEMENT}
         schema = {
             "type": "object", "required": ["type", "title", "status", "detail"], "properties": properties,
             "additionalProperties": False,
@@ -94,8 +106,8 @@ def _problems(*statuses: int) -> dict[str, dict[str, Any]]:
             "description": " / ".join(causes).capitalize() + ".",
             "content": {"application/problem+json": {"schema": schema}},
         }
-        if status in (429, 503):
-            seconds = {"description": "seconds", "required": True, "schema": {"type": "integer", "minimum": 1}}
+        if any(STATUS[cause] == status for cause in RETRY_S):
+            seconds = {"description": "seconds", "required": True, "schema": _SECONDS}
             answer["headers"] = {"Retry-After": seconds}
         described[str(status)] = answer
     return described

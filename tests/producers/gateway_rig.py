@@ -1,17 +1,23 @@
 """A gateway in one process with a log that does as it is told, and requests to it."""
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import httpx2
 import msgspec
 import numpy as np
+import uvicorn
 from starlette.applications import Starlette
 
 from producers.gateway import create_gateway
 from producers.gateway_intake import BATCH, ENVELOPE, Intake, Limits
 from producers.gateway_log import NotAppended
+from producers.gateway_problems import MAX_RETRY_S, RETRY_S
+from producers.gateway_service import _Protocol, _Server
+from surveys import Survey
 from tests.agents.samples import during, make_survey, sound
 
 SURVEY = make_survey()
@@ -43,12 +49,13 @@ class Rig:
     """An intake over a `FakeLog`, and its application.
 
     Args:
+        survey: the survey that is asked.
         options: of the `Intake`.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, survey: Survey = SURVEY, **options: Any) -> None:
         self.log = FakeLog()
-        self.intake = Intake(SURVEY, self.log, **{"limits": Limits(1e6, 1e12, 1e12), "now_ms": lambda: NOW, **options})
+        self.intake = Intake(survey, self.log, **{"limits": Limits(1e6, 1e12, 1e12), "now_ms": lambda: NOW, **options})
         self.app: Starlette = create_gateway(self.intake, TOML)
 
     async def ask(self, method: str, path: str, address: str = "192.0.2.1", **options: Any) -> httpx2.Response:
@@ -69,6 +76,32 @@ class Rig:
         return await self.post(msgspec.msgpack.encode(list(envelopes)), BATCH, **headers)
 
 
+class Served:
+    """A rig behind uvicorn, as the service runs it."""
+
+    def __init__(self, protocol: type[Any] = _Protocol, **options: Any) -> None:
+        self.rig, self.socket = Rig(**options), socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        config = uvicorn.Config(self.rig.app, http=protocol, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+        self._server = _Server(config)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self._thread.start()
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        await self._server.serve([self.socket])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(10)
+        self.socket.close()
+        assert not self._thread.is_alive()
+
+
 def envelopes(count: int, n: int = 3, step: int = STEP, seed: int = 1) -> list[bytes]:
     """Sound envelopes of n reports each, of all panes in turn."""
     rng = np.random.default_rng(seed)
@@ -81,6 +114,6 @@ def title(answer: httpx2.Response) -> str:
     document = answer.json()
     assert document["status"] == answer.status_code
     assert document["type"] == "urn:ldpstream:problem:" + document["title"].replace(" ", "-")
-    if answer.status_code in (429, 503):
-        assert int(answer.headers["retry-after"]) >= 1
+    retry_s = int(answer.headers.get("retry-after", "0"))
+    assert (1 <= retry_s <= MAX_RETRY_S) == (document["title"] in RETRY_S)
     return str(document["title"])

@@ -21,7 +21,7 @@ from producers import gateway_intake
 from producers.gateway import SECURITY
 from producers.gateway_intake import BATCH, BREATH, ENVELOPE, ROOM_BYTES, Limits
 from producers.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, NotAppended, Unacknowledged
-from producers.gateway_problems import STATUS
+from producers.gateway_problems import MAX_ELEMENTS, STATUS
 from surveys import REASONS, Reason, Rejected, check_envelope
 from surveys.envelope import MAX_ENVELOPE_BYTES
 from tests.agents.samples import spoilt
@@ -54,12 +54,64 @@ async def test_what_could_not_be_counted_is_refused_with_the_reason(reason: Reas
     rig, bad = Rig(), spoilt(SURVEY, np.random.default_rng(1), STEP, reason)
     answer = await rig.post(bad)
     assert (title(answer), answer.status_code) == (reason, STATUS[reason])
-    assert "index" not in answer.json()
+    assert "elements" not in answer.json()
     if len(bad) <= MAX_BATCH_BYTES:
         good = envelopes(5)
         answer = await rig.post_batch([*good[:3], bad, *good[3:]])
-        assert (title(answer), answer.json()["index"]) == (reason, 3)
+        assert title(answer) == reason
+        assert [(e["index"], e["reason"]) for e in answer.json()["elements"]] == [(3, reason)]
     assert rig.log.appended == []
+
+
+async def test_a_refused_batch_names_every_bad_envelope() -> None:
+    """By its place and reason, nothing of what it holds; the first 100 of them."""
+    rig, batch, rng = Rig(), envelopes(300), np.random.default_rng(1)
+    bad: dict[int, Reason] = {3: "step in the future", 7: "padding bits set", 251: "wrong survey"}
+    for index, reason in bad.items():
+        batch[index] = spoilt(SURVEY, rng, STEP, reason)
+    answer = await rig.post_batch(batch)
+    assert (title(answer), answer.status_code) == ("padding bits set", 422)  # the first that never counts
+    document = answer.json()
+    assert set(document) == {"type", "title", "status", "detail", "refused", "elements"}
+    assert {e["index"]: e["reason"] for e in document["elements"]} == bad
+    assert [e["index"] for e in document["elements"] if "retry_after" in e] == [3]
+    answer = await rig.post_batch(envelopes(250, step=0))
+    assert (answer.json()["refused"], len(answer.json()["elements"])) == (250, MAX_ELEMENTS)
+    answer = await rig.post(msgspec.msgpack.encode([batch[0], "text", batch[1], 5]), BATCH)
+    assert [e["index"] for e in answer.json()["elements"]] == [1, 3]
+    assert rig.log.appended == []
+
+
+async def test_a_step_in_the_future_is_taken_when_it_opens() -> None:
+    now, early = [NOW], envelopes(2, step=STEP + 4)
+    rig = Rig(now_ms=lambda: now[0])
+    for ask in (rig.post(early[0], idempotency_key=KEYS[0]), rig.post_batch([*envelopes(1), *early], idempotency_key=KEYS[1])):
+        answer = await ask
+        assert (title(answer), answer.status_code) == ("step in the future", 409)
+    wait_s = int(answer.headers["retry-after"])
+    assert [e["retry_after"] for e in answer.json()["elements"]] == [wait_s] * 2
+    assert SURVEY.too_early(STEP + 4, NOW + 1000 * (wait_s - 2))  # not much longer than needed
+    now[0] += 1000 * wait_s
+    assert (await rig.post(early[0], idempotency_key=KEYS[0])).status_code == 202
+    assert rig.log.appended == [[early[0]]]
+
+
+async def test_no_client_is_told_to_wait_longer_than_a_day() -> None:
+    rig = Rig()
+    for step in (STEP + 10**6, 2**62):
+        fields = msgspec.msgpack.decode(envelopes(1)[0])
+        fields[4] = step
+        answer = await rig.post(msgspec.msgpack.encode(fields))
+        assert (title(answer), answer.headers["retry-after"]) == ("step in the future", "86400")
+
+
+async def test_a_client_that_must_wait_is_told_of_what_it_sent_too_much() -> None:
+    (envelope,) = envelopes(1)
+    for kind, limits in {"requests": Limits(requests=0.5), "bytes": Limits(body_bytes=1), "reports": Limits(reports=1)}.items():
+        rig = Rig(limits=limits)
+        answers = [await rig.post(envelope) for _ in range(3)]
+        assert title(answers[-1]) == "too many requests"
+        assert kind in answers[-1].json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -330,12 +382,14 @@ async def test_a_failed_attempt_is_made_anew() -> None:
     assert rig.log.appended == [[envelope]]
 
 
-async def test_an_attempt_that_the_log_may_have_is_not_made_anew_with_its_key() -> None:
+@pytest.mark.parametrize("failure", [Unacknowledged(), ZeroDivisionError()], ids=["unacknowledged", "unexpected"])
+async def test_an_attempt_that_the_log_may_have_is_not_made_anew(failure: Exception) -> None:
     """It would count twice if the log has it."""
     rig, (envelope,) = Rig(), envelopes(1)
-    rig.log.failure = Unacknowledged()
+    expected = "outcome unknown" if isinstance(failure, Unacknowledged) else "internal error"
+    rig.log.failure = failure
     for key in ({"idempotency_key": KEYS[0]}, {}):
-        assert title(await rig.post(envelope, **key)) == "outcome unknown"
+        assert title(await rig.post(envelope, **key)) == expected
     rig.log.failure = None
     for _ in range(2):
         assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == "outcome unknown"

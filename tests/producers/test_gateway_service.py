@@ -11,50 +11,23 @@ from typing import Any
 
 import pytest
 import trustme
-import uvicorn
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, OutOfOrderSequenceNumber
 
 from producers import gateway_intake, gateway_log, gateway_service
 from producers.gateway_client import GatewaySink
 from producers.gateway_intake import Limits
 from producers.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, KafkaLog, NotAppended, Unacknowledged
-from producers.gateway_service import _Protocol, _Server, bounded_protocol, operations, read_tokens, serve
+from producers.gateway_service import _Protocol, bounded_protocol, operations, read_tokens, serve
 from producers.sinks import SinkError
 from surveys.envelope import MAX_ENVELOPE_BYTES
 from surveys.settings import Settings, SettingsError
 
-from .gateway_rig import SURVEY, TOML, Rig, envelopes
+from .gateway_rig import NOW, STEP, SURVEY, TOML, Rig, Served, envelopes
 
 TOKEN = "a-token-for-the-tests"
 
 
 # ---- on a socket
-
-
-class Served:
-    """A rig behind uvicorn, as the service runs it."""
-
-    def __init__(self, protocol: type[Any] = _Protocol, **options: Any) -> None:
-        self.rig, self.socket = Rig(**options), socket.create_server(("127.0.0.1", 0))
-        self.port = self.socket.getsockname()[1]
-        config = uvicorn.Config(self.rig.app, http=protocol, log_config=None, access_log=False, timeout_graceful_shutdown=1)
-        self._server = _Server(config)
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
-        self._thread.start()
-
-    async def _serve(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        await self._server.serve([self.socket])
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def close(self) -> None:
-        self._server.should_exit = True
-        self._thread.join(10)
-        self.socket.close()
-        assert not self._thread.is_alive()
 
 
 MakeServed = Callable[..., Served]
@@ -218,12 +191,30 @@ def test_the_sink_asks_again_and_still_counts_once(served: MakeServed, monkeypat
     timer.join()
 
 
+def test_the_sink_comes_again_when_a_step_opens(served: MakeServed) -> None:
+    now = [NOW]
+    one, early = served(now_ms=lambda: now[0]), envelopes(2, step=STEP + 3)
+    sink = GatewaySink(one.url, patience_s=0.0)
+    with pytest.raises(SinkError, match=r"step in the future \(409\)"):
+        post(sink, early)
+    for use in (sink.flush, lambda: sink.send(early[0])):  # what it did not bring is never forgotten
+        with pytest.raises(SinkError, match="step in the future"):
+            use()
+    now[0] = SURVEY.opens_ms(STEP + 3) - SURVEY.skew_ms - 1
+    later = GatewaySink(one.url)
+    timer = threading.Timer(0.5, lambda: now.__setitem__(0, SURVEY.opens_ms(STEP + 3)))
+    timer.start()
+    post(later, early)
+    timer.join()
+    assert sent(one) == early
+
+
 def test_a_gateway_that_refuses_or_is_away_is_one_clear_error(served: MakeServed) -> None:
     one = served(tokens=[TOKEN])
     with pytest.raises(SinkError, match=r"did not take what was sent: unauthorized \(401\)"):
         post(GatewaySink(one.url), envelopes(1))
-    with pytest.raises(SinkError, match=r"step too old \(422\)"):
-        post(GatewaySink(one.url, TOKEN), envelopes(2, step=0))
+    with pytest.raises(SinkError, match=r"step too old \(422\), 2 envelopes of the batch, the first at 1: step too old"):
+        post(GatewaySink(one.url, TOKEN), [*envelopes(1), *envelopes(2, step=0)])
     one.rig.log.ready = False
     with pytest.raises(SinkError, match=r"log unavailable \(503\)"):
         post(GatewaySink(one.url, TOKEN, patience_s=0.0), envelopes(2))
@@ -253,23 +244,6 @@ def test_the_sink_bears_whatever_a_proxy_answers_and_tells_no_password() -> None
         thread.join()
     with pytest.raises(SinkError, match=r"got host:port$"):
         GatewaySink("http://user:secret@host:port")
-
-
-def test_the_example_for_devices_posts_until_it_is_in_the_log(served: MakeServed) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "device.md").read_text().split("## To the gateway")[1].split("## ")[0]
-    code = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    "))
-    definition, use = code.split("\npost(")
-    one, (envelope,) = served(limits=Limits(requests=2.0), tokens=[TOKEN]), envelopes(1)
-    names: dict[str, Any] = {
-        "url": one.url, "token": TOKEN, "envelope": envelope, "survey": SURVEY, "step": SURVEY.step_at(time.time_ns() // 10**6),
-    }  # fmt: skip
-    exec(definition, names)  # our own documentation
-    for _ in range(6):
-        assert eval("post(" + use, names)
-    assert sent(one) == [envelope] * 6
-    assert not names["post"](one.url, TOKEN, envelopes(1, step=0)[0], "k" * 22, time.time() + 5)
-    assert not names["post"]("http://127.0.0.1:9", TOKEN, envelope, "k" * 22, time.time() + 0.5)
-    assert sent(one) == [envelope] * 6
 
 
 def post(sink: GatewaySink, batch: list[bytes]) -> None:
