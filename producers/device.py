@@ -1,20 +1,23 @@
 """The device: one person's client for their true value, for an application to embed.
 
     device = Device(load_survey("commute.toml"), folder)      # enrols at the first use, for ever
-    envelope = device.report("mode", "bicycle", step)         # None where this device is not asked
-    if envelope is not None:
-        post(envelope)                                        # as often as it takes: resending costs nothing
+    device.report("mode", "bicycle", step)                    # None where this device is not asked
+    for report in device.waiting():                           # also those from before a restart
+        if post(report.envelope, report.key):                 # as often as it takes: the key makes all attempts count once
+            device.settle(report)
 
 Each report is one transaction of `producers.device_memo`: look for an envelope of the step; if there is none, recall the
 memo or draw it, draw the report from it, enter it in the books, keep the envelope, commit. Only then is it returned. Hence
 
 1. no report leaves before its memo is on the disk, and a memo key never has a second memo;
 2. a step has one report, whatever is asked twice, killed or run in two processes: the same bytes come back, or a refusal;
-3. the books (`Device.spent`) hold every report that may have left.
+3. the books (`Device.spent`) hold every report that may have left;
+4. an envelope has one idempotency key, drawn and kept with it, so no attempt ever goes out under a second one.
 
 A true value never stands in a message, a `repr` or a log; the file holds it all the same: see docs/device.md.
 """
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -62,6 +65,23 @@ class Spent:
     reports: int
     eps_changes: float
     eps_sequence: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Waiting:
+    """A report that may need another attempt.
+
+    Attributes:
+        attribute: name of the attribute.
+        step: time step.
+        envelope: bytes to post.
+        key: their `Idempotency-Key`, the same at every call: 22 letters, digits, ``-`` and ``_``, 128 random bits.
+    """
+
+    attribute: str
+    step: int
+    envelope: bytes
+    key: str
 
 
 class Device:
@@ -129,6 +149,29 @@ class Device:
                 envelope = self._first_report(memory, a, enrolment, index, step)
         return envelope
 
+    def waiting(self) -> list[Waiting]:
+        """The reports that are not settled, in the order of their steps; among the last `lateness_steps` + 2 of an attribute.
+
+        An older report is too late for the service, so it needs no attempt.
+
+        Raises:
+            DeviceError: if the file is missing, damaged or of another survey.
+        """
+        with self._file.transaction() as memory:
+            self._require_this_survey(memory)
+            rows = memory.waiting()
+        return [Waiting(self._survey.attributes[a].name, step, envelope, key) for a, step, envelope, key in rows]
+
+    def settle(self, report: Waiting) -> None:
+        """Note that a report needs no further attempt: the log has it, or it will never count. May be called again.
+
+        Raises:
+            DeviceError: if the file is missing, damaged or of another survey.
+        """
+        with self._file.transaction() as memory:
+            self._require_this_survey(memory)
+            memory.settle(report.key)
+
     def spent(self, attribute: str) -> Spent:
         """What the reports of an attribute have cost so far. Under spl the attributes' losses add up; under
         rs+fd all attributes together cost what the dearest of them would.
@@ -184,7 +227,7 @@ class Device:
             reports = secure_random.report_once(m, index, self._random)
         envelope = seal(self._survey, a, enrolment.level, step, reports)
         # all steps that the service still takes: the current one, the late ones, and one ahead by the clock's skew
-        memory.keep(a, step, envelope, key, n_kept=self._survey.lateness_steps + 2)
+        memory.keep(a, step, envelope, key, self._survey.lateness_steps + 2, secrets.token_urlsafe(16))
         return envelope
 
     def _recall(self, memory: Transaction, m: Longitudinal, a: int, key: int, function: int) -> Reports:

@@ -9,7 +9,8 @@ would sync less, but it needs two more files beside the first one, which are eas
     enrolment    for every attribute: level, whether the device answers it, its hash function, its fake value; how many
                  distinct steps it has reported (`reports`) and the latest step whose envelope is not kept (`forgotten`)
     memo         for every attribute and memo key: the memo, never changed, and how many steps were reported from it
-    sent         the envelopes of the last steps: every step reported is here or is at most `forgotten`
+    sent         the envelopes of the last steps: every step reported is here or is at most `forgotten`; and the idempotency key
+                 of each, drawn with it, until it needs no further attempt
 
 The connection lasts as long as the transaction, so several threads may use a `Device`, and a fork carries none over. The
 file is never opened by other means while it exists: closing such a second descriptor would drop SQLite's locks (POSIX).
@@ -22,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-FORMAT = 1  # of the file, as SQLite's user_version; 0 says that nobody has enrolled
+FORMAT = 2  # of the file, as SQLite's user_version; 0: nobody has enrolled; 1: without keys, brought up to date when opened
 BUSY_S = 60.0  # how long a process waits for its turn
 
 _TABLES = (
@@ -32,7 +33,8 @@ _TABLES = (
     " reports INTEGER NOT NULL DEFAULT 0, forgotten INTEGER NOT NULL DEFAULT -1)",
     "CREATE TABLE memo (attribute INTEGER, key INTEGER, memo BLOB NOT NULL, reports INTEGER NOT NULL DEFAULT 0,"
     " PRIMARY KEY (attribute, key)) WITHOUT ROWID",
-    "CREATE TABLE sent (attribute INTEGER, step INTEGER, envelope BLOB NOT NULL, PRIMARY KEY (attribute, step)) WITHOUT ROWID",
+    "CREATE TABLE sent (attribute INTEGER, step INTEGER, envelope BLOB NOT NULL, key TEXT,"
+    " PRIMARY KEY (attribute, step)) WITHOUT ROWID",
 )
 
 
@@ -89,6 +91,9 @@ class MemoFile:
             for pragma in ("synchronous=EXTRA", "fullfsync=ON", "secure_delete=ON"):
                 connection.execute(f"PRAGMA {pragma}")
             connection.execute("BEGIN IMMEDIATE")
+            if Transaction(connection).format == 1:
+                connection.execute("ALTER TABLE sent ADD COLUMN key TEXT")
+                connection.execute(f"PRAGMA user_version = {FORMAT}")
             transaction = Transaction(connection)
             if transaction.format not in (0, FORMAT):
                 raise DeviceError(f"{self._path}: is of format {transaction.format}, this is the program for format {FORMAT}")
@@ -160,14 +165,23 @@ class Transaction:
         """The latest step whose envelope is no longer kept; -1 if there is none."""
         return int(self._db.execute("SELECT forgotten FROM enrolment WHERE attribute = ?", (attribute,)).fetchone()[0])
 
-    def keep(self, attribute: int, step: int, envelope: bytes, key: int | None, n_kept: int) -> None:
+    def waiting(self) -> list[tuple[int, int, bytes, str]]:
+        """(attribute, step, envelope, idempotency key) of every kept envelope that may need another attempt, by step."""
+        read = "SELECT attribute, step, envelope, key FROM sent WHERE key IS NOT NULL ORDER BY step, attribute"
+        return [(attribute, step, bytes(envelope), key) for attribute, step, envelope, key in self._db.execute(read)]
+
+    def settle(self, key: str) -> None:
+        """Note that the envelope with this idempotency key needs no further attempt."""
+        self._db.execute("UPDATE sent SET key = NULL WHERE key = ?", (key,))
+
+    def keep(self, attribute: int, step: int, envelope: bytes, key: int | None, n_kept: int, idempotency_key: str) -> None:
         """Enter a step's only report in the books and keep its envelope; drop those of the earliest steps beyond n_kept.
 
         Args:
             key: of the memo that the report was made from; None for a one-time mechanism.
         """
         db = self._db
-        db.execute("INSERT INTO sent VALUES (?, ?, ?)", (attribute, step, envelope))
+        db.execute("INSERT INTO sent VALUES (?, ?, ?, ?)", (attribute, step, envelope, idempotency_key))
         db.execute("UPDATE enrolment SET reports = reports + 1 WHERE attribute = ?", (attribute,))
         if key is not None:
             db.execute("UPDATE memo SET reports = reports + 1 WHERE attribute = ? AND key = ?", (attribute, key))

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from ldpstream.cli import app
 from mechanisms import mechanism
+from producers.gateway_problems import FINAL, RETRY_S, STATUS
 from surveys import parse_survey
 from surveys.envelope import REASONS, seal
 from surveys.settings import Settings
@@ -86,3 +87,21 @@ def test_every_alert_has_its_cause_and_its_remedy() -> None:
         said = sections[rule["alert"]]
         assert said.startswith(rule["labels"]["severity"] + ".")
         assert all(word in said for word in ("*Cause:*", "*Remedy:*"))
+
+
+def test_the_table_of_the_gateways_answers() -> None:
+    rows = re.findall(r"(?m)^\| (\d{3}[\d, ]*) \| (.*?) \| (.*?) \|", TEXTS["device.md"])
+    told = {cause: int(status) for statuses, causes, _ in rows for cause, status in _each(statuses, causes)}
+    assert told == STATUS
+    by_outcome = {outcome: [int(status) for status in statuses.split(", ")] for statuses, _, outcome in rows}
+    assert by_outcome["never count"] == list(FINAL)
+    assert by_outcome["may be in the log"] == [500, 504]
+    (waits,) = re.findall(r"`Retry-After` comes with (.*?)\.", TEXTS["device.md"])
+    assert sorted({STATUS[cause] for cause in RETRY_S}) == [int(status) for status in re.findall(r"\d+", waits)]
+
+
+def _each(statuses: str, causes: str) -> list[tuple[str, str]]:
+    """The problems of a row with their statuses; the row must name every status that one of them has, and no other."""
+    named = re.findall(r"`([a-z ]+)`", causes)
+    assert {str(STATUS[cause]) for cause in named} == set(statuses.split(", ")) - {"202"}
+    return [(cause, str(STATUS[cause])) for cause in named]

@@ -5,6 +5,7 @@ One test here has a false-alarm rate, of `LIMIT`: that of the attribute sampled 
 
 import logging
 import os
+import re
 import sqlite3
 import traceback
 from collections import Counter
@@ -20,6 +21,7 @@ from scipy import stats
 from mechanisms import Longitudinal
 from producers.device import Device, StepForgotten
 from producers.device_memo import DeviceError, MemoFile
+from producers.gateway_intake import KEY
 from producers.secure_random import SecureRandom
 from surveys import Survey, open_envelope, parse_survey
 
@@ -294,6 +296,47 @@ def test_a_file_that_cannot_be_used_is_never_replaced(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(DeviceError, match="format 9"):
         Device(asked, file)
+
+
+def test_a_report_waits_under_one_key_until_it_is_settled(tmp_path: Path) -> None:
+    asked, file = survey((LONG,), (BITS,), k=40), tmp_path / "file"
+    device = Device(asked, file)
+    made = {("q0", 3): device.report("q0", 1, 3), ("q1", 2): device.report("q1", 1, 2), ("q1", 3): device.report("q1", 1, 3)}
+    waiting = device.waiting()
+    assert [(report.attribute, report.step) for report in waiting] == [("q1", 2), ("q0", 3), ("q1", 3)]
+    assert {(report.attribute, report.step): report.envelope for report in waiting} == made
+    assert len({report.key for report in waiting}) == 3
+    assert all(re.fullmatch(KEY, report.key) for report in waiting)
+    assert device.report("q0", 2, 3) == made["q0", 3]  # again, which changes no key
+    assert Device(asked, file).waiting() == waiting
+    for _ in range(2):
+        device.settle(waiting[0])
+    assert device.report("q1", 1, 2) == made["q1", 2]  # which needs no further attempt
+    assert Device(asked, file).waiting() == waiting[1:]
+    for step in range(4, 9):
+        device.report("q0", 1, step)
+    assert [report.step for report in device.waiting() if report.attribute == "q0"] == [6, 7, 8]  # older ones are too late
+    assert repr(waiting[0]).startswith("<")  # shows nothing of it
+
+
+def test_a_file_without_keys_is_brought_up_to_date(tmp_path: Path) -> None:
+    """Whether its reports were posted is not known, so none waits."""
+    asked, file = survey((LONG,)), tmp_path / "file"
+    first = Device(asked, file).report("q0", 3, 0)
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE old (attribute INTEGER, step INTEGER, envelope BLOB NOT NULL,"
+                           " PRIMARY KEY (attribute, step)) WITHOUT ROWID")  # fmt: skip
+        connection.execute("INSERT INTO old SELECT attribute, step, envelope FROM sent")
+        connection.execute("DROP TABLE sent")
+        connection.execute("ALTER TABLE old RENAME TO sent")
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    device = Device(asked, file)
+    assert device.waiting() == []
+    assert device.report("q0", 4, 0) == first
+    device.report("q0", 3, 1)
+    assert [report.step for report in device.waiting()] == [1]
+    assert device.spent("q0").reports == 2
 
 
 def test_forgetting_is_deliberate_and_thorough(tmp_path: Path) -> None:

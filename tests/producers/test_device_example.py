@@ -1,0 +1,231 @@
+"""The program of docs/device.md, run as it stands over a real gateway, loses and doubles nothing where answers are lost."""
+
+import random
+import secrets
+import shutil
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producers.device import Device, Waiting
+from producers.gateway_admission import Acknowledged
+from producers.gateway_problems import FINAL
+from surveys import Survey, load_survey, open_envelope
+
+from .gateway_rig import Served
+
+TEXT = (Path(__file__).parents[2] / "docs" / "device.md").read_text()
+LINES = TEXT.split("## What it promises")[0].split('    {"type"')[0].splitlines()
+PROGRAM = "\n".join(line[4:] for line in LINES if line.startswith("    ") or not line)
+FUNCTIONS = PROGRAM[PROGRAM.index("import http.client") : PROGRAM.index("\nwhile ")]
+URL, TOKEN = "https://gateway.example", "token-of-the-gateway"
+COMMUTE = """
+name = "commute"
+start = START
+step_seconds = 86400
+window_steps = 1
+lateness_steps = 2
+collection = "smp"
+
+[[attribute]]
+name = "mode"
+values = ["car", "bus", "bicycle"]
+[[attribute.level]]
+name = "standard"
+mechanism = "L-GRR"
+eps_inf = 2.0
+eps_1 = 1.0
+[[attribute.level]]
+name = "cautious"
+mechanism = "L-OSUE"
+eps_inf = 1.0
+eps_1 = 0.5
+"""
+
+
+class Killed(BaseException):
+    """The device's process is killed."""
+
+
+class Network:
+    """Leads `urllib.request.urlopen` to a gateway; loses a part of requests and of answers, and kills the device at times.
+
+    Args:
+        url: the gateway's.
+        seed: of what goes wrong.
+    """
+
+    def __init__(self, url: str, seed: int) -> None:
+        self._url, self._rng, self._urlopen = url, random.Random(seed), urllib.request.urlopen
+        self.lost = 0
+
+    def urlopen(self, request: urllib.request.Request, timeout: float) -> Any:
+        assert request.full_url.startswith(URL)
+        luck = self._rng.random()
+        if luck < 0.1:
+            raise urllib.error.URLError("no connection")
+        request.full_url = request.full_url.replace(URL, self._url)
+        answer = self._urlopen(request, timeout=timeout)
+        if luck < 0.4:
+            answer.close()
+            self.lost += 1
+            raise ConnectionResetError if luck < 0.3 else Killed
+        return answer
+
+
+@pytest.fixture
+def commute(tmp_path: Path) -> Survey:
+    """A survey that began yesterday; whatever day it is at the end of a test, its reports are not late."""
+    yesterday = datetime.fromtimestamp(time.time() - 86_400, UTC).replace(microsecond=0)
+    (tmp_path / "commute.toml").write_text(COMMUTE.replace("START", yesterday.isoformat()))
+    return load_survey(tmp_path / "commute.toml")
+
+
+@pytest.fixture
+def gateway(commute: Survey) -> Iterator[Served]:
+    with closing(Served(survey=commute, tokens=[TOKEN], now_ms=lambda: time.time_ns() // 10**6)) as served:
+        yield served
+
+
+class Patience:
+    """A sleep that takes no time, and ends a program that would wait for ever."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, seconds: float) -> None:
+        self.calls += 1
+        assert self.calls < 10_000, "the program does not end"
+
+
+def appended_by_devices(
+    commute: Survey, gateway: Served, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[list[bytes]], int]:
+    """What each of 60 devices brought into the log until its program had nothing more to do; and how many answers were lost.
+
+    A program that is killed is started again; one that has ended is started once more.
+    """
+    network = Network(gateway.url, seed=1)
+    monkeypatch.setattr(urllib.request, "urlopen", network.urlopen)
+    monkeypatch.setattr(time, "sleep", Patience())
+    brought = []
+    for device in range(60):
+        home = folder / str(device)
+        home.mkdir()
+        shutil.copy(folder / "commute.toml", home)
+        monkeypatch.chdir(home)
+        before, ended = len(gateway.rig.log.appended), 0
+        while ended < 2:
+            with suppress(Killed):
+                exec(PROGRAM, {})  # our own documentation
+                ended += 1
+        brought.append([envelope for batch in gateway.rig.log.appended[before:] for envelope in batch])
+    return brought, network.lost
+
+
+def test_the_program_counts_each_device_once(
+    commute: Survey, gateway: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought, lost = appended_by_devices(commute, gateway, tmp_path, monkeypatch)
+    assert lost >= 20
+    assert [len(envelopes) for envelopes in brought] == [1] * 60
+    assert {open_envelope(commute, raw, time.time_ns() // 10**6).level for (raw,) in brought} == {1}
+
+
+def test_a_key_drawn_for_each_attempt_counts_twice(
+    commute: Survey, gateway: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control."""
+    kept, settle, true = Device.waiting, Device.settle, dict[str, Waiting]()
+
+    def waiting(device: Device) -> list[Waiting]:
+        reports = [replace(report, key=secrets.token_urlsafe(16)) for report in kept(device)]
+        true.update({fresh.key: report for fresh, report in zip(reports, kept(device), strict=True)})
+        return reports
+
+    monkeypatch.setattr(Device, "waiting", waiting)
+    monkeypatch.setattr(Device, "settle", lambda device, report: settle(device, true[report.key]))
+    brought, _ = appended_by_devices(commute, gateway, tmp_path, monkeypatch)
+    assert sum(len(envelopes) > 1 for envelopes in brought) >= 5
+
+
+# ---- one attempt
+
+
+class Clock:
+    """A clock that only waiting moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Memory:
+    """A device that notes what is settled."""
+
+    def __init__(self) -> None:
+        self.settled: list[object] = []
+
+    def settle(self, report: object) -> None:
+        self.settled.append(report)
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome", "settled"),
+    [
+        ([(202, 30)], None, True),
+        *[([(status, 30)], None, True) for status in FINAL],
+        *[([(status, 7)], 7, False) for status in (-1, 401, 404, 405, 408, 409, 429, 503)],
+        *[([(status, 2), (503, 2), (202, 30)], None, True) for status in (0, 500, 502, 504)],
+        ([(504, 2)] * 200, None, True),  # given up in time
+        ([(0, 2), *[(-1, 30)] * 200], None, True),
+        ([(0, 2), (429, 500)], None, True),
+    ],
+)
+def test_an_attempt_ends_as_its_answers_say(answers: list[tuple[int, int]], outcome: int | None, settled: bool) -> None:
+    clock, memory, left = Clock(), Memory(), iter(answers)
+    names: dict[str, Any] = {}
+    exec(FUNCTIONS, names)  # our own documentation
+    names |= {"time": clock, "post": lambda report, url, token: next(left)}
+    assert names["attempt"](memory, "report", URL, TOKEN) == outcome
+    assert memory.settled == ["report"] * settled
+    assert clock.now < Acknowledged()._period_s
+
+
+def test_a_post_tells_status_and_wait(commute: Survey, gateway: Served, tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    exec(FUNCTIONS, names)  # our own documentation
+    device, now_ms = Device(commute, tmp_path), time.time_ns() // 10**6
+    for step in (commute.step_at(now_ms), commute.step_at(now_ms) + 9):
+        device.report("mode", "bus", step)
+    good, early = device.waiting()
+    assert names["post"](good, gateway.url, TOKEN) == (202, names["WAIT_S"])
+    assert names["post"](good, gateway.url, "another-token") == (401, names["WAIT_S"])
+    assert names["post"](early, gateway.url, TOKEN) == (409, 86_400)
+    assert names["post"](replace(good, envelope=b""), gateway.url, TOKEN)[0] == 400
+    assert names["post"](good, "http://127.0.0.1:9", TOKEN) == (-1, names["WAIT_S"])
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def hang_up() -> None:
+            with listening.accept()[0] as connection:
+                connection.recv(65536)
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        assert names["post"](good, f"http://127.0.0.1:{listening.getsockname()[1]}", TOKEN)[0] == 0
+        thread.join()
