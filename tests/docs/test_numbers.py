@@ -1,0 +1,203 @@
+"""Every number that the documents state and the code fixes is the code's: limits, times, defaults, ports, exit statuses."""
+
+import re
+import stat
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from agents import app as agent
+from agents import batches, counting, memory, progress, redis_connection, topics
+from estimators import results
+from estimators.api import create_api
+from estimators.publishers import MAX_LISTED, TOP_VALUES
+from ldpstream import cli
+from mechanisms import local_hashing, mechanism
+from producers import gateway_intake, gateway_log, gateway_problems, gateway_service
+from producers.device import Device
+from producers.gateway_admission import Acknowledged
+from surveys import envelope, survey
+from surveys.settings import Settings
+from tests.agents.samples import make_survey
+
+ROOT = Path(__file__).parents[2]
+PLAIN = {path.name: " ".join(path.read_text().split()) for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]}
+DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()}
+WORDS = {2: "two", 3: "three"}
+
+
+def spaced(number: float) -> str:
+    """1 000 000."""
+    return f"{number:,.0f}".replace(",", " ")
+
+
+def minutes(seconds: float) -> str:
+    return f"{WORDS[round(seconds / 60)]} minutes"
+
+
+STALL_S = agent._Watchdog.TICK_S * agent._Watchdog.TICKS
+SAID = [
+    ("wire_format.md", f"number of reports, 1 to {spaced(envelope.MAX_REPORTS)}"),
+    ("wire_format.md", f"An envelope is at most {spaced(envelope.MAX_ENVELOPE_BYTES)} bytes."),
+    ("wire_format.md", f"| fingerprint | {survey.FINGERPRINT_BYTES} bytes |"),
+    (
+        "security.md",
+        f"An envelope has at most {spaced(envelope.MAX_ENVELOPE_BYTES)} bytes and {spaced(envelope.MAX_REPORTS)} reports",
+    ),
+    ("device.md", f"1 to {spaced(gateway_log.MAX_BATCH)} of them, at most {spaced(gateway_log.MAX_BATCH_BYTES)} bytes"),
+    ("device.md", f"`{gateway_intake.BATCH}`"),
+    ("device.md", f'"Content-Type": "{gateway_intake.ENVELOPE}"'),
+    ("device.md", f"A gateway forgets a key** {Acknowledged()._period_s:.0f} seconds after"),
+    ("device.md", f"the first {gateway_problems.MAX_ELEMENTS} of them"),
+    ("operate.md", f"a mistake is one line and exit status {agent.UNUSABLE}"),
+    ("operate.md", f"and {counting.MAX_UNWRITTEN_BYTES >> 20} MiB of records not yet counted"),
+    ("operate.md", f"the estimates of {results.KEPT_STEPS} steps"),
+    ("operate.md", f"(at most {MAX_LISTED} an attribute), else the {TOP_VALUES} most frequent ones"),
+    ("counting.md", f"a lease of {results.LEASE_MS // 1000} s in Redis"),
+    ("counting.md", f"must be answered within {redis_connection.TIMEOUT_S:.0f} s"),
+    ("counting.md", f"With the default interval of {DEFAULTS['commit_interval_ms'] / 1000} s"),
+    ("counting.md", f"more than {survey.MAX_TABLE_BYTES >> 20} MiB (2²³ counts)"),
+    ("counting.md", f"more than {survey.MAX_OPEN_BYTES >> 20} MiB for all tables"),
+    ("counting.md", f"unpacks to more than {batches.MAX_UNPACKED_BYTES // 10**6} MB"),
+    ("counting.md", f"(a few of {batches.CHUNK_BYTES // 10**6} MB a partition"),
+    ("counting.md", f"up to {counting.MAX_UNWRITTEN_BYTES >> 20} MiB of tables that wait to be written"),
+    ("counting.md", f"up to {counting.MAX_WAITING_BYTES >> 20} MiB of dead letters"),
+    ("counting.md", f"up to {memory.KEPT_BYTES >> 20} MiB in each of the C library's arenas"),
+    ("counting.md", f"the process ends after {minutes(progress.STALLED_AFTER_S + STALL_S)} (exit status {agent.STALLED})"),
+    ("counting.md", f"(two, at the start) the process ends (exit status {agent.STALLED})"),
+    ("counting.md", f"refuses to start (exit status {agent.UNUSABLE})"),
+    ("kubernetes.md", f"one of at least {gateway_service.MIN_TOKEN} characters a line"),
+    ("api.md", f"({DEFAULTS['page_host']}:{DEFAULTS['page_port']})"),
+    ("README.md", f"(default `{DEFAULTS['kafka']}`)"),
+    ("README.md", f"(default `{DEFAULTS['redis'].get_secret_value()}`)"),
+    ("README.md", f"`LDPSTREAM_PAGE_PORT`, default {DEFAULTS['page_port']}"),
+    ("README.md", f"`LDPSTREAM_GATEWAY_PORT`, default {DEFAULTS['gateway_port']}"),
+    ("README.md", f"ahead of the brokers' by more than {DEFAULTS['margin_ms'] / 1000} s"),
+]
+
+
+@pytest.mark.parametrize(("document", "sentence"), SAID, ids=[f"{document} {text[-40:]}" for document, text in SAID])
+def test_a_stated_number_is_the_codes(document: str, sentence: str) -> None:
+    assert sentence in PLAIN[document]
+
+
+def test_numbers_that_follow_from_others() -> None:
+    assert local_hashing.AUTO_TABLE == 2**23 == survey.MAX_TABLE_BYTES // 8
+    assert minutes(STALL_S) == "two minutes"  # as docs/counting.md has it at the start
+    assert max(agent.STOP_S, cli.STOP_S) < 10  # docs/operate.md: within 10 seconds
+    assert gateway_log.GIVE_UP_S == 120  # producers/gateway.py: within two minutes
+
+
+def test_a_device_keeps_its_file_and_envelopes_as_documented(tmp_path: Path) -> None:
+    asked = make_survey()
+    device = Device(asked, tmp_path / "file")
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == int(re.findall(r"mode (0\d+)", PLAIN["device.md"])[0], 8)
+    assert "`lateness_steps` + 2 envelopes are kept" in PLAIN["device.md"]
+    for name in ("mode", "zone"):
+        for step in range(9):
+            device.report(name, 0, step)
+    assert len(device.waiting()) == asked.lateness_steps + 2
+
+
+def test_the_topics_have_the_documented_settings() -> None:
+    asked = make_survey()
+    specs = topics._specs(Settings(), asked)
+    kept_ms = int(specs["reports"][1]["retention.ms"])
+    assert kept_ms == 7 * 86_400_000  # a week
+    rows = re.findall(r"\| `ldpstream\.NAME\.(\w+)` \| (`[^|]*?) \|", PLAIN["security.md"])
+    stated = {topic: dict(re.findall(r"`([a-z.]+)=(\w+)`", settings)) for topic, settings in rows}
+    assert set(stated) == set(specs)
+    for topic, settings in stated.items():
+        assert settings
+        assert settings.items() <= specs[topic][1].items()
+
+
+def test_the_rights_in_kafka_are_those_that_are_checked() -> None:
+    rows = re.findall(
+        r"\| (producer|agent|estimator) \| topic \| `ldpstream\.NAME\.(\w+)` \| ([\w, ]+) \|", PLAIN["security.md"]
+    )
+    stated: dict[str, dict[str, set[str]]] = {}
+    for role, topic, operations in rows:
+        names = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper() for name in operations.split(", ")}
+        stated.setdefault(role, {})[topic] = names
+    assert stated == topics.RIGHTS
+
+
+def test_the_choices_of_settings_are_those_that_are_allowed() -> None:
+    text = (ROOT / "docs" / "operate.md").read_text()
+    for field in ("kafka_security_protocol", "kafka_sasl_mechanism", "log_level"):
+        (row,) = re.findall(rf"(?m)^\| `LDPSTREAM_{field.upper()}` \| (.*)$", text)
+        named = set(re.findall(r"`([\w-]+)`", row))
+        about = Settings.model_fields[field]
+        allowed = set(get_args(about.annotation)) or set(re.findall(r"\w+", about.metadata[0].pattern))
+        assert named == allowed
+
+
+def test_the_apis_paths_and_parameters_are_documented() -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    document: dict[str, Any] = create_api(make_survey(), None, dict).openapi()  # type: ignore[arg-type]
+    stated = {path.replace("NAME", "{attribute}") for path in re.findall(r"(?m)^\| `(/api/\S+)`", text)}
+    assert stated == set(document["paths"])
+    asked = [parameter for path in document["paths"].values() for parameter in path["get"].get("parameters", [])]
+    (line,) = re.findall(r"Parameters: (.*?)\n\n", text, re.DOTALL)
+    defaults = {p["name"]: p["schema"].get("default") for p in asked if p["in"] == "query"}
+    assert set(re.findall(r"`(\w+)`", line)) >= set(defaults)
+    for name in ("confidence", "last"):
+        assert re.search(rf"`{name}` \({defaults[name]}[^)]*\)", line), name
+    assert re.search(rf"`span` = `{defaults['span']}`", line)
+    answers = {int(status) for path in document["paths"].values() for status in path["get"]["responses"]} - {200}
+    (errors,) = re.findall(r"Errors are problem documents.*", text, re.DOTALL)
+    assert {int(status) for status in re.findall(r"\b[45]\d\d\b", errors)} == answers
+
+
+def test_the_image_has_the_documented_ports() -> None:
+    text = (ROOT / "deploy" / "docker" / "Dockerfile").read_text()
+    for name in ("METRICS_PORT", "METRICS_HOST"):
+        (stated,) = re.findall(rf"`LDPSTREAM_{name}` \| [^|]* \| [^|]*\(in the image ([\w.]+)\)", PLAIN["operate.md"])
+        assert f"LDPSTREAM_{name}={stated}" in text
+
+
+ALERTS = {
+    "LdpstreamNoReports": ("read no envelope for half an hour", ("[15m]", "15m")),
+    "LdpstreamLagGrowing": ("More than 10 000 records wait", ("> 10000", "10m")),
+    "LdpstreamRejectedRatio": ("More than one envelope in twenty", ("> 0.05", "15m")),
+    "LdpstreamCommitsRefused": ("more than three times in a quarter of an hour", ("[15m]", "> 3")),
+    "LdpstreamEstimateOverdue": ("is more than two minutes late", ("> 120", "1m")),
+    "LdpstreamPrivacyBudget": ("more than 80 % of ε∞", ("> 0.8", "5m")),
+    "LdpstreamPoorFit": ("by more than 6 standard errors", ("> 6", "< -6")),
+    "LdpstreamDrift": ("5.7e-7", ("< 5.7e-7",)),
+}
+
+
+def test_the_alerts_have_the_documented_thresholds() -> None:
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())["groups"][0]["rules"]
+    found = {rule["alert"]: f"{rule['expr']} for {rule.get('for', '0m')}" for rule in rules}
+    sections = dict(re.findall(r"### (Ldpstream\w+) (.*?)(?=### |\Z)", PLAIN["operate.md"]))
+    for alert, (sentence, thresholds) in ALERTS.items():
+        assert sentence in sections[alert], alert
+        assert all(threshold in found[alert] for threshold in thresholds), alert
+
+
+# ---- the README's table of exact calibration, and its other figures that take no time
+
+
+def test_the_readmes_table_of_variances() -> None:
+    text = (ROOT / "README.md").read_text()
+    rows = re.findall(r"(?m)^\| (\d+) \| (\d), (\d) \| ([\d.]+), ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", text)
+    assert len(rows) == 5
+    for k, eps_inf, eps_1, *stated in rows:
+        paper, exact, unary, hashed = [
+            mechanism(name, int(k), eps_inf=float(eps_inf), eps_1=float(eps_1), calibration=calibration)
+            for name, calibration in (("L-GRR", "paper"), ("L-GRR", "exact"), ("L-OSUE", None), ("L-OLH", None))
+        ]
+        made = [paper.eps_1, *(m.variance() for m in (paper, exact, unary, hashed))]
+        assert [float(text) for text in stated] == [pytest.approx(value, rel=0.005, abs=5e-4) for value in made[:1]] + [
+            pytest.approx(value, rel=0.006) for value in made[1:]
+        ]
+
+
+def test_the_loss_that_the_readme_states() -> None:
+    loss = mechanism("L-OSUE", 100, eps_inf=2.0, eps_1=1.0).eps_sequence(2).value
+    assert f"lose {loss:.2f} nats" in PLAIN["README.md"]
