@@ -50,6 +50,7 @@ SAID = [
     ("device.md", f"`{gateway_intake.BATCH}`"),
     ("device.md", f'"Content-Type": "{gateway_intake.ENVELOPE}"'),
     ("device.md", f"A gateway forgets a key** {Acknowledged()._period_s:.0f} seconds after"),
+    ("device.md", f"sooner if {spaced(Acknowledged()._max)} others come"),
     ("device.md", f"the first {gateway_problems.MAX_ELEMENTS} of them"),
     ("operate.md", f"a mistake is one line and exit status {agent.UNUSABLE}"),
     ("operate.md", f"and {counting.MAX_UNWRITTEN_BYTES >> 20} MiB of records not yet counted"),

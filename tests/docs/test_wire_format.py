@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from mechanisms import NAMES, ONE_TIME, mechanism
+from mechanisms.finite_field import modulus, prime_power
 from mechanisms.linear_pool import LinearPool
 from producers.secure_random import _linear_form
-from surveys import REASONS, Reason, Rejected, check_envelope
+from surveys import REASONS, Attribute, Reason, Rejected, check_envelope
 from surveys.envelope import MAX_ENVELOPE_BYTES, MAX_REPORTS, encode
 from surveys.survey import parse_survey
 from tests.agents.samples import during, make_survey, sound, spoilt
@@ -215,6 +216,34 @@ def test_the_hash_functions_are_those_of_the_text() -> None:
         if g in (2, 3, 5, 7):
             digits = [(function // g**j % g) * (value // g**j % g) for j in range(pool.m)]
             assert sum(digits) % g == symbol
+
+
+def test_the_fields_are_built_with_the_stated_polynomials() -> None:
+    (sentence,) = re.findall(r"For g = 4 it is (.*?)\. To compare", " ".join(TEXT.split()))
+    stated = re.findall(r"(?:for (\d+) )?([x²³⁴⁵+\d]+)(?:,|$)", sentence)
+    assert len(stated) == 7
+    for g, polynomial in stated:
+        r, e = prime_power(int(g or 4)) or (0, 0)
+        coefficients = [0] * (e + 1)
+        for term in polynomial.split("+"):
+            factor, x, power = term.partition("x")
+            coefficients["x²³⁴⁵".index(power or "x") + 1 if x else 0] = int(factor or 1)
+        assert tuple(coefficients) == modulus(r, e), g
+
+
+def test_a_values_index_is_as_described() -> None:
+    assert "Bin i is from edge i up to, not including, edge i + 1; the last bin includes its upper edge." in " ".join(
+        TEXT.split()
+    )
+    level = ({"name": "a", "mechanism": "GRR", "eps": 1.0},)
+    bins, size = (
+        Attribute.model_validate({"name": "a", "level": level, **domain}) for domain in ({"bins": (0.0, 5.0, 9.0)}, {"size": 3})
+    )
+    assert [bins.index(value) for value in ("0", "4.9", "5", "9")] == [0, 0, 1, 1]
+    assert [size.index(value) for value in ("0", "2")] == [0, 2]
+    for attribute, value in ((bins, "9.1"), (bins, "-1"), (size, "3")):
+        with pytest.raises(ValueError, match="not a value"):
+            attribute.index(value)
 
 
 def test_the_canonical_survey_is_as_described() -> None:
