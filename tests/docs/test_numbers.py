@@ -113,6 +113,10 @@ def test_the_topics_have_the_documented_settings() -> None:
     for topic, settings in stated.items():
         assert settings
         assert settings.items() <= specs[topic][1].items()
+    assert "`min.insync.replicas` to ⌊replication/2⌋ + 1" in PLAIN["counting.md"]
+    for replicas, in_sync in ((1, 1), (2, 2), (3, 2), (5, 3)):
+        made = topics._specs(Settings(replication=replicas), asked)["reports"][1]
+        assert made["min.insync.replicas"] == str(in_sync)
 
 
 def test_the_rights_in_kafka_are_those_that_are_checked() -> None:

@@ -183,7 +183,7 @@ def rounds(name: str, k: int, g: int, big: float, small: float) -> tuple[float, 
 
 
 @pytest.mark.parametrize("row", table("mechanism | k | g")[1:], ids=lambda row: f"{row[0]} {row[1]} {row[3]}")
-def test_the_probabilities_are_those_of_the_code_and_of_the_formulas(row: list[str]) -> None:
+def test_the_probabilities_are_those_of_code_and_formulas(row: list[str]) -> None:
     name, k, g, budget, *printed = row
     big, small = (float(part) for part in budget.split(", "))
     m = made(name, int(k), eps_inf=big, eps_1=small)

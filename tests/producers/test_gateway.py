@@ -105,7 +105,7 @@ async def test_no_client_is_told_to_wait_longer_than_a_day() -> None:
         assert (title(answer), answer.headers["retry-after"]) == ("step in the future", "86400")
 
 
-async def test_a_client_that_must_wait_is_told_of_what_it_sent_too_much() -> None:
+async def test_a_client_that_must_wait_is_told_what_was_too_much() -> None:
     (envelope,) = envelopes(1)
     for kind, limits in {"requests": Limits(requests=0.5), "bytes": Limits(body_bytes=1), "reports": Limits(reports=1)}.items():
         rig = Rig(limits=limits)

@@ -1,6 +1,8 @@
 """The gateway on a real socket, its way to Kafka with a producer that does as it is told, its settings, and its client."""
 
 import asyncio
+import http.client
+import random
 import socket
 import threading
 import time
@@ -189,6 +191,29 @@ def test_the_sink_asks_again_and_still_counts_once(served: MakeServed, monkeypat
     assert sent(one) == batch * 6
     sink.close()
     timer.join()
+
+
+def test_the_sink_doubles_nothing_where_answers_are_lost(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fifth answer is lost on average; a batch is attempted again under its key."""
+    one, rng, lost, true = served(), random.Random(1), list[int](), http.client.HTTPConnection.getresponse
+
+    def getresponse(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
+        answer = true(connection)
+        if rng.random() < 0.2:
+            lost.append(answer.status)
+            raise ConnectionResetError
+        return answer
+
+    monkeypatch.setattr(http.client.HTTPConnection, "getresponse", getresponse)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    sink, batches = GatewaySink(one.url), [envelopes(1 + index % 3, seed=index) for index in range(100)]
+    for batch in batches:
+        for envelope in batch:
+            sink.send(envelope)
+        sink.flush()
+    sink.close()
+    assert lost.count(202) >= 10
+    assert one.rig.log.appended == batches
 
 
 def test_the_sink_comes_again_when_a_step_opens(served: MakeServed) -> None:
