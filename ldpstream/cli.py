@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
+from datetime import UTC
 from functools import partial
 from logging.config import dictConfig
 from pathlib import Path
@@ -221,11 +222,10 @@ def rehearse_command(
     survey_file: SurveyFile,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="the file to write")],
     step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step in the rehearsal")] = 5,
-    starts_in: Annotated[int, typer.Option(min=0, max=86_400, help="seconds until step 0 begins")] = 20,
 ) -> None:
-    """Write a copy of a survey that starts in a few seconds with short steps, to try the services out."""
-    rehearse(survey_file, out, step_seconds, starts_in, time.time())
-    console.print(f"{out}: starts in {starts_in} s, a step every {step_seconds} s", markup=False)
+    """Write a copy of a survey that starts now with short steps, to try the services out."""
+    rehearse(survey_file, out, step_seconds, time.time())
+    console.print(f"{out}: starts now, a step every {step_seconds} s", markup=False)
 
 
 @app.command()
@@ -239,23 +239,27 @@ def produce(
     json: JsonFile = None,
     gateway: Annotated[str | None, typer.Option(metavar="URL", help="report through this gateway, not to Kafka")] = None,
 ) -> None:
-    """Simulated devices that report to Kafka as the survey's steps go by."""
+    """Simulated devices that report to Kafka as the survey's steps go by, from the current one on."""
     survey, settings = load_survey(survey_file), load_settings()
     source = values(survey, data, first_step, users, steps, seed)
     sink = kafka_sink(survey, settings) if gateway is None else gateway_sink(gateway, settings)
     population = Population(survey, source, seed)
     stop, answered = ends_on_signal(), []
+
+    def now_ms() -> int:
+        return time.time_ns() // 10**6
+
+    def sleep(seconds: float) -> bool:
+        return stop.wait(seconds)
+
+    now = survey.step_at(now_ms())
+    first = f"the people join at step {now}" if now >= 0 else "the people wait for it"
+    start = f"{survey.start.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    console.print(f"Step 0 of {survey.name} begins at {start}: {first}.", markup=False, soft_wrap=True)
     with closing(sink), progress_bar() as bar:
         task = bar.add_task("steps", total=source.n_steps)
-
-        def now_ms() -> int:
-            return time.time_ns() // 10**6
-
-        def sleep(seconds: float) -> bool:
-            return stop.wait(seconds)
-
         for step, truths in produce_live(survey, population, sink, now_ms, sleep):
-            bar.update(task, completed=step + 1)
+            bar.advance(task)
             for (attribute, level), truth in truths.items():
                 asked = survey.attributes[attribute]
                 answered.append({

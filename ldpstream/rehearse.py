@@ -1,4 +1,4 @@
-"""A rehearsal: the same questions with a start in a few seconds and short steps, to try the services out."""
+"""A rehearsal: the same questions with a start now and short steps, to try the services out."""
 
 import re
 import tomllib
@@ -8,7 +8,7 @@ from pathlib import Path
 from surveys import Survey, SurveyError, load_survey, parse_survey
 
 
-def rehearse(source: Path, out: Path, step_seconds: int, starts_in: int, now_s: float) -> Survey:
+def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey:
     """Write `source` to `out` with another name, `start` and `step_seconds`, and nothing else changed.
 
     The name gets "-rehearsal" at its end, so that a rehearsal has topics and counts of its own.
@@ -17,8 +17,7 @@ def rehearse(source: Path, out: Path, step_seconds: int, starts_in: int, now_s: 
         source: the survey file.
         out: the file to write, another one.
         step_seconds: the new length of a step.
-        starts_in: seconds from now to the new start.
-        now_s: the time, in seconds since 1970 UTC.
+        now_s: the new start, in seconds since 1970 UTC; whole seconds count.
 
     Raises:
         SurveyError: if the source is not a survey, or cannot be changed like that; nothing is written then.
@@ -26,7 +25,7 @@ def rehearse(source: Path, out: Path, step_seconds: int, starts_in: int, now_s: 
     original = load_survey(source)
     if out.exists() and out.samefile(source):
         raise SurveyError(f"{out}: is the survey itself; name another file to write")
-    start = datetime.fromtimestamp(int(now_s) + starts_in, UTC)
+    start = datetime.fromtimestamp(int(now_s), UTC)
     name = f"{original.name[:54]}-rehearsal"
     text = source.read_text(encoding="utf-8")
     for key, value in (("name", f'"{name}"'), ("start", f"{start:%Y-%m-%dT%H:%M:%SZ}"), ("step_seconds", str(step_seconds))):

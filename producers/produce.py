@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from mechanisms.arguments import IntArray
 from producers.population import Population
@@ -27,7 +26,12 @@ class StepTruth:
 
 
 def produce_step(
-    survey: Survey, population: Population, sink: Sink, step: int, envelope_bytes: int = ENVELOPE_BYTES
+    survey: Survey,
+    population: Population,
+    sink: Sink,
+    step: int,
+    envelope_bytes: int = ENVELOPE_BYTES,
+    turn: int | None = None,
 ) -> dict[tuple[int, int], StepTruth]:
     """Send all reports of a step; returns when the sink has acknowledged every one.
 
@@ -35,8 +39,9 @@ def produce_step(
         survey: the survey that the population answers.
         population: the devices.
         sink: where the envelopes go.
-        step: the time step.
+        step: the survey's time step that the envelopes name.
         envelope_bytes: about the size of an envelope; one that can't hold a single report is exceeded.
+        turn: the population's step that is reported; None if it is the survey's.
 
     Returns:
         (attribute, level) -> what was reported; without those that nobody answered.
@@ -45,7 +50,7 @@ def produce_step(
         SinkError: if the sink fails. Some of the step's reports may have arrived by then.
     """
     sent = {}
-    for batch in population.batches(step):
+    for batch in population.batches(step if turn is None else turn):
         row_bytes = survey.mechanisms[batch.attribute][batch.level].report_dtype.itemsize
         size = reports_per_envelope(row_bytes, envelope_bytes)
         for first in range(0, len(batch.reports), size):
@@ -63,7 +68,10 @@ def produce_live(
     sleep: Callable[[float], bool],
     envelope_bytes: int = ENVELOPE_BYTES,
 ) -> Iterator[tuple[int, dict[tuple[int, int], StepTruth]]]:
-    """Send the reports of every step, from step 0 on, as soon as the step begins.
+    """Send the reports of every step of the population, each in a step of the survey, as soon as that begins.
+
+    The people join at the survey's current step, or at step 0 if it is still to come. Where sending takes longer than a step,
+    the steps that have gone by meanwhile stay without reports.
 
     Args:
         survey, population, sink, envelope_bytes: as for `produce_step`.
@@ -71,34 +79,25 @@ def produce_live(
         sleep: waits so many seconds, 0 or more; true asks for the end, which comes after the step that has been sent.
 
     Yields:
-        A step, once all its reports are acknowledged, and what `produce_step` returns for it.
+        A step of the survey, once all its reports are acknowledged, and what `produce_step` returns for it.
 
     Raises:
-        SurveyError: if step 0 is over before the first report, or a step has closed before its turn came: the service
-            would reject the reports.
+        SurveyError: if a step has closed before all its reports were sent: the service rejects the later ones.
         SinkError: if the sink fails.
     """
-    if now_ms() >= survey.opens_ms(1):
-        raise SurveyError(_too_late(survey, population.n_steps, now_ms()))
-    for step in range(population.n_steps):
+    step = -1
+    for turn in range(population.n_steps):
+        step = max(step + 1, survey.step_at(now_ms()))
         while not sleep(max(0, survey.opens_ms(step) - now_ms()) / 1000):
             if now_ms() >= survey.opens_ms(step):
                 break
         else:
             return
+        sent = produce_step(survey, population, sink, step, envelope_bytes, turn)
         if survey.too_old(step, now_ms()):
             late_s = (now_ms() - survey.closes_ms(step)) / 1000
             raise SurveyError(
-                f"survey {survey.name}: step {step} closed {late_s:.1f} s before its reports could be sent; either a step of "
+                f"survey {survey.name}: step {step} closed {late_s:.1f} s before all its reports were sent; either a step of "
                 f"{survey.step_seconds} s is too short for so many reports, or the producer stood still"
             )
-        yield step, produce_step(survey, population, sink, step, envelope_bytes)
-
-
-def _too_late(survey: Survey, n_steps: int, now_ms: int) -> str:
-    start = datetime.fromtimestamp(survey.start_ms / 1000, UTC)
-    last = "" if now_ms < survey.opens_ms(n_steps) else f" and the last one to report, {n_steps - 1}, is over"
-    return (
-        f"survey {survey.name}: start must be in the future, or less than a step ago; got {start:%Y-%m-%dT%H:%M:%SZ}, "
-        f"so it is in step {survey.step_at(now_ms)}{last}"
-    )
+        yield step, sent

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -152,17 +153,25 @@ def test_a_package_of_the_same_name_is_noticed(tmp_path: Path) -> None:
     one_line(done, "'agents'", str(foreign))
 
 
+def test_a_rehearsal_starts_now(tmp_path: Path) -> None:
+    out, before_s = tmp_path / "now.toml", int(time.time())
+    done = ldpstream("rehearse", DEMO, out)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{out}: starts now, a step every 5 s\n"
+    assert before_s * 1000 <= load_survey(out).start_ms <= time.time() * 1000
+
+
 def test_a_rehearsal_changes_start_and_step_only(tmp_path: Path) -> None:
     out = tmp_path / "now.toml"
     indented = tmp_path / "indented.toml"
     indented.write_text(DEMO.read_text().replace("start =", "  start  ="))
-    survey = rehearse(indented, out, step_seconds=3, starts_in=5, now_s=1_800_000_000.7)
-    assert (survey.start_ms, survey.step_seconds) == (1_800_000_005_000, 3)
+    survey = rehearse(indented, out, step_seconds=3, now_s=1_800_000_000.7)
+    assert (survey.start_ms, survey.step_seconds) == (1_800_000_000_000, 3)
     original = load_survey(DEMO)
     for source, target in ((out, out), (tmp_path / "two.toml", tmp_path / "three.toml")):
         (tmp_path / "two.toml").write_text('"start" = 2026-01-05T00:00:00Z\n' + DEMO.read_text().replace("start = ", "# "))
         with pytest.raises(SurveyError, match=r"survey itself|lines of their own"):
-            rehearse(source, target, step_seconds=3, starts_in=5, now_s=1_800_000_000.7)
+            rehearse(source, target, step_seconds=3, now_s=1_800_000_000.7)
     assert not (tmp_path / "three.toml").exists()
     assert survey.attributes == original.attributes
     assert (survey.name, survey.window_steps) == ("demo-rehearsal", original.window_steps)

@@ -167,38 +167,47 @@ def test_a_sleep_that_ends_early_is_taken_up_again() -> None:
     assert min(sink.sent_ms) == SURVEY.opens_ms(0)
 
 
-@pytest.mark.parametrize(
-    ("seconds_ago", "message"),
-    [
-        (
-            60,
-            "survey sample: start must be in the future, or less than a step ago; got 2026-01-05T00:00:00Z, so it is in step 1",
-        ),
-        (240, "it is in step 4 and the last one to report, 3, is over"),
-    ],
-)
-def test_a_survey_that_has_begun_is_refused(seconds_ago: int, message: str) -> None:
-    clock, sink = Clock(SURVEY, -seconds_ago), Recorder()
-    with pytest.raises(SurveyError) as caught:
-        next(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep))
-    assert message in str(caught.value)
-    assert sink.envelopes == []
+@pytest.mark.parametrize(("seconds_ago", "first"), [(60, 1), (61, 1), (240, 4), (10**6, 16666)])
+def test_people_join_a_survey_that_has_begun(seconds_ago: int, first: int) -> None:
+    clock = Clock(SURVEY, -seconds_ago)
+    sink = Recorder(clock)
+    steps = dict(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep))
+    assert list(steps) == list(range(first, first + N_STEPS))
+    reported = Recorder()
+    for turn, step in enumerate(steps):  # the population's own steps begin at 0 all the same
+        truths = produce_step(SURVEY, make_population(), reported, step, turn=turn)
+        assert {where: t.truth.tolist() for where, t in truths.items()} == {
+            where: t.truth.tolist() for where, t in steps[step].items()
+        }
+    assert sink.envelopes == reported.envelopes
+    for envelope, sent_ms in zip(sink.envelopes, sink.sent_ms, strict=True):
+        assert open_envelope(SURVEY, envelope, sent_ms).step == SURVEY.step_at(sent_ms)
 
 
-def test_a_producer_that_falls_behind_ends_before_its_reports_would_be_rejected() -> None:
+def test_a_producer_that_stood_still_goes_on_with_the_current_step() -> None:
     clock = Clock(SURVEY, 0)
     sink = Recorder(clock)
     live = produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep)
-    next(live)
-    clock.time_ms = SURVEY.closes_ms(1) - 1  # late, but in time
-    next(live)
+    assert next(live)[0] == 0
+    clock.time_ms = SURVEY.closes_ms(7) + 1500
+    assert next(live)[0] == SURVEY.step_at(clock.time_ms)
     for envelope, sent_ms in zip(sink.envelopes, sink.sent_ms, strict=True):
         open_envelope(SURVEY, envelope, sent_ms)
-    clock.time_ms = SURVEY.closes_ms(2) + 1500
-    n_sent = len(sink.envelopes)
-    with pytest.raises(SurveyError, match=r"step 2 closed 1\.5 s before its reports could be sent"):
-        next(live)
-    assert len(sink.envelopes) == n_sent
+
+
+def test_reports_that_are_sent_too_late_end_it() -> None:
+    per_step = Recorder()
+    produce_step(SURVEY, make_population(), per_step, 0)
+    allowed_ms = SURVEY.closes_ms(0) - SURVEY.opens_ms(0)
+    just_in_time_ms = allowed_ms // len(per_step.envelopes)
+    for cost_ms, late in ((just_in_time_ms - 1, False), (just_in_time_ms + 1, True)):
+        clock = Clock(SURVEY, 0, cost_ms)
+        live = produce_live(SURVEY, make_population(), Recorder(clock), clock.now_ms, clock.sleep)
+        if late:
+            with pytest.raises(SurveyError, match=r"step 0 closed [\d.]+ s before all its reports were sent"):
+                next(live)
+        else:
+            assert next(live)[0] == 0
 
 
 def test_a_failing_sink_ends_it() -> None:

@@ -9,6 +9,7 @@ killed.
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import itertools
 import os
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, Literal, Self
@@ -40,6 +41,9 @@ LOOPBACK = "127.0.0.1"
 # that keeps trying to reconnect to a closed loopback port may be given that very port as its own end, and so connect to
 # itself.
 PORTS = range(20_000, 30_000)
+
+PATIENCE_S = 240.0  # how long a test waits for what must come; only a failure takes so long, on the busiest machine
+ENDED_S = 30.0  # a process promises to end within 10 s of being told to; a machine that is three times too busy is allowed this
 
 # `setpriv --pdeathsig` ends a process with the *thread* that started it, so all are started from one that lives as long
 # as we do; started from an event loop's executor, a broker would die with that loop.
@@ -85,10 +89,40 @@ def _java_missing() -> str | None:
     return None
 
 
+def wait_until(well: Callable[[], object], what: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
+    """Return when that holds; who does not listen yet counts as no. `what` says what there is instead, for the failure."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        with contextlib.suppress(OSError):
+            if well():
+                return
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what()}"
+        time.sleep(0.05)
+
+
+_claims: list[IO[bytes]] = []
+
+
 def free_ports(n_ports: int) -> list[int]:
-    """`n_ports` distinct loopback ports that nobody listens on now, drawn at random from `PORTS`."""
-    free = (port for port in random.sample(PORTS, k=len(PORTS)) if _is_free(port))
+    """`n_ports` loopback ports that nobody listens on now, drawn at random from `PORTS`.
+
+    They stay ours until this process ends: neither it nor another run of the tests draws one of them again.
+    """
+    free = (port for port in random.sample(PORTS, k=len(PORTS)) if _is_free(port) and _claim(port))
     return list(itertools.islice(free, n_ports))
+
+
+def _claim(port: int) -> bool:
+    folder = Path(tempfile.gettempdir()) / f"ldpstream-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    claim = (folder / str(port)).open("ab")
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        claim.close()
+        return False
+    _claims.append(claim)
+    return True
 
 
 def _is_free(port: int) -> bool:
@@ -227,7 +261,7 @@ class KafkaNode(Node):
         NodeError: on starting it, if it does not serve within `start_timeout_s`.
     """
 
-    def __init__(self, start_timeout_s: float = 60, n_ports: int = 2) -> None:
+    def __init__(self, start_timeout_s: float = PATIENCE_S, n_ports: int = 2) -> None:
         jars = kafka_jars.fetch()
         super().__init__("kafka", n_ports)
         self.start_timeout_s = start_timeout_s
@@ -319,7 +353,7 @@ class RedisNode(Node):
     def __init__(
         self,
         append_fsync: Literal["always", "everysec", "no"] | None = "everysec",
-        start_timeout_s: float = 20,
+        start_timeout_s: float = PATIENCE_S,
         options: Sequence[str] = (),
         n_ports: int = 1,
     ) -> None:
@@ -334,8 +368,8 @@ class RedisNode(Node):
         return LOOPBACK, self._ports[0]
 
     def client(self) -> redis.Redis:
-        """A client that may do everything here, with an answer or an error within two seconds."""
-        return redis.Redis.from_url(self.url, socket_timeout=2)
+        """A client that may do everything here, with an answer or an error within ten seconds."""
+        return redis.Redis.from_url(self.url, socket_timeout=10)
 
     @property
     def url(self) -> str:

@@ -8,13 +8,14 @@ from typing import Any, Self
 
 import redis
 
-from .rig import LOOPBACK, Node, NodeError, RedisNode, free_ports
+from .rig import LOOPBACK, PATIENCE_S, Node, NodeError, RedisNode, free_ports
 
 SLOTS = 16384
-READY_S = 20
+# After so long without an answer a node counts as dead: longer than a busy machine lets it wait, so that none is by mistake.
+DEAD_MS = 3000
 
 
-def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = READY_S) -> None:
+def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> None:
     """Return when that holds; a Redis that does not answer counts as no."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -61,7 +62,7 @@ class RedisClusterNodes(_Together):
         self._buses: list[int] = []
         for _ in range(n_nodes):
             (bus,) = free_ports(1)
-            options = ["--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-node-timeout", "1000"]
+            options = ["--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-node-timeout", str(DEAD_MS)]
             self.nodes.append(make(options=options))
             self._buses.append(bus)
 
@@ -129,7 +130,7 @@ class SentinelNode(Node):
         super().__init__("sentinel", n_ports=1)
         host, port = master.address
         settings = [f"port {self._ports[0]}", f"bind {LOOPBACK}", *([f"requirepass {password}"] if password else [])]
-        settings += [f"sentinel monitor {service} {host} {port} 1", f"sentinel down-after-milliseconds {service} 500"]
+        settings += [f"sentinel monitor {service} {host} {port} 1", f"sentinel down-after-milliseconds {service} {DEAD_MS}"]
         settings += [f"sentinel failover-timeout {service} 3000", *lines]
         self._password = password
         self._file = self.folder / "sentinel.conf"
@@ -142,11 +143,11 @@ class SentinelNode(Node):
 
     def client(self) -> redis.Redis:
         """A client of the Sentinel."""
-        return redis.Redis(LOOPBACK, self._ports[0], password=self._password, socket_timeout=2)
+        return redis.Redis(LOOPBACK, self._ports[0], password=self._password, socket_timeout=10)
 
     def start(self) -> None:
         self._launch(["redis-server", str(self._file), "--sentinel"])
-        self._wait_for_port(time.monotonic() + READY_S)
+        self._wait_for_port(time.monotonic() + PATIENCE_S)
 
 
 class WatchedRedis(_Together):

@@ -26,6 +26,7 @@ from surveys import Survey, load_survey
 from surveys.settings import Settings
 
 from .certificates import Authority
+from .rig import PATIENCE_S
 from .rig_secure import SecureKafkaNode, SecureRedisNode
 
 ROOT = Path(__file__).parents[2]
@@ -125,7 +126,7 @@ class Process:
                 [sys.executable, "-m", *map(str, command)], env=env, cwd=log.parent, stdout=out, stderr=out
             )
 
-    def finish(self, timeout_s: float) -> tuple[int | None, str]:
+    def finish(self, timeout_s: float = PATIENCE_S) -> tuple[int | None, str]:
         """Exit status and output; a process that takes longer is killed."""
         try:
             self.process.wait(timeout_s)

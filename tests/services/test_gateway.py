@@ -63,7 +63,7 @@ class Process:
         self.file, source, tokens = folder / "now.toml", folder / "source.toml", folder / "tokens"
         source.write_text(SURVEY.replace("NUMBER", secrets.token_hex(6)))
         tokens.write_text(f"another-token-of-the-tests\n{TOKEN}\n")
-        self.survey = rehearse(source, self.file, 3600, starts_in=0, now_s=time.time() - 60)
+        self.survey = rehearse(source, self.file, 3600, now_s=time.time() - 60)
         self.port, self.metrics_port = free_ports(2)
         self.log = folder / "gateway.log"
         self.env = {

@@ -10,7 +10,6 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +20,7 @@ from agents.redis_store import RedisCountStore
 from agents.tally import PaneKey, tally
 from estimators.publication import Publication
 from estimators.results import RedisResults
-from ldpstream.demo import Demo
-from ldpstream.embedded import MemoryLog
+from ldpstream.embedded import EmbeddedService, MemoryLog
 from ldpstream.rehearse import rehearse
 from mechanisms import CountTable
 from producers.population import Population
@@ -32,13 +30,14 @@ from producers.values import load_values
 from surveys import Survey, load_survey
 from surveys.settings import Settings
 
-from .rig import free_ports
+from .rig import PATIENCE_S, free_ports, wait_until
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("LDPSTREAM_DATA", ROOT.parent / "shared" / "data")) / "ms_fimu_visits.csv"
 MS_FIMU = ROOT / "surveys" / "samples" / "ms_fimu.toml"
 REPORTS, STEPS = 190_345, 7  # of the MS-FIMU visits
 STEP_S, SEED = 3, 5
+LATENESS = 3  # steps: so long may the sending of a step's reports take
 
 
 class Services:
@@ -62,7 +61,7 @@ class Services:
         self.running.append(process)
         return process
 
-    def finish(self, process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    def finish(self, process: subprocess.Popen[bytes], timeout_s: float = PATIENCE_S) -> None:
         """Wait for an end without complaint."""
         try:
             status = process.wait(timeout_s)
@@ -78,7 +77,7 @@ class Services:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
         for process in self.running:
-            process.wait(20)
+            process.wait(PATIENCE_S)
 
 
 @pytest.fixture
@@ -104,54 +103,55 @@ def visits(folder: Path) -> tuple[Path, int]:
     return path, len(lines)
 
 
-def embedded(survey: Survey, data: Path) -> tuple[dict[str, Publication], dict[str, list[float] | None]]:
-    """The same survey, values and seed through the embedded log: publications and truths by key."""
-    demo = Demo(survey, load_values(data, survey, 1), SEED)
-    demo.run(lambda step, made: None)
-    results, truth = demo.service.results, demo.truth
-    history = results.history()
-    return {p.key: p for p in history}, {p.key: truth.of(survey, p) for p in history}
-
-
-def direct_tally(survey: Survey, data: Path) -> dict[PaneKey, CountTable]:
-    """Count tables of what was produced, without any service."""
-    log = MemoryLog(1, survey.opens_ms(0))
+def produced_again(survey: Survey, data: Path, steps: list[int], partitions: int) -> MemoryLog:
+    """The same values and seed, reported in those steps, in a log without any service."""
+    log = MemoryLog(partitions, survey.opens_ms(steps[0]))
     population = Population(survey, load_values(data, survey, 1), SEED)
-    for step in range(STEPS):
+    for turn, step in enumerate(steps):
         log.now_ms = survey.opens_ms(step)
-        produce_step(survey, population, MemorySink(log.append), step)
-    return tally(survey, log.partitions[0]).counts
+        produce_step(survey, population, MemorySink(log.append), step, turn=turn)
+    return log
 
 
-def wait_until(condition: Any, timeout_s: float, why: Any) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, why()
-        time.sleep(0.1)
+def embedded(survey: Survey, data: Path, steps: list[int]) -> dict[str, Publication]:
+    """The same through the embedded service: publications by key."""
+    service = EmbeddedService(survey, produced_again(survey, data, steps, partitions=4))
+    service.count()
+    service.log.now_ms = survey.closes_ms(steps[-1]) + survey.step_ms
+    return {p.key: p for p in service.estimate()}
+
+
+def direct_tally(survey: Survey, data: Path, steps: list[int]) -> dict[PaneKey, CountTable]:
+    """Count tables of what was produced, without any service."""
+    return tally(survey, produced_again(survey, data, steps, partitions=1).partitions[0]).counts
 
 
 def test_visits_from_values_to_histograms(services: Services, kafka: str, redis_url: str, tmp_path: Path) -> None:
     data, n_reports = visits(tmp_path)
     survey_file, out = tmp_path / "visits.toml", tmp_path / "estimates.json"
     text = MS_FIMU.read_text().replace('name = "ms-fimu"', f'name = "visits-{os.getpid()}-{time.time_ns()}"')
-    (tmp_path / "source.toml").write_text(text)
-    survey = rehearse(tmp_path / "source.toml", survey_file, STEP_S, starts_in=20, now_s=time.time())
+    (tmp_path / "source.toml").write_text(text.replace("lateness_steps = 1", f"lateness_steps = {LATENESS}"))
+    survey = rehearse(tmp_path / "source.toml", survey_file, STEP_S, now_s=time.time())
     agents = [services.start("agent", survey_file) for _ in range(2)]
     sent = tmp_path / "sent.json"
+    wait_until(lambda: time.time_ns() // 10**6 > survey.opens_ms(1), services.logs)  # as after a pause between two commands
     produce = services.start("produce", survey_file, "--data", data, "--first-step", 1, "--seed", SEED, "--json", sent)
-    services.finish(produce, 60)
+    services.finish(produce)
 
     # every acknowledged report is counted, once: the tables equal a tally without any service
     produced = json.loads(sent.read_text())["produced"]
     assert sum(row["reports"] for row in produced) == n_reports
+    steps = sorted({row["step"] for row in produced})
+    assert len(steps) == STEPS
+    assert steps[0] >= 1
     store = RedisCountStore(survey, Settings(redis=redis_url))
 
     def counted() -> int:
-        return sum(table.n for table in store.tables(range(STEPS)).values())
+        return sum(table.n for table in store.tables(range(steps[-1] + 1)).values())
 
-    wait_until(lambda: counted() == n_reports, 30, lambda: (counted(), services.logs()))
-    tables = store.tables(range(STEPS))
-    assert tables == direct_tally(survey, data)
+    wait_until(lambda: counted() == n_reports, lambda: (counted(), services.logs()))
+    tables = store.tables(range(steps[-1] + 1))
+    assert tables == direct_tally(survey, data, steps)
     assert sum(table.n for table in tables.values()) == n_reports
     assert not any(store.rejected().values())
     store.close()
@@ -159,18 +159,19 @@ def test_visits_from_values_to_histograms(services: Services, kafka: str, redis_
     # an agent that is told to stop does so, having written everything; the estimator does without agents
     for agent in agents:
         agent.send_signal(signal.SIGTERM)
-        services.finish(agent, 15)
+        services.finish(agent)
     estimate = services.start("estimate", survey_file, LDPSTREAM_METRICS_PORT=str(services.metrics_port))
-    wait_until(lambda: scrape(services.metrics_port, STEPS - 1), 60, services.logs)
+    wait_until(lambda: scrape(services.metrics_port, steps[-1]), services.logs)
     estimate.send_signal(signal.SIGTERM)
-    services.finish(estimate, 15)
+    services.finish(estimate)
     # started again, it finds everything published
-    services.finish(services.start("estimate", survey_file, "--until", STEPS - 1, "--json", out), 60)
+    services.finish(services.start("estimate", survey_file, "--until", steps[-1], "--json", out))
 
     # the histograms equal those of the embedded log, bit for bit
     published = {f"{e['attribute']}|{e['span']}|{e['step']}": e for e in json.loads(out.read_text())["estimates"]}
-    reference, truth = embedded(survey, data)
-    wanted = {f"visit_duration|{span}|{step}" for span in ("step", "window") for step in range(STEPS)}
+    reference = embedded(survey, data, steps)
+    truth = {f"visit_duration|step|{row['step']}": np.array(row["truth"]) / row["reports"] for row in produced}
+    wanted = {f"visit_duration|{span}|{step}" for span in ("step", "window") for step in steps}
     assert wanted <= set(published)
     for key in wanted:
         mine, other = published[key], reference[key]
@@ -181,14 +182,14 @@ def test_visits_from_values_to_histograms(services: Services, kafka: str, redis_
             assert mine["estimators"][name]["frequencies"] == result.frequencies
             assert mine["estimators"][name]["standard_errors"] == result.standard_errors
         assert mine["privacy"]["standard"]["eps_t"] == other.privacy["standard"].eps_t
-    assert sum(published[f"visit_duration|step|{step}"]["reports"] for step in range(STEPS)) == n_reports
+    assert sum(published[f"visit_duration|step|{step}"]["reports"] for step in steps) == n_reports
 
     # and the truth lies within the intervals about as often as it should: 70 intervals of 95 %, of which 16 or more miss
     # with probability below 1e-6 even if all were independent; 50 % intervals must miss far more often
     misses = {0.6745: 0, 1.96: 0}
     for key in (k for k in wanted if "|step|" in k):
         mi = published[key]["estimators"]["mi"]
-        z = np.abs(np.array(mi["frequencies"]) - np.array(truth[key])) / np.array(mi["standard_errors"])
+        z = np.abs(np.array(mi["frequencies"]) - truth[key]) / np.array(mi["standard_errors"])
         for width in misses:
             misses[width] += int((z > width).sum())
     assert misses[1.96] <= 15
@@ -210,7 +211,7 @@ def test_visits_from_values_to_histograms(services: Services, kafka: str, redis_
 def scrape(port: int, step: int) -> bool:
     """Whether /metrics shows that step's histogram or a later one's, and the privacy loss."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
     except OSError:
         return False

@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from . import rig
 from .conftest import MakeTopic
 from .kafka_jars import KAFKA_VERSION, JarsError, cached, fetch, jars_dir
-from .rig import PORTS, KafkaNode, NodeError, RedisNode, free_ports
+from .rig import PATIENCE_S, PORTS, KafkaNode, NodeError, RedisNode, free_ports
 
 N_RECORDS = 1000
 
@@ -27,14 +27,14 @@ def produce(bootstrap: str, topic: str, n_records: int) -> None:
     with KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, acks="all") as producer:
         sent = [producer.send(topic, str(number).encode(), timestamp_ms=1) for number in range(n_records)]
         for future in sent:
-            future.get(timeout=10)
+            future.get(timeout=PATIENCE_S)
 
 
 def consume(bootstrap: str, topic: str, n_records: int) -> list[Any]:
     """The first `n_records` of partition 0, with their offsets and time stamps."""
     partition = TopicPartition(topic, 0)
     records: list[Any] = []
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([partition])
         while len(records) < n_records and time.monotonic() < deadline:
@@ -111,7 +111,8 @@ def test_paused_redis_answers_after_it_is_resumed(redis_node: RedisNode) -> None
         redis_node.pause()
         with pytest.raises(redis.TimeoutError):
             client.ping()
-        redis_node.resume()
+    redis_node.resume()
+    with redis_node.client() as client:
         assert client.ping()
 
 
@@ -152,13 +153,23 @@ def test_nodes_end_with_the_process_that_started_them(tmp_path: Path) -> None:
             owner.kill()
             owner.wait()
             with pytest.raises(redis.ConnectionError):
-                ping_for(client, seconds=5)
+                ping_for(client, PATIENCE_S)
 
 
 def test_free_ports_are_distinct_and_outside_the_range_of_outgoing_connections() -> None:
     ports = free_ports(5)
     assert len(set(ports)) == 5
     assert set(ports) <= set(PORTS)
+
+
+def test_a_port_is_given_to_one_run_of_the_tests_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its drawing and its use nobody listens on it, and still no other process draws it."""
+    (mine,) = free_ports(1)
+    monkeypatch.setattr(rig, "PORTS", range(mine, mine + 1))
+    assert free_ports(1) == []
+    script = f"from tests.services import rig; rig.PORTS = range({mine}, {mine + 1}); print(rig.free_ports(1))"
+    other = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], capture_output=True, check=True)
+    assert other.stdout == b"[]\n"
 
 
 def test_a_failed_download_leaves_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ from surveys.settings import Settings
 from .certificates import Authority
 from .conftest import give_up
 from .kafka_jars import JarsError
-from .rig import free_ports, missing
+from .rig import PATIENCE_S, free_ports, missing
 from .rig_secure import SecureKafkaNode, SecureRedisNode
 from .secure_site import (
     CHECKS,
@@ -117,7 +117,7 @@ def test_the_pipeline_counts_exactly_with_the_rights_of_the_tables(site: Site, l
     """Every process as a user of its own, from certificates and passwords to histograms; no secret in any output."""
     source, file = tmp_path / "source.toml", tmp_path / "survey.toml"
     source.write_text(DEMO.read_text().replace('name = "demo"', f'name = "secure-{secrets.token_hex(4)}"'))
-    survey = rehearse(source, file, STEP_S, starts_in=0, now_s=time.time())
+    survey = rehearse(source, file, STEP_S, now_s=time.time())
     site.make_topics(survey)
     settings = {role: site.user(role, survey.name) for role in ROLES}
     port = free_ports(1)[0]
@@ -131,32 +131,32 @@ def test_the_pipeline_counts_exactly_with_the_rights_of_the_tables(site: Site, l
     }
     for variable in ("LDPSTREAM_REDIS", "LDPSTREAM_REDIS_USER", "LDPSTREAM_REDIS_PASSWORD_FILE"):
         del own["estimator"][variable]  # that is all in the URL
-    survey = rehearse(source, file, STEP_S, starts_in=18, now_s=time.time())
     sent = tmp_path / "sent.json"
     options = ["--users", USERS, "--steps", STEPS, "--seed", SEED, "--json", sent]
     produce = launch("produce", own["producer"], "produce", file, *options)
     agent = launch("agent", own["agent"], "agent", file)
+    status = {"produce": produce.finish()}
+    steps = sorted({row["step"] for row in json.loads(sent.read_text())["produced"]})
+    assert len(steps) == STEPS
     out = tmp_path / "estimates.json"
-    told = ["--until", STEPS - 1, "--json", out]
-    estimate = launch("estimate", own["estimator"], "estimate", file, *told)
-    status = {name: process.finish(60) for name, process in (("produce", produce), ("estimate", estimate))}
+    status["estimate"] = launch("estimate", own["estimator"], "estimate", file, "--until", steps[-1], "--json", out).finish()
     agent.process.send_signal(signal.SIGTERM)
-    status["agent"] = agent.finish(15)
+    status["agent"] = agent.finish()
     ends = "\n".join(f"{name}: {code}\n{output[-4000:]}" for name, (code, output) in status.items())
     assert [code for code, _ in status.values()] == [0, 0, 0], ends
 
     source_of_values = MarkovValues(survey, USERS, STEPS, SEED)
-    log, population = MemoryLog(1, survey.opens_ms(0)), Population(survey, source_of_values, SEED)
-    for step in range(STEPS):
+    log, population = MemoryLog(1, survey.opens_ms(steps[0])), Population(survey, source_of_values, SEED)
+    for turn, step in enumerate(steps):
         log.now_ms = survey.opens_ms(step)
-        produce_step(survey, population, MemorySink(log.append), step)
+        produce_step(survey, population, MemorySink(log.append), step, turn=turn)
     direct = tally(survey, log.partitions[0])
     with closing(RedisCountStore(survey, settings["estimator"])) as store:
-        assert store.tables(range(STEPS)) == direct.counts
+        assert store.tables(range(steps[-1] + 1)) == direct.counts
         assert not any(store.rejected().values())
     reported = sum(row["reports"] for row in json.loads(sent.read_text())["produced"])
     assert direct.reports == reported > USERS
-    published = [e for e in json.loads(out.read_text())["estimates"] if e["span"] == "step" and e["step"] < STEPS]
+    published = [e for e in json.loads(out.read_text())["estimates"] if e["span"] == "step" and e["step"] <= steps[-1]]
     assert sum(e["reports"] for e in published) == reported
     assert all(e["complete"] for e in published)
 
@@ -229,12 +229,12 @@ def test_nobody_writes_but_where_the_tables_say(site: Site, tmp_path: Path) -> N
     may = {("producer", survey.reports_topic), ("agent", survey.rejected_topic), ("estimator", survey.estimates_topic)}
     for role, settings in users.items():
         for topic in (survey.reports_topic, survey.rejected_topic, survey.estimates_topic):
-            with closing(KafkaProducer(**settings.kafka_options(), acks="all", max_block_ms=5000)) as producer:
+            with closing(KafkaProducer(**settings.kafka_options(), acks="all", max_block_ms=60_000)) as producer:
                 if (role, topic) in may:
-                    producer.send(topic, b"x", b"key").get(timeout=10)
+                    producer.send(topic, b"x", b"key").get(timeout=PATIENCE_S)
                 else:
                     with pytest.raises(TopicAuthorizationFailedError):
-                        producer.send(topic, b"x", b"key").get(timeout=10)
+                        producer.send(topic, b"x", b"key").get(timeout=PATIENCE_S)
     tag = f"{survey.name}:{survey.fingerprint.hex()}"
     writes: list[tuple[str, tuple[object, ...]]] = [  # who may, and what
         ("agent", ("HSET", f"ldpstream:{{{tag}:0}}:counts", "next_offset", 1)),
@@ -337,7 +337,7 @@ def test_a_process_that_may_not_start_says_so_in_one_line(site: Site, launch: La
         for i, (command, settings, more, _) in enumerate(changed)
     ]
     for process, (_, _, _, said) in zip(started, changed, strict=True):
-        status, output = process.finish(90)
+        status, output = process.finish()
         lines = [line for line in output.splitlines() if not line.startswith("{")]
         assert status == 2, output
         assert len(lines) == 1, output
