@@ -11,9 +11,15 @@ if TYPE_CHECKING:
     from mechanisms import ledger, mechanism
     from surveys import load_survey
 
+__version__ = "0.1.0"
+
 __all__ = ["combined_mle", "gibu", "ibu", "ledger", "load_survey", "matrix_inversion", "mechanism", "mle", "post_process"]
 
 _HOMES = {"mechanism": "mechanisms", "ledger": "mechanisms.ledger", "load_survey": "surveys"}
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
 
 
 def __getattr__(name: str) -> Any:

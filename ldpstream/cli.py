@@ -25,7 +25,7 @@ from estimators.publication import Publication
 from experiments.advice_question import AdviceError
 from experiments.datasets import DatasetError
 from experiments.reproduction import ReproductionError
-from ldpstream import tables
+from ldpstream import __version__, tables
 from ldpstream.demo import Demo
 from ldpstream.experiment_commands import add_experiments
 from ldpstream.outputs import JsonFile, OutputError, write_json
@@ -40,11 +40,10 @@ from surveys import Survey, SurveyError, load_survey
 from surveys.logs import logging_config
 from surveys.settings import Settings, SettingsError, load_settings
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 console = Console()
 
 SurveyFile = Annotated[Path, typer.Argument(metavar="SURVEY", help="the survey file (TOML)")]
-
 
 DataFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="true values: a CSV file of person, step, value (default: simulated)")
@@ -80,6 +79,8 @@ def run() -> None:
         app()
     except EXPECTED as error:
         fail(str(error))
+    except KeyboardInterrupt:  # before or after what the library itself looks after
+        sys.exit(130)
 
 
 def fail(message: str) -> Never:
@@ -113,6 +114,20 @@ def ends_on_signal(within_s: float | None = None) -> Event:
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)
     return stop
+
+
+def show_version(asked: bool) -> None:
+    """Show the version and end, if asked to."""
+    if asked:
+        console.print(f"ldpstream {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback(help=__doc__)
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="show the version")] = False,
+) -> None:
+    """What can be asked without a command."""
 
 
 @app.command()

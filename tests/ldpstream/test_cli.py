@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ldpstream import __version__
 from ldpstream.rehearse import rehearse
 from surveys import SurveyError, load_survey
 
@@ -175,6 +177,96 @@ def test_a_rehearsal_changes_start_and_step_only(tmp_path: Path) -> None:
     assert not (tmp_path / "three.toml").exists()
     assert survey.attributes == original.attributes
     assert (survey.name, survey.window_steps) == ("demo-rehearsal", original.window_steps)
+
+
+# ---- the terminal
+
+
+def test_the_version_is_the_packages() -> None:
+    done = ldpstream("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"ldpstream {__version__}\n", "")
+
+
+# Presses Ctrl-C when the module is about to be imported.
+CTRL_C = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "MODULE":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from ldpstream.__main__ import main
+sys.argv = ["ldpstream", *ARGUMENTS]
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["ldpstream.shadow", "numpy", "scipy.stats", "ldpstream.cli", "fastapi"])
+def test_ctrl_c_while_it_starts_is_quiet(module: str) -> None:
+    """Also where a command imports more."""
+    program = CTRL_C.replace("MODULE", module)
+    if module == "fastapi":
+        program = program.replace("ARGUMENTS", repr(["demo", "--page", "--users", "1", "--steps", "1"]))
+    done = run_python(program.replace("ARGUMENTS", repr(["check", str(DEMO)])))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_ignored_ctrl_c_stays_ignored() -> None:
+    """As of a command in the background of a script."""
+    program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + CTRL_C.replace("MODULE", "ldpstream.cli")
+    done = run_python(program.replace("ARGUMENTS", repr(["check", str(DEMO)])))
+    assert done.returncode == 0, done.stderr
+
+
+def run_python(program: str) -> Done:
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT, check=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "closed", "status"),
+    [(f"demo --survey {DEMO} --users 300 --steps 1", ">&- <&-", 0), ("check none.toml", ">&- 2>&-", 2)],
+    ids=["output", "errors"],
+)
+def test_a_closed_stream_is_no_error(command: str, closed: str, status: int) -> None:
+    words = f"{shlex.quote(sys.executable)} -m ldpstream {command} {closed}"
+    done = subprocess.run(words, shell=True, capture_output=True, text=True, timeout=300, cwd=ROOT, check=False)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "ldpstream", "ledger", str(DEMO)]
+    with open(writer, "wb") as pipe:
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, timeout=300, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize(
+    ("command", "setting"),
+    [
+        ("demo --users 300 --steps 1", {"PYTHONIOENCODING": "ascii"}),
+        (f"ledger {DEMO}", {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
+    ],
+    ids=["variable", "locale"],
+)
+def test_output_that_is_not_utf_8_replaces_letters(command: str, setting: dict[str, str]) -> None:
+    done = ldpstream(*command.split(), env=setting)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.isascii()
+    assert "?_" in done.stdout  # for ε
+
+
+def test_the_package_lists_what_a_notebook_imports() -> None:
+    """And loads it on use only."""
+    program = "import sys, ldpstream; names = set(dir(ldpstream)); assert 'numpy' not in sys.modules\n"
+    program += "assert {n for n in names if n[0] != '_'} == set(ldpstream.__all__), names\n"
+    program += "assert all(getattr(ldpstream, n) is not None for n in names)\n"
+    program += "from ldpstream import *; assert mechanism is ldpstream.mechanism"
+    done = run_python(program)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_ledger_draws_and_solves(tmp_path: Path) -> None:
