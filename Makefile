@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint fast fuzz services lock clean
+.PHONY: demo test lint fast fuzz services peers lock clean
 
 demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one process
 	$(BIN)/ldpstream demo
 
-test: $(VENV)/.dev services lint  ## everything; starts Kafka and Redis for the tests that need them
+test: $(VENV)/.dev services peers lint  ## everything; starts Kafka and Redis for the tests that need them
 	$(BIN)/python -m pytest -q -ra
 
 fast: $(VENV)/.dev                ## the tests that need no service
@@ -27,9 +27,13 @@ lint: $(VENV)/.dev
 services:                         ## installs what the service tests need, where it can
 	bash deploy/local/setup_services.sh
 
+peers: $(VENV)/.dev               ## other libraries, for the tests of what they do, in an environment of their own in the cache
+	$(BIN)/python -m experiments.peers || test -z "$$CI"
+
 lock:                             ## renews the locked dependencies
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock
 	uv pip compile pyproject.toml --extra dev --extra bench --extra plot --universal --python-version 3.11 --generate-hashes --no-header -o requirements-dev.lock
+	uv pip compile experiments/peers.in --universal --python-version 3.11 --generate-hashes --no-header -o experiments/peers.lock
 
 clean:
 	rm -rf $(VENV) build *.egg-info

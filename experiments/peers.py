@@ -1,9 +1,12 @@
 """Other libraries, installed into a virtual environment of their own and timed there by `experiments/peer_clients.py`.
 
-They need what their packages do not declare (scipy, scikit-learn, statsmodels, numba) and an older xxhash than ours might be.
+They need what their packages do not declare, and an older xxhash than ours might be; `peers.lock` pins all of it.
 The environment stays in the cache: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
+
+    python -m experiments.peers      makes it if it is missing, and prints its Python
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -14,18 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-REQUIREMENTS = (
-    "multi-freq-ldpy==0.2.5",
-    "pure-ldp==1.2.0",
-    "xxhash<4",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "statsmodels",
-    "numba",
-)
+LOCK = Path(__file__).with_name("peers.lock")
 LIBRARIES = {"multi-freq-ldpy": "0.2.5", "pure-ldp": "1.2.0"}
-INSTALL_S = 1800
+ATTEMPTS, INSTALL_S = 2, 600  # of pip, each with its own retries; a registry that stops in the middle of an answer is left
 CLIENTS = Path(__file__).with_name("peer_clients.py")
 ACCURACY = Path(__file__).with_name("peer_accuracy.py")
 
@@ -52,28 +46,42 @@ def environment() -> Path:
     """The Python of the environment, which is made first if it is not there.
 
     Raises:
-        PeersError: if pip fails, as without a network.
+        PeersError: if pip fails, as without a network, or takes too long.
     """
-    if (made := existing_environment()) is not None:
-        return made
     place = _place()
-    python, whole = place / "bin" / "python", place / "whole"
-    venv.create(place, clear=True, with_pip=True)
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.with_suffix(".making").open("wb") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # of several processes one makes it
+        if (made := existing_environment()) is not None:
+            return made
+        venv.create(place, clear=True, with_pip=True)
+        python = place / "bin" / "python"
+        # most of it is never imported, so nothing is compiled ahead: that would take three quarters of the time
+        options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--timeout", "30", "--retries", "5"]
+        command = [str(python), "-m", "pip", "install", *options, "--require-hashes", "-r", str(LOCK)]
+        for attempt in range(ATTEMPTS):
+            try:
+                _install(command)
+                break
+            except PeersError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+        (place / "whole").touch()  # last: an installation that was cut short is made again
+    return python
+
+
+def _install(command: list[str]) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise PeersError(f"pip did not end within {INSTALL_S} s") from error
     if done.returncode:
         raise PeersError(f"pip could not install them: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
-    whole.touch()  # last: an installation that was cut short is made again
-    return python
 
 
 def _place() -> Path:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    digest = hashlib.sha256(" ".join(REQUIREMENTS).encode()).hexdigest()[:12]
-    return cache_dir() / f"peers-{version}-{digest}"
+    return cache_dir() / f"peers-{version}-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
 
 
 def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
@@ -113,3 +121,17 @@ def _run(script: Path, task: object, seen: Callable[[str], None]) -> Iterator[di
             yield line
     if process.returncode:
         raise PeersError(f"their run ended with status {process.returncode}")
+
+
+def main() -> int:
+    """Print the environment's Python on standard output; an error goes to standard error with exit status 1."""
+    try:
+        sys.stdout.write(f"{environment()}\n")
+    except (PeersError, OSError) as error:
+        sys.stderr.write(f"peers: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,9 +1,10 @@
-"""What all tests share: the options that point the service tests at services that run already, and the figures they tell."""
+"""What all tests share: services that run already, real data sets, what to do without them, and the figures that are told."""
 
 import json
 import os
 from collections import Counter
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,25 @@ settings.load_profile("house")
 Figures = dict[str, Counter[str]]
 
 _figures = pytest.StashKey[Figures]()
+
+# The folder of the real data sets: `$LDPSTREAM_DATA`, else where they may stand beside the project.
+DATA = Path(os.environ.get("LDPSTREAM_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+
+
+def give_up(reason: str) -> NoReturn:
+    """Skip the test for want of something, or fail it in CI."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of the real data sets. The test is skipped if there is none, and fails if `LDPSTREAM_DATA` names none."""
+    if not DATA.is_dir():
+        reason = f"no folder {DATA}: set LDPSTREAM_DATA to the one with the data files"
+        pytest.fail(reason) if os.environ.get("LDPSTREAM_DATA") else pytest.skip(reason)
+    return DATA
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

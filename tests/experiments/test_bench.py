@@ -1,6 +1,8 @@
 """The benchmarks run, at sizes that say nothing, and put other libraries beside us where they are."""
 
 import json
+import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -76,9 +78,45 @@ def test_without_a_network_the_other_libraries_are_missing_and_said_to_be(
 ) -> None:
     monkeypatch.setenv("LDPSTREAM_CACHE", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setattr(peers, "ATTEMPTS", 1)
     with pytest.raises(peers.PeersError, match="pip could not install them: "):
         peers.environment()
     assert list(tmp_path.glob("*/whole")) == []
+    assert peers.existing_environment() is None
+
+
+def test_an_installation_that_hangs_is_tried_again_and_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And one that works the second time is kept, and used again."""
+    monkeypatch.setenv("LDPSTREAM_CACHE", str(tmp_path))
+    monkeypatch.setattr("experiments.peers.venv.create", lambda place, **_: place.mkdir(exist_ok=True))
+    tried: list[list[str]] = []
+
+    def hang(command: list[str], **_: object) -> None:
+        tried.append(command)
+        raise subprocess.TimeoutExpired(command, peers.INSTALL_S)
+
+    def at_second_go(command: list[str], **named: object) -> subprocess.CompletedProcess[str]:
+        if len(tried) == 2:
+            hang(command, **named)
+        tried.append(command)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("experiments.peers.subprocess.run", hang)
+    with pytest.raises(peers.PeersError, match="pip did not end within 600 s"):
+        peers.environment()
+    assert len(tried) == 2
+    monkeypatch.setattr("experiments.peers.subprocess.run", at_second_go)
+    assert peers.environment() == peers.environment() == peers.existing_environment()
+    assert len(tried) == 4
+    assert {"--require-hashes", "--timeout", "--retries"} < set(tried[0])
+
+
+def test_everything_of_the_other_libraries_is_pinned() -> None:
+    wanted = [line for line in peers.LOCK.with_suffix(".in").read_text().splitlines() if not line.startswith("#")]
+    pinned = re.findall(r"(?m)^(\S+)==(\S+)(?: ; .*)? \\\n +--hash=sha256:", peers.LOCK.read_text())
+    assert len(pinned) == len(re.findall(r"(?m)^[^\s#]", peers.LOCK.read_text())) > 20
+    assert {re.split("[=<]", name)[0] for name in wanted} <= {name for name, _ in pinned}
+    assert set(peers.LIBRARIES.items()) <= set(pinned)
 
 
 def test_their_clients_are_timed_with_as_many_reports_as_fit() -> None:

@@ -7,8 +7,6 @@ import pytest
 
 from experiments import datasets
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-
 
 @pytest.mark.parametrize("name", datasets.NAMES)
 def test_a_generated_one_has_the_size_and_says_what_it_is(name: str) -> None:
@@ -22,19 +20,15 @@ def test_a_generated_one_has_the_size_and_says_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", datasets.NAMES)
-def test_a_real_one_has_what_was_published(name: str) -> None:
-    if not DATA.is_dir():
-        pytest.skip("the real data sets are not beside the project")
-    found = datasets.load(name, DATA)
+def test_a_real_one_has_what_was_published(name: str, data_folder: Path) -> None:
+    found = datasets.load(name, data_folder)
     assert found.real
     assert found.source == ""
     assert found.values.shape == datasets.load(name, None).values.shape
 
 
-def test_reports_of_ms_fimu() -> None:
-    if not DATA.is_dir():
-        pytest.skip("the real data sets are not beside the project")
-    assert (datasets.load("ms_fimu", DATA).values != datasets.ABSENT).sum() == 190_345
+def test_reports_of_ms_fimu(data_folder: Path) -> None:
+    assert (datasets.load("ms_fimu", data_folder).values != datasets.ABSENT).sum() == 190_345
 
 
 def test_a_file_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Values: simulated ones are a stationary chain, a file is read as written, and a bad file betrays nobody."""
 
 import csv
-import os
 import traceback
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from surveys import Survey, load_survey, parse_survey
 from tests.producers.samples import START, level, make_survey
 
 ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("LDPSTREAM_DATA", ROOT.parent / "shared" / "data"))
 SECRET = "8x7secret"
 FALSE_ALARM = 1e-6
 
@@ -216,10 +214,8 @@ def test_a_missing_file_is_a_data_error(tmp_path: Path) -> None:
         load_values(tmp_path / "nowhere.csv", ONE, 0)
 
 
-def test_ms_fimu_is_read_as_published() -> None:
-    path = DATA / "ms_fimu_visits.csv"
-    if not path.exists():
-        pytest.skip(f"no {path}: set LDPSTREAM_DATA to the folder with the data files")
+def test_ms_fimu_is_read_as_published(data_folder: Path) -> None:
+    path = data_folder / "ms_fimu_visits.csv"
     source = load_values(path, load_survey(ROOT / "surveys" / "samples" / "ms_fimu.toml"), first_step=1)
     assert (source.n_people, source.n_steps) == (88_935, 7)
     days = [source.at(step, 0) for step in range(7)]

@@ -5,27 +5,20 @@ had the test is skipped with the reason, except where `CI` is set: there a servi
 nothing goes untested unnoticed.
 """
 
-import os
 import re
 import secrets
 from collections.abc import Callable, Iterator
-from typing import NoReturn
 
 import pytest
 import redis
 from kafka import KafkaAdminClient
 
+from tests.conftest import give_up
+
 from .kafka_jars import JarsError
 from .rig import KafkaNode, RedisNode, missing
 
 MakeTopic = Callable[..., str]
-
-
-def give_up(reason: str) -> NoReturn:
-    """Skip the test for want of a service, or fail it in CI."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")

@@ -32,9 +32,9 @@ from producers.sinks import KafkaSink
 from producers.values import MarkovValues
 from surveys import Survey
 from surveys.settings import Settings
+from tests.conftest import give_up
 from tests.docs.tables import METRICS, Metric
 
-from .conftest import give_up
 from .rig import PATIENCE_S, free_ports, wait_until
 
 ROOT = Path(__file__).parents[2]

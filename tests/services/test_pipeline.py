@@ -29,11 +29,12 @@ from producers.sinks import MemorySink
 from producers.values import load_values
 from surveys import Survey, load_survey
 from surveys.settings import Settings
+from tests.conftest import DATA
 
 from .rig import PATIENCE_S, free_ports, wait_until
 
 ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("LDPSTREAM_DATA", ROOT.parent / "shared" / "data")) / "ms_fimu_visits.csv"
+VISITS = DATA / "ms_fimu_visits.csv"
 MS_FIMU = ROOT / "surveys" / "samples" / "ms_fimu.toml"
 REPORTS, STEPS = 190_345, 7  # of the MS-FIMU visits
 STEP_S, SEED = 3, 5
@@ -89,8 +90,8 @@ def services(kafka: str, redis_url: str, tmp_path: Path) -> Iterator[Services]:
 
 def visits(folder: Path) -> tuple[Path, int]:
     """The MS-FIMU visits where they can be had, else as many simulated ones; and their number."""
-    if DATA.exists():
-        return DATA, REPORTS
+    if VISITS.exists():
+        return VISITS, REPORTS
     path, rng = folder / "visits.csv", np.random.default_rng(1)
     labels = load_survey(MS_FIMU).attributes[0].labels
     lines = [

@@ -34,9 +34,9 @@ from producers.sinks import KafkaSink, MemorySink, SinkError
 from producers.values import MarkovValues
 from surveys import load_survey
 from surveys.settings import Settings
+from tests.conftest import give_up
 
 from .certificates import Authority
-from .conftest import give_up
 from .kafka_jars import JarsError
 from .rig import PATIENCE_S, free_ports, missing
 from .rig_secure import SecureKafkaNode, SecureRedisNode

@@ -19,9 +19,9 @@ from estimators.schedule import Progress
 from surveys import load_survey
 from surveys.settings import Settings
 from tests.agents.samples import during, make_survey
+from tests.conftest import give_up
 
 from .certificates import Authority
-from .conftest import give_up
 from .rig import free_ports, missing
 from .rig_secure import SecureRedisNode
 from .rig_topologies import RedisClusterNodes, WatchedRedis, wait_for
