@@ -54,7 +54,7 @@ def sound(survey: Survey, rng: np.random.Generator, step: int, pane: int, n: int
 def spoilt(survey: Survey, rng: np.random.Generator, step: int, reason: Reason) -> bytes:
     """An envelope that is refused for that reason when it is appended during its step, and sound otherwise."""
     pane = 1 if reason == "padding bits set" else 0
-    early_or_late = {"step too old": step - 2 - survey.lateness_steps, "step in the future": step + 3}
+    early_or_late = {"step too old": step - 2 - survey.lateness_steps, "step in the future": step + 1000}
     fields: Fields = msgspec.msgpack.decode(sound(survey, rng, 0, pane, n=3))
     fields[4] = early_or_late.get(reason, step)
     payload = fields[6]

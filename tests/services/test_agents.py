@@ -28,7 +28,7 @@ from surveys.settings import Settings
 from tests.agents.samples import PANES, sound, spoilt
 
 from .conftest import MakeTopic
-from .rig import free_ports
+from .rig import ENDED_S, PATIENCE_S, free_ports
 
 PARTITIONS = 4
 ROOT = Path(__file__).parents[2]
@@ -70,12 +70,10 @@ class Worker:
         self.process.kill()
         self.process.wait()
 
-    def stop(self) -> float:
-        """SIGTERM; gives the seconds until it had ended, in order."""
-        began = time.monotonic()
+    def stop(self) -> None:
+        """SIGTERM, and an end in order and in time."""
         self.process.terminate()
-        assert self.process.wait(15) == 0, self.log.read_text()
-        return time.monotonic() - began
+        assert self.process.wait(ENDED_S) == 0, self.log.read_text()
 
 
 @dataclass
@@ -88,6 +86,7 @@ class Site:
     environment: dict[str, str]
     folder: Path
     sent: Counter[Reason | None] = field(default_factory=Counter)
+    judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # why refused in its step, and the step
     workers: list[Worker] = field(default_factory=list)
 
     def start(self, program: str = "", **environment: str) -> Worker:
@@ -110,7 +109,8 @@ class Site:
                 value = sound(self.survey, rng, step, int(rng.integers(len(PANES))), int(rng.integers(1, 20)))
             producer.send(self.survey.reports_topic, value, partition=int(rng.integers(PARTITIONS)))
             self.sent[reason] += 1
-        producer.flush(timeout=30)
+            self.judged[value] = reason, step
+        producer.flush(timeout=PATIENCE_S)
 
     @property
     def n_sent(self) -> int:
@@ -120,7 +120,7 @@ class Site:
         """Records below the stored offsets."""
         return sum(self.store.positions().values())
 
-    def until(self, reached: Callable[[], bool], seconds: float = 40) -> None:
+    def until(self, reached: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
         """Wait until that holds."""
         deadline = time.monotonic() + seconds
         while not reached():
@@ -147,6 +147,12 @@ class Site:
             found = {p: consumer.committed(TopicPartition(self.survey.reports_topic, p)) for p in range(PARTITIONS)}
         return {p: offset for p, offset in found.items() if offset is not None}
 
+    def reason(self, record: Record) -> Reason | None:
+        """Why a record that was sent must be refused; this machine may have been held up on the way to the log."""
+        reason, step = self.judged[record.value]
+        late = record.appended_ms >= self.survey.closes_ms(step)
+        return "step too old" if late and reason in (None, "symbol out of range", "padding bits set") else reason
+
     def check(self) -> None:
         """What is stored is a direct tally of the log, to the last report; and the log is what was sent."""
         logs: dict[int, list[Record]] = {p: [] for p in range(PARTITIONS)}
@@ -161,13 +167,13 @@ class Site:
             values = {record.offset: record.value for record in log}
             letters |= {(partition, offset, reason, values[offset]) for offset, reason in added.rejected}
         rejected = Counter(reason for _, _, reason, _ in letters)
-        late = rejected["step too old"] - self.sent["step too old"]  # of the sound ones, if this machine was held up
-        assert 0 <= late < 0.05 * self.n_sent
-        assert rejected - Counter({"step too old": late}) == {r: n for r, n in self.sent.items() if r is not None}
+        wanted = Counter(self.reason(record) for log in logs.values() for record in log)
+        assert wanted.total() == self.n_sent
+        assert rejected == {reason: n for reason, n in wanted.items() if reason is not None}
         assert self.store.tables(range(10_000)) == counts
         assert self.store.rejected() == rejected
         assert self.store.positions() == {p: log[-1].offset + 1 for p, log in logs.items() if log}
-        self.until(lambda: self.group_offsets() == self.store.positions(), 5)
+        self.until(lambda: self.group_offsets() == self.store.positions())
         found = [(dict(letter.headers), letter.value) for letter in self.read(self.survey.rejected_topic)]
         as_set = {(int(h["partition"]), int(h["offset"]), h["reason"].decode(), value) for h, value in found}
         assert as_set == letters
@@ -225,7 +231,7 @@ def test_an_agent_commits_when_told_to_stop_and_counts_whatever_the_end_of_a_tra
 
     def get(path: str) -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as error:
             error.close()
@@ -237,7 +243,7 @@ def test_an_agent_commits_when_told_to_stop_and_counts_whatever_the_end_of_a_tra
     assert get("/ready") == "ok\n"
     assert get("/nowhere") == "404"
     assert site.counted() < site.n_sent
-    assert worker.stop() < 10
+    worker.stop()
     site.check()
     site.check_logs()
 
@@ -259,14 +265,14 @@ def test_batches_that_cannot_be_read_stop_nothing(kafka: str, redis_url: str, ma
         site.send(producer, rng, 200)
     with site.producer(compression_type="gzip", batch_size=10**8, linger_ms=3000, max_request_size=10**8) as producer:
         large = [producer.send(topic, bytes(10**6), partition=1) for _ in range(40)]
-        producer.flush(timeout=30)
+        producer.flush(timeout=PATIENCE_S)
     assert len({future.get().offset for future in large}) == 40
     with site.producer() as producer:
         producer.send(topic, b"x", partition=2, headers=[(_NotUtf8("name"), b"x")]).get()
         site.send(producer, rng, 200)
     worker = site.start()
     site.until(lambda: site.counted() == site.n_sent + 41)
-    assert worker.stop() < 10
+    worker.stop()
     letters = [(dict(x.headers), x.value) for x in site.read(site.survey.rejected_topic)]
     (bomb,) = (value for h, value in letters if h["records"] == b"40" and h["partition"] == b"1")
     assert len(bomb) < 60_000

@@ -119,6 +119,5 @@ def _count_a_pane_twice(site: Site) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + LISTS))
-@pytest.mark.timeout(400)
 def test_random_lists(seed: int, carry_out: CarryOut) -> None:
     assert carry_out(seed, random_list(seed)).done["records acknowledged"] > 500
