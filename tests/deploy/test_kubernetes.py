@@ -16,6 +16,7 @@ import pytest
 import trustme
 
 from agents.topics import RIGHTS, group_id
+from producers.gateway_openapi import description
 from producers.gateway_service import read_tokens
 from surveys import Survey, parse_survey
 from surveys.settings import Settings, load_settings
@@ -276,6 +277,39 @@ def test_selectors_select(folder: str) -> None:
 def test_images_of_production_are_pinned_by_digest() -> None:
     images = {c["image"] for _, template in pods("overlays/production") for c in template["spec"]["containers"]}
     assert all(re.fullmatch(r"[^:@]+@sha256:[0-9a-f]{64}", image) for image in images), images
+
+
+# ---- several gateways
+
+
+def hash_keys(ingress: Resource) -> dict[str, str | None]:
+    """By ingress controller: the variable of nginx by which it chooses a pod; None if it does not hash consistently by one."""
+    given = ingress["metadata"].get("annotations", {})
+    by_method = re.fullmatch(r"hash \$(\w+) consistent", given.get("nginx.org/lb-method", ""))
+    by_annotation = re.fullmatch(r"\$(\w+)", given.get("nginx.ingress.kubernetes.io/upstream-hash-by", ""))
+    return {"nginx.org": by_method and by_method[1], "ingress-nginx": by_annotation and by_annotation[1]}
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_several_gateways_are_chosen_by_the_idempotency_key(folder: str) -> None:
+    """Each gateway remembers keys in its own memory; nginx names a header's variable in lower case, with underscores."""
+    [gateway] = [d for d in found(folder, "Deployment") if d["metadata"]["name"] == "ldpstream-gateway"]
+    fronts = found(folder, "Ingress")
+    if gateway["spec"]["replicas"] == 1:
+        assert not fronts
+        return
+    header = description("demo", tokens_required=True)["paths"]["/v1/reports"]["post"]["parameters"][0]["name"]
+    assert header == "Idempotency-Key"
+    variable = "http_" + header.lower().replace("-", "_")
+    assert [hash_keys(front) for front in fronts] == [{"nginx.org": variable, "ingress-nginx": variable}]
+    services = {s["metadata"]["name"]: {port["name"] for port in s["spec"]["ports"]} for s in found(folder, "Service")}
+    for front in fronts:
+        hosts = {rule["host"] for rule in front["spec"]["rules"]}
+        assert {host for tls in front["spec"]["tls"] for host in tls["hosts"]} == hosts, "a token must not travel in clear"
+        for path in (path for rule in front["spec"]["rules"] for path in rule["http"]["paths"]):
+            to = path["backend"]["service"]
+            assert to["name"] == "ldpstream-gateway"
+            assert to["port"]["name"] in services[to["name"]]
 
 
 # ---- who may reach whom
