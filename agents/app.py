@@ -40,6 +40,7 @@ from surveys import Survey, SurveyError, load_survey
 from surveys.logs import logging_config
 from surveys.monitoring import serve_monitoring
 from surveys.settings import Settings, SettingsError, load_settings
+from surveys.waiting import Stopped, wait_for
 
 log = structlog.get_logger("ldpstream.agent")
 
@@ -72,6 +73,7 @@ class AgentApp(faust.App):
         self.survey, self.agent_settings = survey, settings
         self.store, self.watchdog = RedisCountStore(survey, settings), _Watchdog()
         self.witness = Witness(settings, survey.reports_topic)
+        self.told_to_stop = threading.Event()
         self.counting = Counting(survey, self.store, _FaustLog(self, survey), settings.commit_interval_ms / 1000)
         super().__init__(
             group_id(survey),
@@ -114,21 +116,26 @@ class AgentApp(faust.App):
         await self.counting.watch(self.watchdog.alive)
 
     def prepare(self) -> None:
-        """What comes before the start.
+        """Serve the metrics, wait for Kafka, run the start-up checks, then start the watchdog.
 
         Raises:
+            Stopped: if the process is told to stop while it waits.
             TopicError: if the broker or a topic cannot be used.
             StoreRefused: if Redis does not let us in, or do what we must.
             SettingsError: if Redis would throw counts away.
             OSError: if the address of the metrics cannot be bound.
         """
+        settings = self.agent_settings
         keep_freed_memory()
+        if settings.metrics_port:
+            serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: self.counting.ready)
+        wait_for(f"Kafka at {settings.kafka}", self._check_kafka, self.told_to_stop.wait, log.warning)
+        check_redis(self.store)
+        self.watchdog.start()
+
+    def _check_kafka(self) -> None:
         ensure_topics(self.agent_settings, self.survey, "agent")
         check_session(self.agent_settings, SESSION_S)
-        check_redis(self.store)
-        if self.agent_settings.metrics_port:
-            serve_monitoring(self.agent_settings.metrics_host, self.agent_settings.metrics_port, lambda: self.counting.ready)
-        self.watchdog.start()
 
     async def _revoked(self, *about: Any, **_: Any) -> None:
         _app, partitions = about
@@ -250,6 +257,7 @@ class _Worker(faust.Worker):
 
     def _schedule_shutdown(self, signal: Any) -> None:
         """The libraries wait for a broker that is away for longer than whoever stops us may wait for us."""
+        cast(AgentApp, self.app).told_to_stop.set()
         timer = threading.Timer(STOP_S, _end)
         timer.daemon = True
         timer.start()
@@ -257,13 +265,15 @@ class _Worker(faust.Worker):
 
     async def on_first_start(self) -> None:
         app = cast(AgentApp, self.app)
+        await super().on_first_start()  # the log and the signals, which `prepare` needs while it waits
         try:
             await asyncio.to_thread(app.prepare)
+        except Stopped:
+            sys.exit(0)
         except (TopicError, SettingsError, StoreRefused) as error:
             _give_up(error)
         except OSError as error:
             _give_up(OSError(f"LDPSTREAM_METRICS_PORT: {error.strerror}"))
-        await super().on_first_start()
 
 
 def _end() -> None:

@@ -31,6 +31,7 @@ from surveys import Survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
 from surveys.kafka_reason import hearing
 from surveys.settings import Settings
+from surveys.waiting import Away
 
 ANSWER_MS = 5_000
 WEEK_MS = 7 * 86_400_000  # the least retention of reports: from the log a lost count store is folded again
@@ -47,6 +48,10 @@ _UNSEEN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.err
 
 class TopicError(Exception):
     """The broker cannot be reached, or a topic cannot be used: one line for the person who runs the command."""
+
+
+class BrokerAway(TopicError, Away):
+    """No broker can be reached, or none answers."""
 
 
 def group_id(survey: Survey) -> str:
@@ -182,24 +187,45 @@ def _configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
 def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
     """An administrator's client that fails with one TopicError, within a few seconds and without lines in the log."""
     with hearing(settings) as heard:
+        let_in = False
         try:
-            _knock(settings.kafka)
+            _knock(settings)
             limits = {"bootstrap_timeout_ms": ANSWER_MS, "request_timeout_ms": ANSWER_MS}
             with KafkaAdminClient(**settings.kafka_options(), **limits) as admin:
+                let_in = True
                 yield admin
         except KafkaError as error:
-            raise TopicError(f"Kafka at {settings.kafka}: {heard.why(error)}") from None
+            away = error.retriable and (let_in or not heard.turned_away)
+            kind = BrokerAway if away else TopicError
+            raise kind(f"Kafka at {settings.kafka}: {heard.why(error)}") from None
 
 
-def _knock(addresses: str) -> None:
-    """Raise TopicError unless one of the addresses takes a connection; the library would try for long, and noisily."""
+def _knock(settings: Settings) -> None:
+    """Raise BrokerAway unless one of the addresses takes a connection; the library would try for long, and noisily.
+
+    With TLS it must also answer: the library waits for ever for a listener that says nothing.
+    """
+    addresses = settings.kafka.split(",")
+    timeout_s = ANSWER_MS / 1000 / len(addresses)
     reasons = []
-    for address in addresses.split(","):
+    for address in addresses:
         host, _, port = address.rpartition(":")
         try:
-            socket.create_connection((host, int(port)), timeout=ANSWER_MS / 1000).close()
+            with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+                if settings.kafka_security_protocol.endswith("SSL"):
+                    _greet(connection, settings, host)
         except OSError as error:
             reasons.append(error.strerror or str(error))
         else:
             return
-    raise TopicError(f"Kafka at {addresses} cannot be reached: {', '.join(sorted(set(reasons)))}")
+    raise BrokerAway(f"Kafka at {settings.kafka} cannot be reached: {', '.join(sorted(set(reasons)))}")
+
+
+def _greet(connection: socket.socket, settings: Settings, host: str) -> None:
+    """Raise TimeoutError if the listener says nothing. The library finds out what else may be wrong with TLS."""
+    try:
+        settings.tls("kafka").wrap_socket(connection, server_hostname=host).close()
+    except TimeoutError:
+        raise
+    except (OSError, ValueError):
+        return

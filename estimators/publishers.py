@@ -17,7 +17,7 @@ from estimators.schedule import Told
 from surveys import Attribute, Survey
 from surveys.kafka_producer import Producer
 from surveys.kafka_reason import hearing
-from surveys.settings import Settings
+from surveys.settings import Settings, SettingsError
 
 MAX_PUBLICATION_BYTES = 16 * 2**20  # as the topic allows; a publication takes about 140 bytes a value
 CONNECT_MS = 10_000
@@ -55,7 +55,8 @@ class KafkaPublisher:
         settings: where Kafka is, and who we are.
 
     Raises:
-        LogUnavailable: if no broker answers, or if it does not let us publish.
+        LogUnavailable: if no broker answers.
+        SettingsError: if we may not use the transactional id.
     """
 
     def __init__(self, survey: Survey, settings: Settings) -> None:
@@ -89,12 +90,12 @@ class KafkaPublisher:
             except KafkaError as error:
                 if producer is not None:
                     producer.close(timeout=0)
-                raise self._unavailable(self._why(error, heard.why(error), transactional_id)) from None
+                if isinstance(error, TransactionalIdAuthorizationFailedError):
+                    user, where = self._settings.kafka_user, self._settings.kafka
+                    said = f"user {user} may not WRITE transactional id {transactional_id}"
+                    raise SettingsError(f"Kafka at {where}: {said}") from None
+                raise self._unavailable(heard.why(error)) from None
         return producer
-
-    def _why(self, error: KafkaError, said: str, transactional_id: str) -> str:
-        refused = isinstance(error, TransactionalIdAuthorizationFailedError)
-        return f"user {self._settings.kafka_user} may not WRITE transactional id {transactional_id}" if refused else said
 
     def take_over(self, since_ms: int) -> Mapping[str, Told]:
         """See `estimators.schedule.EstimatesTopic`.

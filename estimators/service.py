@@ -8,7 +8,7 @@ from threading import Event
 import structlog
 from prometheus_client import REGISTRY
 
-from agents.redis_connection import connect
+from agents.redis_connection import Client, StoreRefused, connect
 from agents.redis_store import RedisCountStore
 from agents.store import StoreUnavailable
 from estimators.api import create_api
@@ -22,6 +22,7 @@ from estimators.vitals import Vitals
 from surveys import Survey
 from surveys.monitoring import serve_monitoring
 from surveys.settings import Settings, SettingsError
+from surveys.waiting import Away, wait_for
 
 log = structlog.get_logger("ldpstream.estimator")
 
@@ -31,26 +32,33 @@ RETRY_S = 2.0
 
 
 def serve(
-    survey: Survey, settings: Settings, stop: Event, seen: Callable[[Publication], None], until: int | None = None
+    survey: Survey,
+    settings: Settings,
+    stop: Event,
+    seen: Callable[[Publication], None],
+    check_topics: Callable[[], None],
+    until: int | None = None,
 ) -> list[Publication]:
     """Estimate every step as it closes, until `stop` is set or all steps through `until` are published for good.
 
     Several may run: one works, another takes over within seconds when it ends.
 
-    An outage of Kafka or Redis after the start is waited out; at the start it is an error.
+    While Kafka or Redis is away it waits, at the start too.
 
     Args:
         survey: the survey.
         settings: where Kafka and Redis are.
         stop: set from outside to end.
         seen: told of every publication made.
+        check_topics: checks the topics, and raises `Away` while Kafka is away.
         until: the last step wanted; None for no end.
 
     Returns:
         All publications kept in Redis, oldest step first.
 
     Raises:
-        LogUnavailable, StoreUnavailable: if Kafka or Redis does not answer at the start, or refuses what it will be asked.
+        Stopped: if it is told to stop before Kafka and Redis have answered.
+        StoreRefused: if Redis refuses what it will be asked; and whatever `check_topics` raises besides.
         SettingsError: if an attribute has too many values to be published.
     """
     for attribute in survey.attributes:
@@ -58,16 +66,28 @@ def serve(
             raise SettingsError(
                 f"attribute {attribute.name} has {attribute.k} values; at most {MAX_PUBLISHED_K} can be published"
             )
-    store, client = RedisCountStore(survey, settings), connect(settings, timeout_s=10)
-    results = RedisResults(survey, client)
-    store.check_estimating()
-    results.check(settings)
-    position, kafka = KafkaLogPosition(survey, settings), KafkaPublisher(survey, settings)
-    prometheus = PrometheusPublisher(survey, REGISTRY)
-    prometheus.show(results.history())
-    vitals = Vitals(survey, store, position, results, settings.margin_ms, prometheus, REGISTRY)
+    vitals: Vitals | None = None
     if settings.metrics_port:
-        serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: vitals.well)
+        serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: vitals is not None and vitals.well)
+
+    def reach_redis() -> tuple[RedisCountStore, Client, RedisResults]:
+        store, client = RedisCountStore(survey, settings), connect(settings, timeout_s=10)
+        results = RedisResults(survey, client)
+        store.check_estimating()
+        results.check(settings)
+        prometheus.show(results.history())
+        return store, client, results
+
+    def reach_kafka() -> tuple[KafkaLogPosition, KafkaPublisher]:
+        check_topics()
+        return KafkaLogPosition(survey, settings), KafkaPublisher(survey, settings)
+
+    prometheus = PrometheusPublisher(survey, REGISTRY)
+    kafka_at, redis_at = f"Kafka at {settings.kafka}", f"Redis at {settings.redis_url()}"
+    wait_for(kafka_at, check_topics, stop.wait, log.warning)  # so that a refusal by Kafka is told while Redis is away
+    store, client, results = wait_for(redis_at, reach_redis, stop.wait, log.warning, _redis_away)
+    position, kafka = wait_for(kafka_at, reach_kafka, stop.wait, log.warning, _kafka_away)
+    vitals = Vitals(survey, store, position, results, settings.margin_ms, prometheus, REGISTRY)
     publishers: list[Publisher] = [prometheus, _Watcher(seen)]
     schedule = Schedule(survey, store, position, results, publishers, settings.post, settings.margin_ms, kafka)
     page = _serve_page(survey, settings, results, store)
@@ -93,6 +113,15 @@ def serve(
         position.close()
         store.close()
         client.close()
+
+
+def _redis_away(error: Exception) -> bool:
+    return isinstance(error, StoreUnavailable) and not isinstance(error, StoreRefused)
+
+
+def _kafka_away(error: Exception) -> bool:
+    """Whatever Kafka refuses, the check of the topics says."""
+    return isinstance(error, Away | LogUnavailable)
 
 
 def _serve_page(survey: Survey, settings: Settings, results: RedisResults, store: RedisCountStore) -> PageServer | None:

@@ -39,6 +39,7 @@ from producers.values import DataError, MarkovValues, ValueSource, load_values
 from surveys import Survey, SurveyError, load_survey
 from surveys.logs import logging_config
 from surveys.settings import Settings, SettingsError, load_settings
+from surveys.waiting import Away, Stopped, wait_for
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 console = Console()
@@ -77,15 +78,23 @@ def run() -> None:
     """The command line, with one line and exit status 2 for what a user can mend."""
     try:
         app()
+    except Stopped:
+        sys.exit(0)
     except EXPECTED as error:
         fail(str(error))
     except KeyboardInterrupt:  # before or after what the library itself looks after
         sys.exit(130)
 
 
+def say(message: str) -> None:
+    """Write one line to standard error."""
+    sys.stderr.write(f"ldpstream: {message}\n")
+    sys.stderr.flush()
+
+
 def fail(message: str) -> Never:
     """End with one line on standard error and exit status 2."""
-    sys.stderr.write(f"ldpstream: {message}\n")
+    say(message)
     sys.exit(2)
 
 
@@ -257,8 +266,6 @@ def produce(
     """Simulated devices that report to Kafka as the survey's steps go by, from the current one on."""
     survey, settings = load_survey(survey_file), load_settings()
     source = values(survey, data, first_step, users, steps, seed)
-    sink = kafka_sink(survey, settings) if gateway is None else gateway_sink(gateway, settings)
-    population = Population(survey, source, seed)
     stop, answered = ends_on_signal(), []
 
     def now_ms() -> int:
@@ -271,6 +278,8 @@ def produce(
     first = f"the people join at step {now}" if now >= 0 else "the people wait for it"
     start = f"{survey.start.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     console.print(f"Step 0 of {survey.name} begins at {start}: {first}.", markup=False, soft_wrap=True)
+    sink = await_kafka_sink(survey, settings, stop) if gateway is None else gateway_sink(gateway, settings)
+    population = Population(survey, source, seed)
     with closing(sink), progress_bar() as bar:
         task = bar.add_task("steps", total=source.n_steps)
         for step, truths in produce_live(survey, population, sink, now_ms, sleep):
@@ -286,10 +295,22 @@ def produce(
     write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "produced": answered})
 
 
-def kafka_sink(survey: Survey, settings: Settings) -> Sink:
-    """The survey's topic, made if there is none."""
-    ensure_topics(settings, survey, "producer")
-    return KafkaSink(settings, survey.reports_topic)
+def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
+    """The survey's topic, made if there is none, as soon as Kafka answers.
+
+    Raises:
+        Stopped: if `stop` is set before.
+        TopicError: if Kafka refuses us.
+    """
+
+    def ask() -> Sink:
+        ensure_topics(settings, survey, "producer")
+        return KafkaSink(settings, survey.reports_topic)
+
+    def away(error: Exception) -> bool:
+        return isinstance(error, Away | SinkError)  # whatever Kafka refuses, the check of the topics says
+
+    return wait_for(f"Kafka at {settings.kafka}", ask, stop.wait, say, away)
 
 
 def gateway_sink(url: str, settings: Settings) -> Sink:
@@ -304,7 +325,6 @@ def gateway_sink(url: str, settings: Settings) -> Sink:
 def agent(survey_file: SurveyFile) -> None:
     """A counting agent: a Faust worker that folds Kafka's reports into count tables in Redis. Start as many as you like."""
     survey, settings = load_survey(survey_file), load_settings()
-    ensure_topics(settings, survey, "agent")
     from agents.app import run as run_agent  # only here: it sets up an event loop for Faust
 
     run_agent(survey, settings)
@@ -319,7 +339,6 @@ def estimate(
     """The estimator: publishes histograms and privacy loss to Kafka, Redis and Prometheus as the steps close."""
     survey, settings = load_survey(survey_file), load_settings()
     dictConfig(logging_config(settings.log_level))
-    ensure_topics(settings, survey, "estimator")
     from estimators.service import serve
 
     def seen(publication: Publication) -> None:
@@ -328,7 +347,7 @@ def estimate(
 
     # with Kafka away it may wait for long; what is saved is saved, and what is not is estimated by the next one
     stop = ends_on_signal(STOP_S if json is None else None)
-    history = serve(survey, settings, stop, seen, until)
+    history = serve(survey, settings, stop, seen, partial(ensure_topics, settings, survey, "estimator"), until)
     write_json(json, tables.as_json(survey, history, None))
 
 
@@ -339,8 +358,8 @@ def gateway(survey_file: SurveyFile) -> None:
     dictConfig(logging_config(settings.log_level))
     from producers.gateway_service import serve as serve_gateway  # only here: it takes long to load
 
-    ensure_topics(settings, survey, "producer")
-    serve_gateway(survey, survey_file.read_text(encoding="utf-8"), settings)
+    check_topics = partial(ensure_topics, settings, survey, "producer")
+    serve_gateway(survey, survey_file.read_text(encoding="utf-8"), settings, check_topics)
 
 
 add_experiments(app, console, write_json)

@@ -101,15 +101,11 @@ class KafkaLog:
         return oldest is None or time.monotonic() - oldest < OVERDUE_S
 
     async def start(self) -> None:
-        """Connect.
-
-        Raises:
-            NotAppended: if the broker cannot be reached or has no such topic.
-        """
+        """Connect; while the broker does not answer, `ready` is false and further attempts are made."""
         try:
             await self._connect()
         except (KafkaError, TimeoutError) as error:
-            raise NotAppended(f"{self._topic}: {error or type(error).__name__}") from error
+            log.warning("the log does not answer", topic=self._topic, error=str(error) or type(error).__name__)
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:

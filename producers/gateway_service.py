@@ -11,9 +11,10 @@ import logging
 import signal
 import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
+from threading import Event
 from typing import ClassVar
 
 import structlog
@@ -30,10 +31,10 @@ from producers import gateway_metrics as metrics
 from producers.gateway import create_gateway
 from producers.gateway_admission import Connections
 from producers.gateway_intake import Intake, Limits
-from producers.gateway_log import KafkaLog, NotAppended, kafka_producer
-from producers.sinks import SinkError
+from producers.gateway_log import KafkaLog, kafka_producer
 from surveys import Survey
 from surveys.settings import Settings, SettingsError
+from surveys.waiting import Stopped, wait_for
 
 log = structlog.get_logger("ldpstream.gateway")
 
@@ -43,27 +44,27 @@ HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # of a request's line and headers; and of 
 GRACEFUL_S = 5  # for requests under way; the intake answers them sooner
 
 
-def serve(survey: Survey, toml: str, settings: Settings) -> None:
-    """Run the gateway until SIGTERM or SIGINT.
+def serve(survey: Survey, toml: str, settings: Settings, check_topics: Callable[[], None]) -> None:
+    """Run the gateway until SIGTERM or SIGINT; it takes connections once Kafka has answered.
 
     Args:
         survey: the survey.
         toml: its file's text.
         settings: where Kafka is, where to listen, whom to trust.
+        check_topics: checks the topics, and raises `Away` while Kafka is away; whatever else it raises ends the gateway.
 
     Raises:
         SettingsError: if the tokens or the certificate cannot be used, or an address cannot be bound.
-        SinkError: if the broker cannot be reached.
     """
     tokens = read_tokens(settings)
     _check_tls(settings)
     disable_created_metrics()  # type: ignore[no-untyped-call]
     with _listen("GATEWAY", settings.gateway_host, settings.gateway_port) as front:
         if not settings.metrics_port:
-            _run(survey, toml, settings, tokens, front, None)
+            _run(survey, toml, settings, tokens, check_topics, front, None)
             return
         with _listen("METRICS", settings.metrics_host, settings.metrics_port) as back:
-            _run(survey, toml, settings, tokens, front, back)
+            _run(survey, toml, settings, tokens, check_topics, front, back)
 
 
 def read_tokens(settings: Settings) -> list[str]:
@@ -120,6 +121,7 @@ def _run(
     toml: str,
     settings: Settings,
     tokens: list[str],
+    check_topics: Callable[[], None],
     front: socket.socket,
     back: socket.socket | None,
 ) -> None:
@@ -141,23 +143,23 @@ def _run(
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a warning for everything that is no HTTP
 
     async def main() -> None:
-        try:
-            await kafka.start()
-        except NotAppended as error:
-            raise SinkError(f"Kafka at {settings.kafka} cannot be used: {error}") from error
         server, operator = _Server(config), _Server(operator_config)
-        loop = asyncio.get_running_loop()
+        loop, told_to_stop = asyncio.get_running_loop(), Event()
 
         def end() -> None:
             server.should_exit = True
+            told_to_stop.set()
             intake.stop()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, end)
-        _tell(survey, settings, tokens, front.getsockname())
         operating = None if back is None else asyncio.create_task(operator.serve([back]))
         try:
-            await server.serve([front])
+            with suppress(Stopped):
+                await asyncio.to_thread(wait_for, f"Kafka at {settings.kafka}", check_topics, told_to_stop.wait, log.warning)
+                await kafka.start()
+                _tell(survey, settings, tokens, front.getsockname())
+                await server.serve([front])
         finally:
             operator.should_exit = True
             await kafka.close()

@@ -10,6 +10,7 @@ from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 from surveys.settings import Settings
 
 _TELLING = re.compile("Sasl|SSL")  # a password or a certificate; what comes after is but that nobody answers any more
+_CUT_OFF = re.compile("disconnected|reset by peer|Broken pipe|Invalid frame", re.IGNORECASE)
 _NAMES = re.compile(r"^(?:\[Error \d+\] )?(?:\w+: )*")
 
 
@@ -25,6 +26,14 @@ class Heard(logging.Handler):
         for argument in record.args if isinstance(record.args, tuple) else ():
             if isinstance(argument, Exception):
                 self._complaints.append(str(argument))
+
+    @property
+    def turned_away(self) -> bool:
+        """Whether a broker that could be reached did not let us in.
+
+        A listener that speaks another protocol cuts us off, and so may one that does not accept our password.
+        """
+        return any(_TELLING.search(complaint) or _CUT_OFF.search(complaint) for complaint in self._complaints)
 
     def why(self, error: Exception) -> str:
         """One line: what was complained of, if the error is that nobody could be reached; else the error's own text."""

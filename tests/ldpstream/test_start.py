@@ -1,0 +1,87 @@
+"""Processes that start while Kafka is away: they say so at once, wait, answer probes, and end when they are told to."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.services.rig import free_ports
+
+ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "surveys" / "samples" / "demo.toml"
+DEADLINE_S = 60
+FAUST = ["-m", "faust", "-A", "agents.app", "worker", "-l", "warn"]
+STARTS = [
+    ("produce", signal.SIGINT), ("produce", signal.SIGTERM), ("agent", signal.SIGINT), ("estimate", signal.SIGTERM),
+    ("gateway", signal.SIGTERM), ("faust", signal.SIGTERM),
+]  # fmt: skip
+
+
+class Waiting:
+    """A process whose Kafka is away."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        kafka, self.metrics, front = free_ports(3)
+        self.address = f"127.0.0.1:{kafka}"
+        env = {key: value for key, value in os.environ.items() if not key.startswith("LDPSTREAM_")} | {
+            "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": self.address, "LDPSTREAM_SURVEY": str(DEMO),
+            "LDPSTREAM_METRICS_PORT": str(self.metrics), "LDPSTREAM_GATEWAY_PORT": str(front), "LDPSTREAM_PAGE_PORT": "0",
+        }  # fmt: skip
+        self.folder, self.log = folder / "empty", folder / "log"
+        self.folder.mkdir()
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen([sys.executable, *command], env=env, cwd=self.folder, stdout=log, stderr=log)
+
+    def until_it_says(self, words: str) -> None:
+        end = time.monotonic() + DEADLINE_S
+        while words not in self.log.read_text():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < end, self.log.read_text()
+            time.sleep(0.05)
+
+    def status(self, path: str) -> int:
+        """The status of a probe, as soon as the port is open."""
+        end = time.monotonic() + DEADLINE_S
+        while time.monotonic() < end:
+            with suppress(ConnectionError):
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}{path}", timeout=DEADLINE_S) as answer:
+                        return int(answer.status)
+                except urllib.error.HTTPError as error:
+                    error.close()
+                    return error.code
+                except urllib.error.URLError as error:
+                    if not isinstance(error.reason, ConnectionError):
+                        raise
+            time.sleep(0.05)
+        raise AssertionError(self.log.read_text())
+
+
+@pytest.fixture
+def waiting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Waiting]:
+    name = request.getfixturevalue("name")
+    made = Waiting(FAUST if name == "faust" else ["-m", "ldpstream", name, str(DEMO)], tmp_path)
+    yield made
+    made.process.kill()
+    made.process.wait()
+
+
+@pytest.mark.parametrize(("name", "end"), STARTS)
+def test_a_broker_that_is_away_is_waited_for(waiting: Waiting, name: str, end: signal.Signals) -> None:
+    waiting.until_it_says(f"waiting for Kafka at {waiting.address}: cannot be reached: Connection refused")
+    if name != "produce":
+        assert (waiting.status("/health"), waiting.status("/ready")) == (200, 503)
+    waiting.process.send_signal(end)
+    assert waiting.process.wait(DEADLINE_S) == 0, waiting.log.read_text()
+    said = waiting.log.read_text()
+    assert said.count("waiting for Kafka") == 1
+    assert "Traceback" not in said
+    assert list(waiting.folder.iterdir()) == []

@@ -1,0 +1,91 @@
+"""Processes that start before their stores: they wait, then work."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ldpstream.rehearse import rehearse
+
+from .rig import KafkaNode, RedisNode, free_ports
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 120
+NAMES = ("agent", "estimate", "gateway", "produce")
+
+
+class Early:
+    """All four processes, started while Kafka and Redis are away. Step 0 of their survey lasts an hour."""
+
+    def __init__(self, kafka: KafkaNode, redis: RedisNode, folder: Path) -> None:
+        source = folder / "source.toml"
+        text = (ROOT / "surveys" / "samples" / "demo.toml").read_text()
+        source.write_text(text.replace('name = "demo"', f'name = "early-{os.getpid()}-{time.time_ns()}"'))
+        rehearse(source, folder / "now.toml", 3600, starts_in=0, now_s=time.time())
+        self.folder, self.metrics, front = folder, dict(zip(NAMES, free_ports(4), strict=True)), free_ports(1)[0]
+        env = {
+            **os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": kafka.bootstrap, "LDPSTREAM_REDIS": redis.url,
+            "LDPSTREAM_PAGE_PORT": "0", "LDPSTREAM_GATEWAY_PORT": str(front),
+        }  # fmt: skip
+        self.started = [self.start(name, env) for name in NAMES]
+
+    def start(self, name: str, env: dict[str, str]) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "ldpstream", name, "now.toml", *(["--users", "500"] if name == "produce" else [])]
+        env = env | {"LDPSTREAM_METRICS_PORT": str(self.metrics[name])}
+        with (self.folder / f"{name}.log").open("wb") as log:
+            return subprocess.Popen(command, env=env, cwd=self.folder, stdout=log, stderr=log)
+
+    def said(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def get(self, name: str, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics[name]}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, ""
+        except OSError:
+            return 0, ""
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert all(process.poll() is None for process in self.started), {name: self.said(name)[-2000:] for name in NAMES}
+            assert time.monotonic() < end, {name: self.said(name)[-2000:] for name in NAMES}
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def early(kafka_node: KafkaNode, redis_node: RedisNode, tmp_path: Path) -> Iterator[Early]:
+    kafka_node.stop()
+    redis_node.stop()
+    made = Early(kafka_node, redis_node, tmp_path)
+    yield made
+    for process in made.started:
+        process.terminate()
+    for process in made.started:
+        process.wait(DEADLINE_S)
+
+
+def test_all_processes_may_start_before_their_stores(early: Early, kafka_node: KafkaNode, redis_node: RedisNode) -> None:
+    early.until(lambda: all("waiting for Kafka at" in early.said(name) for name in NAMES))
+    kafka_node.start()
+    early.until(lambda: all("Kafka at" in early.said(name) and " answers" in early.said(name) for name in NAMES))
+    early.until(lambda: "waiting for Redis at" in early.said("estimate"))
+    redis_node.start()
+    early.until(lambda: all(early.get(name, "/ready")[0] == 200 for name in ("agent", "estimate", "gateway")))
+    early.until(lambda: counted(early.get("agent", "/metrics")[1]) == 500)
+
+
+def counted(metrics: str) -> int:
+    """The reports that an agent has counted."""
+    found = re.search(r"(?m)^ldpstream_reports_total (\S+)", metrics)
+    return int(float(found[1])) if found else 0
