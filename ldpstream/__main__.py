@@ -4,11 +4,16 @@ import os
 import signal
 import sys
 from io import TextIOWrapper
+from types import FrameType
 
 
 def main() -> None:
-    """Run the command line; exit status 2 and one line if it cannot even start, 130 at Ctrl-C."""
+    """Run the command line; exit status 2 and one line if it cannot even start, 130 at Ctrl-C.
+
+    SIGTERM ends every command, whatever it computes. The system's own reaction would not: it spares process 1 of a container.
+    """
     _open_streams()
+    signal.signal(signal.SIGTERM, _end)
     with_ctrl_c = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if with_ctrl_c:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an exception might be caught by whoever is being imported
@@ -34,6 +39,10 @@ def _open_streams() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (open to the end)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
+
+
+def _end(signum: int, frame: FrameType | None) -> None:
+    sys.exit(128 + signum)
 
 
 if __name__ == "__main__":

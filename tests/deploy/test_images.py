@@ -1,7 +1,13 @@
 """The image and the compose file: pinned, without privileges, and with commands that exist."""
 
+import json
 import re
+import subprocess
+import sys
+import threading
 import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +35,38 @@ def test_the_base_image_is_pinned_and_the_image_has_no_privileges() -> None:
     assert any(line.startswith("HEALTHCHECK ") for line in last)
     assert not any(line.startswith("ADD ") for line in lines)
     assert any("--require-hashes" in line for line in lines)
+
+
+@pytest.mark.parametrize(("command", "serves", "healthy"), [
+    ("agent", True, True), ("agent", False, False), ("estimate", False, False), ("gateway", False, False),
+    ("demo", False, True), ("produce", False, True), ("reproduce", False, True),
+])  # fmt: skip
+def test_what_serves_no_health_is_healthy(command: str, serves: bool, healthy: bool, tmp_path: Path) -> None:
+    [check] = re.findall(r"(?m)^HEALTHCHECK .*\\\n +CMD (\[.*\])$", DOCKERFILE.read_text())
+    program, option, code = json.loads(check)
+    assert (program, option) == ("python", "-c")
+    (tmp_path / "cmdline").write_bytes(b"\0".join([b"/bin/python", b"/bin/ldpstream", command.encode(), b"survey.toml", b""]))
+    with HTTPServer(("127.0.0.1", 0), Healthy) as server:
+        port = server.server_port
+        if serves:
+            threading.Thread(target=server.handle_request, daemon=True).start()
+        else:
+            server.socket.close()
+        changed = code.replace("/proc/1/cmdline", str(tmp_path / "cmdline")).replace(":9100/", f":{port}/")
+        assert changed.count(str(tmp_path)) == changed.count(f":{port}/health") == 1
+        done = subprocess.run([sys.executable, "-c", changed], capture_output=True, check=False)
+    assert (done.returncode == 0) is healthy, done.stderr
+
+
+class Healthy(BaseHTTPRequestHandler):
+    """Answers 200."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
 
 
 def test_every_package_is_copied_into_the_image() -> None:

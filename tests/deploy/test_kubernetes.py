@@ -279,6 +279,32 @@ def test_images_of_production_are_pinned_by_digest() -> None:
     assert all(re.fullmatch(r"[^:@]+@sha256:[0-9a-f]{64}", image) for image in images), images
 
 
+# ---- how many, and how much memory
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_the_scaler_alone_sets_the_number_of_what_it_scales(folder: str) -> None:
+    """Else every `kubectl apply` sets it back."""
+    scaled = {s["spec"]["scaleTargetRef"]["name"] for s in found(folder, "ScaledObject", "HorizontalPodAutoscaler")}
+    assert scaled == {"ldpstream-agent"}
+    fixed = {d["metadata"]["name"] for d in found(folder, "Deployment") if "replicas" in d["spec"]}
+    assert fixed == {name for name, _ in pods(folder)} - scaled - {"ldpstream-producer"}
+
+
+def test_stores_leave_room_below_their_memory_limit() -> None:
+    """For threads and buffers beside a heap, for a copy while a file is rewritten."""
+    asked = {}
+    for name, template in pods("overlays/dev"):
+        [container] = template["spec"]["containers"]
+        text = " ".join([*container.get("args", []), *(e.get("value", "") for e in container.get("env", []))])
+        if sizes := re.findall(r"(?:-Xmx|--maxmemory )(\d+)m", text):
+            limit = container["resources"]["limits"]["memory"]
+            limit_mb = int(limit[:-2]) * {"Mi": 1, "Gi": 1024}[limit[-2:]]
+            asked[name] = max(map(int, sizes)) / limit_mb
+    assert asked.keys() == {"kafka", "redis"}
+    assert max(asked.values()) <= 0.75
+
+
 # ---- several gateways
 
 

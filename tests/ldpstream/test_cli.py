@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -272,6 +273,16 @@ def test_the_ledger_draws_and_solves(tmp_path: Path) -> None:
     one_line(ldpstream("ledger", DEMO, "--plot", tmp_path / "ledger.xyz"), "ledger.xyz", "not supported")
     one_line(ldpstream("ledger", DEMO, "--horizon", "30"), "--horizon and --budget")
     one_line(ldpstream("ledger", DEMO, "--horizon", "30", "--budget", "-1"), "budget", "-1")
+
+
+def test_a_demo_that_computes_ends_at_sigterm() -> None:
+    """By a handler of ours: a signal's default action spares process 1 of a container (status -15 shows the default)."""
+    program = "import os, signal, sys, time; from ldpstream import demo; from ldpstream.__main__ import main\n"
+    program += "def run(*_):\n    os.kill(os.getpid(), signal.SIGTERM)\n    while True: time.sleep(0.01)\n"
+    program += "demo.Demo.run = run; sys.argv[1:] = ['demo', '--users', '10', '--no-page']; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_what_waits_for_too_long_after_a_signal_is_ended() -> None:
