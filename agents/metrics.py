@@ -6,9 +6,13 @@ totals are the count store's.
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from surveys.envelope import REASONS
+
 records = Counter("ldpstream_records", "Envelopes folded, accepted or rejected")
 reports = Counter("ldpstream_reports", "Reports counted")
 rejected = Counter("ldpstream_rejected", "Envelopes rejected", ["reason"])
+for _reason in REASONS:
+    rejected.labels(_reason)  # from the start at zero: a rate needs a sample before the first rejection
 redelivered = Counter("ldpstream_redelivered", "Envelopes delivered again and skipped")
 gaps = Counter("ldpstream_gaps", "Times that envelopes were missing from a delivery and were fetched again")
 missing_offsets = Counter("ldpstream_missing_offsets", "Offsets whose record the log no longer had, or never had")

@@ -220,7 +220,7 @@ class PrometheusPublisher:
         self._shown: dict[str, list[int]] = {}
         self._latest: dict[tuple[str, str], int] = {}
         span, level = ["survey", "attribute", "span"], ["survey", "attribute", "level"]
-        value = [*span, "estimator", "value"]
+        value = [*span, "estimator", "index", "value"]
 
         def gauge(name: str, text: str, labels: list[str]) -> Gauge:
             return Gauge(f"ldpstream_{name}", text, labels, registry=registry)
@@ -243,6 +243,7 @@ class PrometheusPublisher:
         self._drift = gauge("drift_sigma", "Largest move of a share since the step before, in standard errors.", level[:2])
         self._drift_p = gauge("drift_p", "Chance of so large a move of any value without drift, at most.", level[:2])
         self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
+        self._published.labels(survey.name)  # from the start at zero
 
     def publish(self, publications: list[Publication]) -> None:
         """Show them, and count them as made by this process."""
@@ -263,10 +264,11 @@ class PrometheusPublisher:
             self._complete.labels(*labels).set(p.complete)
             for name, result in p.estimators.items():
                 found = result.estimate()
+                attribute = self._attributes[p.attribute]
                 for i in self._values(p):
-                    label = self._attributes[p.attribute].label(i)
-                    self._frequency.labels(*labels, name, label).set(found.frequencies[i])
-                    self._error.labels(*labels, name, label).set(found.standard_errors[i])
+                    value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # sorts as text
+                    self._frequency.labels(*labels, name, *value).set(found.frequencies[i])
+                    self._error.labels(*labels, name, *value).set(found.standard_errors[i])
             for level, privacy in p.privacy.items():
                 self._eps_t.labels(p.survey, p.attribute, level).set(privacy.eps_t)
                 self._eps_inf.labels(p.survey, p.attribute, level).set(math.inf if privacy.eps_inf is None else privacy.eps_inf)

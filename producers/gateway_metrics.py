@@ -2,7 +2,11 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from producers.gateway_problems import STATUS
+
 requests = Counter("ldpstream_gateway_requests", "Requests with reports, by what became of them", ["outcome"])
+for _outcome in ("accepted", *STATUS):
+    requests.labels(_outcome)  # from the start at zero: a rate needs a sample before the first request
 envelopes = Counter("ldpstream_gateway_envelopes", "Envelopes that the log has acknowledged")
 reports = Counter("ldpstream_gateway_reports", "Reports that the log has acknowledged")
 request_seconds = Histogram("ldpstream_gateway_request_seconds", "Time from a request's head to its answer")

@@ -9,10 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grafana_foundation_sdk.builders import bargauge, dashboard, prometheus, stat, table, timeseries
-from grafana_foundation_sdk.builders.common import ReduceDataOptions, VizLegendOptions
+from grafana_foundation_sdk.builders.common import GraphThresholdsStyleConfig, ReduceDataOptions, VizLegendOptions
+from grafana_foundation_sdk.builders.dashboard import ThresholdsConfig
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacement, VizOrientation
-from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DataSourceRef, GridPos, VariableOption, VariableRefresh
+from grafana_foundation_sdk.models.common import (
+    BarGaugeDisplayMode,
+    BarGaugeValueMode,
+    GraphThresholdsStyleMode,
+    LegendDisplayMode,
+    LegendPlacement,
+    VizOrientation,
+)
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardCursorSync,
+    DataSourceRef,
+    DataTransformerConfig,
+    GridPos,
+    Threshold,
+    ThresholdsMode,
+    VariableOption,
+    VariableRefresh,
+)
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 FOLDER = Path(__file__).parent / "dashboards"
 SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
@@ -23,12 +41,19 @@ VALUE = '{survey="$survey", attribute="$attribute", span="$span", estimator="$es
 LEVELS = '{survey="$survey"}'
 BY_LEVEL = "max by (attribute, level)"  # estimators that stand by say the same as the one that works
 
+MAX_BARS = 256  # as many values of an attribute have series
+OUTCOMES, ACCEPTED = "sum by (outcome) (rate(ldpstream_gateway_requests_total%s[$__rate_interval]))", '{outcome="accepted"}'
+
 Shape = Callable[[], timeseries.Panel | stat.Panel | bargauge.Panel | table.Panel]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: its kind, title, what it tells, unit, (query, legend) pairs, and its place on Grafana's grid of 24 columns."""
+    """One panel: its kind, title, what it tells, unit, (query, legend) pairs, and its place on Grafana's grid of 24 columns.
+
+    `steps` are (from this value on, colour) pairs in increasing order, the first from minus infinity (None) on. Grafana's own
+    default would paint every number above 80 red.
+    """
 
     kind: Shape
     title: str
@@ -37,11 +62,12 @@ class Panel:
     queries: tuple[tuple[str, str], ...]
     width: int = 12
     height: int = 8
-    instant: bool = False
+    steps: tuple[tuple[float | None, str], ...] = ((None, "green"),)
+    most: float | None = None  # a full bar; None: the largest value
 
 
 def lines() -> timeseries.Panel:
-    legend = VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM).show_legend(True)
+    legend = VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.RIGHT).show_legend(True)
     return timeseries.Panel().legend(legend).fill_opacity(8)
 
 
@@ -50,19 +76,25 @@ def number() -> stat.Panel:
 
 
 def bars() -> bargauge.Panel:
+    """A bar for every row of a table, in the order of the column `index`, which is then hidden: by names 100 is before 20."""
     return (
         bargauge.Panel()
         .orientation(VizOrientation.HORIZONTAL)
+        .display_mode(BarGaugeDisplayMode.BASIC)
+        .value_mode(BarGaugeValueMode.TEXT)
         .min_viz_height(12)
-        .reduce_options(ReduceDataOptions().calcs(["lastNotNull"]))
+        .min(0)
+        .reduce_options(ReduceDataOptions().values(True).calcs(["lastNotNull"]).limit(MAX_BARS))
+        .with_transformation(DataTransformerConfig(id_val="sortBy", options={"sort": [{"field": "index"}]}))
+        .with_transformation(DataTransformerConfig(id_val="organize", options={"excludeByName": {"Time": True, "index": True}}))
     )
 
 
 POPULATION = (
     Panel(bars, "Histogram", "Estimated share of every value that has a series, latest estimate.", "percentunit",
-          ((f"max by (value) (ldpstream_frequency_ratio{ESTIMATE})", "{{value}}"),), 12, 12, True),
+          ((f"max by (index, value) (ldpstream_frequency_ratio{ESTIMATE})", "{{value}}"),), 12, 12),
     Panel(bars, "Standard errors", "Of the same shares; an interval of 95 % reaches 1.96 of them to both sides.", "percentunit",
-          ((f"max by (value) (ldpstream_frequency_standard_error_ratio{ESTIMATE})", "{{value}}"),), 12, 12, True),
+          ((f"max by (index, value) (ldpstream_frequency_standard_error_ratio{ESTIMATE})", "{{value}}"),), 12, 12),
     Panel(lines, "Most frequent values over time", "The ten most frequent values at each moment.", "percentunit",
           ((f"topk(10, max by (value) (ldpstream_frequency_ratio{ESTIMATE}))", "{{value}}"),), 24, 9),
     Panel(lines, "$value, with its interval of 95 %", "The estimate ± 1.96 standard errors.", "percentunit",
@@ -70,17 +102,18 @@ POPULATION = (
            (f"max(ldpstream_frequency_ratio{VALUE} + 1.96 * ldpstream_frequency_standard_error_ratio{VALUE})", "upper"),
            (f"max(ldpstream_frequency_ratio{VALUE} - 1.96 * ldpstream_frequency_standard_error_ratio{VALUE})", "lower"))),
     Panel(lines, "Drift since the last step", "Largest move of a share, in standard errors; cf. ldpstream_drift_p.", "none",
-          ((f"max(ldpstream_drift_sigma{OF})", "standard errors"),)),
+          ((f"max(ldpstream_drift_sigma{OF})", "standard errors"),), steps=((None, "green"), (5, "orange"))),
     Panel(lines, "Reports behind the estimate", "Of the step, and of the sliding window.", "short",
           ((f"max by (span) (ldpstream_estimate_reports{OF})", "{{span}}"),)),
     Panel(lines, "Estimate against mechanism", "z of the counts under the mechanism; beyond ±6 somebody bends them.", "none",
-          ((f"max by (level) (ldpstream_fit_z{OF})", "{{level}}"),)),
+          ((f"max by (level) (ldpstream_fit_z{OF})", "{{level}}"),),
+          steps=((None, "red"), (-6, "green"), (6, "red"))),
 )  # fmt: skip
 
 PRIVACY = (
     Panel(bars, "Privacy budget spent: ε_t of ε∞", "Of a participant who reported an unchanged value at every step so far.",
           "percentunit", ((f"{BY_LEVEL} (ldpstream_privacy_eps_t_nats{LEVELS} / ldpstream_privacy_eps_inf_nats{LEVELS})",
-                           "{{attribute}} · {{level}}"),), 12, 9, True),
+                           "{{attribute}} · {{level}}"),), 12, 9, steps=((None, "green"), (0.8, "orange")), most=1),
     Panel(lines, "Privacy loss in nats", "ε_t for an unchanged value, and its bound ε∞.", "none",
           ((f"{BY_LEVEL} (ldpstream_privacy_eps_t_nats{LEVELS})", "ε_t {{attribute}} · {{level}}"),
            (f"{BY_LEVEL} (ldpstream_privacy_eps_inf_nats{LEVELS})", "ε∞ {{attribute}} · {{level}}")), 12, 9),
@@ -90,19 +123,20 @@ PRIVACY = (
     Panel(number, "Reports a second", "Counted by all agents.", "short",
           (("sum(rate(ldpstream_reports_total[$__rate_interval]))", "reports/s"),), 6, 8),
     Panel(number, "Records waiting", "In the log, not yet in a count table.", "short",
-          ((f"max(ldpstream_lag_records{LEVELS})", "records"),), 6, 8),
+          ((f"max(ldpstream_lag_records{LEVELS})", "records"),), 6, 8, steps=((None, "green"), (10_000, "red"))),
     Panel(lines, "Envelopes by outcome", "Counted, and rejected by reason.", "cps",
           (("sum(rate(ldpstream_records_total[$__rate_interval])) - sum(rate(ldpstream_rejected_total[$__rate_interval]))",
             "counted"),
            ("sum by (reason) (rate(ldpstream_rejected_total[$__rate_interval]))", "{{reason}}"))),
     Panel(lines, "Requests to the gateways", "By what became of them.", "reqps",
-          (("sum by (outcome) (rate(ldpstream_gateway_requests_total[$__rate_interval]))", "{{outcome}}"),)),
+          ((f"{OUTCOMES % ''} > 0 or {OUTCOMES % ACCEPTED}", "{{outcome}}"),)),
     Panel(lines, "Time to commit", "One partition's changes to the count store.", "s",
           (("histogram_quantile(0.5, sum by (le) (rate(ldpstream_commit_seconds_bucket[$__rate_interval])))", "p50"),
            ("histogram_quantile(0.99, sum by (le) (rate(ldpstream_commit_seconds_bucket[$__rate_interval])))", "p99"))),
     Panel(lines, "Estimate overdue", "How long after it was due the next estimate is missing; below zero it is not due yet.",
           "s",
-          ((f"time() - max by (survey) (ldpstream_next_estimate_due_timestamp_seconds{LEVELS})", "{{survey}}"),)),
+          ((f"time() - max by (survey) (ldpstream_next_estimate_due_timestamp_seconds{LEVELS})", "{{survey}}"),),
+          steps=((None, "green"), (120, "red"))),
     Panel(lines, "Recoveries", "Gaps fetched again, commits refused, records delivered twice: harmless; records lost are not.",
           "short",
           (("sum(increase(ldpstream_gaps_total[$__rate_interval]))", "gaps"),
@@ -110,6 +144,10 @@ PRIVACY = (
            ("sum(increase(ldpstream_redelivered_total[$__rate_interval]))", "delivered twice"),
            ("sum(increase(ldpstream_missing_offsets_total[$__rate_interval]))", "records lost"))),
 )  # fmt: skip
+
+
+def thresholds(steps: tuple[tuple[float | None, str], ...]) -> ThresholdsConfig:
+    return ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps([Threshold(value, colour) for value, colour in steps])
 
 
 def variable(name: str, label: str, query: str) -> dashboard.QueryVariable:
@@ -146,10 +184,14 @@ def build(uid: str, title: str, panels: tuple[Panel, ...], variables: tuple[obje
         if x + panel.width > 24:
             x, y, row = 0, y + row, 0
         drawn = panel.kind().id(number_of).title(panel.title).description(panel.about).datasource(SOURCE).unit(panel.unit)
-        drawn = drawn.grid_pos(GridPos(h=panel.height, w=panel.width, x=x, y=y))
+        drawn = drawn.grid_pos(GridPos(h=panel.height, w=panel.width, x=x, y=y)).thresholds(thresholds(panel.steps))
+        if panel.most is not None:
+            drawn = drawn.max(panel.most)
+        if panel.kind is lines and len(panel.steps) > 1:
+            drawn = drawn.thresholds_style(GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED))
         for i, (query, legend) in enumerate(panel.queries):
             target = prometheus.Dataquery().ref_id("ABCDEF"[i]).expr(query).legend_format(legend).datasource(SOURCE)
-            drawn = drawn.with_target(target.instant() if panel.instant else target.range())
+            drawn = drawn.with_target(target.instant().format(PromQueryFormat.TABLE) if panel.kind is bars else target.range())
         made = made.with_panel(drawn)
         x, row = x + panel.width, max(row, panel.height)
     return JSONEncoder(sort_keys=True, indent=2).encode(made.build()) + "\n"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from estimators.publishers import MAX_LISTED
 from tests.deploy.conftest import wanted
 from tests.deploy.manifests import KUBERNETES, ROOT
 from tests.deploy.tools import ToolError
@@ -100,6 +101,55 @@ def test_dashboards_are_whole() -> None:
                 assert set(re.findall(r"\$(\w+)", target["expr"])) <= known
                 assert target["legendFormat"]
                 assert target["refId"]
+
+
+def panels() -> list[dict[str, Any]]:
+    boards = [json.loads(path.read_text()) for path in (GRAFANA / "dashboards").glob("*.json")]
+    return [panel for board in boards for panel in board["panels"]]
+
+
+def test_bars_begin_at_zero_and_a_whole_budget_fills_its_bar() -> None:
+    """Without a range Grafana takes the least value for an empty bar: one budget of 99.9997 % is then empty."""
+    ranges = {p["title"]: (d.get("min"), d.get("max")) for p in panels() if p["type"] == "bargauge" for d in [defaults(p)]}
+    largest = (0, None)  # the largest share, or error, fills its bar
+    assert ranges == {"Histogram": largest, "Standard errors": largest, "Privacy budget spent: ε_t of ε∞": (0, 1)}
+
+
+def defaults(panel: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = panel["fieldConfig"]["defaults"]
+    return found
+
+
+def test_bars_of_values_are_sorted_by_the_hidden_index() -> None:
+    sorted_by = {"id": "sortBy", "options": {"sort": [{"field": "index"}]}}
+    hidden = {"id": "organize", "options": {"excludeByName": {"Time": True, "index": True}}}
+    bars = [panel for panel in panels() if panel["type"] == "bargauge"]
+    for panel in bars:
+        assert panel["transformations"] == [sorted_by, hidden]
+        assert panel["options"]["reduceOptions"]["values"] is True
+        assert panel["options"]["reduceOptions"]["limit"] >= MAX_LISTED
+        assert [(target["format"], target["instant"]) for target in panel["targets"]] == [("table", True)]
+    assert len([panel for panel in bars if "by (index, value)" in panel["targets"][0]["expr"]]) == 2
+
+
+def test_thresholds_are_those_of_the_alerts() -> None:
+    """Every panel has some: Grafana's default paints whatever is above 80 red."""
+    found = {p["title"]: tuple(step["value"] for step in defaults(p)["thresholds"]["steps"]) for p in panels()}
+    assert all(steps[0] is None for steps in found.values())
+    assert {title: steps[1:] for title, steps in found.items() if len(steps) > 1} == {
+        "Drift since the last step": (5,),
+        "Estimate against mechanism": (-6, 6),
+        "Privacy budget spent: ε_t of ε∞": (0.8,),
+        "Records waiting": (10_000,),
+        "Estimate overdue": (120,),
+    }
+    alerts = {rule["alert"]: rule["expr"] for rule in rules()}
+    for alert, limit in {"PoorFit": "6", "PrivacyBudget": "0.8", "LagGrowing": "10000", "EstimateOverdue": "120"}.items():
+        assert re.search(rf"> {re.escape(limit)}\b", alerts[f"Ldpstream{alert}"])
+    for panel in panels():
+        if panel["type"] == "timeseries":
+            shown = defaults(panel)["custom"].get("thresholdsStyle", {}).get("mode") == "dashed"
+            assert shown is (len(found[panel["title"]]) > 1)
 
 
 def test_alerts_and_dashboards_ask_for_metrics_that_exist() -> None:
