@@ -236,7 +236,9 @@ class PrometheusPublisher:
         )
         self._eps_inf = gauge("privacy_eps_inf_nats", "Bound of eps_t for ever.", level)
         self._eps_sequence = gauge(
-            "privacy_eps_sequence_nats", "Loss of a participant who reported at every step so far, any values.", level
+            "privacy_eps_sequence_nats",
+            "Bound of the loss after a report at every step so far, whatever the values did.",
+            level,
         )
         self._below = gauge("mass_below_zero_ratio", "Sum of the negative shares of the raw matrix inversion.", span)
         self._fit = gauge("fit_z", "z-score of the latest step's counts under the mechanism.", level)

@@ -290,7 +290,3 @@ class Longitudinal(Mechanism):
         if wrong.any():
             raise ValueError(f"memos must be memos of {self.signature}, got something else at position {int(wrong.argmax())}")
         return rows
-
-    def eps_changes(self, report_counts: list[int]) -> float:
-        """Exact loss of two sequences that change at the same times, with so many reports from each memo, in nats."""
-        return ledger.eps_changes(self.eps_t, report_counts, self.max_memos)

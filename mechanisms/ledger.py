@@ -1,14 +1,14 @@
 """The privacy ledger: what t reports of one device tell, exactly where that is known.
 
-Three losses that are easily mixed up, all in nats, all worst cases over outputs, for memoizing mechanisms:
+Two losses that are easily mixed up, in nats, both worst cases over outputs, for memoizing mechanisms:
 
     eps_t         t reports of a value that did not change; ε₁ at t = 1, rises to ε∞
-    eps_changes   two value sequences that change at the same times, with t_j reports from the j-th memo: Σ_j eps_{t_j}
     eps_sequence  any two value sequences
 
-The literature's 'number of memoized values x ε∞' bounds eps_changes only. It does not bound eps_sequence, because
-memoization does not hide *when* a value changed: equal memos in a row betray a constant value, fresh ones a change.
-With ε∞ = 2 and ε₁ = 1, two reports of L-OSUE on 100 bits tell some two sequences apart by 44 nats, not by 4.
+The literature's 'number of memoized values x ε∞', and its refinement Σ_j eps_{t_j} for t_j reports from the j-th memo, bound
+neither. Memoization does not hide *when* a value changed: equal memos in a row betray a constant value, fresh ones a change.
+With ε∞ = 2 and ε₁ = 1, two reports of L-OSUE on 100 bits tell some two sequences apart by 44 nats, not by 4. Even two
+sequences with equal numbers of reports from their memos exceed the sum, if a value returns or hashed values collide.
 
 A one-time mechanism draws afresh at every step: t reports of it lose t ε, between whatever sequences that differ at
 every step, and ε∞ is infinite.
@@ -18,7 +18,6 @@ cancel.
 """
 
 import math
-from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -30,7 +29,6 @@ from mechanisms.sequence_loss_unary import eps_sequence_unary
 __all__ = [
     "SequenceLoss",
     "UnaryRounds",
-    "eps_changes",
     "eps_sequence_grr",
     "eps_sequence_unary",
     "eps_t_grr",
@@ -123,36 +121,3 @@ def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
     own = apart + log1mexp(ones) - np.logaddexp(rounds.log_q1, rounds.log_not_q1 - ones)
     other = apart + log1mexp(zeros) - np.logaddexp(rounds.log_not_p1, rounds.log_p1 - zeros)
     return float(np.logaddexp(0.0, own) + np.logaddexp(0.0, other))
-
-
-def eps_changes(eps_t: Callable[[int], float], report_counts: Sequence[int], max_memos: int) -> float:
-    """Privacy loss between two value sequences that change at the same times and never return, in nats.
-
-        Σ_j ε_{t_j},   t_j the number of reports from the j-th memo
-
-    Args:
-        eps_t: loss of t reports of an unchanged value.
-        report_counts: t_1, t_2, …, each at least 1.
-        max_memos: how many memos a device can draw in its lifetime: k, or g for local hashing. A value that comes back
-            is answered from its old memo, so its reports belong to that memo's count.
-
-    Returns:
-        The exact maximum over all such pairs of sequences and all outputs. At most (number of memos) ε∞, hence at most
-        max_memos ε∞ for ever. It is *not* a bound for sequences that change at different times: see `eps_sequence`.
-
-    Raises:
-        ValueError: if a count is not a positive integer, or there are more counts than a device can have memos.
-
-    Derivation: given the common times, the memos are independent and each is reported by itself; two sequences that
-    differ in every memo exist, since k >= 2.
-
-    >>> eps_changes(lambda t: min(1.0 * t, 2.0), [1, 5, 2], max_memos=4)
-    5.0
-    """
-    counts = [integer("report_counts", t, 1, _MAX_REPORTS) for t in report_counts]
-    if len(counts) > max_memos:
-        raise ValueError(
-            f"report_counts must hold at most max_memos = {max_memos} memos, as a device draws one for each value "
-            f"(for each hashed symbol, in local hashing), got {len(counts)}"
-        )
-    return math.fsum(eps_t(t) for t in counts)

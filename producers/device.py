@@ -57,13 +57,13 @@ class Spent:
 
     Attributes:
         reports: t, distinct steps reported.
-        eps_changes: exact loss between value sequences that change when this device's did, from the reports per memo;
-            for a one-time mechanism t·ε.
-        eps_sequence: a bound of the loss between any two value sequences.
+        eps_t: bound of the loss against any value that never changed, if all reports come from one memo or the mechanism has no
+            memo; else None. An observer who also considers changes can learn more: see `eps_sequence`.
+        eps_sequence: bound of the loss against any other value sequence. It holds whatever this device's values did.
     """
 
     reports: int
-    eps_changes: float
+    eps_t: float | None
     eps_sequence: float
 
 
@@ -184,11 +184,10 @@ class Device:
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
             m = self._survey.mechanisms[a][memory.enrolment(a).level].device
-            t, report_counts = memory.counts(a)
+            t, memos = memory.counts(a)
         if t == 0:
             return Spent(0, 0.0, 0.0)
-        changes = m.eps_changes(report_counts) if isinstance(m, Longitudinal) else m.eps_t(t)
-        return Spent(t, changes, m.eps_sequence(t).value)
+        return Spent(t, m.eps_t(t) if memos <= 1 else None, m.eps_sequence(t).value)
 
     def forget(self, *, confirm: str) -> None:
         """Erase memos, enrolment, envelopes and books, for ever. The next `Device` on the file enrols afresh.

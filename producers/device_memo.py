@@ -190,8 +190,8 @@ class Transaction:
             db.execute("DELETE FROM sent WHERE attribute = ? AND step = ?", (attribute, dropped))
             db.execute("UPDATE enrolment SET forgotten = max(forgotten, ?) WHERE attribute = ?", (dropped, attribute))
 
-    def counts(self, attribute: int) -> tuple[int, list[int]]:
-        """How many distinct steps were reported, and how many of them from each memo."""
+    def counts(self, attribute: int) -> tuple[int, int]:
+        """How many distinct steps were reported, and from how many memos."""
         reports = self._db.execute("SELECT reports FROM enrolment WHERE attribute = ?", (attribute,)).fetchone()[0]
-        rows = self._db.execute("SELECT reports FROM memo WHERE attribute = ? AND reports > 0", (attribute,)).fetchall()
-        return reports, [row[0] for row in rows]
+        memos = self._db.execute("SELECT count(*) FROM memo WHERE attribute = ? AND reports > 0", (attribute,)).fetchone()[0]
+        return reports, memos

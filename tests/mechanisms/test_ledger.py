@@ -3,7 +3,6 @@
 import math
 import time
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -103,33 +102,6 @@ def test_a_one_time_mechanism_loses_eps_every_time() -> None:
     assert ledger.eps_t_one_time(365, eps=0.5) == 182.5
 
 
-# ---- eps_changes
-
-
-def test_eps_changes_is_the_enumerated_maximum() -> None:
-    """All pairs of sequences of three values that change after the second step and never return."""
-    rounds = grr_rounds(3, 2.0, 1.0)
-    table, sequences = enumeration.symbol_log_likelihood(3, rounds, 3)
-    rows = [i for i, x in enumerate(sequences) if x[0] == x[1] != x[2]]
-    loss = float((table[rows].max(axis=0) - table[rows].min(axis=0)).max())
-    logs = grr_logs(rounds)
-    assert ledger.eps_changes(lambda t: ledger.eps_t_grr(t, k=3, **logs), [2, 1], 3) == pytest.approx(loss, rel=1e-12)
-    bits = unary_rounds("L-OUE", 2.0, 1.0)
-    loss = max(enumeration.bits_pair_loss(4, bits, (0, 0, 1), (a, a, b)) for a in range(4) for b in range(4) if a != b)
-    eps_t = ledger.eps_changes(lambda t: ledger.eps_t_unary(t, rounds=log_rounds(bits)), [2, 1], 4)
-    assert eps_t == pytest.approx(loss, rel=1e-12)
-
-
-def test_eps_changes_counts_memos() -> None:
-    double: Callable[[int], float] = lambda t: 2.0 * t  # noqa: E731
-    assert ledger.eps_changes(double, [], 2) == 0
-    assert ledger.eps_changes(double, [1, 3], 2) == 8
-    with pytest.raises(ValueError, match=r"at most max_memos = 2 memos, as a device draws one for each value .* got 3"):
-        ledger.eps_changes(double, [1, 3, 1], 2)
-    with pytest.raises(ValueError, match="report_counts must be an integer"):
-        ledger.eps_changes(double, [1, 0], 2)
-
-
 # ---- eps_sequence, where it is exact
 
 
@@ -220,6 +192,26 @@ def test_memos_times_eps_inf_is_no_bound() -> None:
         assert sequence_grr(4, grr_rounds(4, 2.0, 1.0), t).value > 4 * 2.0
         for name in UNARY:
             assert sequence_unary(8, unary_rounds(name, 2.0, 1.0), t).value > min(t, 8) * 2.0
+
+
+def test_losses_of_single_memos_do_not_add_up() -> None:
+    """A value that returns (three reports of one memo, two of another), and hashed values that share a symbol."""
+    symbols, bits = grr_rounds(4, 2.0, 1.0), unary_rounds("L-OSUE", 2.0, 1.0)
+    one_memo = [ledger.eps_t_grr(t, k=4, **grr_logs(symbols)) for t in (1, 2, 3)]
+    table, sequences = enumeration.symbol_log_likelihood(4, symbols, 5)
+    returning = float((table[sequences.index((0, 1, 0, 1, 0))] - table).max())
+    assert returning == pytest.approx(5.789, abs=5e-4)
+    assert one_memo[2] + one_memo[1] == pytest.approx(3.601, abs=5e-4)
+    assert returning <= sequence_grr(4, symbols, 5).value
+    table, sequences = enumeration.symbol_log_likelihood(4, symbols, 3)
+    colliding = float((table[sequences.index((0, 0, 0))] - table).max())
+    assert colliding == pytest.approx(3.4426, abs=5e-5)
+    assert one_memo[2] == pytest.approx(1.9232, abs=5e-5)
+    assert colliding <= sequence_grr(4, symbols, 3).value
+    returning = enumeration.bits_pair_loss(4, bits, (0, 1, 0, 1, 0), (0, 0, 0, 0, 1))
+    assert returning == pytest.approx(9.175, abs=5e-4)
+    assert sum(ledger.eps_t_unary(t, rounds=log_rounds(bits)) for t in (3, 2)) == pytest.approx(3.541, abs=5e-4)
+    assert returning <= sequence_unary(4, bits, 5).value
 
 
 def test_constant_against_all_distinct_is_not_always_the_worst_pair() -> None:

@@ -11,6 +11,7 @@ import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms import Longitudinal
-from producers.device import Device, StepForgotten
+from mechanisms import LONGITUDINAL, Longitudinal
+from producers.device import Device, Spent, StepForgotten
 from producers.device_memo import DeviceError, MemoFile
 from producers.gateway_intake import KEY
 from producers.secure_random import SecureRandom
 from surveys import Survey, open_envelope, parse_survey
+from tests.mechanisms import enumeration
 
 LIMIT = 1e-9
 LONG = {"mechanism": "L-GRR", "eps_inf": 2.0, "eps_1": 1.0}
@@ -139,16 +141,54 @@ def test_a_memo_is_drawn_once_a_key_and_never_changes(level: dict[str, Any], tmp
 def test_the_books(tmp_path: Path) -> None:
     asked = survey((LONG,), (ONCE,), (BITS,), k=6)
     device = Device(asked, tmp_path)
+    grr, olh = asked.mechanisms[0][0], asked.mechanisms[1][0]
     for step, value in enumerate([0, 0, 0, 5, 5, 0]):
         for _ in range(2):  # a resend is free
             device.report("q0", value, step)
             device.report("q1", value, step)
-    grr, olh = asked.mechanisms[0][0], asked.mechanisms[1][0]
-    spent = device.spent("q0")
-    assert (spent.reports, spent.eps_sequence) == (6, grr.eps_sequence(6).value)
-    assert spent.eps_changes == pytest.approx(grr.eps_t(4) + grr.eps_t(2), rel=1e-12)
-    assert device.spent("q1").eps_changes == pytest.approx(6 * olh.eps_1, rel=1e-12)
-    assert device.spent("q2") == type(spent)(0, 0.0, 0.0)
+        t, unchanged = step + 1, value == 0 and step < 3
+        assert device.spent("q0") == Spent(t, grr.eps_t(t) if unchanged else None, grr.eps_sequence(t).value)
+        assert device.spent("q1") == Spent(t, t * olh.eps_1, t * olh.eps_1)
+    assert device.spent("q2") == Spent(0, 0.0, 0.0)
+
+
+def true_losses(m: Longitudinal, function: int, values: tuple[int, ...]) -> tuple[float, float]:
+    """The loss of these values' reports against any value that never changed, and against any sequence, by enumeration."""
+    rounds, t = enumeration.Rounds(m.p1, m.q1, m.p2, m.q2), len(values)
+    if not m.name.endswith("UE"):
+        keys = m.memo_keys(np.arange(m.k), np.full(m.k, function)).tolist()
+        n_symbols = m.k if m.name == "L-GRR" else m.table_shape[1]
+        table, sequences = enumeration.symbol_log_likelihood(n_symbols, rounds, t, sorted(set(keys)))
+        losses = np.abs(table - table[sequences.index(tuple(keys[v] for v in values))]).max(axis=1).tolist()
+        constant = [loss for x, loss in zip(sequences, losses, strict=True) if len(set(x)) == 1]
+        return max(constant), max(losses)
+    constant, losses = [], []
+    for x in product(range(m.k), repeat=t):
+        loss = max(enumeration.bits_pair_loss(m.k, rounds, *pair) for pair in ((values, x), (x, values)))
+        losses.append(loss)
+        if len(set(x)) == 1:
+            constant.append(loss)
+    return max(constant), max(losses)
+
+
+@pytest.mark.parametrize("name", LONGITUDINAL)
+def test_the_books_bound_every_sequence_of_values(name: str, tmp_path: Path) -> None:
+    """Values that stay, change and return, against all other sequences; hashed values may share a symbol."""
+    k = 5 if name.endswith("LH") else 3
+    asked = survey(({"mechanism": name, "eps_inf": 2.0, "eps_1": 1.0},), k=k)
+    m = asked.mechanisms[0][0]
+    assert isinstance(m, Longitudinal)
+    for i, values in enumerate([(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0), (0, 1, 2), (0, k - 1, 1)]):
+        path = tmp_path / str(i)
+        device = Device(asked, path)
+        for step, value in enumerate(values):
+            device.report("q0", value, step)
+        function = rows(path, "SELECT function FROM enrolment")[0][0]
+        unchanged, any_values = true_losses(m, function, values)
+        spent = device.spent("q0")
+        assert any_values <= spent.eps_sequence * (1 + 1e-12)
+        assert (spent.eps_t is None) == (len(set(m.memo_keys(values, np.full(3, function)))) > 1)
+        assert spent.eps_t is None or unchanged <= spent.eps_t * (1 + 1e-12)
 
 
 # ---- enrolment
