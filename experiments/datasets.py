@@ -114,7 +114,7 @@ def load(name: str, folder: Path | None, seed: int = 1) -> Dataset:
         except FileNotFoundError:
             return generated(name, n, sizes, seed)
         except (ValueError, IndexError, KeyError, UnicodeDecodeError, csv.Error) as error:
-            raise DatasetError(f"{name} in {folder} cannot be read: {error}") from None
+            raise DatasetError(f"{name} in {folder} cannot be read: {type(error).__name__}") from None
         if values.shape != (n, len(sizes)) or tuple(_distinct(values, sizes)) != sizes:
             raise DatasetError(
                 f"{name} in {folder} must have {n:,} rows and columns of {sizes} values, got {values.shape[0]:,} rows and"

@@ -1,4 +1,7 @@
-"""A sample of people's values, read from a file: how many have each value. Messages never show a value."""
+"""A sample of people's values, read from a file: how many have each value. Messages never show a value, nor a line of the file.
+
+Labels become public with the survey, so a file of people's records must not pass for a file of labels.
+"""
 
 import csv
 from collections import Counter
@@ -10,6 +13,7 @@ import numpy as np
 from experiments.advice_question import MAX_K, AdviceError
 from mechanisms.arguments import IntArray
 
+DELIMITERS = ",;\t|"
 NO_VALUE = {"NA", "NaN", "nan", "NULL", "null", "None"}
 
 
@@ -28,11 +32,14 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
     Raises:
         AdviceError: if the file cannot be read, lacks the column, holds fewer than two values or more than the domain, or holds
             numbers, but others than integers of at least 0; or what stands for no value; or one word among numbers, as the
-            name of a column is.
+            name of a column is. Without `column`, if the lines look like the rows of a table. If the labels are more than half
+            as many as the people: they would name people rather than answers.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             found = Counter(value for value in _values(file, column, path) if value)
+        if column is None:
+            _require_no_table(path, found)
     except OSError as error:
         raise AdviceError(f"{path}: cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
@@ -53,6 +60,11 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         raise AdviceError(f"{path}: numbers must be integers in [0, {MAX_K}); cut others into bins")
     if words == 1 < len(found) - 1:
         raise AdviceError(f"{path}: numbers and one word; if it names the column, give --column")
+    if 2 * len(found) > found.total():
+        raise AdviceError(
+            f"{path}: {len(found)} different labels of {found.total()} people would name people, not answers; "
+            "at most half as many labels as people are allowed"
+        )
     labels = sorted(found)
     size = len(labels) if k is None else k
     _within(path, size, len(labels), "there are so many labels")
@@ -68,9 +80,23 @@ def _values(file: Iterator[str], column: str | None, path: Path) -> Iterator[str
     rows = csv.reader(file)
     header = [name.strip() for name in next(rows, [])]
     if column not in header:
-        raise AdviceError(f"{path}: has no column {column!r}; its first line names {', '.join(header) or 'none'}")
+        raise AdviceError(f"{path}: none of the {len(header)} columns that its first line names is {column!r}")
     place = header.index(column)
     yield from (row[place].strip() for row in rows if len(row) > place)
+
+
+def _require_no_table(path: Path, found: Counter[str]) -> None:
+    """AdviceError if more than half of the lines have the same number of fields, at least two."""
+    for delimiter in DELIMITERS:
+        fields = Counter[int]()
+        for line, times in found.items():
+            fields[len(next(csv.reader([line], delimiter=delimiter)))] += times
+        n_fields, times = max(((n, times) for n, times in fields.items() if n > 1), key=lambda x: x[1], default=(0, 0))
+        if 2 * times > found.total():
+            raise AdviceError(
+                f"{path}: {times} of {found.total()} lines have {n_fields} fields between {delimiter!r}, as a table has; "
+                "give --column, with a comma between fields and a header"
+            )
 
 
 def _is_number(value: str) -> bool:

@@ -274,16 +274,49 @@ def test_samples_are_counted(tmp_path: Path) -> None:
     assert (counts.tolist(), labels) == ([1, 1, 0, 2], None)
     assert read_sample(lines, k=6)[0].tolist() == [1, 1, 0, 2, 0, 0]
     table = tmp_path / "table.csv"
-    table.write_text('person,where\n1,"b, c"\n2,a\n3,a\n')
-    assert read_sample(table, "where")[0].tolist() == [2, 1]
+    table.write_text('person,where\n1,"b, c"\n2,a\n3,a\n4,a\n')
+    assert read_sample(table, "where")[0].tolist() == [3, 1]
     counts, labels = read_sample(table, "where", k=3)
-    assert (counts.tolist(), labels) == ([2, 1, 0], ["a", "b, c"])
-    assert read_sample(table, "person")[0].tolist() == [0, 1, 1, 1]
+    assert (counts.tolist(), labels) == ([3, 1, 0], ["a", "b, c"])
+    assert read_sample(table, "person")[0].tolist() == [0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_people_records_are_not_taken_for_labels(tmp_path: Path, delimiter: str) -> None:
+    file = tmp_path / "people.csv"
+    people = [("name", "city", "diagnosis"), *[(f"Secret{i % 40}", "Ulm", "flu") for i in range(400)]]  # 41 different lines
+    file.write_text("\n".join(delimiter.join(person) for person in people))
+    with pytest.raises(AdviceError, match="401 of 401 lines have 3 fields") as refused:
+        read_sample(file)
+    assert "Secret" not in str(refused.value)
+    file.write_text("\n".join(["home"] * 300 + ["Ulm, old town"] * 100))  # a label may hold a comma
+    assert read_sample(file)[0].tolist() == [100, 300]
+
+
+def test_labels_that_name_people_are_refused(tmp_path: Path) -> None:
+    lines, table = tmp_path / "lines", tmp_path / "table.csv"
+    names = [f"Secret {i // 2 if i < 5 else i}" for i in range(10)]  # 8 names of 10 people
+    lines.write_text("\n".join(names))
+    table.write_text("name,age\n" + "\n".join(f"{name},{i}" for i, name in enumerate(names)))
+    for arguments in ((lines, None), (table, "name")):
+        with pytest.raises(AdviceError, match="8 different labels of 10 people") as refused:
+            read_sample(*arguments)
+        assert "Secret" not in str(refused.value)
+    lines.write_text("\n".join(names[:2] * 3 + names[4:6]))  # 3 names of 8 people
+    assert read_sample(lines)[0].tolist() == [6, 1, 1]
+
+
+def test_a_file_without_a_header_shows_nobody(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("Secret,Ulm\nAnna,Bonn\n")
+    with pytest.raises(AdviceError, match="none of the 2 columns that its first line names is 'city'") as refused:
+        read_sample(file, "city")
+    assert "Secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("text", "column", "k", "said"), [
-    ("secret\nsecret\n", None, None, "two different"), ("", None, None, "two different"), ("a\nb\n", "c", None, "column 'c'"),
-    ("0\n77\n", None, 10, r"\[78, 100000\]"), ("0\n999999999\n", None, None, "100000"), ("a\nb\nc\n", None, 2, r"\[3, "),
+    ("secret\nsecret\n", None, None, "two different"), ("", None, None, "two different"), ("a\nb\n", "c", None, "is 'c'"),
+    ("0\n77\n", None, 10, r"\[78, 100000\]"), ("0\n999999999\n", None, None, "100000"), ("a\nb\nc\n" * 2, None, 2, r"\[3, "),
     ("\udc80", None, None, "not a text"), ("1\n2\nNaN\n", None, None, "no value"), ("a\nb\nNA\n", None, None, "no value"),
     ("secret\n1\n2\n10\n", None, None, "--column"), ("-1\n2\n", None, None, "integers"),
     ("1.5\n2\n", None, None, "integers"), ("1\n1234567890\n", None, None, "100000"),

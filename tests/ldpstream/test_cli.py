@@ -137,6 +137,14 @@ def test_a_value_outside_the_domain_is_one_line_that_does_not_show_it(tmp_path: 
     assert not out.exists()
 
 
+def test_a_table_of_people_is_not_a_sample(tmp_path: Path) -> None:
+    people = tmp_path / "people.csv"
+    people.write_text("name,city\n" + "".join(f"Secret{i},Ulm\n" for i in range(300)))
+    done = ldpstream("advise", "--n", "300", "--eps", "1", "--sample", people)
+    one_line(done, "people.csv", "2 fields", "--column")
+    assert "Secret" not in done.stdout + done.stderr
+
+
 def test_a_package_of_the_same_name_is_noticed(tmp_path: Path) -> None:
     foreign = tmp_path / "agents"
     foreign.mkdir()
