@@ -218,14 +218,14 @@ def ledger(
     survey_file: SurveyFile,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="also draw the curves (PNG, SVG or PDF)")] = None,
     horizon: Annotated[int | None, typer.Option(min=1, help="with --budget: so many reports …")] = None,
-    budget: Annotated[float | None, typer.Option(help="… may cost so much, in nats: say which eps_1 that allows")] = None,
+    budget: Annotated[float | None, typer.Option(help="… may cost so much, in nats: the largest eps_1 that allows it")] = None,
     json: JsonFile = None,
 ) -> None:
     """The privacy loss of t reports, for every attribute and level."""
     survey = load_survey(survey_file)
     if (horizon is None) != (budget is None):
         fail("--horizon and --budget belong together")
-    rows = tables.ledger_rows(survey)
+    rows, solved = tables.ledger_rows(survey), []
     for table in tables.ledger_tables(rows):
         console.print(table)
     console.print("Privacy loss in nats. Same value: ε_t, which stays below ε∞. Any values: between any two value sequences.")
@@ -233,12 +233,13 @@ def ledger(
         console.print("* an upper bound; all other numbers are exact")
     if horizon is not None and budget is not None:
         try:
-            console.print(tables.solved_table(survey, horizon, budget))
+            solved = tables.solved_rows(survey, horizon, budget)
         except ValueError as error:
             fail(str(error))
+        console.print(tables.solved_table(survey, horizon, budget, solved))
     if plot is not None:
         draw_ledger(survey, plot)
-    write_json(json, {"survey": survey.name, "ledger": rows})
+    write_json(json, {"survey": survey.name, "ledger": rows, "solved": solved})
 
 
 @app.command(name="rehearse")

@@ -1,6 +1,7 @@
 """What the commands show: tables for people, and the same as JSON for programs."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,11 +10,14 @@ from rich.table import Table
 
 from estimators.publication import Publication
 from ldpstream.promise import HORIZONS
-from mechanisms import Longitudinal
-from mechanisms.solvers import largest_eps_1
-from surveys import Survey
+from mechanisms import Mechanism
+from mechanisms.arguments import MIN_EPS, integer, real
+from mechanisms.sequence_loss import MAX_T
+from mechanisms.solvers import largest_within
+from surveys import Attribute, Level, Survey
 
 MOST_ROWS = 20
+MAX_BUDGET = 1e9  # nats
 
 
 def number(x: float | None) -> str:
@@ -111,17 +115,57 @@ def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
     return tables
 
 
-def solved_table(survey: Survey, horizon: int, budget: float) -> Table:
-    """For every attribute and longitudinal level the largest eps_1 whose eps_t(horizon) stays within the budget."""
+def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, Any]]:
+    """For every attribute and level the largest ε₁ of four digits that a device's budget allows, as the survey would state it.
+
+    Args:
+        survey: the survey. Under spl every attribute has an equal part of the budget, since their losses add up.
+        horizon: number of reports t.
+        budget: what a device's t reports may cost, in nats, at least 1e-9.
+
+    Returns:
+        Two rows for each level: `values` is "the same", whose loss is ε_t, or "any", whose loss is eps_sequence. ε∞ stays the
+        level's. In a row with `eps_1` None, even ε₁ = 10⁻⁶ costs more.
+
+    Raises:
+        ValueError: if an argument is out of range.
+    """
+    integer("horizon", horizon, 1, MAX_T)
+    share = real("budget", budget, MIN_EPS, MAX_BUDGET) / survey.share
+    losses: dict[str, Callable[[Mechanism], float]] = {
+        "the same": lambda m: m.eps_t(horizon),
+        "any": lambda m: m.eps_sequence(horizon).value,
+    }
+    rows = []
+    for attribute in survey.attributes:
+        for level in attribute.levels:
+            changed = "eps" if level.eps_1 is None else "eps_1"
+
+            def build(eps: float, attribute: Attribute = attribute, level: Level = level, changed: str = changed) -> Mechanism:
+                return level.model_copy(update={changed: eps}).build(attribute.k, survey.share)
+
+            for values, loss in losses.items():
+                found = largest_within(build, loss, share)
+                rows.append({
+                    "attribute": attribute.name, "level": level.name, "values": values, "eps_inf": level.eps_inf,
+                    "mechanism": found and found[1].name, "eps_1": found and found[0],
+                    "loss": found and loss(found[1]) * survey.share,
+                })  # fmt: skip
+    return rows
+
+
+def solved_table(survey: Survey, horizon: int, budget: float, rows: list[dict[str, Any]]) -> Table:
+    """The rows of `solved_rows`."""
+    each = f", {budget / survey.share:.4g} for each of {survey.share} attributes" if survey.share > 1 else ""
     table = Table(
-        title=f"largest ε₁ for which {horizon} reports of an unchanged value cost at most {budget:g} nats", title_justify="left"
+        title=f"largest ε₁ for which {horizon} reports of a device cost at most {budget:g} nats{each}",
+        title_justify="left",
+        caption="Values: the same, if a value never changes; any, whatever the values do. Loss: of a device, in nats.",
+        caption_justify="left",
     )
-    for column in ("attribute", "level", "mechanism", "ε∞", "ε₁", f"ε_{horizon}"):
-        table.add_column(column, justify="left" if column in ("attribute", "level", "mechanism") else "right")
-    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
-        for level, m in zip(attribute.levels, mechanisms, strict=True):
-            if isinstance(m, Longitudinal):
-                best = largest_eps_1(m.name, m.k, eps_inf=m.eps_inf, horizon=horizon, budget=budget)
-                losses = (number(best.eps_inf), number(best.eps_1), number(best.eps_t(horizon)))
-                table.add_row(attribute.name, level.name, m.name, *losses)
+    for column in ("attribute", "level", "values", "mechanism", "ε∞", "ε₁", "loss"):
+        table.add_column(column, justify="right" if column in ("ε∞", "ε₁", "loss") else "left")
+    for row in rows:
+        numbers = ("none", "–") if row["eps_1"] is None else (number(row["eps_1"]), number(row["loss"]))
+        table.add_row(row["attribute"], row["level"], row["values"], row["mechanism"] or "–", number(row["eps_inf"]), *numbers)
     return table

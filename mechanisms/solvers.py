@@ -1,11 +1,14 @@
 """Choosing a privacy parameter from what it should cost."""
 
+from collections.abc import Callable
+
 from mechanisms.arguments import MAX_EPS, epsilon, integer, one_of
 from mechanisms.base import Mechanism
 from mechanisms.registry import LONGITUDINAL, mechanism
 
 _SMALLEST = 1e-9
 _HALVINGS = 80
+_GRID = 90_000  # numbers of four digits from 1e-6 to 9999
 
 
 def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: float) -> Mechanism:
@@ -53,4 +56,37 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
             high = middle
         else:
             low, best = middle, found
+    return best
+
+
+def largest_within(
+    build: Callable[[float], Mechanism], loss: Callable[[Mechanism], float], budget: float
+) -> tuple[float, Mechanism] | None:
+    """The largest ε of four digits, and its mechanism, whose loss stays within a budget.
+
+    Found by halving, so it is the largest one where the loss rises with ε. Within the budget it is in any case.
+
+    Args:
+        build: the mechanism of an ε in nats; a ValueError says that the ε is too large.
+        loss: of a mechanism, in nats.
+        budget: the largest loss allowed, in nats.
+
+    Returns:
+        None if even ε = 10⁻⁶ costs more.
+    """
+
+    def within(index: int) -> tuple[float, Mechanism] | None:
+        eps = float(f"{1000 + index % 9000}e{index // 9000 - 9}")
+        try:
+            m = build(eps)
+        except ValueError:
+            return None
+        return (eps, m) if loss(m) <= budget else None
+
+    low, high = 0, _GRID
+    best = within(low)
+    while best is not None and high - low > 1:
+        middle = (low + high) // 2
+        found = within(middle)
+        low, high, best = (low, middle, best) if found is None else (middle, high, found)
     return best

@@ -274,10 +274,14 @@ def test_the_package_lists_what_a_notebook_imports() -> None:
 
 def test_the_ledger_draws_and_solves(tmp_path: Path) -> None:
     picture = tmp_path / "ledger.svg"
-    done = ldpstream("ledger", DEMO, "--plot", picture, "--horizon", "30", "--budget", "2")
+    out = tmp_path / "ledger.json"
+    done = ldpstream("ledger", DEMO, "--plot", picture, "--horizon", "4", "--budget", "10", "--json", out)
     assert done.returncode == 0, done.stderr
-    assert "0.06624" in done.stdout  # L-GRR, k = 6, eps_inf = 4
     assert b"<svg" in picture.read_bytes()
+    solved = json.loads(out.read_text())["solved"]
+    assert [row["values"] for row in solved] == ["the same", "any"] * 3
+    assert all(str(row["eps_1"]) in done.stdout for row in solved)
+    assert [row["eps_1"] for row in solved][::2] == [3.999, 3.999, 1.999]  # a survey refuses eps_1 = eps_inf
     one_line(ldpstream("ledger", DEMO, "--plot", tmp_path / "ledger.xyz"), "ledger.xyz", "not supported")
     one_line(ldpstream("ledger", DEMO, "--horizon", "30"), "--horizon and --budget")
     one_line(ldpstream("ledger", DEMO, "--horizon", "30", "--budget", "-1"), "budget", "-1")

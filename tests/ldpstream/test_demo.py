@@ -9,6 +9,7 @@ import pytest
 
 from ldpstream.demo import Demo
 from ldpstream.promise import device_loss, promise
+from ldpstream.tables import solved_rows
 from producers.values import MarkovValues
 from surveys import parse_survey
 
@@ -47,6 +48,19 @@ def test_everybody_reports_every_attribute_but_under_smp() -> None:
     demo = Demo(survey, MarkovValues(survey, 500, 2, 1), 1)
     demo.run(lambda step, made: None)
     assert [p.reports for p in demo.service.results.history() if p.span == "step" and p.step < 2] == [500] * 4
+
+
+@pytest.mark.parametrize("values", ["the same", "any"])
+@pytest.mark.parametrize("collection", ["smp", "spl", "rs+fd"])
+def test_a_solved_eps_1_keeps_a_device_within_its_budget(collection: str, values: str) -> None:
+    document = copy.deepcopy(DEMO) | {"collection": collection}
+    document["attribute"][0]["level"] = [{"name": "once", "mechanism": "OUE", "eps": 2.0}]
+    rows = [row for row in solved_rows(parse_survey(document), 4, 3.0) if row["values"] == values]
+    levels = [level for attribute in document["attribute"] for level in attribute["level"]]
+    for row, level in zip(rows, levels, strict=True):
+        level["eps" if "eps" in level else "eps_1"] = row["eps_1"]
+    found = parse_survey(document)
+    assert 2.99 < device_loss(found, lambda m: m.eps_t(4) if values == "the same" else m.eps_sequence(4).value) <= 3.0
 
 
 @pytest.mark.parametrize(("collection", "eps_1", "eps_inf"), [("smp", 2.0, 4.0), ("spl", 2.0, 4.0), ("rs+fd", 2.0, 4.0)])
