@@ -230,7 +230,7 @@ def ledger(
         console.print(table)
     console.print("Privacy loss in nats. Same value: ε_t, which stays below ε∞. Any values: between any two value sequences.")
     if not all(row["eps_sequence_exact"] for row in rows):
-        console.print("* an upper bound; all other numbers are exact")
+        console.print("* an upper bound; the other numbers of that column are exact")
     if horizon is not None and budget is not None:
         try:
             solved = tables.solved_rows(survey, horizon, budget)

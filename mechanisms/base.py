@@ -3,6 +3,7 @@
 import copy
 import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -236,7 +237,14 @@ class Mechanism(ABC):
         return integer("t", t, 1, MAX_REPORTS) * self.eps_1
 
     def eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        """Privacy loss of t reports between any two value sequences, in nats."""
+        """Privacy loss of t reports between any two value sequences, in nats.
+
+        Under fake data it is a bound of the loss of all attributes' reports together, for which no pair is known.
+        """
+        loss = self._eps_sequence(t)
+        return loss if self.fakes == 1 else replace(loss, exact=False, gap=loss.value)
+
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
         return ledger.SequenceLoss(self.eps_t(t), True, "any two sequences that differ at every step")
 
     def _as_reports(self, reports: Reports) -> Reports:
@@ -256,13 +264,15 @@ class Longitudinal(Mechanism):
     Attributes:
         p1, q1: first round's probabilities (bits of a unary encoding; symbols of GRR; the g hashed symbols of L-LH).
         p2, q2: second round's.
-        max_memos: how many memos a device can draw in its lifetime: k, or g for local hashing.
+        n_keys: memo keys are in [0, n_keys): k, or g for local hashing.
+        max_memos: how many memos a device can draw in its lifetime: k, or min(k, g) for local hashing.
     """
 
     p1: float
     q1: float
     p2: float
     q2: float
+    n_keys: int
     max_memos: int
 
     def enroll(self, n: int, rng: np.random.Generator) -> IntArray:

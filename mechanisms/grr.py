@@ -152,7 +152,7 @@ class LongitudinalGRR(_Symbols, Longitudinal):
         self.eps_inf, self.eps_1 = chain_epsilons(eps_inf, eps_1)
         one_of("calibration", calibration, CALIBRATIONS)
         self.signature = f"L-GRR(k={self.k}, eps_inf={self.eps_inf!r}, eps_1={self.eps_1!r}, {calibration})"
-        self.max_memos = self.k
+        self.n_keys = self.max_memos = self.k
         self.eps_2 = second_round_eps(self.k if calibration == "exact" else 2, self.eps_inf, self.eps_1)
         self.p1, self.q1 = probabilities(self.k, self.eps_inf)
         self.p2, self.q2 = probabilities(self.k, self.eps_2)
@@ -173,5 +173,5 @@ class LongitudinalGRR(_Symbols, Longitudinal):
     def eps_t(self, t: int) -> float:
         return ledger.eps_t_grr(integer("t", t, 1, MAX_REPORTS), k=self.k, log_e1=self.eps_inf, log_e2=self.eps_2)
 
-    def eps_sequence(self, t: int) -> ledger.SequenceLoss:
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
         return ledger.eps_sequence_grr(integer("t", t, 1, MAX_REPORTS), k=self.k, log_e1=self.eps_inf, log_e2=self.eps_2)

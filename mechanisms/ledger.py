@@ -24,12 +24,14 @@ import numpy as np
 from mechanisms.arguments import MAX_EPS, MAX_K, epsilon, integer, log1mexp, real
 from mechanisms.sequence_bound_unary import UnaryRounds
 from mechanisms.sequence_loss import MAX_LOG_RATIO, TINY, SequenceLoss, eps_sequence_grr
+from mechanisms.sequence_loss_hashed import eps_sequence_hashed
 from mechanisms.sequence_loss_unary import eps_sequence_unary
 
 __all__ = [
     "SequenceLoss",
     "UnaryRounds",
     "eps_sequence_grr",
+    "eps_sequence_hashed",
     "eps_sequence_unary",
     "eps_t_grr",
     "eps_t_one_time",

@@ -5,7 +5,7 @@ BLH and L-BLH take g = 2; OLH and L-OLH the prime power with the smallest exact 
 the exact second round of `mechanisms.grr`. The functions are the linear forms of `mechanisms.linear_pool`, so a report
 supports another value than the device's with probability q = 1/g exactly.
 
-A device keeps its function for ever and draws one memo for each hashed symbol: at most g memos in a lifetime.
+A device keeps its function for ever and draws one memo for each hashed symbol: at most min(k, g) memos in a lifetime.
 
 Report: the function's number a in [0, S), then the symbol in [0, g), each as the least little-endian unsigned integer.
 """
@@ -181,7 +181,7 @@ class LongitudinalHashing(_Hashed, Longitudinal):
         elif g is None:
             g = best_g(self.k, self._chain_p) if exact else papers_g(self.k, self.eps_inf, self.eps_1)
         self._set_pool(g)
-        self.max_memos = self.g
+        self.n_keys, self.max_memos = self.g, min(self.k, self.g)
         self.signature = f"{name}(k={self.k}, eps_inf={self.eps_inf!r}, eps_1={self.eps_1!r}, g={self.g}, {calibration})"
         self.eps_2 = second_round_eps(self.g if exact else 2, self.eps_inf, self.eps_1)
         self.p1, self.q1 = probabilities(self.g, self.eps_inf)
@@ -226,5 +226,7 @@ class LongitudinalHashing(_Hashed, Longitudinal):
     def eps_t(self, t: int) -> float:
         return ledger.eps_t_grr(integer("t", t, 1, MAX_REPORTS), k=self.g, log_e1=self.eps_inf, log_e2=self.eps_2)
 
-    def eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.eps_sequence_grr(integer("t", t, 1, MAX_REPORTS), k=self.g, log_e1=self.eps_inf, log_e2=self.eps_2)
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        return ledger.eps_sequence_hashed(
+            integer("t", t, 1, MAX_REPORTS), k=self.k, g=self.g, log_e1=self.eps_inf, log_e2=self.eps_2
+        )

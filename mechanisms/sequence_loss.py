@@ -104,7 +104,7 @@ def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> Sequenc
 
     For L-LH, given the device's public hash function, values act through their hashed symbols, and any two sequences of
     hashed symbols occur if the function takes all g symbols on the k values. If k >= g, the form H_a(v) = v_0 does, so
-    this loss at g is the worst over functions and values; if k < g, it is an upper bound.
+    this loss at g is the worst over functions and values; if k < g, see `mechanisms.sequence_loss_hashed`.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -119,7 +119,7 @@ def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> Sequenc
     >>> round(loss.value, 3), loss.exact, loss.witness
     (2.196, True, "steps (x, x'): 1 x (0, 1), 1 x (0, 2); every report equals x")
     """
-    rounds = _Rounds(
+    rounds = GRRRounds(
         integer("k", k, 2, MAX_K),
         real("log_e1", log_e1, TINY, MAX_EPS),
         real("log_e2", log_e2, TINY, MAX_LOG_RATIO),
@@ -136,7 +136,7 @@ def log_expm1(y: npt.ArrayLike) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rounds:
+class GRRRounds:
     """GRR∘GRR on k symbols, with the functions of the module's text."""
 
     k: int
@@ -175,7 +175,7 @@ class _Rounds:
 
 
 @lru_cache(maxsize=4096)
-def _loss(t: int, rounds: _Rounds) -> SequenceLoss:
+def _loss(t: int, rounds: GRRRounds) -> SequenceLoss:
     symbols = min(rounds.k, t)
     each, more = divmod(t, symbols)
     if (symbols - more) * math.log2(1 + each) + more * math.log2(2 + each) <= _EXACT_LOG2_STATES:
@@ -199,7 +199,7 @@ def _loss(t: int, rounds: _Rounds) -> SequenceLoss:
 # ---- small t, exactly
 
 
-def _exact(t: int, rounds: _Rounds) -> SequenceLoss:
+def _exact(t: int, rounds: GRRRounds) -> SequenceLoss:
     """The maximum of F over all count matrices with sum t: over all column sums n, the most promising first."""
     promising = []
     turn = np.arange(min(rounds.k, t))[:, None]
@@ -217,7 +217,7 @@ def _exact(t: int, rounds: _Rounds) -> SequenceLoss:
     return SequenceLoss(best, True, _describe(best_matrix))
 
 
-def _least_likely(n: IntArray, rounds: _Rounds) -> tuple[float, IntArray]:
+def _least_likely(n: IntArray, rounds: GRRRounds) -> tuple[float, IntArray]:
     """min_x' ln P(y|x') for counts n of the reported symbols, and its matrix: rows of these symbols, then of others.
 
     The states are the counts that some rows share: first the rows of symbols that are not reported, then one more
@@ -264,7 +264,7 @@ def _widths(t: int, k: int) -> IntArray:
     return np.unique(np.concatenate((dense, sparse.astype(np.int64), [top])))
 
 
-def _free_rows(t: int, rounds: _Rounds) -> float:
+def _free_rows(t: int, rounds: GRRRounds) -> float:
     """The bound from the slopes of f_v at 0, as if x' could have any number of values that are never reported.
 
     Between two widths M that are not neighbours, M φ(t/M) lies below its chord and ln(1+MX)/M above its tangents (both
@@ -284,7 +284,7 @@ def _free_rows(t: int, rounds: _Rounds) -> float:
     return float(max((gain - t * price).max(), between_widths.max(initial=-np.inf)))
 
 
-def _best_bracket(t: int, rounds: _Rounds) -> float:
+def _best_bracket(t: int, rounds: GRRRounds) -> float:
     """The bound from the least prices that keep the bracket at V, with the best V."""
     k = rounds.k
     m = np.arange(1, min(t, k) + 1)
@@ -305,12 +305,12 @@ def _best_bracket(t: int, rounds: _Rounds) -> float:
     return min(bound(high), bound((low + high) / 2))
 
 
-def _depth(t: int, rounds: _Rounds) -> int:
+def _depth(t: int, rounds: GRRRounds) -> int:
     """How often one symbol needs to count in a dearest row."""
     return min(t, int((rounds.e1 + math.log(rounds.k) - math.log(_FLOOR)) / rounds.e2) + 2)
 
 
-def _dearest_row(prices: FloatArray, t: int, rounds: _Rounds) -> float:
+def _dearest_row(prices: FloatArray, t: int, rounds: GRRRounds) -> float:
     """κ = max_c Σ π_m c_m - f(c), where no symbol of c is the row's own: see `_dearest_rows`."""
     if not len(prices):
         return 0.0
@@ -323,7 +323,7 @@ def _dearest_row(prices: FloatArray, t: int, rounds: _Rounds) -> float:
     return math.inf if (order[:best] == depth - 1).any() and depth < t else float(value[best])
 
 
-def _dearest_rows(prices: FloatArray, t: int, rounds: _Rounds) -> tuple[FloatArray, FloatArray]:
+def _dearest_rows(prices: FloatArray, t: int, rounds: GRRRounds) -> tuple[FloatArray, FloatArray]:
     """κ_v = max_c Σ π_m c_m - f_v(c) for every symbol v, and the counts c; for positive prices with sum ε₂ at most.
 
     Since -ln H = max_h [1 - ln h - H/h], the best counts for a given h are those increments E^c → E^{c+1} of symbol m
@@ -355,7 +355,7 @@ def _vertices(t: int, k: int) -> FloatArray:
     return np.concatenate(points)
 
 
-def _programme(t: int, rounds: _Rounds) -> tuple[float, list[IntArray]]:
+def _programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
     """The bound from the best prices, and count matrices near the worst one.
 
     Cutting planes: the rows c with the largest Σ π_m c_m - f_v(c) are added until none violates its κ_v. The bound is
@@ -411,7 +411,7 @@ def _programme(t: int, rounds: _Rounds) -> tuple[float, list[IntArray]]:
 # ---- any t, from below
 
 
-def _near_rectangles(t: int, rounds: _Rounds) -> tuple[float, str]:
+def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
     """The best pair in which x has M values about equally often, and x' has R others, each about equally with each."""
     m = _widths(t, rounds.k)
     m = m[m < rounds.k]
@@ -436,7 +436,7 @@ def _near_rectangles(t: int, rounds: _Rounds) -> tuple[float, str]:
     return float(loss[best]), witness
 
 
-def _ascent(start: IntArray, t: int, rounds: _Rounds) -> tuple[float, str]:
+def _ascent(start: IntArray, t: int, rounds: GRRRounds) -> tuple[float, str]:
     """A locally best count matrix with sum t: steps are added or taken where it pays most, then moved. And its loss."""
     k, counts = rounds.k, start.copy()
     share, extra = divmod(max(t - int(counts.sum()), 0), k * k)

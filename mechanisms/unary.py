@@ -232,7 +232,7 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
         self._set_domain(k)
         self.eps_inf, self.eps_1 = chain_epsilons(eps_inf, eps_1)
         one_of("calibration", calibration, CALIBRATIONS)
-        self.max_memos = self.k
+        self.n_keys = self.max_memos = self.k
         first, second = CHAINS[name]
         self.first = ROUNDS[first](self.eps_inf)
         limit = largest_eps_1(self.first, second)
@@ -264,5 +264,5 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
     def eps_t(self, t: int) -> float:
         return ledger.eps_t_unary(integer("t", t, 1, MAX_REPORTS), rounds=self._log_rounds())
 
-    def eps_sequence(self, t: int) -> ledger.SequenceLoss:
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
         return ledger.eps_sequence_unary(integer("t", t, 1, MAX_REPORTS), k=self.k, rounds=self._log_rounds())

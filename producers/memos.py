@@ -17,7 +17,7 @@ class Memos:
     """
 
     def __init__(self, mechanism: Longitudinal) -> None:
-        self._n_keys = mechanism.max_memos
+        self._n_keys = mechanism.n_keys
         # in ascending order of device · n_keys + key, so that all of a step's memos are found by one search
         self._codes: IntArray = np.empty(0, np.int64)
         self._rows: Reports = np.empty(0, mechanism.report_dtype)
@@ -30,7 +30,7 @@ class Memos:
 
         Args:
             devices: (n,) numbers of devices, each at most once.
-            keys: (n,) their memo keys (`Longitudinal.memo_keys`), in [0, max_memos).
+            keys: (n,) their memo keys (`Longitudinal.memo_keys`), in [0, n_keys).
             draw: given the positions in `devices` that have no memo yet, draws one for each.
 
         Returns:

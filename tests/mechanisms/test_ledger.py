@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import ledger, sequence_loss, sequence_loss_unary
+from mechanisms import ledger, mechanism, sequence_loss, sequence_loss_unary
 from mechanisms.sequence_bound_unary import PriceProgramme
 from tests.mechanisms import enumeration
 from tests.mechanisms.enumeration import Rounds, grr_rounds, unary_rounds
@@ -159,6 +159,37 @@ def test_local_hashing_loses_what_grr_on_its_symbols_loses(g: int, k: int) -> No
     assert sequence_grr(g, rounds, 3).value == pytest.approx(worst, rel=1e-10)
 
 
+@pytest.mark.parametrize(("k", "g", "steps"), [(2, 3, 4), (2, 4, 4), (3, 4, 4), (3, 5, 4), (4, 5, 4), (2, 8, 3), (4, 8, 3)])
+@pytest.mark.parametrize(("eps_inf", "eps_1"), [(2.0, 1.0), (4.0, 3.6), (0.3, 0.15)])
+def test_fewer_values_than_hashed_symbols_are_enumerated(k: int, g: int, steps: int, eps_inf: float, eps_1: float) -> None:
+    """All outputs count, among them symbols that no value has. The loss at g symbols is a bound, up to 1.7 times as large."""
+    rounds = grr_rounds(g, eps_inf, eps_1)
+    for t in range(1, steps + 1):
+        found = ledger.eps_sequence_hashed(t, k=k, g=g, **grr_logs(rounds))
+        assert found.exact
+        assert found.value == pytest.approx(enumeration.symbol_loss(g, rounds, t, range(k)), rel=1e-10), t
+        assert found.value <= sequence_grr(g, rounds, t).value * (1 + 1e-12)
+
+
+def test_a_bound_of_local_hashing_is_not_called_exact() -> None:
+    logs = grr_logs(grr_rounds(4, 2.0, 1.0))
+    losses = [mechanism("L-OLH", 3, eps_inf=2.0, eps_1=1.0, g=4).eps_sequence(t) for t in range(1, 12)]
+    assert [loss.exact for loss in losses] == [True] * 6 + [False] * 5
+    assert [loss.value for loss in losses] == sorted(loss.value for loss in losses)
+    for t in (1, 7):
+        assert ledger.eps_sequence_hashed(t, k=4, g=4, **logs) == ledger.eps_sequence_grr(t, k=4, **logs)
+    with pytest.raises(ValueError, match="k must be"):
+        ledger.eps_sequence_hashed(1, k=1, g=4, **logs)
+
+
+@pytest.mark.parametrize("name", ["L-GRR", "L-OSUE", "L-OLH"])
+def test_a_loss_under_fake_data_is_a_bound(name: str) -> None:
+    m = mechanism(name, 4, eps_inf=2.0, eps_1=1.0)
+    assert m.eps_sequence(2).exact
+    assert not m.with_fake_data(3).eps_sequence(2).exact
+    assert m.with_fake_data(3).eps_sequence(2).value == m.eps_sequence(2).value
+
+
 def test_one_report_loses_eps_1() -> None:
     for k in (2, 3, 50):
         assert sequence_grr(k, grr_rounds(k, 2.0, 1.0), 1).value == pytest.approx(1.0, rel=1e-12)
@@ -236,7 +267,7 @@ def test_constant_against_all_distinct_is_not_always_the_worst_pair() -> None:
 @pytest.mark.parametrize(("eps_inf", "eps_1"), [(2.0, 1.0), (0.3, 0.15), (4.0, 0.5), (4.0, 3.6)])
 def test_bounds_of_grr_are_bounds_and_close(eps_inf: float, eps_1: float) -> None:
     for k, t in ((2, 3), (2, 8), (2, 33), (3, 4), (3, 8), (3, 17), (4, 6), (4, 13), (6, 8), (8, 7), (20, 8)):
-        rounds = sequence_loss._Rounds(k, *grr_logs(grr_rounds(k, eps_inf, eps_1)).values())
+        rounds = sequence_loss.GRRRounds(k, *grr_logs(grr_rounds(k, eps_inf, eps_1)).values())
         truth = sequence_loss._exact(t, rounds).value
         free, bracket = sequence_loss._free_rows(t, rounds), sequence_loss._best_bracket(t, rounds)
         assert min(free, bracket) >= truth * (1 - 1e-10)

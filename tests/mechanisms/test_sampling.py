@@ -229,6 +229,9 @@ def test_enrolment_is_uniform_and_memo_keys_are_the_hashes() -> None:
     memo = m.memoize(values, rng, enrolment)
     assert np.array_equal(memo["function"], enrolment)
     assert np.mean(memo["symbol"] == keys) == pytest.approx(m.p1, abs=0.01)
+    few = build("L-OLH", 2, 2.0, 1.0)
+    assert isinstance(few, Longitudinal)
+    assert (few.n_keys, few.max_memos) == (4, 2)
     for name in ("L-GRR", "L-OSUE"):
         other = build(name, 20, 2.0, 1.0)
         assert isinstance(other, Longitudinal)

@@ -21,7 +21,7 @@ def test_a_memo_is_drawn_once_for_each_device_and_key_and_kept(rounds: list[dict
     rng = np.random.default_rng(1)
     for asked in rounds:
         devices = np.array(list(asked), np.int64)
-        keys = np.array(list(asked.values()), np.int64) % m.max_memos
+        keys = np.array(list(asked.values()), np.int64) % m.n_keys
         pairs = list(zip(devices.tolist(), keys.tolist()))
         drawn = m.memoize(keys, rng)
         missing = [i for i, pair in enumerate(pairs) if pair not in model]
