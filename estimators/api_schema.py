@@ -7,12 +7,20 @@ from surveys import Reason
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
-    """One choice of privacy: the mechanism's signature; eps_1 of one report and eps_inf of all, in nats (None: no bound)."""
+    """One choice of privacy: the mechanism's signature; eps_1 of one report and eps_inf of all, in nats (None: no bound).
+
+    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report and from all for ever. The guess
+    is by somebody who sees them and considers all values equally likely before. guess_year: bound of that chance for the value
+    at one step, after a report at every step of a year, whatever the values did.
+    """
 
     name: str
     mechanism: str
     eps_1: float
     eps_inf: float | None
+    guess_1: float
+    guess_inf: float
+    guess_year: float
 
 
 class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 from mechanisms import Longitudinal, Mechanism, choose
+from mechanisms.guessing import bound
 from mechanisms.local_hashing import LongitudinalHashing
 from surveys import Survey
 
@@ -50,11 +51,11 @@ def device_line(survey: Survey) -> str:
     """The losses of a device over all its attributes, in words."""
     t = survey.window_steps
     eps_1, eps_t = device_loss(survey, lambda m: m.eps_1), device_loss(survey, lambda m: m.eps_t(t))
-    eps_inf = device_loss(survey, lambda m: m.eps_inf)
+    eps_inf, any_values = device_loss(survey, lambda m: m.eps_inf), device_loss(survey, lambda m: m.eps_sequence(t).value)
     forever = "no bound" if math.isinf(eps_inf) else f"{eps_inf:.4g}"
     return (
         f"A device in all, at the dearest levels, while its values stay the same: {eps_1:.4g} nats a step, {eps_t:.4g} in {t} "
-        f"steps, {forever} for ever."
+        f"steps, {forever} for ever. Whatever its values do: at most {any_values:.4g} nats in {t} steps."
     )
 
 
@@ -66,12 +67,20 @@ def promise(survey: Survey) -> list[str]:
         f"Steps of {duration(survey.step_seconds)} from {survey.start:%Y-%m-%d %H:%M %Z}; a step closes "
         f"{duration(survey.lateness_steps * survey.step_seconds)} after its end; windows of {survey.window_steps} steps.",
         COLLECTIONS[survey.collection].format(d=d) if d > 1 else "There is one attribute.",
-        "Nobody but the device ever sees a value: what it sends is randomized first.",
+        "A device randomizes a value before it sends it. A single report can still be the true value, and reports of one "
+        "device can be linked. Each level states the chance of a right guess by somebody who sees all reports of a device and "
+        "considers all values equally likely before.",
     ]
+    if any(len(attribute.levels) > 1 for attribute in survey.attributes):
+        lines += [
+            "A participant must choose the level regardless of the value. If people with some values prefer a level, the "
+            "combined estimates are biased, and no interval shows it.",
+            "A report carries its level in clear: everybody who sees it knows which level the participant chose.",
+        ]
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]
-            lines += [f"  {line}" for line in _level(m, survey.window_steps)]
+            lines += [f"  {line}" for line in _level(m, survey.window_steps, survey.steps_a_year)]
             if level.mechanism == "auto":
                 lines.append(f"  Chosen for you: {choose(m.k, eps_inf=m.eps_inf, eps_1=m.eps_1)[1]}.")
     if d > 1:
@@ -85,27 +94,49 @@ def promise(survey: Survey) -> list[str]:
     return lines
 
 
-def _level(m: Mechanism, window: int) -> list[str]:
-    sequence = m.eps_sequence(window)
+def percent(chance: float) -> str:
+    """A chance in per cent, three digits."""
+    return f"{100 * chance:.3g} %"
+
+
+def nats(loss: float) -> str:
+    """A loss in four digits, without an exponent for large ones."""
+    return f"{loss:.4g}" if loss < 10_000 else f"{float(f'{loss:.4g}'):,.0f}"
+
+
+def _level(m: Mechanism, window: int, year: int) -> list[str]:
+    sequence, in_a_year = m.eps_sequence(window), m.eps_sequence(year)
     exact = "" if sequence.exact else "at most "
     lines = [
-        f"One report changes anybody's odds between two values by at most {odds(m.eps_1)} (eps_1 = {m.eps_1:.4g}).",
+        f"One report changes anybody's odds between two values by at most {odds(m.eps_1)} (eps_1 = {m.eps_1:.4g}). "
+        f"Chance of a right guess from it: {percent(m.guess())}; without any report: {percent(1 / m.k)}.",
     ]
     if isinstance(m, Longitudinal):
         lines += [
             "While the value stays the same, all reports for ever do by at most "
             f"{odds(m.eps_inf)} (eps_inf = {m.eps_inf:.4g}); "
-            f"{window} reports by {odds(m.eps_t(window))} (eps_t = {m.eps_t(window):.4g}).",
-            f"Every other value it takes draws a new memo, at most {m.max_memos} of them. "
-            f"Memos do not hide when a value changed: between "
-            f"any two value sequences, {window} reports lose {exact}{sequence.value:.4g} nats (eps_sequence).",
+            f"{window} reports by {odds(m.eps_t(window))} (eps_t = {m.eps_t(window):.4g}). "
+            f"Chance of a right guess: {percent(m.guess(math.inf))} for ever, "
+            f"{percent(m.guess(window))} after {window} reports.",
+            f"A changed value can draw a new memo, at most {m.max_memos} memos in all. "
+            "Memos do not hide when a value changed: between any two value sequences, "
+            f"{window} reports lose {exact}{nats(sequence.value)} nats (eps_sequence).",
         ]
     else:
-        lines.append(f"Every further report costs as much again: {window} reports lose {sequence.value:.4g} nats.")
+        lines.append(
+            f"Every further report costs as much again: {window} reports lose {exact}{nats(sequence.value)} nats. "
+            f"Chance of a right guess from {window} reports of one value: at most {percent(m.guess(window))}; "
+            "for ever, it is certain."
+        )
+    lines.append(
+        f"If the value may change at every step, a year of {year:,} reports loses "
+        f"{'' if in_a_year.exact else 'at most '}{nats(in_a_year.value)} nats. "
+        f"Chance of a right guess of the value at one step: at most {percent(bound(in_a_year.value, m.k))}."
+    )
     if isinstance(m, LongitudinalHashing):
         lines.append(
-            f"Its reports carry the device's hash function, one of {m.pool.size}, always the same: whoever sees them can tell "
-            "devices with different functions apart, which is next to a name if there are many functions."
+            f"A device sends the same hash function in every report, one of {m.pool.size}. This links its reports. "
+            "With many functions it nearly identifies the device."
         )
     size = m.report_dtype.itemsize
     return [*lines, f"A report takes {size} byte{'s' if size > 1 else ''}."]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import ledger
+from mechanisms import guessing, ledger
 from mechanisms.arguments import MAX_REPORTS, FloatArray, IntArray, integer, real, user_values
 from mechanisms.table import CountTable
 
@@ -246,6 +246,27 @@ class Mechanism(ABC):
 
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
         return ledger.SequenceLoss(self.eps_t(t), True, "any two sequences that differ at every step")
+
+    def guess(self, t: float = 1) -> float:
+        """Chance of a right guess by somebody who sees t reports of an unchanged value, all k values equally likely before.
+
+        Exact for one report, and for reports of one memo up to 100; beyond that the chance for ever. Else the bound that
+        `eps_t` implies. Under fake data the chance of those who know whose answer is true.
+
+        Args:
+            t: number of reports, at least 1; `math.inf` for all reports for ever.
+        """
+        if t != math.inf:
+            integer("t", t, 1, MAX_REPORTS)
+        return self.device._guess(t)
+
+    def _guess(self, t: float) -> float:
+        if t == 1:
+            return self._guess_once()
+        return 1.0 if t == math.inf else guessing.bound(self.eps_t(int(t)), self.k)
+
+    def _guess_once(self) -> float:
+        return float(self.channel().max(axis=0).sum() / self.k)
 
     def _as_reports(self, reports: Reports) -> Reports:
         reports = np.asarray(reports)

@@ -17,7 +17,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import ledger
+from mechanisms import guessing, ledger
 from mechanisms.arguments import (
     MAX_K,
     MAX_REPORTS,
@@ -119,6 +119,9 @@ class GRR(_Symbols):
 
     name = "GRR"
 
+    def _guess_once(self) -> float:
+        return self.p
+
     def __init__(self, k: int, eps: float) -> None:
         self._set_domain(k)
         self.eps_1, self.eps_inf = epsilon("eps", eps), math.inf
@@ -169,6 +172,11 @@ class LongitudinalGRR(_Symbols, Longitudinal):
 
     def _rounds(self) -> tuple[float, float, float, float]:
         return self.p1, self.q1, self.p2, self.q2
+
+    def _guess(self, t: float) -> float:
+        if t > guessing.MAX_REPORTS:
+            return self.p1
+        return self.q1 + (self.p1 - self.q1) * guessing.most_likely_symbol(int(t), self.k, self.k, self.p2) / self.k
 
     def eps_t(self, t: int) -> float:
         return ledger.eps_t_grr(integer("t", t, 1, MAX_REPORTS), k=self.k, log_e1=self.eps_inf, log_e2=self.eps_2)

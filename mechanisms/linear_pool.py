@@ -51,6 +51,15 @@ class LinearPool:
         linear_hash(functions, values, self.g, self.add, self.multiply, out)
         return out
 
+    def images(self) -> list[tuple[int, int]]:
+        """How many functions take how many different symbols on the k values, as pairs (functions, symbols).
+
+        Values below g^{m-1} take all combinations of the digits below the top one, so a function that uses one of these digits
+        takes all g symbols. One that uses the top digit alone takes as many as that digit does.
+        """
+        top = -(-self.k * self.g // self.size)
+        return [(self.size - self.g, self.g), (self.g - 1, top), (1, 1)]
+
     def support(self, counts: IntArray) -> IntArray:
         """(k,) int64 support counts of a table of shape (S, g)."""
         from mechanisms.kernels import radon_transpose

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import ledger
+from mechanisms import guessing, ledger
 from mechanisms.arguments import MAX_REPORTS, FloatArray, IntArray, chain_epsilons, epsilon, integer, one_of, user_values
 from mechanisms.base import Longitudinal, Mechanism, Reports
 from mechanisms.finite_field import MAX_FIELD, prime_power, prime_powers
@@ -103,6 +103,14 @@ class _Hashed(Mechanism):
     def _support(self, table: CountTable) -> IntArray:
         return self.pool.support(table.counts)
 
+    def _guess_symbol(self, best: Callable[[int], float]) -> float:
+        """The chance of a right guess of the value, mean over functions.
+
+        Args:
+            best: Σ_y max_s Pr[reports y | hashed symbol s] over n of the g symbols, for a function that takes n.
+        """
+        return sum(functions * best(n) for functions, n in self.pool.images()) / self.pool.size / self.k
+
     def _rows(self, functions: IntArray, symbols: IntArray) -> Reports:
         rows = np.empty(functions.size, self.report_dtype)
         rows["function"], rows["symbol"] = functions, symbols
@@ -151,6 +159,9 @@ class LocalHashing(_Hashed):
         checked = user_values(values, self.k)
         functions = self._draw_functions(checked.size, rng)
         return self._rows(functions, randomize(self.pool.hash(functions, checked), self.g, self.p, rng))
+
+    def _guess_once(self) -> float:
+        return self._guess_symbol(lambda n: n * self.p + (self.g - n) * self.other_symbol)
 
 
 class LongitudinalHashing(_Hashed, Longitudinal):
@@ -222,6 +233,13 @@ class LongitudinalHashing(_Hashed, Longitudinal):
 
     def _rounds(self) -> tuple[float, float, float, float]:
         return self.p1, 1 / self.g, self.p2, self.q2  # another value collides with the device's with probability 1/g
+
+    def _guess(self, t: float) -> float:
+        def best(n: int) -> float:
+            memo = n if t > guessing.MAX_REPORTS else guessing.most_likely_symbol(int(t), n, self.g, self.p2)
+            return self.q1 * self.g + (self.p1 - self.q1) * memo
+
+        return self._guess_symbol(best)
 
     def eps_t(self, t: int) -> float:
         return ledger.eps_t_grr(integer("t", t, 1, MAX_REPORTS), k=self.g, log_e1=self.eps_inf, log_e2=self.eps_2)

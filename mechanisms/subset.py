@@ -81,6 +81,9 @@ class SubsetSelection(Bits):
             chosen.add(j if drawn in chosen else drawn)
         return np.array([self.k - 1 if x == value else x for x in chosen] + [value] * inside)
 
+    def _guess_once(self) -> float:
+        return self.p / self.omega
+
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         clean = reports[:, -1] & ~np.uint8(padding_mask(self.k)) == 0
         return np.asarray(clean & (np.bitwise_count(reports).sum(axis=1, dtype=np.int64) == self.omega))

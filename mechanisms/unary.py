@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import ledger
+from mechanisms import guessing, ledger
 from mechanisms.arguments import (
     MAX_K,
     MAX_REPORTS,
@@ -211,6 +211,10 @@ class UnaryEncoding(_IndependentBits):
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._encode(values, self.report_round, rng)
 
+    def _guess_once(self) -> float:
+        r = self.report_round
+        return guessing.among_bits(self.k, (r.not_p, r.p), (r.not_q, r.q))
+
 
 class LongitudinalUnary(_IndependentBits, Longitudinal):
     """Memoized unary encoding: the memo is k bits at ε∞, each report the memo's bits randomized again.
@@ -260,6 +264,13 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
     def _log_rounds(self) -> ledger.UnaryRounds:
         logs = [math.log(x) for r in (self.first, self.second) for x in (r.p, r.not_p, r.q, r.not_q)]
         return ledger.UnaryRounds(*logs)
+
+    def _guess(self, t: float) -> float:
+        r = self.first
+        if t > guessing.MAX_REPORTS:
+            return guessing.among_bits(self.k, (r.not_p, r.p), (r.not_q, r.q))
+        of_one, of_zero = guessing.binomial(int(t), self.p2), guessing.binomial(int(t), self.q2)
+        return guessing.among_bits(self.k, r.p * of_one + r.not_p * of_zero, r.q * of_one + r.not_q * of_zero)
 
     def eps_t(self, t: int) -> float:
         return ledger.eps_t_unary(integer("t", t, 1, MAX_REPORTS), rounds=self._log_rounds())

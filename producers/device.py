@@ -14,7 +14,7 @@ memo or draw it, draw the report from it, enter it in the books, keep the envelo
 3. the books (`Device.spent`) hold every report that may have left;
 4. an envelope has one idempotency key, drawn and kept with it, so no attempt ever goes out under a second one.
 
-A true value never stands in a message, a `repr` or a log; the file holds it all the same: see docs/device.md.
+A true value never stands in an error message, a `repr` or a log; the file holds it all the same: see docs/device.md.
 """
 
 import secrets

@@ -267,6 +267,11 @@ class Survey(_Part):
         return self.step_seconds * 1000
 
     @property
+    def steps_a_year(self) -> int:
+        """How many steps begin in 365 days, at least 1."""
+        return -(-365 * 86_400 // self.step_seconds)
+
+    @property
     def skew_ms(self) -> int:
         return 1000 * (min(60, self.step_seconds) if self.skew_seconds is None else self.skew_seconds)
 

@@ -42,17 +42,25 @@ const path = (what, query) => `/api/v1/attributes/${encodeURIComponent(state.att
 
 // ---- the overview: privacy first
 
-function budget(name, level) {
+function guesses(attribute, name) {
+  const { k, levels } = state.survey.attributes.find((asked) => asked.name === attribute);
+  const { guess_1: once, guess_inf: forever, guess_year: year } = levels.find((level) => level.name === name);
+  return `right guess among ${grouped(k)} values: ${percent(once, 1)} from one report, ${percent(forever, 1)} for ever, ` +
+    `up to ${percent(year, 1)} after a year of changes`;
+}
+
+function budget(attribute, name, level) {
   const box = element("div", "", { class: "budget" });
   const bounded = level.eps_inf !== null;
   box.append(element("span", `${name}, after ${level.t} report${level.t === 1 ? "" : "s"}`, { class: "name" }));
   if (bounded) {
     const meter = element("meter", "", { min: 0, max: level.eps_inf, value: level.eps_t, high: 0.8 * level.eps_inf, optimum: 0 });
-    meter.setAttribute("aria-label", `privacy spent at level ${name}`);
+    meter.setAttribute("aria-label", `privacy loss at level ${name}, value unchanged`);
     box.append(meter, element("span", `${nats(level.eps_t)} of ${nats(level.eps_inf)}`));
   } else {
     box.append(element("span", `${nats(level.eps_t)}, and ${nats(level.eps_1)} more with each report`, { class: "late" }));
   }
+  box.append(element("span", guesses(attribute, name), { class: "name" }));
   return box;
 }
 
@@ -72,7 +80,7 @@ function drawOverview(status) {
     button.addEventListener("click", () => choose(overview.attribute));
     const cells = [element("th", "", { scope: "row" }), element("td"), element("td", grouped(overview.reports), { class: "number" })];
     cells[0].append(button);
-    cells[1].append(...Object.entries(overview.privacy).map(([name, level]) => budget(name, level)));
+    cells[1].append(...Object.entries(overview.privacy).map(([name, level]) => budget(overview.attribute, name, level)));
     const top = overview.reports ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`) : [];
     row.append(...cells, element("td", top.join(", ")));
     row.lastChild.append(...warnings(overview));

@@ -1,5 +1,6 @@
 """The documents are true: their links and commands lead somewhere, their example bytes and numbers are those of the code."""
 
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -66,6 +67,8 @@ def test_the_numbers_of_choose() -> None:
     for n, said in ((10_000, "± 1.9 %"), (1_000_000, "± 0.19 %")):
         assert f"± {100 * m.variance(0.0, n) ** 0.5:.2g} %" == said
         assert said in TEXTS["choose.md"].replace("\n", " ")
+    chances = [100 * mechanism("L-GRR", k=6, eps_inf=eps, eps_1=eps / 2).guess(math.inf) for eps in (4.0, 2.0)]
+    assert "ε∞ = 4 gives {:.1f} %, ε∞ = 2 gives {:.1f} %".format(*chances) in TEXTS["choose.md"]
     ranked = {k: [mechanism(x, k=k, eps_inf=2.0, eps_1=1.0).variance() for x in ("L-GRR", "L-OSUE")] for k in (10, 11)}
     assert ranked[10][0] < ranked[10][1]  # k < 3e + 2 = 10.2
     assert ranked[11][0] > ranked[11][1]

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import io
+import math
 import tomllib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
@@ -63,6 +64,8 @@ def test_the_survey_is_described(client: TestClient) -> None:
     assert [(a["name"], a["k"]) for a in found["attributes"]] == [(a.name, a.k) for a in SURVEY.attributes]
     levels = found["attributes"][1]["levels"]
     assert [(x["eps_1"], x["eps_inf"]) for x in levels] == [(m.eps_1, m.eps_inf) for m in SURVEY.mechanisms[1]]
+    assert [(x["guess_1"], x["guess_inf"]) for x in levels] == [(m.guess(), m.guess(math.inf)) for m in SURVEY.mechanisms[1]]
+    assert all(x["guess_inf"] < x["guess_year"] <= 1 for x in levels)
 
 
 def test_the_status_leads_with_privacy(client: TestClient, demo: Demo) -> None:

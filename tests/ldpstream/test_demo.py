@@ -69,3 +69,31 @@ def test_a_device_loses_its_budget_however_the_attributes_are_collected(collecti
     assert device_loss(survey, lambda m: m.eps_1) == pytest.approx(eps_1)
     assert device_loss(survey, lambda m: m.eps_inf) == pytest.approx(eps_inf)
     assert any("A device in all" in line and "4 for ever" in line for line in promise(survey))
+
+
+def test_a_promise_states_a_chance_of_a_right_guess_for_each_loss() -> None:
+    lines = promise(parse_survey(DEMO))
+    level = lines[lines.index(next(line for line in lines if line.startswith("screen ("))) :]
+    assert any("eps_1 = 2" in line and "59.6 %; without any report: 16.7 %" in line for line in level)
+    assert any("eps_inf = 4" in line and "right guess: 91.6 % for ever, 84.7 % after 6 reports" in line for line in level)
+    assert any("a year of 8,760 reports loses" in line and "at one step: at most 100 %." in line for line in level)
+    monthly = copy.deepcopy(DEMO) | {"step_seconds": 30 * 86_400}
+    monthly["attribute"][0]["level"][0] |= {"mechanism": "OUE", "eps_inf": None, "eps_1": None, "eps": 0.1}
+    lines = promise(parse_survey(monthly))
+    assert any("6 reports of one value: at most 26.7 %; for ever, it is certain" in line for line in lines)
+    assert any("a year of 13 reports loses 1.3 nats" in line and "at one step: at most 42.3 %." in line for line in lines)
+
+
+def test_a_promise_says_what_levels_tell() -> None:
+    text = "\n".join(promise(parse_survey(DEMO)))
+    assert "must choose the level regardless of the value" in text
+    assert "carries its level in clear" in text
+    one = copy.deepcopy(DEMO)
+    one["attribute"][1]["level"].pop()
+    assert "carries its level" not in "\n".join(promise(parse_survey(one)))
+
+
+def test_a_promise_counts_the_memos_that_values_can_draw() -> None:
+    two = copy.deepcopy(DEMO)
+    two["attribute"] = [{"name": "q", "size": 2, "level": [{"name": "a", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0}]}]
+    assert "at most 2 memos in all" in "\n".join(promise(parse_survey(two)))

@@ -1,5 +1,6 @@
 """The README is true: its commands exist and run, its example runs, its files are there."""
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ldpstream.cli import app
+from ldpstream.promise import nats
+from surveys import load_survey
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -61,3 +64,16 @@ def test_the_demo_shows_what_the_readme_shows() -> None:
     assert len(rows) == 9
     lines = [line.strip() for line in shown.output.splitlines()]
     assert all(row in lines for row in rows)
+
+
+def test_the_chances_of_a_right_guess_are_those_of_the_demo_survey() -> None:
+    survey = load_survey(ROOT / "surveys" / "samples" / "demo.toml")
+    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
+        for level, m in zip(attribute.levels, mechanisms, strict=True):
+            row = next(line for line in README.splitlines() if line.startswith(f"| {attribute.name}, {level.name} |"))
+            chances = re.findall(r"([\d.]+) % [|(]", row)
+            assert chances == [f"{100 * chance:.1f}" for chance in (1 / m.k, m.guess(), m.guess(math.inf))] + ["100"]
+            loss = m.eps_sequence(survey.steps_a_year)
+            assert f"{'=' if loss.exact else '≤'} {nats(loss.value)})" in row
+    words = " ".join(text.lower() for text in (README, *(path.read_text() for path in (ROOT / "docs").glob("*.md"))))
+    assert not any(claim in words for claim in ("never sees anybody", "nobody's own answer", "nobody but the device"))

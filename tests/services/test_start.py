@@ -28,7 +28,7 @@ class Early:
         source = folder / "source.toml"
         text = (ROOT / "surveys" / "samples" / "demo.toml").read_text()
         source.write_text(text.replace('name = "demo"', f'name = "early-{os.getpid()}-{time.time_ns()}"'))
-        rehearse(source, folder / "now.toml", 3600, starts_in=0, now_s=time.time())
+        rehearse(source, folder / "now.toml", 3600, now_s=time.time())
         self.folder, self.metrics, front = folder, dict(zip(NAMES, free_ports(4), strict=True)), free_ports(1)[0]
         env = {
             **os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": kafka.bootstrap, "LDPSTREAM_REDIS": redis.url,

@@ -1,0 +1,86 @@
+"""The chance that somebody who sees a device's reports guesses its value right, if k values were equally likely before.
+
+The best guess is the value v under which the reports y are most likely, so the chance is
+
+    (1/k) Σ_y max_v P(y|v)  <=  e^ε / (e^ε + k-1),   ε the loss of these reports
+
+The functions here compute it exactly for t reports of one memo, or one report of a one-time mechanism.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln, xlog1py, xlogy
+
+from mechanisms.arguments import FloatArray
+
+MAX_REPORTS = 100  # for more the chance for ever is given: it bounds, and nearly is, what so many reports of one memo tell
+
+
+def bound(eps: float, k: int) -> float:
+    """The largest chance of a right guess among k values that a loss of eps nats allows."""
+    return 1 / (1 + (k - 1) * math.exp(-eps))
+
+
+def binomial(t: int, p: float) -> FloatArray:
+    """(t+1,) Pr[n of t], n = 0 … t."""
+    n = np.arange(t + 1)
+    return np.asarray(np.exp(gammaln(t + 1) - gammaln(n + 1) - gammaln(t - n + 1) + xlogy(n, p) + xlog1py(t - n, -p)))
+
+
+def among_bits(k: int, one: npt.ArrayLike, zero: npt.ArrayLike) -> float:
+    """The chance among k values if each has independent evidence, as the bits of a unary encoding are.
+
+    Args:
+        k: number of values.
+        one: Pr[evidence j | it is the value], of ascending likelihood ratio one/zero.
+        zero: Pr[evidence j | it is another value].
+    """
+    hot, cold = np.asarray(one, np.float64), np.asarray(zero, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        some = -np.expm1(k * np.log1p(-np.minimum(np.cumsum(cold[::-1])[::-1], 1.0)))  # Pr[some of k values has at least j]
+        best = (some - np.append(some[1:], 0.0)) * hot / cold
+    return float(np.where(cold > 0, best, k * hot).sum() / k)
+
+
+def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
+    """Σ_y max_m P(y|m) over n of g symbols m, for y of t reports that are m with probability p, else any other, uniformly.
+
+    It is n times the probability that m is reported more often than the other n - 1, where being one of j equals counts 1/j. If
+    N reports are m, the other t - N are uniform over g - 1 symbols. With u for each equal, and ∫ u^i du = 1/(i+1) over [0, 1],
+    that probability is
+
+        (t-N)! [z^{t-N}] ∫ (Σ_{i<N} x^i/i! + u x^N/N!)^{n-1} e^{(g-n)x} du,   x = z/(g-1)
+
+    Every term is positive, and Gauss and Legendre's formula is exact for the polynomial in u.
+    """
+    total = 0.0
+    for reported, chance in enumerate(binomial(t, p)):
+        rest = t - reported
+        if reported > rest:  # no other symbol can have as many
+            total += chance
+            continue
+        if reported == 0:  # all n are equal, if the reports are of the others
+            total += chance * ((g - n) / (g - 1)) ** rest / n
+            continue
+        powers = np.arange(rest + 1)
+        factorials = np.exp(-gammaln(powers + 1) - powers * math.log(g - 1))
+        free = np.exp(xlogy(powers, (g - n) / (g - 1)) - gammaln(powers + 1))
+        at, weights = np.polynomial.legendre.leggauss(rest // reported // 2 + 1)
+        for u, weight in zip((at + 1) / 2, weights / 2):
+            other = np.where(powers < reported, 1.0, np.where(powers == reported, u, 0.0)) * factorials
+            ways = np.convolve(_power(other, n - 1), free)[rest]
+            total += chance * weight * ways * math.exp(math.lgamma(rest + 1))
+    return n * float(total)
+
+
+def _power(polynomial: FloatArray, exponent: int) -> FloatArray:
+    """The polynomial to a power, cut at its own degree."""
+    size = polynomial.size
+    result: FloatArray = np.eye(1, size)[0]
+    while exponent:
+        if exponent & 1:
+            result = np.convolve(result, polynomial)[:size]
+        polynomial, exponent = np.convolve(polynomial, polynomial)[:size], exponent >> 1
+    return result
