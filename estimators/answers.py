@@ -11,7 +11,6 @@ from estimators.post_processing import NAMES as POST_NAMES
 from estimators.post_processing import post_process
 from estimators.publication import Publication, Span
 from estimators.schedule import Progress
-from mechanisms.guessing import bound
 from surveys import Attribute, Survey
 
 MAX_LINES = 20
@@ -69,7 +68,7 @@ class Answers:
                         eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
                         guess_1=m.guess(),
                         guess_inf=m.guess(math.inf),
-                        guess_year=bound(m.eps_sequence(s.steps_a_year).value, m.k),
+                        guess_year=m.guess_any_values(s.steps_a_year),
                     )
                     for level, m in zip(a.levels, mechanisms, strict=True)
                 ],

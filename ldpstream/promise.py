@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 
 from mechanisms import Longitudinal, Mechanism, choose
-from mechanisms.guessing import bound
 from mechanisms.local_hashing import LongitudinalHashing
 from surveys import Survey
 
@@ -99,13 +98,8 @@ def percent(chance: float) -> str:
     return f"{100 * chance:.3g} %"
 
 
-def nats(loss: float) -> str:
-    """A loss in four digits, without an exponent for large ones."""
-    return f"{loss:.4g}" if loss < 10_000 else f"{float(f'{loss:.4g}'):,.0f}"
-
-
 def _level(m: Mechanism, window: int, year: int) -> list[str]:
-    sequence, in_a_year = m.eps_sequence(window), m.eps_sequence(year)
+    sequence = m.eps_sequence(window)
     exact = "" if sequence.exact else "at most "
     lines = [
         f"One report changes anybody's odds between two values by at most {odds(m.eps_1)} (eps_1 = {m.eps_1:.4g}). "
@@ -120,18 +114,17 @@ def _level(m: Mechanism, window: int, year: int) -> list[str]:
             f"{percent(m.guess(window))} after {window} reports.",
             f"A changed value can draw a new memo, at most {m.max_memos} memos in all. "
             "Memos do not hide when a value changed: between any two value sequences, "
-            f"{window} reports lose {exact}{nats(sequence.value)} nats (eps_sequence).",
+            f"{window} reports lose {exact}{sequence.value:.4g} nats (eps_sequence).",
         ]
     else:
         lines.append(
-            f"Every further report costs as much again: {window} reports lose {exact}{nats(sequence.value)} nats. "
+            f"Every further report costs as much again: {window} reports lose {exact}{sequence.value:.4g} nats. "
             f"Chance of a right guess from {window} reports of one value: at most {percent(m.guess(window))}; "
             "for ever, it is certain."
         )
     lines.append(
-        f"If the value may change at every step, a year of {year:,} reports loses "
-        f"{'' if in_a_year.exact else 'at most '}{nats(in_a_year.value)} nats. "
-        f"Chance of a right guess of the value at one step: at most {percent(bound(in_a_year.value, m.k))}."
+        "If the value may change at every step: chance of a right guess of the value at one step, "
+        f"after a year ({year:,} reports): at most {percent(m.guess_any_values(year))}."
     )
     if isinstance(m, LongitudinalHashing):
         lines.append(

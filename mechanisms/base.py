@@ -260,6 +260,18 @@ class Mechanism(ABC):
             integer("t", t, 1, MAX_REPORTS)
         return self.device._guess(t)
 
+    def guess_any_values(self, t: int) -> float:
+        """Bound of the chance of a right guess of the value at one step, after t reports of any values.
+
+        The k values at that step were equally likely before. The bound is the one that `eps_sequence` implies, and 1 where that
+        exceeds 60 nats. The loss never falls with t, so a few reports are tried first.
+        """
+        for reports in (*(n for n in (6, 100) if n < t), t):
+            loss = self.eps_sequence(reports).value
+            if loss > 60:
+                return 1.0
+        return guessing.bound(loss, self.k)
+
     def _guess(self, t: float) -> float:
         if t == 1:
             return self._guess_once()

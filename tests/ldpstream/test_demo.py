@@ -76,12 +76,12 @@ def test_a_promise_states_a_chance_of_a_right_guess_for_each_loss() -> None:
     level = lines[lines.index(next(line for line in lines if line.startswith("screen ("))) :]
     assert any("eps_1 = 2" in line and "59.6 %; without any report: 16.7 %" in line for line in level)
     assert any("eps_inf = 4" in line and "right guess: 91.6 % for ever, 84.7 % after 6 reports" in line for line in level)
-    assert any("a year of 8,760 reports loses" in line and "at one step: at most 100 %." in line for line in level)
+    assert any("after a year (8,760 reports): at most 100 %." in line for line in level)
     monthly = copy.deepcopy(DEMO) | {"step_seconds": 30 * 86_400}
     monthly["attribute"][0]["level"][0] |= {"mechanism": "OUE", "eps_inf": None, "eps_1": None, "eps": 0.1}
     lines = promise(parse_survey(monthly))
     assert any("6 reports of one value: at most 26.7 %; for ever, it is certain" in line for line in lines)
-    assert any("a year of 13 reports loses 1.3 nats" in line and "at one step: at most 42.3 %." in line for line in lines)
+    assert any("after a year (13 reports): at most 42.3 %." in line for line in lines)
 
 
 def test_a_promise_says_what_levels_tell() -> None:

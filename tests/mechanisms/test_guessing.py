@@ -91,3 +91,13 @@ def test_a_location_is_guessed_as_its_channel_says() -> None:
 def test_the_number_of_reports_is_checked(t: float) -> None:
     with pytest.raises(ValueError, match="t must be an integer"):
         mechanism("GRR", 6, eps=2.0).guess(t)
+
+
+def test_a_value_that_changes_is_guessed_as_eps_sequence_allows() -> None:
+    m = mechanism("L-GRR", 6, eps_inf=1.0, eps_1=0.1)
+    for t in (1, 6, 50, 120):
+        assert m.guess_any_values(t) == guessing.bound(m.eps_sequence(t).value, 6)
+    assert m.guess_any_values(10**9) == 1
+    for name in LONGITUDINAL:
+        for t in (1, 3):
+            assert built(name, 3).guess_any_values(t) >= built(name, 3).guess(t) * (1 - 1e-12)
