@@ -123,7 +123,7 @@ class Answers:
             frequencies = post_process(frequencies, post, variance=np.maximum(estimate.standard_errors, 1e-150) ** 2)
         low, high = estimate.interval(confidence)
         truth = self._truth(p) if self._truth else None
-        shown = np.arange(attribute.k) if top is None else np.argsort(-np.nan_to_num(frequencies), kind="stable")[:top]
+        shown = np.arange(attribute.k) if top is None else np.argsort(-frequencies, kind="stable")[:top]
         return Histogram(
             survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, panes=p.panes, reports=p.reports,
             complete=p.complete, estimator=chosen, post=post if chosen == "mi" else "none", confidence=confidence,
@@ -143,7 +143,10 @@ class Answers:
         if not found:
             raise NotFound(f"no estimate of {name} yet")
         chosen = self._estimator(found[-1], estimator)
-        shown = [v for v, _ in _largest(found[-1], 5)] if values is None else _indices(values, attribute.k)
+        if values is None:
+            shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5))), [])
+        else:
+            shown = _indices(values, attribute.k)
         estimates = [p.estimators[chosen].estimate() for p in found if chosen in p.estimators]
         ends = [estimate.interval(confidence) for estimate in estimates]
         lines = [
@@ -174,8 +177,10 @@ class Answers:
 
 
 def _largest(p: Publication, n: int) -> list[tuple[int, float]]:
-    frequencies = np.nan_to_num(p.estimators["ibu"].estimate().frequencies)
-    return [(int(v), float(frequencies[v])) for v in np.argsort(-frequencies, kind="stable")[:n]]
+    """The most frequent values; none where the counts tell nothing."""
+    frequencies = p.estimators["ibu"].estimate().frequencies
+    order = np.argsort(-frequencies, kind="stable")[:n]
+    return [(int(v), float(frequencies[v])) for v in order if not math.isnan(frequencies[v])]
 
 
 def _indices(values: str, k: int) -> list[int]:

@@ -56,7 +56,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute's latest estimate in short: its three most frequent values and the privacy loss.
+    """An attribute's latest estimate in short: its three most frequent values (none if nobody reported) and the privacy loss.
 
     fit_z (by level), drift_sigma, drift_p and drift_label, the value that moved so, are the latest step's, whatever the span;
     see `estimators.publication.Diagnostics`.
@@ -86,6 +86,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     """One estimate. The arrays run over the values shown: index, label, frequency, standard error, interval, truth.
 
+    Without reports all numbers of the estimate are None, and `converged` is false.
     The intervals are the estimate's before post-processing.
     """
 
@@ -124,7 +125,11 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """Some values over time; the arrays run over `steps`. eps_t by level, in nats."""
+    """Some values over time; the arrays run over `steps`. eps_t by level, in nats.
+
+    The numbers of a step without reports are None. If no values were asked for, the lines are the five most frequent values of
+    the last step with reports; without any there are no lines.
+    """
 
     attribute: str
     span: Span

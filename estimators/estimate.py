@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 from scipy.stats import norm
 
 from mechanisms import Mechanism
@@ -15,13 +16,16 @@ Group = tuple[Mechanism, CountTable]  # the reports of one level (GIBU's group A
 class Estimate:
     """Estimated frequencies with their uncertainty.
 
+    Every estimator returns `Estimate.of_nothing` where the counts tell nothing: there are no reports, every mechanism has
+    p = q, or (for a likelihood of support counts) no report supports any value.
+
     Attributes:
-        frequencies: (k,) estimated share of each value.
-        standard_errors: (k,) standard error of each share, NaN where there were no reports; for a population of which the
-            participants are a random sample.
+        frequencies: (k,) estimated share of each value; NaN where the counts tell nothing.
+        standard_errors: (k,) standard error of each share; NaN where the counts tell nothing, or do not tell all values apart;
+            for a population of which the participants are a random sample.
         n: number of reports that the estimate rests on.
         iterations: iterations taken, 0 where there was nothing to iterate.
-        converged: whether the iteration met its tolerance.
+        converged: whether there is an estimate, and the iteration met its tolerance.
         log_likelihood: the likelihood's logarithm at the estimate (NaN for matrix inversion), in nats; comparable for the same
             counts and likelihood only.
         gap: no distribution has a log-likelihood that is higher by more than `gap` nats a report: a proof, by duality, of how
@@ -35,6 +39,11 @@ class Estimate:
     converged: bool = True
     log_likelihood: float = float("nan")
     gap: float = float("nan")
+
+    @classmethod
+    def of_nothing(cls, k: int, n: int) -> "Estimate":
+        """The estimate of k values from n reports that tell nothing: NaN everywhere, and not converged."""
+        return cls(np.full(k, np.nan), np.full(k, np.nan), n, converged=False)
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of the normal intervals, (k,) each, for a level in (0, 1); not clipped to [0, 1]."""

@@ -68,7 +68,7 @@ def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Pr
         projection: of the inversion; IBU needs none.
 
     Returns:
-        (k,) distribution; NaN without reports, and of INV and RAP if the average mechanism tells nothing.
+        (k,) distribution; NaN without reports, or if the average mechanism tells nothing.
 
     Raises:
         ValueError: if an argument is not allowed, the groups' reports are not of one kind, a table is not its mechanism's, or a
@@ -85,8 +85,10 @@ def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Pr
     if not any(isinstance(m, ChannelMechanism) for m, _ in groups):  # bits, or symbols as GRR's: so is their average
         p = sum(table.n / n * m.p for m, table in groups)
         q = sum(table.n / n * m.q for m, table in groups)
+        if p == q:
+            return np.full(k, np.nan)
         if estimator != "IBU":
-            return post_process((counts / n - q) / (p - q) if p != q else np.full(k, np.nan), projection)
+            return post_process((counts / n - q) / (p - q), projection)
         average_grr = GRR(k, max(math.log(p / q), MIN_EPS))
         return ibu(average_grr, average_grr.table(n, counts)).frequencies
     average = sum((table.n / n * m.channel() for m, table in groups), np.zeros((k, k)))

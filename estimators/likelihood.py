@@ -47,7 +47,7 @@ def ibu(
 
     Args:
         m: the mechanism.
-        table: its count table; with no reports the estimate is uniform, with NaN standard errors.
+        table: its count table; if it tells nothing the result is `Estimate.of_nothing`.
         max_iter: iterations at the most, at least 1.
         tol: stop when no frequency changes by more, in [0, 1].
         steps: as in `matrix_inversion`.
@@ -78,8 +78,8 @@ def gibu(
 ) -> Estimate:
     """IBU over several mechanisms at once: one EM for the sum of the groups' log-likelihoods, each with its own channel.
 
-    This is how people who chose different mechanisms or privacy levels are estimated together. Groups without reports add
-    nothing. Arguments as for `ibu`; `combined_mle` gives the maximum that it goes to.
+    This is how people who chose different mechanisms or privacy levels are estimated together. Groups that tell nothing (no
+    reports, or p = q) are left out. Arguments as for `ibu`; `combined_mle` gives the maximum that it goes to.
 
     Source: free-will privacy (GIBU), Algorithm 1, which stops by `delta` alone.
     """
@@ -92,7 +92,7 @@ def gibu(
         f = (1 - UNIFORM_SHARE) * distribution("start", start, k) + UNIFORM_SHARE / k
     terms = _terms(groups, likelihood)
     if not _tells(terms):
-        return _estimate(groups, terms, np.full(k, 1 / k), steps, 0, True)
+        return Estimate.of_nothing(k, sum(table.n for _, table in groups))
     f, iterations, converged = em(terms, f, max_iter, tol, delta * sum(term.n for term in terms))
     return _estimate(groups, terms, f / f.sum(), steps, iterations, converged)
 
@@ -108,7 +108,7 @@ def mle(m: Mechanism, table: CountTable, steps: int = 1, *, likelihood: str = "e
     by more than 1e-9 nats; `iterations` then counts evaluations of the likelihood, and `converged` says whether 10 000 of them
     sufficed. It takes no start: in our measurements the estimate of the step before saved no evaluation.
 
-    Without reports it is uniform. Arguments as for `ibu`.
+    Arguments, and the result where the counts tell nothing, as for `ibu`.
     """
     return combined_mle([(m, table)], steps, likelihood=likelihood)
 
@@ -120,26 +120,26 @@ def combined_mle(groups: list[Group], steps: int = 1, *, likelihood: str = "exac
     """
     k = check_groups(groups, steps)
     terms = _terms(groups, likelihood)
-    f, iterations = np.full(k, 1 / k), 0
-    supports = [term for term in terms if isinstance(term, SupportTerm)]
     if not _tells(terms):
-        pass
-    elif len(supports) == len(terms):
+        return Estimate.of_nothing(k, sum(table.n for _, table in groups))
+    supports = [term for term in terms if isinstance(term, SupportTerm)]
+    if len(supports) == len(terms):
         f, iterations = separable_maximum(supports)
     else:
-        f, iterations = projected_maximum(terms, f, PROVEN_GAP * sum(term.n for term in terms), MAX_EVALUATIONS)
+        start = np.full(k, 1 / k)
+        f, iterations = projected_maximum(terms, start, PROVEN_GAP * sum(term.n for term in terms), MAX_EVALUATIONS)
     return _estimate(groups, terms, f, steps, iterations)
 
 
 def _terms(groups: list[Group], likelihood: str) -> list[Term]:
-    """The log-likelihoods of the groups that have reports."""
+    """The log-likelihoods of the groups that have reports, and reports that depend on the value."""
     exact = one_of("likelihood", likelihood, LIKELIHOODS) == "exact"
-    return [(exact_term(m, table) if exact else None) or SupportTerm(m, table) for m, table in groups if table.n]
+    return [(exact_term(m, table) if exact else None) or SupportTerm(m, table) for m, table in groups if table.n and m.p != m.q]
 
 
 def _tells(terms: list[Term]) -> bool:
-    """Whether the tables tell anything: not if there are none, or if no report supports a value."""
-    return any(term.support.any() if isinstance(term, SupportTerm) else term.n for term in terms)
+    """Whether the counts tell anything: not if no report supports a value."""
+    return any(not isinstance(term, SupportTerm) or (term.slope and term.support.any()) for term in terms)
 
 
 def em(
@@ -185,10 +185,8 @@ def _estimate(
 ) -> Estimate:
     """The estimate f with what is known about it; it converged if its gap is proven, where nothing else is said."""
     n = sum(table.n for _, table in groups)
-    value, gap = 0.0, 0.0
-    if terms:
-        value, gradient = evaluate(terms, f)
-        gap = duality_gap(f, gradient) / n
+    value, gradient = evaluate(terms, f)
+    gap = duality_gap(f, gradient) / n
     met = gap <= PROVEN_GAP if converged is None else converged
     exact = any(not isinstance(term, SupportTerm) for term in terms)
     return Estimate(f, standard_errors(groups, f, steps, exact), n, iterations, met, value, gap)

@@ -22,8 +22,8 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
             reported at every step with unchanged values, which is the conservative side (`Mechanism.variance`).
 
     Returns:
-        Frequencies that sum to 1 only by chance (GRR: exactly), negative ones included. Without reports they are NaN. The
-        standard errors are those of the unprocessed inversion.
+        Frequencies that sum to 1 only by chance (GRR: exactly), negative ones included. If the
+        counts tell nothing they are NaN (`Estimate.of_nothing`). The standard errors are those of the unprocessed inversion.
 
     Raises:
         ValueError: if the table is not the mechanism's, or post or steps is not allowed.
@@ -40,7 +40,8 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) 
 
     The weights do not depend on the counts' values, so the mean stays unbiased. With one group it is `matrix_inversion`. A
     group whose channel cannot be inverted (as Shokri's often cannot) brings in the bias of its least squares, which no standard
-    error knows. A group that tells nothing (p = q) is left out; if there is no other, everything is NaN.
+    error knows. A group that tells nothing (no reports, or p = q) is left out; if there is no other, the result is
+    `Estimate.of_nothing`.
     """
     check_method(post)
     k = check_groups(groups, steps)
@@ -58,7 +59,7 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) 
         weights += weight
     n = sum(table.n for _, table in groups)
     if not weights.all():
-        return Estimate(np.full(k, np.nan), np.full(k, np.nan), n)
+        return Estimate.of_nothing(k, n)
     errors = np.sqrt(variance) / weights
     return Estimate(post_process(frequencies / weights, post, variance=errors**2), errors, n)
 

@@ -30,7 +30,7 @@ def duality_gap(f: FloatArray, gradient: FloatArray) -> float:
 
 
 def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
-    """The maximum of a sum of support terms, and how many passes it took.
+    """The maximum of a sum of support terms, and how many passes it took. One of them at least has a slope and a support.
 
     With Σ f = 1 the sum is Σ_v φ_v(f_v), and at its maximum φ'_v(f_v) = 1/μ where f_v > 0, φ'_v(0) <= 1/μ elsewhere:
 
@@ -42,8 +42,6 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
     """
     k = terms[0].k
     told = [term for term in terms if term.slope and term.support.any()]
-    if not told:
-        return np.full(k, 1 / k), 0
     support = np.array([term.support for term in told])
     b = np.array([[max(term.q / term.slope, TINY)] for term in told])
     bins = np.flatnonzero(support.any(axis=0))

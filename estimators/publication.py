@@ -102,7 +102,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         fingerprint: the survey's, in hex.
         panes: how many steps with reports the span holds.
-        reports: number of reports counted.
+        reports: number of reports counted. Without any, all numbers of every estimator are None, and none has converged.
         complete: whether nothing could be missing when it was made.
         estimators: by name, over all levels together: "mi" (matrix inversion); "mle", the maximum likelihood; and "ibu", the EM
             on its way there from uniform, stopped after 10 000 iterations as in the literature, or earlier above 20 000 values.

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import msgspec
+import numpy as np
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, TransactionalIdAuthorizationFailedError
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -209,7 +210,7 @@ class KafkaPublisher:
 
 
 class PrometheusPublisher:
-    """The latest estimates as gauges.
+    """The latest estimates as gauges. A gauge about which the latest estimate says nothing is NaN, never an older number.
 
     Aggregates are always there. Frequencies have a time series per value only for the values that the survey lists (up to
     256 an attribute); of other attributes for the 20 most frequent values of the first estimate, which then stay the same.
@@ -276,16 +277,12 @@ class PrometheusPublisher:
                 self._eps_inf.labels(p.survey, p.attribute, level).set(math.inf if privacy.eps_inf is None else privacy.eps_inf)
                 self._eps_sequence.labels(p.survey, p.attribute, level).set(privacy.eps_sequence)
             said = p.diagnostics
-            if said.mass_below_zero is not None:
-                self._below.labels(*labels).set(said.mass_below_zero)
+            self._below.labels(*labels).set(_known(said.mass_below_zero))
             if p.span == "step":
                 for name, z in said.fit_z.items():
-                    if z is not None:
-                        self._fit.labels(p.survey, p.attribute, name).set(z)
-                if said.drift_sigma is not None:
-                    self._drift.labels(p.survey, p.attribute).set(said.drift_sigma)
-                if said.drift_p is not None:
-                    self._drift_p.labels(p.survey, p.attribute).set(said.drift_p)
+                    self._fit.labels(p.survey, p.attribute, name).set(_known(z))
+                self._drift.labels(p.survey, p.attribute).set(_known(said.drift_sigma))
+                self._drift_p.labels(p.survey, p.attribute).set(_known(said.drift_p))
 
     def _values(self, p: Publication) -> list[int]:
         """The indices of the values that have a time series."""
@@ -294,8 +291,12 @@ class PrometheusPublisher:
             if attribute.size is None and attribute.k <= MAX_LISTED:
                 self._shown[p.attribute] = list(range(attribute.k))
             else:
-                if not p.reports:
-                    return []
                 first = p.estimators["ibu"].estimate().frequencies
+                if np.isnan(first).any():  # nobody reported
+                    return []
                 self._shown[p.attribute] = sorted(range(len(first)), key=lambda i: -first[i])[:TOP_VALUES]
         return self._shown[p.attribute]
+
+
+def _known(x: float | None) -> float:
+    return math.nan if x is None else x

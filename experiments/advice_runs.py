@@ -80,7 +80,7 @@ class Run(NamedTuple):
 def repetition(
     question: Question, built: Sequence[Mechanism], sources: Sequence[Source], seed: int, task: tuple[int, int]
 ) -> Run:
-    """One population, one count table of each mechanism, and the metric of every estimate from it.
+    """One population, one count table of each mechanism, and the metric of every estimate from it: infinite if there is none.
 
     A mechanism's noise depends on the seed, the task and its name alone, not on what else is simulated.
     """
@@ -91,7 +91,8 @@ def repetition(
         table = drawn_table(m, counts, np.random.default_rng([seed, *task, zlib.crc32(m.name.encode())]))
         for name, frequencies in estimates(m, table, exact=False):
             estimator, _, post = name.partition(" ")
-            run.errors[m.name, estimator, post or "none"] = metric(truth, frequencies)
+            known = np.isfinite(frequencies).all()  # a likelihood of bits gives no estimate if no report has a one
+            run.errors[m.name, estimator, post or "none"] = metric(truth, frequencies) if known else math.inf
             if name == "mi":
                 run.luck[m.name] = luck(m, truth, frequencies, question.n)
     return run

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
@@ -25,6 +26,11 @@ def number(x: float | None) -> str:
     return "∞" if x is None or math.isinf(x) else f"{x:.4g}"
 
 
+def share(frequency: float) -> str:
+    """A frequency; NaN stands for none at all."""
+    return "–" if math.isnan(frequency) else f"{frequency:.4f}"
+
+
 def privacy_line(publication: Publication) -> str:
     """The privacy loss of every level, in one line."""
     parts = [
@@ -40,8 +46,9 @@ def histogram_table(survey: Survey, publication: Publication, truth: list[float]
     attribute = next(a for a in survey.attributes if a.name == publication.attribute)
     span = "step" if publication.span == "step" else f"window of {publication.panes} steps up to"
     late = "" if publication.complete else ", incomplete"
+    reports = f"{publication.reports:,} reports" if publication.reports else "nobody reported"
     table = Table(
-        title=f"{attribute.name} · {span} {publication.step} · {publication.reports:,} reports{late}",
+        title=f"{attribute.name} · {span} {publication.step} · {reports}{late}",
         caption=privacy_line(publication),
         title_justify="left",
         caption_justify="left",
@@ -55,13 +62,12 @@ def histogram_table(survey: Survey, publication: Publication, truth: list[float]
         table.add_column("truth", justify="right")
     found = {name: result.estimate() for name, result in publication.estimators.items()}
     low, high = found["mi"].interval(0.95)
-    reference = found["ibu"].frequencies
-    order = list(range(attribute.k))
+    order = np.arange(attribute.k)
     if attribute.k > MOST_ROWS:
-        order = sorted(order, key=lambda v: -reference[v])[:MOST_ROWS]
-    for v in order:
-        row = [escape(attribute.label(v)), *(f"{found[name].frequencies[v]:.4f}" for name in names)]
-        row.append(f"{low[v]:.4f} … {high[v]:.4f}")
+        order = np.argsort(-found["ibu"].frequencies, kind="stable")[:MOST_ROWS]
+    for v in order.tolist():
+        row = [escape(attribute.label(v)), *(share(found[name].frequencies[v]) for name in names)]
+        row.append("–" if math.isnan(low[v]) else f"{low[v]:.4f} … {high[v]:.4f}")
         if truth is not None:
             row.append(f"{truth[v]:.4f}")
         table.add_row(*row)

@@ -70,7 +70,7 @@ function whiskers(h) {
 export function barChart(box, h, read) {
   const places = h.values.map((_, i) => i);
   const numbers = [...h.low, ...h.high, ...h.frequencies, ...(h.truth ?? [])].filter((x) => x !== null);
-  const range = [Math.min(0, ...[numbers.reduce((a, b) => Math.min(a, b), 0)]) * 1.05, numbers.reduce((a, b) => Math.max(a, b), 1e-6) * 1.05];
+  const range = numbers.length ? [numbers.reduce((a, b) => Math.min(a, b), 0) * 1.05, numbers.reduce((a, b) => Math.max(a, b), 1e-6) * 1.05] : [0, 1];
   const series = [
     {},
     { stroke: colour("accent"), fill: colour("bar"), width: h.values.length > 200 ? 0 : 1, points: { show: false }, paths: uPlot.paths.bars({ size: [0.75, 60] }) },

@@ -81,7 +81,7 @@ function drawOverview(status) {
     const cells = [element("th", "", { scope: "row" }), element("td"), element("td", grouped(overview.reports), { class: "number" })];
     cells[0].append(button);
     cells[1].append(...Object.entries(overview.privacy).map(([name, level]) => budget(overview.attribute, name, level)));
-    const top = overview.reports ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`) : [];
+    const top = overview.reports ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`) : ["nobody reported"];
     row.append(...cells, element("td", top.join(", ")));
     row.lastChild.append(...warnings(overview));
     return row;
@@ -117,13 +117,15 @@ function drawHistogram(h) {
   state.shown = h;
   const width = h.span === "step" ? `step ${h.step}` : `${h.panes} step${h.panes === 1 ? "" : "s"} up to step ${h.step}`;
   $("histogram-title").textContent = h.attribute;
-  $("summary").replaceChildren(`${grouped(h.reports)} reports in ${width}, ${Math.round(100 * h.confidence)} % intervals.`);
+  const span = h.span === "step" ? `step ${h.step}` : `the window that ends with step ${h.step}`;
+  $("summary").replaceChildren(h.reports ? `${grouped(h.reports)} reports in ${width}, ${Math.round(100 * h.confidence)} % intervals.`
+    : `Nobody reported in ${span}: there is no estimate.`);
   if (!h.complete) $("summary").append(" ", element("span", "Incomplete: it will be published again.", { class: "late" }));
   if (h.truth) $("summary").append(" ", element("span", "", { class: "ring" }), " is the truth.");
-  if (h.values.length < asked().k) $("summary").append(` The ${grouped(h.values.length)} most frequent of ${grouped(asked().k)} values.`);
+  if (h.reports && h.values.length < asked().k) $("summary").append(` The ${grouped(h.values.length)} most frequent of ${grouped(asked().k)} values.`);
   $("step-text").textContent = h.step;
   $("step").value = h.step;
-  $("histogram").setAttribute("aria-label", `Histogram of ${h.attribute}, ${h.values.length} values`);
+  $("histogram").setAttribute("aria-label", `Histogram of ${h.attribute}, ${h.reports ? `${h.values.length} values` : "nobody reported"}`);
   barChart($("histogram"), h, read);
   if ($("numbers").open) drawNumbers();
   const query = histogramQuery();
@@ -135,7 +137,8 @@ function drawHistogram(h) {
 function read(i) {
   const h = state.shown;
   const truth = h.truth ? `, truth ${percent(h.truth[i])}` : "";
-  $("readout").textContent = `${h.labels[i]}: ${percent(h.frequencies[i])}, between ${percent(h.low[i])} and ${percent(h.high[i])}${truth}`;
+  if (h.frequencies[i] === null) $("readout").textContent = `${h.labels[i]}: no estimate, since nobody reported${truth}`;
+  else $("readout").textContent = `${h.labels[i]}: ${percent(h.frequencies[i])}, between ${percent(h.low[i])} and ${percent(h.high[i])}${truth}`;
 }
 
 function drawNumbers() {
@@ -168,7 +171,10 @@ function drawSeries(s) {
   stepsChart($("reports"), s);
   $("reports-hint").textContent = `Reports of ${state.attribute} that the estimate of each step rests on${s.span === "window" ? ", those of its whole window" : ""}.`;
   const name = $("estimator").selectedOptions[0].textContent;
-  $("series-hint").textContent = `${name}, the ${s.lines.length} values that are most frequent now, with ${Math.round(100 * s.confidence)} % intervals.`;
+  const when = s.reports.at(-1) ? "now" : "in the last step with reports";
+  $("series-hint").textContent = s.lines.length
+    ? `${name}, the ${s.lines.length} values that are most frequent ${when}, with ${Math.round(100 * s.confidence)} % intervals. A gap: nobody reported.`
+    : "Nobody reported in these steps.";
   const query = seriesQuery();
   $("series-csv").href = path("series.csv", query);
   $("series-json").href = path("series", query);

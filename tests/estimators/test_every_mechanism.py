@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+import estimators
 from estimators import Estimate, combined_inversion, combined_mle, gibu, ibu, matrix_inversion, mle
 from estimators.diagnostics import drift, fit, mass_below_zero
 from estimators.free_will import combine_mechanisms, combine_results
@@ -25,6 +26,7 @@ LOCATIONS: dict[str, Callable[[], Mechanism]] = {
     PlanarGeometric.name: lambda: PlanarGeometric((3, 2), 0.8),
     Shokri.name: lambda: Shokri(np.full(K, 1 / K), np.abs(np.subtract.outer(np.arange(K), np.arange(K))), 0.7),
 }
+# What each estimator says of a table: every name that `estimators` exports, and its variants.
 LIKELIHOOD: dict[str, Callable[[Mechanism, CountTable], Estimate]] = {
     "ibu": ibu,
     "mle": mle,
@@ -56,23 +58,35 @@ def build(name: str) -> Mechanism:
 ALL = (*NAMES, *LOCATIONS, *(f"{name} with fake data" for name in NAMES))
 
 
-def test_no_mechanism_is_left_out() -> None:
+def test_no_mechanism_or_estimator_is_left_out() -> None:
     assert set(LOCATIONS) == set(LOCATION)
+    assert {"Estimate", "post_process", *LIKELIHOOD, *INVERSION} >= set(estimators.__all__)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("estimator", ["gibu", "combined_mle", "combined_inversion"])
+def test_a_level_without_people_changes_nothing(name: str, estimator: str) -> None:
+    """Nor does its place; beside a level whose people reported."""
+    m, other = build(name), mechanism("GRR", k=K, eps=0.5)
+    combine = getattr(estimators, estimator)
+    group = (other, other.tabulate(other.report(np.arange(300) % 4, np.random.default_rng(1))))
+    alone = combine([group])
+    for groups in ([group, (m, m.empty_table())], [(m, m.empty_table()), group]):
+        found = combine(groups)
+        np.testing.assert_array_equal(found.frequencies, alone.frequencies)
+        np.testing.assert_array_equal(found.standard_errors, alone.standard_errors)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_no_reports_tell_nothing(name: str) -> None:
-    """Inversions are NaN, what is likely is uniform, standard errors are NaN; and none of it is a warning."""
+    """Every estimator gives NaN, not converged; and none of it is a warning."""
     m = build(name)
-    for estimator in LIKELIHOOD.values():
-        found = estimator(m, m.empty_table())
-        assert found.frequencies.tolist() == [1 / K] * K
-        assert np.isnan(found.standard_errors).all()
-        assert (found.n, found.iterations, found.converged) == (0, 0, True)
-    for estimator in INVERSION.values():
+    for estimator in (LIKELIHOOD | INVERSION).values():
         found = estimator(m, m.empty_table())
         assert np.isnan(found.frequencies).all()
         assert np.isnan(found.standard_errors).all()
+        assert (found.n, found.iterations, found.converged) == (0, 0, False)
+        assert np.isnan([found.gap, found.log_likelihood]).all()
         assert np.isnan(mass_below_zero(found))
         assert np.isnan(found.interval()[0]).all()
         assert drift(found, found) is None
@@ -91,8 +105,10 @@ def test_no_reports_are_published_as_such(name: str, post: str) -> None:
     })  # fmt: skip
     nothing = [survey.mechanisms[0][0].empty_table()]
     p = conclude(survey, 0, 1, "window", [nothing, nothing], True, post, nothing)
-    assert (p.reports, p.panes, p.estimators["mi"].frequencies[0], p.estimators["ibu"].frequencies[0]) == (0, 0, None, 1 / K)
-    assert all(x is None for result in p.estimators.values() for x in result.standard_errors)
+    assert (p.reports, p.panes) == (0, 0)
+    for result in p.estimators.values():
+        assert result.frequencies == result.standard_errors == [None] * K
+        assert (result.converged, result.gap) == (False, None)
     assert all(said in (None, {"b": None}) for said in msgspec.to_builtins(p.diagnostics).values())
     assert msgspec.json.decode(msgspec.json.encode(p), type=Publication) == p
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
-from estimators import combined_mle, gibu, ibu, mle
+from estimators import combined_mle, gibu, ibu, matrix_inversion, mle
 from estimators.dense_errors import MAX_DENSE_K
 from estimators.errors import standard_errors
 from estimators.estimate import Group
@@ -223,19 +223,19 @@ def test_the_maximum_of_one_term_is_the_closed_form(group: Group) -> None:
     m, table = group
     found = mle(m, table, likelihood="support")
     support = m.support(table).astype(float)
+    if not support.any():
+        assert np.isnan(found.frequencies).all()
+        return
     assert found.converged
     assert found.frequencies.sum() == pytest.approx(1, abs=1e-12)
-    if support.any():
-        expected = closed_form(m, support)
-        np.testing.assert_allclose(found.frequencies, expected, atol=1e-10 * max(1, m.q / (m.p - m.q)))
-    else:
-        np.testing.assert_array_equal(found.frequencies, np.full(K, 1 / K))
+    np.testing.assert_allclose(found.frequencies, closed_form(m, support), atol=1e-10 * max(1, m.q / (m.p - m.q)))
 
 
 @given(st.lists(tables(), min_size=1, max_size=4))
 def test_the_maximum_of_any_mix_is_proven(groups: list[Group]) -> None:
     found = combined_mle(groups, likelihood="support")
     terms: list[Term] = [SupportTerm(m, table) for m, table in groups]
+    assume(any(m.support(table).any() for m, table in groups))
     f, n = found.frequencies, sum(table.n for _, table in groups)
     gradient = evaluate(terms, f)[1]
     assert found.converged
@@ -251,6 +251,7 @@ def test_the_maximum_of_any_mix_is_proven(groups: list[Group]) -> None:
 @given(tables(), tables(), st.permutations(range(K)))
 def test_who_is_listed_first_does_not_matter(one: Group, other: Group, order: list[int]) -> None:
     terms = [SupportTerm(*one), SupportTerm(*other)]
+    assume(any(term.support.any() for term in terms))
     found = separable_maximum(terms)[0]
     backward = separable_maximum(terms[::-1])[0]
     for term in terms:
@@ -423,28 +424,47 @@ def test_no_count_and_no_eps_overflows(name: str, k: int, eps: float) -> None:
             huge[: m.omega] = 2**62 * counts.any()
         table = m.table(int(huge[0]) if m.name == "SS" else 2**62 if m.marks is None else int(huge.sum()), huge)
         for found in (ibu(m, table, max_iter=200), mle(m, table)):
+            if not m.support(table).any():  # nobody reported, or no report supports a value
+                assert np.isnan(found.frequencies).all()
+                continue
             assert np.isfinite(found.frequencies).all()
             assert found.frequencies.sum() == pytest.approx(1)
             assert np.isfinite([found.log_likelihood, found.gap]).all()
             assert not np.isinf(found.standard_errors).any()
 
 
-def test_a_mechanism_that_tells_nothing_leaves_the_estimate_uniform() -> None:
+def test_a_mechanism_that_tells_nothing_gives_no_estimate() -> None:
+    """A group that does tell something is estimated as if it were alone."""
     m = copy.copy(make("GRR"))
     m.p = m.q = 1 / K  # as "paper" calibrations can make them
     table = m.table(60, np.array([60, 0, 0, 0, 0, 0]))
-    for found in (ibu(m, table), mle(m, table)):
-        np.testing.assert_allclose(found.frequencies, 1 / K)
+    telling = make("GRR")
+    other = telling.table(60, np.array([30, 20, 10, 0, 0, 0]))
+    for estimate in (gibu, combined_mle):
+        found = estimate([(m, table)])
+        assert np.isnan(found.frequencies).all()
         assert np.isnan(found.standard_errors).all()
-        assert found.gap <= 1e-12
+        assert not found.converged
+        assert (found.n, found.iterations) == (60, 0)
+        np.testing.assert_array_equal(
+            estimate([(m, table), (telling, other)]).frequencies, estimate([(telling, other)]).frequencies
+        )
 
 
-def test_an_empty_table_is_uniform_and_proven(m: Mechanism) -> None:
+def test_no_report_that_supports_a_value_gives_no_estimate() -> None:
+    m = make("OUE")
+    table = m.table(60, np.zeros(K, np.int64))
+    for found in (ibu(m, table), mle(m, table)):
+        assert np.isnan(found.frequencies).all()
+        assert (found.n, found.converged) == (60, False)
+    assert np.isfinite(matrix_inversion(m, table).frequencies).all()  # it counts what is missing
+
+
+def test_an_empty_table_gives_no_estimate(m: Mechanism) -> None:
     table = m.empty_table()
     for found in (ibu(m, table), mle(m, table), ibu(m, table, start=np.eye(K)[0]), combined_mle([(m, table)] * 2)):
-        np.testing.assert_array_equal(found.frequencies, np.full(K, 1 / K))
-        assert np.isnan(found.standard_errors).all()
-        assert (found.gap, found.converged, found.iterations, found.log_likelihood) == (0.0, True, 0, 0.0)
+        assert np.isnan(np.array([*found.frequencies, *found.standard_errors, found.gap, found.log_likelihood])).all()
+        assert (found.converged, found.iterations) == (False, 0)
 
 
 def test_wrong_arguments_are_refused(m: Mechanism) -> None:

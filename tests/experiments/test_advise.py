@@ -143,6 +143,15 @@ def test_combinations_are_ranked_by_their_mean_and_paired_differences_decide() -
     assert rank({("C", "mle", "none"): np.full(9, np.inf), ("D", "mle", "none"): np.full(9, np.inf)})[1].best
 
 
+def test_a_combination_without_an_estimate_ranks_last() -> None:
+    """Two reports of three bits often hold no one at all: then a likelihood of the bits gives no estimate."""
+    advice = advise(Question(k=3, n=2, eps=3.0), repeats=30, processes=1)
+    missing = [r for r in advice.ranking if math.isinf(r.error)]
+    assert {(r.mechanism, r.estimator) for r in missing} >= {("OUE", "ibu"), ("OUE", "mle")}
+    assert advice.ranking[-len(missing) :] == missing
+    assert not any(r.best for r in missing)
+
+
 @pytest.mark.parametrize(("given", "named"), [
     ({"k": 1}, "k"), ({"n": 1}, "n"), ({"eps": None}, "eps_inf"), ({"eps_inf": 1.0}, "exactly one"), ({"eps": -1.0}, "eps"),
     ({"eps_1": 0.5}, "eps_1"), ({"budget": 0.5}, "budget"), ({"horizon": 0}, "horizon"), ({"metric": "best"}, "metric"),

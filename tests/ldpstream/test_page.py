@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from estimators.api import create_api
 from estimators.page_server import PageServer
-from estimators.publication import Diagnostics, Frequencies, Publication, spent
+from estimators.publication import Diagnostics, Frequencies, Publication, Span, conclude, spent
 from estimators.results import MemoryResults
 from estimators.schedule import Progress
 from ldpstream.demo import Demo
@@ -234,6 +234,60 @@ def test_a_large_domain_shows_its_most_frequent_values(open_page: OpenPage) -> N
         page = open_page(server.url)
         assert "The 2,000 most frequent of 20,000 values" in page.locator("#summary").inner_text()
         shoot(page, "large")
+        page.close()
+    finally:
+        server.close()
+
+
+def silent(survey: Survey, results: MemoryResults, step: int) -> None:
+    """Publish one step more, in which nobody reported."""
+    made = []
+    for i, mechanisms in enumerate(survey.mechanisms):
+        nothing = [m.empty_table() for m in mechanisms]
+        spans: tuple[Span, ...] = ("step", "window")
+        made += [conclude(survey, i, step, span, [nothing], True) for span in spans]
+    assert results.save(made, results.progress(), Progress(first_step=0, next_step=step + 1))
+
+
+@pytest.mark.parametrize("width", [1300, 360])
+def test_a_step_without_reports_says_so_and_is_a_gap(open_page: OpenPage, width: int) -> None:
+    survey, results = many(10, 2, 3)
+    silent(survey, results, 3)
+    extend(survey, results, 4, np.random.default_rng(3))
+    silent(survey, results, 5)
+    server = PageServer(create_api(survey, results, dict), "127.0.0.1", 0)
+    try:
+        page = open_page(server.url, width=width)
+        assert "Nobody reported in the window that ends with step 5" in page.locator("#summary").inner_text()
+        assert page.locator("#histogram").get_attribute("aria-label") == "Histogram of a00, nobody reported"
+        page.locator("#histogram").focus()
+        page.keyboard.press("ArrowRight")
+        assert page.locator("#readout").inner_text() == "0: no estimate, since nobody reported"
+        page.locator("#numbers summary").click()
+        assert page.locator("#values tr").nth(1).inner_text().split("\t") == ["0", "–", "–", "–", "–"]
+        assert "most frequent in the last step with reports" in page.locator("#series-hint").inner_text()
+        assert all(text.endswith(" –") for text in page.locator("#legend li").all_inner_texts())
+        if width > 620:
+            assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "nobody reported"
+        shoot(page, f"nobody_{width}")
+        page.select_option("#order", "frequency")
+        page.locator("#step").fill("4")
+        expect(page.locator("#summary")).to_contain_text("1,000 reports")
+        page.close()
+    finally:
+        server.close()
+
+
+def test_a_survey_that_nobody_answers_has_no_lines(open_page: OpenPage) -> None:
+    survey, results = many(10, 1, 0)
+    for step in range(3):
+        silent(survey, results, step)
+    server = PageServer(create_api(survey, results, dict), "127.0.0.1", 0)
+    try:
+        page = open_page(server.url)
+        assert page.locator("#series-hint").inner_text() == "Nobody reported in these steps."
+        assert page.locator("#legend li").count() == 0
+        shoot(page, "nobody_ever")
         page.close()
     finally:
         server.close()
