@@ -126,8 +126,10 @@ class Answers:
         shown = np.arange(attribute.k) if top is None else np.argsort(-frequencies, kind="stable")[:top]
         return Histogram(
             survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, panes=p.panes, reports=p.reports,
+            start_ms=self._start_ms(p), end_ms=self._end_ms(p),
             complete=p.complete, estimator=chosen, post=post if chosen == "mi" else "none", confidence=confidence,
-            iterations=estimate.iterations, converged=estimate.converged, gap=_plain(estimate.gap), privacy=p.privacy,
+            iterations=estimate.iterations, converged=estimate.converged, gap=_plain(estimate.gap),
+            interval_withheld=p.estimators[chosen].interval_withheld, privacy=p.privacy,
             diagnostics=p.diagnostics,
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
             frequencies=_plains(frequencies[shown]), standard_errors=_plains(estimate.standard_errors[shown]),
@@ -147,7 +149,8 @@ class Answers:
             shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5))), [])
         else:
             shown = _indices(values, attribute.k)
-        estimates = [p.estimators[chosen].estimate() for p in found if chosen in p.estimators]
+        results = [p.estimators[chosen] for p in found if chosen in p.estimators]
+        estimates = [result.estimate() for result in results]
         ends = [estimate.interval(confidence) for estimate in estimates]
         lines = [
             Line(
@@ -159,9 +162,18 @@ class Answers:
         ]  # fmt: skip
         return Series(
             attribute=name, span=span, estimator=chosen, confidence=confidence, steps=[p.step for p in found],
-            reports=[p.reports for p in found], complete=[p.complete for p in found], lines=lines,
+            start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
+            reports=[p.reports for p in found], complete=[p.complete for p in found],
+            interval_withheld=[result.interval_withheld for result in results], lines=lines,
             eps_t={level: [p.privacy[level].eps_t for p in found] for level in found[-1].privacy},
         )  # fmt: skip
+
+    def _start_ms(self, p: Publication) -> int:
+        width = 1 if p.span == "step" else self._survey.window_steps
+        return self._survey.opens_ms(max(0, p.step - width + 1))
+
+    def _end_ms(self, p: Publication) -> int:
+        return self._survey.opens_ms(p.step + 1)
 
     def _known(self, name: str) -> Attribute:
         if name not in self._attributes:

@@ -20,6 +20,7 @@ import csv
 import io
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path as FilePath
 from typing import Annotated, Any
@@ -44,6 +45,13 @@ from surveys import Reason, Survey
 PAGE = FilePath(__file__).parent / "page"
 POLL_S = 0.5  # how often the results are asked whether they have changed
 BEAT_S = 15.0  # how often a silent event stream says that it is alive
+HISTOGRAM_COLUMNS = (
+    "value", "label", "frequency", "standard_error", "low", "high", "truth",
+    "step", "start", "end", "reports", "complete", "interval_withheld",
+)  # fmt: skip
+SERIES_COLUMNS = (
+    "step", "reports", "complete", "value", "label", "frequency", "low", "high", "start", "end", "interval_withheld",
+)  # fmt: skip
 SECURITY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -120,7 +128,7 @@ def create_api(
         attribute: Attribute, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
         post: Post = "none", confidence: Confidence = 0.95, top: Top = None,
     ) -> Response:  # fmt: skip
-        """One estimate with its intervals, a line for each value."""
+        """One estimate with its intervals, a line for each value. The span begins at `start` and is over at `end`, in UTC."""
         h = answers.histogram(attribute, step, span, estimator, post, confidence, top)
         columns: list[Sequence[Any]] = [
             h.values,
@@ -129,9 +137,10 @@ def create_api(
             h.standard_errors,
             h.low,
             h.high,
-            h.truth or [""] * len(h.values),
+            h.truth or [None] * len(h.values),
         ]
-        return _csv(("value", "label", "frequency", "standard_error", "low", "high", "truth"), zip(*columns, strict=True))
+        same = (h.step, _utc(h.start_ms), _utc(h.end_ms), h.reports, h.complete, h.interval_withheld)
+        return _csv(HISTOGRAM_COLUMNS, ((*row, *same) for row in zip(*columns, strict=True)))
 
     @api.get("/api/v1/attributes/{attribute}/series", responses=_describe(Series))
     def get_series(
@@ -149,11 +158,12 @@ def create_api(
         """Some values over time, a line for each step and value."""
         s = answers.series(attribute, span, estimator, values, last, confidence)
         rows = (
-            (step, s.reports[i], s.complete[i], line.value, line.label, line.frequencies[i], line.low[i], line.high[i])
+            (step, s.reports[i], s.complete[i], line.value, line.label, line.frequencies[i], line.low[i], line.high[i],
+             _utc(s.start_ms[i]), _utc(s.end_ms[i]), s.interval_withheld[i])
             for i, step in enumerate(s.steps)
             for line in s.lines
-        )
-        return _csv(("step", "reports", "complete", "value", "label", "frequency", "low", "high"), rows)
+        )  # fmt: skip
+        return _csv(SERIES_COLUMNS, rows)
 
     @api.get("/api/v1/events", responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}})
     async def get_events() -> StreamingResponse:
@@ -234,6 +244,11 @@ def _csv(header: tuple[str, ...], rows: Iterable[Iterable[Any]]) -> Response:
     writer.writerow(header)
     writer.writerows(("" if cell is None else _inert(cell) for cell in row) for row in rows)
     return Response(text.getvalue(), media_type="text/csv")
+
+
+def _utc(time_ms: int) -> str:
+    """A time as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _inert(cell: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from estimators.publication import Diagnostics, Privacy, Span
+from estimators.publication import Diagnostics, Privacy, Span, Withheld
 from surveys import Reason
 
 
@@ -86,14 +86,17 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     """One estimate. The arrays run over the values shown: index, label, frequency, standard error, interval, truth.
 
-    Without reports all numbers of the estimate are None, and `converged` is false.
-    The intervals are the estimate's before post-processing.
+    Without reports all numbers of the estimate are None, and `converged` is false. `interval_withheld` says why an estimate has
+    neither standard errors nor intervals: see `estimators.publication.Frequencies`. `start_ms` and `end_ms` are when the span's
+    first step begins and its last one ends, in Unix time. The intervals are the estimate's before post-processing.
     """
 
     survey: str
     attribute: str
     step: int
     span: Span
+    start_ms: int
+    end_ms: int
     panes: int
     reports: int
     complete: bool
@@ -103,6 +106,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     iterations: int
     converged: bool
     gap: float | None
+    interval_withheld: Withheld | None
     privacy: dict[str, Privacy]
     diagnostics: Diagnostics
     values: list[int]
@@ -125,7 +129,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """Some values over time; the arrays run over `steps`. eps_t by level, in nats.
+    """Some values over time; the arrays run over `steps`. eps_t by level, in nats. Times are as in `Histogram`.
 
     The numbers of a step without reports are None. If no values were asked for, the lines are the five most frequent values of
     the last step with reports; without any there are no lines.
@@ -136,7 +140,10 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     estimator: str
     confidence: float
     steps: list[int]
+    start_ms: list[int]
+    end_ms: list[int]
     reports: list[int]
     complete: list[bool]
+    interval_withheld: list[Withheld | None]
     lines: list[Line]
     eps_t: dict[str, list[float]]

@@ -10,6 +10,7 @@ import numpy as np
 
 from estimators.diagnostics import drift, fit, mass_below_zero
 from estimators.estimate import Estimate, Group
+from estimators.intervals import MAX_BIAS, bias
 from estimators.likelihood import combined_mle, gibu
 from estimators.matrix_inversion import combined_inversion
 from estimators.post_processing import post_process
@@ -18,26 +19,35 @@ from mechanisms.arguments import FloatArray
 from surveys import Survey
 
 Span = Literal["step", "window"]
+Withheld = Literal["bias"]
 MAX_IBU_WORK = 200_000_000  # iterations times values times levels: a third of a second; beyond it IBU stops earlier
 
 
 class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
-    """One estimator's result, as in `Estimate`; None stands for NaN, since JSON has no such number."""
+    """One estimator's result, as in `Estimate`; None stands for NaN, since JSON has no such number.
+
+    `interval_withheld` says why there are no standard errors, although there is an estimate: "bias", if it lies farther from
+    the unbiased one than its intervals would allow for (`estimators.intervals`).
+    """
 
     frequencies: list[float | None]
     standard_errors: list[float | None]
     iterations: int
     converged: bool
     gap: float | None = None
+    interval_withheld: Withheld | None = None
 
     @classmethod
-    def of(cls, estimate: Estimate) -> "Frequencies":
+    def of(cls, estimate: Estimate, withheld: Withheld | None = None) -> "Frequencies":
+        """The estimate, without its standard errors where they are withheld."""
+        errors: list[float | None] = [None] * estimate.frequencies.size
         return cls(
             frequencies=_plain(estimate.frequencies),
-            standard_errors=_plain(estimate.standard_errors),
+            standard_errors=errors if withheld else _plain(estimate.standard_errors),
             iterations=estimate.iterations,
             converged=estimate.converged,
             gap=None if math.isnan(estimate.gap) else estimate.gap,
+            interval_withheld=withheld,
         )
 
     def estimate(self) -> Estimate:
@@ -166,7 +176,7 @@ def conclude(
     raw = combined_inversion(groups, steps=held)
     moved = drift(combined_inversion(list(zip(mechanisms, before, strict=True))), raw) if before is not None else None
     estimates = {
-        "mi": replace(raw, frequencies=post_process(raw.frequencies, post, variance=raw.standard_errors**2)),
+        "mi": raw if post == "none" else _processed(raw, post),
         "ibu": gibu(groups, iterations, steps=held, likelihood="support"),
         "mle": combined_mle(groups, held, likelihood="support"),
     }
@@ -180,7 +190,7 @@ def conclude(
         panes=held if any(table.n for _, table in groups) else 0,
         reports=sum(table.n for _, table in groups),
         complete=complete,
-        estimators={name: Frequencies.of(estimate) for name, estimate in estimates.items()},
+        estimators={name: Frequencies.of(estimate, _withheld(estimate, raw)) for name, estimate in estimates.items()},
         privacy={level.name: spent(m, step + 1) for level, m in zip(asked.levels, mechanisms, strict=True)},
         diagnostics=Diagnostics(
             mass_below_zero=_number(mass_below_zero(raw)),
@@ -192,6 +202,15 @@ def conclude(
             drift_p=moved.p if moved else None,
         ),
     )
+
+
+def _processed(raw: Estimate, post: str) -> Estimate:
+    return replace(raw, frequencies=post_process(raw.frequencies, post, variance=raw.standard_errors**2))
+
+
+def _withheld(estimate: Estimate, raw: Estimate) -> Withheld | None:
+    """Why the intervals of an estimate are not published; the inversion's own always cover."""
+    return "bias" if estimate is not raw and bias(estimate, raw) > MAX_BIAS else None
 
 
 def _number(x: float) -> float | None:

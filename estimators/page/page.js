@@ -4,6 +4,9 @@ import { barChart, lineChart, stepsChart, palette } from "./charts.js";
 const $ = (id) => document.getElementById(id);
 const MOST_BARS = 2000;
 const [FIT_LIMIT, DRIFT_CHANCE] = [6, 5.7e-7]; // as the alerts have them
+const WITHHELD = {
+  bias: "They would not cover: with so few reports of so many values this estimator is biased. Matrix inversion has intervals.",
+};
 const state = { survey: null, attribute: null, latest: null, shown: null, series: null };
 
 async function get(path) {
@@ -118,8 +121,9 @@ function drawHistogram(h) {
   const width = h.span === "step" ? `step ${h.step}` : `${h.panes} step${h.panes === 1 ? "" : "s"} up to step ${h.step}`;
   $("histogram-title").textContent = h.attribute;
   const span = h.span === "step" ? `step ${h.step}` : `the window that ends with step ${h.step}`;
-  $("summary").replaceChildren(h.reports ? `${grouped(h.reports)} reports in ${width}, ${Math.round(100 * h.confidence)} % intervals.`
+  $("summary").replaceChildren(h.reports ? `${grouped(h.reports)} reports in ${width}, ${h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`}.`
     : `Nobody reported in ${span}: there is no estimate.`);
+  if (h.interval_withheld) $("summary").append(" ", element("span", WITHHELD[h.interval_withheld], { class: "late" }));
   if (!h.complete) $("summary").append(" ", element("span", "Incomplete: it will be published again.", { class: "late" }));
   if (h.truth) $("summary").append(" ", element("span", "", { class: "ring" }), " is the truth.");
   if (h.reports && h.values.length < asked().k) $("summary").append(` The ${grouped(h.values.length)} most frequent of ${grouped(asked().k)} values.`);
@@ -138,7 +142,10 @@ function read(i) {
   const h = state.shown;
   const truth = h.truth ? `, truth ${percent(h.truth[i])}` : "";
   if (h.frequencies[i] === null) $("readout").textContent = `${h.labels[i]}: no estimate, since nobody reported${truth}`;
-  else $("readout").textContent = `${h.labels[i]}: ${percent(h.frequencies[i])}, between ${percent(h.low[i])} and ${percent(h.high[i])}${truth}`;
+  else {
+    const interval = h.low[i] === null ? "without an interval" : `between ${percent(h.low[i])} and ${percent(h.high[i])}`;
+    $("readout").textContent = `${h.labels[i]}: ${percent(h.frequencies[i])}, ${interval}${truth}`;
+  }
 }
 
 function drawNumbers() {
@@ -173,7 +180,7 @@ function drawSeries(s) {
   const name = $("estimator").selectedOptions[0].textContent;
   const when = s.reports.at(-1) ? "now" : "in the last step with reports";
   $("series-hint").textContent = s.lines.length
-    ? `${name}, the ${s.lines.length} values that are most frequent ${when}, with ${Math.round(100 * s.confidence)} % intervals. A gap: nobody reported.`
+    ? `${name}, the ${s.lines.length} values that are most frequent ${when}, with ${Math.round(100 * s.confidence)} % intervals${s.interval_withheld.some(Boolean) ? " where they can be trusted" : ""}. A gap: nobody reported.`
     : "Nobody reported in these steps.";
   const query = seriesQuery();
   $("series-csv").href = path("series.csv", query);

@@ -6,6 +6,7 @@ import io
 import math
 import tomllib
 from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,13 @@ def test_csv_holds_the_same_and_no_formula(client: TestClient) -> None:
     assert [float(row["frequency"]) for row in rows] == found["frequencies"]
     assert [float(row["truth"]) for row in rows] == found["truth"]
     assert "'=1+1" in [row["label"] for row in rows]
+    opens = SURVEY.start_ms / 1000
+    width = SURVEY.step_seconds * min(SURVEY.window_steps, STEPS)
+    for row in rows:
+        assert (row["step"], row["reports"], row["complete"]) == (str(STEPS - 1), str(found["reports"]), "True")
+        start, end = (datetime.fromisoformat(row[name]).timestamp() for name in ("start", "end"))
+        assert (start, end) == (found["start_ms"] / 1000, found["end_ms"] / 1000)
+        assert (end - start, end) == (width, opens + SURVEY.step_seconds * STEPS)
     series = list(csv.DictReader(io.StringIO(client.get("/api/v1/attributes/screen/series.csv").text)))
     assert len(series) == STEPS * 5
 

@@ -433,7 +433,8 @@ def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
     for name, found in expected.items():
         estimate = back.estimators[name].estimate()
         np.testing.assert_array_equal(estimate.frequencies, found.frequencies)
-        np.testing.assert_array_equal(estimate.standard_errors, found.standard_errors)
+        assert back.estimators[name].interval_withheld == "bias"  # 600 reports of 50 values are few
+        assert np.isnan(estimate.standard_errors).all()
         assert (estimate.iterations, estimate.converged, estimate.gap) == (found.iterations, found.converged, found.gap)
     assert expected["mle"].gap < 1e-12 < 1e-6 < expected["ibu"].gap  # stopped on its way
     assert back.estimators["mi"].gap is None

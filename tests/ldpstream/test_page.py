@@ -278,6 +278,30 @@ def test_a_step_without_reports_says_so_and_is_a_gap(open_page: OpenPage, width:
         server.close()
 
 
+def test_a_withheld_interval_is_explained(open_page: OpenPage) -> None:
+    survey, results = many(500, 1, 1)
+    (m,) = survey.mechanisms[0]
+    table = m.tabulate(m.report(m.memoize(np.arange(500) % 250, np.random.default_rng(1)), np.random.default_rng(1)))  # type: ignore[attr-defined]
+    made = [conclude(survey, 0, 1, "window", [[table]], True), conclude(survey, 0, 1, "step", [[table]], True)]
+    assert results.save(made, results.progress(), Progress(first_step=0, next_step=2))
+    server = PageServer(create_api(survey, results, dict), "127.0.0.1", 0)
+    try:
+        page = open_page(server.url)
+        summary = page.locator("#summary")
+        expect(summary).to_contain_text("500 reports in 1 step up to step 1, no intervals. They would not cover")
+        page.locator("#histogram").focus()
+        page.keyboard.press("ArrowRight")
+        assert "%, without an interval" in page.locator("#readout").inner_text()
+        assert "where they can be trusted" in page.locator("#series-hint").inner_text()
+        shoot(page, "withheld")
+        page.select_option("#estimator", "mi")
+        expect(summary).to_contain_text("95 % intervals.")
+        assert "would not cover" not in summary.inner_text()
+        page.close()
+    finally:
+        server.close()
+
+
 def test_a_survey_that_nobody_answers_has_no_lines(open_page: OpenPage) -> None:
     survey, results = many(10, 1, 0)
     for step in range(3):
