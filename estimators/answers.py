@@ -9,7 +9,7 @@ import numpy as np
 from estimators.api_schema import AttributeInfo, Histogram, Level, Line, Overview, Series, Share, SurveyInfo
 from estimators.post_processing import NAMES as POST_NAMES
 from estimators.post_processing import post_process
-from estimators.publication import Publication, Span
+from estimators.publication import LevelEstimate, Publication, Span
 from estimators.schedule import Progress
 from surveys import Attribute, Survey
 
@@ -102,6 +102,8 @@ class Answers:
             top=[Share(label=label(v), frequency=_plain(f)) for v, f in _largest(p, 3)],
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
             drift_label=None if said.drift_value is None else label(said.drift_value),
+            levels_sigma=p.diagnostics.levels_sigma, levels_p=p.diagnostics.levels_p, levels_pair=p.diagnostics.levels_pair,
+            levels_label=None if p.diagnostics.levels_value is None else label(p.diagnostics.levels_value),
         )  # fmt: skip
 
     def histogram(
@@ -117,6 +119,8 @@ class Answers:
         estimate = p.estimators[chosen].estimate()
         frequencies = estimate.frequencies
         if post != "none":
+            if post.startswith("power") and p.estimators["mi"].interval_withheld:
+                raise NotAllowed(f"post {post} needs the standard errors of mi, which are withheld here")
             if chosen != "mi" or self._post != "none" or post not in POST_NAMES:
                 allowed = POST_NAMES if chosen == "mi" and self._post == "none" else ("none",)
                 raise NotAllowed(f"post must be one of {', '.join(allowed)} for {chosen}, got {post!r}")
@@ -135,6 +139,7 @@ class Answers:
             frequencies=_plains(frequencies[shown]), standard_errors=_plains(estimate.standard_errors[shown]),
             low=_plains(low[shown]), high=_plains(high[shown]),
             truth=None if truth is None else [truth[v] for v in shown],
+            levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()},
         )  # fmt: skip
 
     def series(self, name: str, span: Span, estimator: str | None, values: str | None, last: int, confidence: float) -> Series:
@@ -186,6 +191,14 @@ class Answers:
         if wanted not in p.estimators:
             raise NotAllowed(f"estimator must be one of {', '.join(p.estimators)}, got {wanted!r}")
         return wanted
+
+
+def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
+    return LevelEstimate(
+        reports=level.reports,
+        frequencies=[level.frequencies[v] for v in values],
+        standard_errors=[level.standard_errors[v] for v in values],
+    )
 
 
 def _largest(p: Publication, n: int) -> list[tuple[int, float]]:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from estimators.publication import Diagnostics, Privacy, Span, Withheld
+from estimators.publication import Diagnostics, LevelEstimate, Privacy, Span, Withheld
 from surveys import Reason
 
 
@@ -59,7 +59,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """An attribute's latest estimate in short: its three most frequent values (none if nobody reported) and the privacy loss.
 
     fit_z (by level), drift_sigma, drift_p and drift_label, the value that moved so, are the latest step's, whatever the span;
-    see `estimators.publication.Diagnostics`.
+    levels_sigma, levels_p, levels_label and levels_pair are the span's own. See `estimators.publication.Diagnostics`.
     """
 
     attribute: str
@@ -73,6 +73,10 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     drift_sigma: float | None
     drift_p: float | None
     drift_label: str | None
+    levels_sigma: float | None
+    levels_p: float | None
+    levels_label: str | None
+    levels_pair: list[str] | None
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +92,8 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
 
     Without reports all numbers of the estimate are None, and `converged` is false. `interval_withheld` says why an estimate has
     neither standard errors nor intervals: see `estimators.publication.Frequencies`. `start_ms` and `end_ms` are when the span's
-    first step begins and its last one ends, in Unix time. The intervals are the estimate's before post-processing.
+    first step begins and its last one ends, in Unix time. `levels` has each level's own estimate of the values shown, if there
+    are several levels. The intervals are the estimate's before post-processing.
     """
 
     survey: str
@@ -116,6 +121,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     low: list[float | None]
     high: list[float | None]
     truth: list[float] | None
+    levels: dict[str, LevelEstimate]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

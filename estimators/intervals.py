@@ -7,32 +7,58 @@ frequent ones: with many values and few reports by several standard errors. IBU,
 
 import numpy as np
 
-from estimators.estimate import Estimate
+from estimators.estimate import Estimate, Group
+from estimators.matrix_inversion import combined_inversion
+from mechanisms.arguments import FloatArray
 
 ROUNDING = 1e-7  # standard errors below this are taken for it: iterations end about so near to their limit
 CLEAR = 2.0  # standard errors above zero: a frequent value
 MAX_BIAS = 0.4  # standard errors; a normal interval of 95 % that is off by so much still covers 93 %
 
 
-def bias(estimate: Estimate, raw: Estimate) -> float:
-    """How far the frequent values of an estimate lie from where they would be if frequencies might be negative.
+def free_maximum(groups: list[Group], raw: Estimate, steps: int = 1) -> FloatArray:
+    """Where the maximum of the likelihood of the support counts would lie if frequencies might be negative, to first order.
 
-    The comparison is the matrix inversion: as it is, or made to sum to 1 by shares of its variances, whichever is nearer. For
-    many reports the maximum of the likelihood lies where the latter does, so the bias then is near 0.
+    The mean of the groups' inversions with the weights h = n (p-q)² / γ of the likelihood, made to sum to 1 by shares of 1/h.
+    For many reports the maximum lies there.
+
+    Args:
+        groups: mechanisms with their tables; no location mechanisms.
+        raw: their matrix inversion.
+        steps: as in `matrix_inversion`.
+
+    Returns:
+        (k,) frequencies; NaN where the counts tell nothing.
+    """
+    weights, weighted = np.zeros(raw.frequencies.size), np.zeros(raw.frequencies.size)
+    for m, table in groups:
+        if table.n and m.p != m.q:
+            gamma = m.q + (m.p - m.q) * np.clip(raw.frequencies, 0, 1)
+            h = table.n * (m.p - m.q) ** 2 / np.maximum(gamma, 1e-100)
+            weights += h
+            own = raw if len(groups) == 1 else combined_inversion([(m, table)], steps=steps)
+            weighted += h * own.frequencies
+    if not weights.any():
+        return raw.frequencies
+    frequencies = weighted / weights
+    return np.asarray(frequencies - (frequencies.sum() - 1) / weights / (1 / weights).sum())
+
+
+def bias(estimate: Estimate, raw: Estimate, free: FloatArray) -> float:
+    """How far the frequent values of an estimate lie from where they would be if frequencies might be negative.
 
     Args:
         estimate: any estimate from some counts.
         raw: the matrix inversion of the same counts, not post-processed.
+        free: (k,) their `free_maximum`.
 
     Returns:
-        The largest distance, in standard errors of the inversion, among the most frequent value and all that are at least 2
-        standard errors above zero; NaN where one of the two says nothing.
+        The distance to the nearer one of the two, in the estimate's standard errors: the largest one among the most frequent
+        value and all that are at least 2 standard errors above zero. NaN where the counts tell nothing.
     """
-    errors = np.maximum(raw.standard_errors, ROUNDING)
-    variance = errors**2
-    free = raw.frequencies - (raw.frequencies.sum() - 1) * variance / variance.sum()
     if np.isnan(free).any() or np.isnan(estimate.frequencies).any():
         return float("nan")
+    errors = np.maximum(estimate.standard_errors, ROUNDING)
     frequent = free >= CLEAR * errors
     frequent[free.argmax()] = True
     moved = np.minimum(np.abs(estimate.frequencies - free), np.abs(estimate.frequencies - raw.frequencies))

@@ -10,16 +10,19 @@ import numpy as np
 
 from estimators.diagnostics import drift, fit, mass_below_zero
 from estimators.estimate import Estimate, Group
-from estimators.intervals import MAX_BIAS, bias
+from estimators.intervals import MAX_BIAS, bias, free_maximum
+from estimators.levels import levels_difference
 from estimators.likelihood import combined_mle, gibu
-from estimators.matrix_inversion import combined_inversion
+from estimators.matrix_inversion import combined_inversion, matrix_inversion
 from estimators.post_processing import post_process
 from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import FloatArray
 from surveys import Survey
 
 Span = Literal["step", "window"]
-Withheld = Literal["bias"]
+Withheld = Literal["bias", "levels"]
+LEVELS_CHANCE = 5.7e-7  # as the alert has it
+MAX_LEVEL_NUMBERS = 10_000  # values times levels: of more, the levels' own estimates are not published
 MAX_IBU_WORK = 200_000_000  # iterations times values times levels: a third of a second; beyond it IBU stops earlier
 
 
@@ -27,7 +30,8 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     """One estimator's result, as in `Estimate`; None stands for NaN, since JSON has no such number.
 
     `interval_withheld` says why there are no standard errors, although there is an estimate: "bias", if it lies farther from
-    the unbiased one than its intervals would allow for (`estimators.intervals`).
+    the unbiased one than its intervals would allow for (`estimators.intervals`); "levels", if the levels' histograms differ,
+    so that no estimate over all of them together is unbiased (`estimators.levels`).
     """
 
     frequencies: list[float | None]
@@ -82,6 +86,14 @@ class Privacy(msgspec.Struct, frozen=True, kw_only=True):
     eps_sequence_exact: bool
 
 
+class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """The matrix inversion of one level's own reports; None without any."""
+
+    reports: int
+    frequencies: list[float | None]
+    standard_errors: list[float | None]
+
+
 class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
     """What speaks against the estimate, or of a change; None where nothing can be said.
 
@@ -93,6 +105,10 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
             step's publications alone, since successive windows overlap.
         drift_value: index of the value that moved so.
         drift_p: probability of so large a move of any value without drift, at most.
+        levels_sigma, levels_value, levels_pair: the largest difference between two levels' own frequencies in standard errors,
+            of which value, and between which levels.
+        levels_p: probability of so large a difference if all levels have one histogram, at most. A small one says that people
+            chose their level by their value: estimates over all levels together are biased.
     """
 
     mass_below_zero: float | None
@@ -102,6 +118,10 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
     drift_sigma: float | None = None
     drift_value: int | None = None
     drift_p: float | None = None
+    levels_sigma: float | None = None
+    levels_value: int | None = None
+    levels_pair: list[str] | None = None
+    levels_p: float | None = None
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +141,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             function of its counts alone.
         privacy: by level.
         diagnostics: what speaks against the estimate, or of a change.
+        levels: of several levels each one's own estimate, for at most 10 000 values times levels; empty otherwise.
     """
 
     survey: str
@@ -134,6 +155,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     estimators: dict[str, Frequencies]
     privacy: dict[str, Privacy]
     diagnostics: Diagnostics
+    levels: dict[str, LevelEstimate] = {}
 
     @property
     def key(self) -> str:
@@ -180,6 +202,9 @@ def conclude(
         "ibu": gibu(groups, iterations, steps=held, likelihood="support"),
         "mle": combined_mle(groups, held, likelihood="support"),
     }
+    free = free_maximum(groups, raw, held)
+    differ = levels_difference(groups, held)
+    withheld: Withheld | None = "levels" if differ and differ.p < LEVELS_CHANCE else None
     fits = {level.name: fit(*group, held) for level, group in zip(asked.levels, groups, strict=True)}
     return Publication(
         survey=survey.name,
@@ -190,7 +215,9 @@ def conclude(
         panes=held if any(table.n for _, table in groups) else 0,
         reports=sum(table.n for _, table in groups),
         complete=complete,
-        estimators={name: Frequencies.of(estimate, _withheld(estimate, raw)) for name, estimate in estimates.items()},
+        estimators={
+            name: Frequencies.of(estimate, withheld or _withheld(estimate, raw, free)) for name, estimate in estimates.items()
+        },
         privacy={level.name: spent(m, step + 1) for level, m in zip(asked.levels, mechanisms, strict=True)},
         diagnostics=Diagnostics(
             mass_below_zero=_number(mass_below_zero(raw)),
@@ -200,17 +227,32 @@ def conclude(
             drift_sigma=moved.sigma if moved else None,
             drift_value=moved.value if moved else None,
             drift_p=moved.p if moved else None,
+            levels_sigma=differ.sigma if differ else None,
+            levels_value=differ.value if differ else None,
+            levels_pair=[asked.levels[i].name for i in differ.pair] if differ else None,
+            levels_p=differ.p if differ else None,
         ),
+        levels=_levels([level.name for level in asked.levels], groups, held),
     )
+
+
+def _levels(names: list[str], groups: list[Group], steps: int) -> dict[str, LevelEstimate]:
+    if len(groups) < 2 or len(groups) * groups[0][0].k > MAX_LEVEL_NUMBERS:
+        return {}
+    estimates = [matrix_inversion(m, table, steps=steps) for m, table in groups]
+    return {
+        name: LevelEstimate(reports=e.n, frequencies=_plain(e.frequencies), standard_errors=_plain(e.standard_errors))
+        for name, e in zip(names, estimates, strict=True)
+    }
 
 
 def _processed(raw: Estimate, post: str) -> Estimate:
     return replace(raw, frequencies=post_process(raw.frequencies, post, variance=raw.standard_errors**2))
 
 
-def _withheld(estimate: Estimate, raw: Estimate) -> Withheld | None:
-    """Why the intervals of an estimate are not published; the inversion's own always cover."""
-    return "bias" if estimate is not raw and bias(estimate, raw) > MAX_BIAS else None
+def _withheld(estimate: Estimate, raw: Estimate, free: FloatArray) -> Withheld | None:
+    """Why the intervals of an estimate are not published; if the levels agree, the inversion's own always cover."""
+    return "bias" if estimate is not raw and bias(estimate, raw, free) > MAX_BIAS else None
 
 
 def _number(x: float) -> float | None:

@@ -245,6 +245,8 @@ class PrometheusPublisher:
         self._fit = gauge("fit_z", "z-score of the latest step's counts under the mechanism.", level)
         self._drift = gauge("drift_sigma", "Largest move of a share since the step before, in standard errors.", level[:2])
         self._drift_p = gauge("drift_p", "Chance of so large a move of any value without drift, at most.", level[:2])
+        self._levels = gauge("levels_sigma", "Largest difference between two levels' shares, in standard errors.", span)
+        self._levels_p = gauge("levels_p", "Chance of so large a difference if all levels have one histogram, at most.", span)
         self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
         self._published.labels(survey.name)  # from the start at zero
 
@@ -278,6 +280,9 @@ class PrometheusPublisher:
                 self._eps_sequence.labels(p.survey, p.attribute, level).set(privacy.eps_sequence)
             said = p.diagnostics
             self._below.labels(*labels).set(_known(said.mass_below_zero))
+            if len(p.privacy) > 1:
+                self._levels.labels(*labels).set(_known(said.levels_sigma))
+                self._levels_p.labels(*labels).set(_known(said.levels_p))
             if p.span == "step":
                 for name, z in said.fit_z.items():
                     self._fit.labels(p.survey, p.attribute, name).set(_known(z))

@@ -3,9 +3,10 @@ import { barChart, lineChart, stepsChart, palette } from "./charts.js";
 
 const $ = (id) => document.getElementById(id);
 const MOST_BARS = 2000;
-const [FIT_LIMIT, DRIFT_CHANCE] = [6, 5.7e-7]; // as the alerts have them
+const [FIT_LIMIT, ALARM_CHANCE] = [6, 5.7e-7]; // as the alerts have them
 const WITHHELD = {
   bias: "They would not cover: with so few reports of so many values this estimator is biased. Matrix inversion has intervals.",
+  levels: "They would not cover: the levels' own histograms differ, so an estimate over all of them is biased.",
 };
 const state = { survey: null, attribute: null, latest: null, shown: null, series: null };
 
@@ -70,7 +71,11 @@ function budget(attribute, name, level) {
 function warnings(overview) {
   const said = Object.entries(overview.fit_z).filter(([, z]) => Math.abs(z) > FIT_LIMIT)
     .map(([name, z]) => `${name}: not what honest devices send (z = ${z.toFixed(1)})`);
-  if (overview.drift_p !== null && overview.drift_p < DRIFT_CHANCE) said.push(`${overview.drift_label} moved by ${overview.drift_sigma.toFixed(1)} standard errors in a step`);
+  if (overview.drift_p !== null && overview.drift_p < ALARM_CHANCE) said.push(`${overview.drift_label} moved by ${overview.drift_sigma.toFixed(1)} standard errors in a step`);
+  if (overview.levels_p !== null && overview.levels_p < ALARM_CHANCE) {
+    const [one, other] = overview.levels_pair;
+    said.push(`${one} and ${other} differ in ${overview.levels_label} by ${overview.levels_sigma.toFixed(1)} standard errors: people chose their level by their value, so the estimate is biased`);
+  }
   return said.map((text) => element("p", text, { class: "warning late" }));
 }
 

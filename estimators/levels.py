@@ -1,0 +1,80 @@
+"""Whether the levels of an attribute tell the same histogram.
+
+Estimates over all levels together suppose that people choose their level independently of their value. If those with a rare
+value prefer a strict level, the combined estimate is biased, and no interval knows. The levels' own estimates then differ.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from estimators.estimate import Group
+from estimators.matrix_inversion import combined_inversion
+from mechanisms import ChannelMechanism, Mechanism
+from mechanisms.arguments import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class LevelsDifference:
+    """The least probable difference between two levels' frequencies of a value.
+
+    Attributes:
+        pair: indices of the two levels.
+        value: of which value.
+        sigma: the difference in standard errors.
+        p: probability of so large a difference of any value between any two levels, if all have one histogram, at most.
+    """
+
+    pair: tuple[int, int]
+    value: int
+    sigma: float
+    p: float
+
+
+def levels_difference(groups: list[Group], steps: int = 1) -> LevelsDifference | None:
+    """Compare the matrix inversions of all pairs of levels, value by value.
+
+    Without a difference D is a mean of independent persons' contributions, each at most b = 1 / (people |p - q|), with a known
+    variance V at the frequencies. So, by Bernstein's inequality, whatever the number of people,
+
+        Pr[|D| >= d] <= 2 exp(-d² / (2 (V + b d / 3)))
+
+    times the number of values and pairs (Bonferroni). V is the larger one of the variances at the level's own frequencies and
+    at those of both levels together.
+
+    Args:
+        groups: each level's mechanism and table, on one domain.
+        steps: as in `matrix_inversion`; other people at every step make p larger than it need be.
+
+    Returns:
+        None if fewer than two levels tell anything.
+
+    Source: Boucheron, Lugosi and Massart 2013, Theorem 2.10 (Bernstein).
+    """
+    telling = [i for i, (m, table) in enumerate(groups) if table.n and m.p != m.q and not isinstance(m, ChannelMechanism)]
+    found: list[LevelsDifference] = []
+    pairs = list(combinations(telling, 2))
+    for pair in pairs:
+        two = [groups[i] for i in pair]
+        together = combined_inversion(two, steps=steps).frequencies
+        own = [combined_inversion([group], steps=steps).frequencies for group in two]
+        difference = np.abs(own[0] - own[1])
+        variance = np.zeros(difference.size)
+        reach = 0.0
+        for (m, table), frequencies in zip(two, own, strict=True):
+            people = table.n / steps
+            variance += np.maximum(_variances(m, frequencies, steps), _variances(m, together, steps)) / people
+            reach = max(reach, 1 / (people * abs(m.p - m.q)))
+        exponent = difference**2 / np.maximum(2 * (variance + reach * difference / 3), 1e-300)
+        value = int(exponent.argmax())
+        log_p = math.log(2 * len(pairs) * difference.size) - float(exponent[value])
+        sigma = float(difference[value] / math.sqrt(max(variance[value], 1e-300)))
+        found.append(LevelsDifference(pair, value, sigma, math.exp(min(0.0, log_p))))
+    return min(found, key=lambda difference: difference.p, default=None)
+
+
+def _variances(m: Mechanism, frequencies: FloatArray, steps: int) -> FloatArray:
+    """(k,) variances of the inversion for one person."""
+    return np.asarray(m.support_covariance(np.clip(frequencies, 0, 1), steps)[0] / (steps * (m.p - m.q)) ** 2)

@@ -1,0 +1,157 @@
+"""The test whether two levels tell the same histogram: as rare as stated without a difference, and it sees one."""
+
+import math
+from datetime import UTC, datetime
+
+import msgspec
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry
+from scipy.stats import binom
+
+from estimators import matrix_inversion
+from estimators.api import create_api
+from estimators.estimate import Group
+from estimators.levels import levels_difference
+from estimators.publication import LEVELS_CHANCE, Publication, conclude
+from estimators.publishers import PrometheusPublisher
+from estimators.results import MemoryResults
+from estimators.schedule import Progress
+from experiments.drawn_tables import drawn_table
+from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
+from mechanisms.arguments import FloatArray
+from surveys import parse_survey
+
+SHARES = np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.03, 0.01])
+K = SHARES.size
+# The strict level's people have the last value ten times as often: the combined estimate is off by 0.02 or more.
+STRICT = np.array([0.36, 0.2, 0.14, 0.1, 0.06, 0.04, 0.1])
+
+
+def build(name: str, eps: float) -> Mechanism:
+    return mechanism(name, k=K, eps_inf=2 * eps, eps_1=eps) if name in LONGITUDINAL else mechanism(name, k=K, eps=eps)
+
+
+def group(m: Mechanism, n: int, rng: np.random.Generator, shares: FloatArray = SHARES) -> Group:
+    return m, drawn_table(m, rng.multinomial(n, shares), rng)
+
+
+PAIRS = [(("OUE", 0.5, 500), ("OUE", 2.0, 2000)), (("GRR", 6.0, 1), ("GRR", 6.0, 3000)), (("GRR", 8.0, 20), ("GRR", 8.0, 20)),
+         (("L-GRR", 1.0, 300), ("L-OSUE", 2.0, 300)), (("OLH", 1.0, 200), ("SS", 2.0, 200))]  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=repr)
+def test_levels_of_one_histogram_differ_as_rarely_as_stated(
+    pair: tuple[tuple[str, float, int], tuple[str, float, int]],
+) -> None:
+    """500 surveys: p <= 5 % and p <= 0.1 % no more often, up to chance of 1e-6, also of a level with a single person."""
+    rng = np.random.default_rng(1)
+    levels = [(build(name, eps), n) for name, eps, n in pair]
+    found = [levels_difference([group(m, n, rng) for m, n in levels]) for _ in range(500)]
+    for level in (0.05, 0.001):
+        assert sum(difference.p <= level for difference in found if difference) <= binom.ppf(1 - 1e-6, 500, level)
+
+
+def test_the_control_a_normal_test_of_a_single_person_raises_false_alarms() -> None:
+    """One report is no normal number: 30 times the alarms that are due at 0.1 %."""
+    m, rng, alarms = build("GRR", 6.0), np.random.default_rng(2), 0
+    for _ in range(500):
+        one, many = (matrix_inversion(*group(m, n, rng)) for n in (1, 3000))
+        sigma = np.abs(one.frequencies - many.frequencies) / np.sqrt(m.variance(0.01, 1) + many.standard_errors**2)
+        alarms += 2 * K * math.erfc(float(sigma.max()) / math.sqrt(2)) / 2 <= 0.001
+    assert alarms > 15
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_levels_that_differ_are_seen(name: str) -> None:
+    """30 000 people a level, a tenth of the strict level's with a value of one in a hundred elsewhere."""
+    rng = np.random.default_rng(NAMES.index(name))
+    found = levels_difference([group(build(name, 3.0), 30_000, rng), group(build(name, 2.0), 30_000, rng, STRICT)])
+    assert found is not None
+    assert found.p < LEVELS_CHANCE
+    assert (found.pair, found.value) == ((0, 1), K - 1)
+
+
+def test_a_window_is_no_more_certain_than_its_people() -> None:
+    """The same people with kept memos at every step: as many steps as one likes say no more. The control counts them all."""
+    m, rng, alarms, control = build("L-OSUE", 2.0), np.random.default_rng(3), 0, 0
+    for _ in range(200):
+        groups = []
+        for _ in range(2):
+            memos = m.memoize(rng.choice(K, 100, p=SHARES), rng)  # type: ignore[attr-defined]
+            groups.append((m, sum((m.tabulate(m.report(memos, rng)) for _ in range(8)), m.empty_table())))
+        held, single = levels_difference(groups, 8), levels_difference(groups)
+        alarms += held is not None and held.p <= 0.05
+        control += single is not None and single.p <= 0.05
+    assert alarms <= binom.ppf(1 - 1e-6, 200, 0.05)
+    assert control > binom.ppf(1 - 1e-6, 200, 0.05)
+
+
+def test_levels_without_people_are_not_compared() -> None:
+    m, rng = build("OUE", 1.0), np.random.default_rng(4)
+    nobody = (m, m.empty_table())
+    assert levels_difference([nobody, nobody]) is None
+    assert levels_difference([group(m, 100, rng), nobody]) is None
+    found = levels_difference([group(m, 100, rng), nobody, group(m, 100, rng)])
+    assert found is not None
+    assert found.pair == (0, 2)
+
+
+SURVEY = parse_survey({
+    "name": "levels", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 1, "lateness_steps": 0,
+    "collection": "smp", "attribute": ({"name": "a", "size": K, "level": (
+        {"name": "bold", "mechanism": "GRR", "eps": 4.0}, {"name": "strict", "mechanism": "OUE", "eps": 2.0})},),
+})  # fmt: skip
+
+
+def publication(strict: FloatArray, n: tuple[int, int] = (5000, 5000)) -> tuple[Publication, list[CountTable]]:
+    rng = np.random.default_rng(5)
+    pairs = zip(SURVEY.mechanisms[0], n, (SHARES, strict), strict=True)
+    tables = [group(m, people, rng, shares)[1] for m, people, shares in pairs]
+    return conclude(SURVEY, 0, 0, "window", [tables], True), tables
+
+
+def test_levels_are_published_beside_each_other() -> None:
+    p, tables = publication(SHARES)
+    for level, m, table in zip(("bold", "strict"), SURVEY.mechanisms[0], tables, strict=True):
+        own = matrix_inversion(m, table)
+        assert p.levels[level].reports == table.n
+        np.testing.assert_array_equal(p.levels[level].frequencies, own.frequencies)
+        np.testing.assert_array_equal(p.levels[level].standard_errors, own.standard_errors)
+    assert p.diagnostics.levels_p is not None
+    assert p.diagnostics.levels_p > 0.01
+    assert p.diagnostics.levels_pair == ["bold", "strict"]
+    assert all(found.interval_withheld is None for found in p.estimators.values())
+    assert msgspec.json.decode(msgspec.json.encode(p), type=Publication) == p
+
+
+def test_intervals_over_levels_that_differ_are_withheld() -> None:
+    """And everybody is told: the API with the levels' own estimates, and Prometheus."""
+    p, _ = publication(STRICT)
+    assert p.diagnostics.levels_p is not None
+    assert p.diagnostics.levels_p < LEVELS_CHANCE
+    for found in p.estimators.values():
+        assert (found.interval_withheld, found.standard_errors) == ("levels", [None] * K)
+    step = msgspec.structs.replace(p, span="step")
+    results = MemoryResults()
+    results.save([p, step], None, Progress(first_step=0, next_step=1))
+    with TestClient(create_api(SURVEY, results, dict)) as client:
+        (overview,) = client.get("/api/v1/status").json()["attributes"]
+        assert (overview["levels_p"], overview["levels_pair"]) == (p.diagnostics.levels_p, ["bold", "strict"])
+        assert overview["levels_label"] == str(K - 1)
+        h = client.get("/api/v1/attributes/a/histogram", params={"top": 2}).json()
+        assert h["levels"]["strict"]["frequencies"] == [p.levels["strict"].frequencies[v] for v in h["values"]]
+        power = client.get("/api/v1/attributes/a/histogram", params={"estimator": "mi", "post": "power"})
+        assert (power.status_code, "withheld" in power.text) == (422, True)
+    registry = CollectorRegistry()
+    PrometheusPublisher(SURVEY, registry).publish([p])
+    labels = {"survey": "levels", "attribute": "a", "span": "window"}
+    assert registry.get_sample_value("ldpstream_levels_p", labels) == p.diagnostics.levels_p
+
+
+def test_a_level_without_people_has_no_estimate_of_its_own() -> None:
+    p, _ = publication(SHARES, (5000, 0))
+    assert p.levels["strict"].frequencies == [None] * K
+    assert (p.levels["strict"].reports, p.diagnostics.levels_p, p.diagnostics.levels_pair) == (0, None, None)
+    assert p.estimators["mi"].interval_withheld is None
