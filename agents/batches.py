@@ -1,44 +1,41 @@
-"""Fetch answers, unpacked: the batches of records that a broker keeps, checked, decompressed within bounds and cut into pieces.
+"""Reader of fetch answers: checks the batches of records, unpacks them within bounds and cuts them into pieces.
 
-aiokafka's own reader makes an object per record, decompresses a batch however large it becomes, and ends at a record header
-that is not UTF-8, which brokers take. So whoever may write could fill an agent's memory with one small batch, or stop its
-partition for ever. Here a batch that cannot be read is *refused* as a whole, with a reason, and reading goes on behind it:
+aiokafka's own reader makes an object per record, decompresses a batch without a bound, and stops at a record header that is not
+UTF-8, which brokers take. One small batch could then fill an agent's memory, or stop its partition for ever. This reader
+*refuses* a batch that it cannot read, as a whole and with a reason, and reads on behind it:
 
-    too large     it unpacks to more than `MAX_UNPACKED_BYTES`
-    undecodable   it is compressed with anything but gzip, or its records are not what the format says
-
-A topic's own `compression.type` would be no help: a broker that has to unpack a batch does so in its own memory.
+    too large          it unpacks to more than `MAX_UNPACKED_BYTES`
+    unreadable batch   its compression or its records are not what the format says
 """
 
-import zlib
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
+from operator import ge
 from typing import Any, NamedTuple
 
 import structlog
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import FetchResult
-from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
+from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from crc32c import crc32c
 
+from agents.compression import Unreadable, unpacked
 from agents.log import Refusal
 from agents.tally import Record, Records
-from surveys import Reason
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
 log = structlog.get_logger("ldpstream.agent")
 
-MAX_UNPACKED_BYTES = 16 * MAX_ENVELOPE_BYTES  # of one batch
 CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES  # about what is handed on in one go
 PIECE_RECORDS = 16_384
 RECORD_BYTES = 100  # about what a record takes in memory besides its value
 
 _HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # of a batch of version 2
-_CODEC, _GZIP = 0x07, 0x01  # in the low byte of its attributes
-_GZIP_WINDOW = 31  # what zlib calls the gzip format
+_CODEC, _APPEND_TIME = 0x07, 0x08  # in the low byte of its attributes
 
 _Row = tuple[int, int, bytes, int]  # offset, append time, value, type of the time
 
@@ -68,14 +65,6 @@ class RefusedBatch(NamedTuple):
     def weight(self) -> int:
         """About the bytes that it takes in memory."""
         return len(self.record.value)
-
-
-class Unreadable(Exception):
-    """A batch whose records cannot be read, and never will be."""
-
-    def __init__(self, reason: Reason, why: str) -> None:
-        super().__init__(why)
-        self.reason: Reason = reason
 
 
 class FetchedBatches(dict[Any, Any]):
@@ -132,8 +121,6 @@ class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # it is compiled
             sound = batch.validate_crc()
         if not sound:
             raise CorruptRecordException("a batch was damaged on its way")
-        if magic != 2 and self._raw[start + 17] & _CODEC:
-            raise UnsupportedCodecError("a compressed batch of a version that brokers have not kept since Kafka 3.0")
         return batch, self._raw[start:end]
 
 
@@ -153,8 +140,9 @@ def unpack(unread: Any) -> Iterator[Batch | RefusedBatch]:
                 first = unread.next_fetch_offset
                 n = unread.next_fetch_offset = batch.next_offset
                 log.warning("batch refused", offset=first, records=n - first, reason=error.reason, why=str(error))
-                record = Record(first, batch.max_timestamp, bytes(raw))
-                yield RefusedBatch(record, Refusal(n - first, error.reason), {batch.timestamp_type})
+                attributes, appended = (raw[22], raw[35:43]) if raw[16] == 2 else (raw[17], raw[18:26])
+                record = Record(first, int.from_bytes(appended, "big"), bytes(raw))
+                yield RefusedBatch(record, Refusal(n - first, error.reason), {(attributes & _APPEND_TIME) // _APPEND_TIME})
         unread.next_fetch_offset = max(unread.next_fetch_offset, batch.next_offset)
 
 
@@ -164,19 +152,22 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[Batch]:
     Raises:
         Unreadable: if it cannot be unpacked, or at the first record that cannot be read.
     """
-    if codec := raw[16] == 2 and raw[22] & _CODEC:
-        if codec != _GZIP:
-            raise Unreadable("undecodable", f"compressed with codec {codec}; only gzip is read")
+    if raw[16] < 2 and raw[17] & _CODEC:
+        raise Unreadable("unreadable batch", "compressed, in a message format from before Kafka 0.11")
+    if raw[16] == 2 and raw[22] & _CODEC:
         raw = memoryview(_plain(raw))
         batch = DefaultRecordBatch(raw)
     records = ((r.offset, r.timestamp, r.value or b"", r.timestamp_type) for r in batch)
     length = min(PIECE_RECORDS, max(1, PIECE_RECORDS * CHUNK_BYTES // len(raw)))
+    low = 0 if raw[16] < 2 else batch.base_offset
     while rows := _rows(records, length):
-        if rows[0][0] < first:
-            rows = [row for row in rows if row[0] >= first]
-        if rows:
-            offsets, appended_ms, values, timestamp_types = zip(*rows, strict=True)
-            yield Batch(offsets, appended_ms, values, set(timestamp_types))
+        offsets, appended_ms, values, timestamp_types = zip(*rows, strict=True)
+        if offsets[0] < low or offsets[-1] >= batch.next_offset or any(map(ge, offsets, offsets[1:])):
+            raise Unreadable("unreadable batch", "its records' offsets are not those of the batch, ascending")
+        low = offsets[-1] + 1
+        if low > first:
+            old = bisect_left(offsets, first)
+            yield Batch(offsets[old:], appended_ms[old:], values[old:], set(timestamp_types))
 
 
 def _rows(records: Iterator[_Row], length: int) -> list[_Row]:
@@ -184,28 +175,19 @@ def _rows(records: Iterator[_Row], length: int) -> list[_Row]:
     try:
         return list(islice(records, length))
     except (CorruptRecordException, ValueError, IndexError) as error:  # among them a header's name that is not UTF-8
-        raise Unreadable("undecodable", f"a record of it: {type(error).__name__}") from None
+        raise Unreadable("unreadable batch", f"a record of it: {type(error).__name__}") from None
 
 
 def _plain(raw: memoryview) -> bytes:
     """The same batch, not compressed.
 
     Raises:
-        Unreadable: if it would be too large, or is not gzip.
+        Unreadable: if it cannot be unpacked, or would be too large.
     """
-    stream = zlib.decompressobj(_GZIP_WINDOW)
-    try:
-        unpacked = stream.decompress(raw[_HEADER_BYTES:], MAX_UNPACKED_BYTES + 1)
-    except zlib.error as error:
-        raise Unreadable("undecodable", str(error)) from None
-    if len(unpacked) > MAX_UNPACKED_BYTES:
-        raise Unreadable("too large", f"it unpacks to more than {MAX_UNPACKED_BYTES} bytes")
-    if not stream.eof or stream.unused_data:
-        raise Unreadable("undecodable", "not one whole gzip stream")
-    header = bytearray(raw[:_HEADER_BYTES])
-    header[8:_BEFORE_LENGTH] = (_HEADER_BYTES - _BEFORE_LENGTH + len(unpacked)).to_bytes(4, "big")
+    records, header = unpacked(raw[22] & _CODEC, raw[_HEADER_BYTES:]), bytearray(raw[:_HEADER_BYTES])
+    header[8:_BEFORE_LENGTH] = (_HEADER_BYTES - _BEFORE_LENGTH + len(records)).to_bytes(4, "big")
     header[22] &= ~_CODEC
-    return bytes(header) + unpacked
+    return b"".join((header, records))
 
 
 def joined(batches: Sequence[Batch]) -> Records:

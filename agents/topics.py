@@ -1,17 +1,18 @@
 """The survey's topics: made if they are missing and may be made, and checked.
 
-- reports: the envelopes; it must have LogAppendTime, the time at which the log took a record, by which lateness is judged
+- reports: the envelopes; its settings must be ones that agents can count (`_COUNTABLE`), LogAppendTime above all
 - rejected: the dead letters
 - estimates: the publications, compacted, so that the last one of every key is kept
 
 A process that has no right to make topics finds them made by somebody else. What it checks either way, before it does anything
-else: that the topics it uses are there, that the broker lets it do with them what it must (`RIGHTS`), and the timestamps of
-the reports topic, if it may ask (an agent must). How long the topics keep records, and how large those may be, is the affair of
+else: that the topics it uses are there, that the broker lets it do with them what it must (`RIGHTS`), and the settings of the
+reports topic, if it may ask (an agent must). How long the topics keep records, and how large those may be, is the affair of
 whoever made them.
 """
 
+import re
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
@@ -98,8 +99,8 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) 
         role: who asks: only the topics that it uses are looked at, and its rights to them are checked. None for all topics.
 
     Raises:
-        TopicError: if the broker cannot be reached, does not let us in or refuses, or if the reports topic does not have
-            LogAppendTime.
+        TopicError: if the broker cannot be reached, does not let us in or refuses, or if the reports topic does not have the
+            settings that agents can count.
     """
     specs = _specs(settings, survey)
     rights = RIGHTS[role] if role else {kind: set[str]() for kind in specs}
@@ -115,12 +116,7 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) 
             _check_rights(settings, f"topic {name}", rights[kind], seen.get(name))
         if role == "agent":
             _check_group(admin, settings, group_id(survey))
-        found = _configs(admin, survey.reports_topic).get("message.timestamp.type", "LogAppendTime")
-        if found != "LogAppendTime":
-            raise TopicError(
-                f"topic {survey.reports_topic} must have message.timestamp.type=LogAppendTime, got {found}: "
-                "lateness is judged by the log's own time"
-            )
+        _check_reports(survey.reports_topic, _configs(admin, survey.reports_topic))
 
 
 def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str, str]]]:
@@ -137,6 +133,24 @@ def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str,
         "rejected": (1, {"max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES)}),
         "estimates": (1, {"cleanup.policy": "compact", "max.message.bytes": str(16 * 2**20)}),
     }
+
+
+def _check_reports(topic: str, configs: dict[str, str]) -> None:
+    """Raise TopicError if agents could not count what a topic of these settings takes; one that is missing is not checked."""
+    for setting, wanted, usable, why in _COUNTABLE:
+        found = configs.get(setting)
+        if found is not None and not usable(found):
+            raise TopicError(f"topic {topic} must have {setting}={wanted}, got {found}: {why}")
+
+
+_COUNTABLE: tuple[tuple[str, str, Callable[[str], bool], str], ...] = (
+    ("message.timestamp.type", "LogAppendTime", "LogAppendTime".__eq__, "lateness is judged by the log's own time"),
+    ("cleanup.policy", "delete", lambda found: "compact" not in found, "compaction removes reports before they are counted"),
+    ("compression.type", "producer", {"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"}.__contains__,
+     "agents read no other compression than gzip, snappy, lz4 and zstd"),
+    ("message.format.version", "0.11.0 or later", lambda found: not re.match(r"0\.([0-9]|10)(\.|-|$)", found),
+     "agents do not read the compressed batches of older formats"),
+)  # fmt: skip
 
 
 def _describe(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ VERSION: Final = 1
 MAX_ENVELOPE_BYTES = 1_000_000  # a record of Kafka's default message.max.bytes, 1 MiB, with room for its headers
 MAX_REPORTS = 100_000  # of an envelope: however narrow its rows are, one record weighs no more than so many people
 
-Reason = Literal[
+EnvelopeReason = Literal[
     "undecodable",
     "unknown version",
     "wrong survey",
@@ -42,7 +42,8 @@ Reason = Literal[
     "step in the future",
     "too large",
 ]
-REASONS: Final[tuple[Reason, ...]] = Reason.__args__  # type: ignore[attr-defined]
+Reason = Literal[EnvelopeReason, "unreadable batch"]  # the last for a whole batch of records
+REASONS: Final[tuple[Reason, ...]] = EnvelopeReason.__args__  # type: ignore[attr-defined]
 
 
 class Rejected(Exception):

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 SURVEY = """
 name = "{name}"
 start = {start}
-step_seconds = 2
+step_seconds = {step_seconds}
 window_steps = 3
 lateness_steps = 2
 skew_seconds = 2
@@ -193,10 +193,10 @@ def make_site(tmp_path: Path) -> Iterator[Callable[[str, str], Site]]:
     """Makes a survey that begins now, with its topics on that Kafka and its counts in that Redis."""
     sites: list[Site] = []
 
-    def make(kafka: str, url: str) -> Site:
+    def make(kafka: str, url: str, step_seconds: int = 2) -> Site:
         file = tmp_path / "survey.toml"
         start = datetime.now(UTC).replace(microsecond=0).isoformat()
-        file.write_text(SURVEY.format(name=f"s{time.time_ns()}", start=start))
+        file.write_text(SURVEY.format(name=f"s{time.time_ns()}", start=start, step_seconds=step_seconds))
         named = {"LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": url, "LDPSTREAM_SURVEY": str(file)}
         environment = os.environ | named | {"PYTHONPATH": str(ROOT), "LDPSTREAM_COMMIT_INTERVAL_MS": "200"}
         survey = load_survey(file)
@@ -294,7 +294,7 @@ def test_topics_are_made_once_and_as_they_must_be(kafka: str, redis_url: str, ma
 def test_a_reports_topic_with_the_producers_time_is_refused(kafka: str, make_topic: MakeTopic, tmp_path: Path) -> None:
     topic = make_topic(**{"message.timestamp.type": "CreateTime"})
     file = tmp_path / "survey.toml"
-    file.write_text(SURVEY.format(name="refused", start="2026-01-05T00:00:00Z"))
+    file.write_text(SURVEY.format(name="refused", start="2026-01-05T00:00:00Z", step_seconds=2))
     survey = load_survey(file)
     object.__setattr__(survey, "name", topic)
     with KafkaAdminClient(bootstrap_servers=kafka) as admin:

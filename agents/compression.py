@@ -1,0 +1,86 @@
+"""Kafka's codecs, unpacked within bounds: gzip, snappy, lz4 and zstd.
+
+A compressed batch says nothing reliable about its size, and a few kilobytes can unpack to gigabytes. Every decoder therefore
+writes to a buffer of `MAX_UNPACKED_BYTES` and stops when it is full, whatever the stream's own headers say. A decoder's window
+takes as much memory again at the most.
+
+Java clients send snappy as a frame of blocks (the xerial format), other clients as one raw block. Both are read.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, NoReturn
+
+import cramjam
+import numpy as np
+
+from surveys import Reason
+from surveys.envelope import MAX_ENVELOPE_BYTES
+
+MAX_UNPACKED_BYTES = 16 * MAX_ENVELOPE_BYTES  # of one batch
+
+_XERIAL = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES, _BLOCK_LENGTH_BYTES = 16, 4
+_FULL = "failed to write whole buffer"  # what cramjam says when the output does not fit
+
+
+class Unreadable(Exception):
+    """A batch whose records cannot be read, and never will be."""
+
+    def __init__(self, reason: Reason, why: str) -> None:
+        super().__init__(why)
+        self.reason: Reason = reason
+
+
+def unpacked(codec: int, packed: memoryview) -> memoryview:
+    """The records of a batch, unpacked.
+
+    Args:
+        codec: as in a batch's attributes, 1 to 7.
+        packed: all that follows the batch's header.
+
+    Raises:
+        Unreadable: "too large" if the records take more than `MAX_UNPACKED_BYTES`, "unreadable batch" if the codec is unknown
+            or the bytes are not one whole stream of it.
+    """
+    if codec not in _DECODERS:
+        raise Unreadable("unreadable batch", f"compressed with an unknown codec, {codec}")
+    name, decode = _DECODERS[codec]
+    out = np.empty(MAX_UNPACKED_BYTES, np.uint8).data  # only the pages that are written take memory
+    try:
+        return out[: decode(packed, out)]
+    except cramjam.DecompressionError as error:
+        if str(error) == _FULL:
+            _too_large()
+        raise Unreadable("unreadable batch", f"compressed with {name}: {error}") from None
+
+
+def _snappy(packed: memoryview, out: memoryview) -> int:
+    """Unpack raw snappy, or the blocks of a xerial frame; a block's size is in its first bytes."""
+    size = 0
+    for block in _xerial_blocks(packed) if packed[: len(_XERIAL)] == _XERIAL else [packed]:
+        if size + cramjam.snappy.decompress_raw_len(block) > len(out):
+            _too_large()
+        size += cramjam.snappy.decompress_raw_into(block, out[size:])
+    return size
+
+
+def _xerial_blocks(packed: memoryview) -> Iterator[memoryview]:
+    start = _XERIAL_HEADER_BYTES
+    while start != len(packed):
+        end = start + _BLOCK_LENGTH_BYTES + int.from_bytes(packed[start : start + _BLOCK_LENGTH_BYTES], "big")
+        if not start + _BLOCK_LENGTH_BYTES < end <= len(packed):
+            raise Unreadable("unreadable batch", "compressed with snappy: a block ends early")
+        yield packed[start + _BLOCK_LENGTH_BYTES : end]
+        start = end
+
+
+def _too_large() -> NoReturn:
+    raise Unreadable("too large", f"it unpacks to more than {MAX_UNPACKED_BYTES} bytes")
+
+
+_DECODERS: Final[dict[int, tuple[str, Callable[[memoryview, memoryview], int]]]] = {
+    1: ("gzip", cramjam.gzip.decompress_into),
+    2: ("snappy", _snappy),
+    3: ("lz4", cramjam.lz4.decompress_into),
+    4: ("zstd", cramjam.zstd.decompress_into),
+}

@@ -1,0 +1,64 @@
+"""Batches as a broker keeps them, and what our own reader makes of them."""
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from aiokafka import codec
+from aiokafka.consumer.fetcher import PartitionRecords
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
+from aiokafka.structs import TopicPartition
+from crc32c import crc32c
+
+from agents.batches import Batch, FetchedBytes, unpack
+
+PARTITION = TopicPartition("reports", 0)
+CONTROL, APPEND_TIME = 0x20, 0x08
+GZIP, SNAPPY, LZ4, ZSTD = CODECS = (1, 2, 3, 4)
+ENCODERS: dict[int, Callable[[bytes], bytes]] = {  # as the client library uses them
+    GZIP: codec.gzip_encode,
+    SNAPPY: codec.snappy_encode,
+    LZ4: codec.lz4_encode,
+    ZSTD: lambda plain: codec.zstd_encode(plain, 3),
+}
+
+
+def batch(first: int, values: Sequence[bytes | None], appended_ms: int = 7, control: bool = False, codec: int = 0) -> bytearray:
+    """One batch as a broker with LogAppendTime keeps it."""
+    builder = DefaultRecordBatchBuilder(2, codec, True, -1, -1, -1, 10**9)
+    for offset, value in enumerate(values):
+        builder.append(offset, 3, None, value, [("trace", b"x")])
+    raw = bytearray(builder.build())
+    raw[0:8] = first.to_bytes(8, "big")
+    raw[35:43] = appended_ms.to_bytes(8, "big")  # the largest time stamp, which stands for all of them
+    raw[22] |= APPEND_TIME | (CONTROL if control else 0)
+    return sealed(raw)
+
+
+def old_format(compression: int, last: int, values: Sequence[bytes]) -> bytearray:
+    """A batch as brokers before Kafka 0.11 wrote it: one record, or a compressed wrapper with its last record's offset."""
+    builder = LegacyRecordBatchBuilder(1, compression, 10**6)
+    for offset, value in enumerate(values):
+        builder.append(offset, 3, None, value)
+    raw = bytearray(builder.build())
+    raw[0:8], raw[17], raw[18:26] = last.to_bytes(8, "big"), raw[17] | APPEND_TIME, (9).to_bytes(8, "big")
+    raw[12:16] = zlib.crc32(raw[16:]).to_bytes(4, "big")
+    return raw
+
+
+def sealed(raw: bytearray) -> bytearray:
+    """The same batch with a checksum that is right."""
+    raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
+    raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
+    return raw
+
+
+def unread(raw: bytes, offset: int) -> Any:
+    return PartitionRecords(PARTITION, FetchedBytes(raw), [], offset, None, None, True, 0)
+
+
+def read(unread: Any) -> list[Batch]:
+    """All its batches, of which none is refused."""
+    return [piece for piece in unpack(unread) if isinstance(piece, Batch) or pytest.fail(f"refused: {piece.refusal}")]

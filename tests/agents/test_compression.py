@@ -1,0 +1,170 @@
+"""Each of Kafka's codecs: what clients write is read, and nothing that they write takes more memory than is allowed."""
+
+import ctypes
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import cramjam
+import pytest
+from aiokafka import codec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.compression import MAX_UNPACKED_BYTES, Unreadable, unpacked
+
+from .fetched import CODECS, ENCODERS, GZIP, LZ4, SNAPPY, ZSTD
+
+PLAIN = b"one report and another report, " * 3000 + bytes(range(256)) * 20
+Encode = Callable[[bytes], bytes]
+
+
+def in_pieces(compressor: "cramjam.zstd.Compressor | cramjam.lz4.Compressor", plain: bytes, size: int = 2**20) -> bytes:
+    """What a client writes that does not know the size when it begins."""
+    packed = b""
+    for first in range(0, len(plain), size):
+        compressor.compress(plain[first : first + size])
+        packed += bytes(compressor.flush())
+    return packed + bytes(compressor.finish())
+
+
+def zstd_blocks(plain: bytes) -> bytes:
+    """A frame of unknown size that asks for the largest window that decoders take; equal bytes take four for a block."""
+    blocks, size = bytearray(b"\x28\xb5\x2f\xfd\x00\x88"), 2**17
+    for first in range(0, len(plain), size):
+        block, last = plain[first : first + size], first + size >= len(plain)
+        alike = block.count(block[:1]) == len(block)
+        blocks += (len(block) << 3 | alike << 1 | last).to_bytes(3, "little") + (block[:1] if alike else block)
+    return bytes(blocks)
+
+
+def snappy_raw(plain: bytes) -> bytes:
+    return bytes(cramjam.snappy.compress_raw(plain))
+
+
+def halves(encode: Encode) -> Encode:
+    """Two streams, one after the other."""
+    return lambda plain: encode(plain[: len(plain) // 2]) + encode(plain[len(plain) // 2 :])
+
+
+WRITERS: dict[str, tuple[int, Encode]] = {
+    "gzip": (GZIP, lambda plain: zlib.compress(plain, wbits=31)),
+    "gzip in two members": (GZIP, halves(lambda plain: zlib.compress(plain, wbits=31))),
+    "raw snappy": (SNAPPY, snappy_raw),
+    "xerial snappy": (SNAPPY, codec.snappy_encode),
+    "lz4": (LZ4, ENCODERS[LZ4]),
+    "lz4 of unknown size": (LZ4, lambda plain: in_pieces(cramjam.lz4.Compressor(), plain)),
+    "lz4 in two frames": (LZ4, halves(ENCODERS[LZ4])),
+    "zstd": (ZSTD, ENCODERS[ZSTD]),
+    "zstd of unknown size": (ZSTD, lambda plain: in_pieces(cramjam.zstd.Compressor(), plain)),
+    "zstd with the largest window": (ZSTD, zstd_blocks),
+    "zstd in two frames": (ZSTD, halves(ENCODERS[ZSTD])),
+}
+
+UNBOUNDED = {GZIP: codec.gzip_decode, SNAPPY: codec.snappy_decode, LZ4: codec.lz4_decode, ZSTD: codec.zstd_decode}
+
+
+def unpack(number: int, packed: bytes) -> bytes:
+    return bytes(unpacked(number, memoryview(packed)))
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_clients_write_is_read(name: str) -> None:
+    number, encode = WRITERS[name]
+    assert unpack(number, encode(PLAIN)) == PLAIN
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_bomb_is_refused_in_bounded_memory(name: str) -> None:
+    """The output and a decoder's window take `MAX_UNPACKED_BYTES` each at the most; the control decodes without a bound."""
+    number, encode = WRITERS[name]
+    packed = encode(bytes(4 * MAX_UNPACKED_BYTES))
+
+    def refused() -> None:
+        with pytest.raises(Unreadable, match=f"unpacks to more than {MAX_UNPACKED_BYTES} bytes") as error:
+            unpack(number, packed)
+        assert error.value.reason == "too large"
+
+    refused()  # what the library allocates once is there
+    assert peak_growth(refused) < 2 * MAX_UNPACKED_BYTES + 2**22
+    assert peak_growth(lambda: UNBOUNDED[number](packed)) > 3 * MAX_UNPACKED_BYTES
+
+
+def peak_growth(run: Callable[[], object]) -> int:
+    """By how many bytes the process's resident memory grows at the most; needs Linux."""
+    if sys.platform != "linux":
+        pytest.skip("asks /proc")
+    ctypes.CDLL(None).malloc_trim(0)  # memory that is free already would hide growth
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = peak()
+    run()
+    return peak() - before
+
+
+def peak() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_just_fits_is_read(name: str) -> None:
+    number, encode = WRITERS[name]
+    assert len(unpack(number, encode(bytes(MAX_UNPACKED_BYTES)))) == MAX_UNPACKED_BYTES
+    with pytest.raises(Unreadable, match="unpacks to more"):
+        unpack(number, encode(bytes(MAX_UNPACKED_BYTES + 1)))
+
+
+@pytest.mark.parametrize(
+    ("number", "packed", "reason"),
+    [
+        (SNAPPY, b"\xff\xff\xff\xff\x0fabc", "too large"),  # claims 4 GiB
+        (SNAPPY, b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\x7f\xff\xff\xffabc", "unreadable batch"),  # a block of 2 GiB
+        (SNAPPY, b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00", "unreadable batch"),  # an empty block
+        (SNAPPY, b"\x82SNAPPY\x00", "unreadable batch"),  # half a header
+        (ZSTD, b"\x28\xb5\x2f\xfd\xe0" + (2**60).to_bytes(8, "little") + b"\x01\x00\x00", "unreadable batch"),  # claims 2⁶⁰
+        (ZSTD, b"\x28\xb5\x2f\xfd\x00\xf8\x01\x00\x00", "unreadable batch"),  # a window of 2⁴¹ bytes
+        (LZ4, b"\x04\x22\x4d\x18\x7c\x70", "unreadable batch"),
+        (0, b"", "unreadable batch"),
+        (5, b"", "unreadable batch"),
+        (7, b"", "unreadable batch"),
+    ],
+)
+def test_a_header_that_lies_is_refused(number: int, packed: bytes, reason: str) -> None:
+    with pytest.raises(Unreadable) as error:
+        unpack(number, packed)
+    assert error.value.reason == reason
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_stream_that_is_not_whole_is_refused(name: str) -> None:
+    """Cut anywhere, or with more behind it; or read as another codec's."""
+    number, encode = WRITERS[name]
+    packed = encode(PLAIN)
+    whole = {len(encode(PLAIN[: len(PLAIN) // 2]))} if "two" in name else set()  # the first of two streams
+    for length in {*range(0, len(packed), 97), *range(len(packed) - 12, len(packed))} - whole:
+        with pytest.raises(Unreadable):
+            unpack(number, packed[:length])
+    for more in (b"x", b"more"):
+        with pytest.raises(Unreadable):
+            unpack(number, packed + more)
+    for other in set(CODECS) - {number}:
+        with pytest.raises(Unreadable):
+            unpack(other, packed)
+
+
+@pytest.mark.parametrize("number", CODECS)
+@given(plain=st.binary(max_size=2000))
+def test_every_codec_gives_back_what_was_packed(number: int, plain: bytes) -> None:
+    assert unpack(number, ENCODERS[number](plain)) == plain
+
+
+@pytest.mark.parametrize("number", CODECS)
+@given(packed=st.binary(max_size=200), cut=st.integers(0, 60))
+def test_any_bytes_are_read_or_refused(number: int, packed: bytes, cut: int) -> None:
+    """Also behind a stream's sound beginning."""
+    for raw in (packed, ENCODERS[number](PLAIN)[:cut] + packed):
+        try:
+            assert len(unpack(number, raw)) <= MAX_UNPACKED_BYTES
+        except Unreadable as error:
+            assert error.reason in ("too large", "unreadable batch")

@@ -1,0 +1,100 @@
+"""Reports that a client or the broker compressed, against a real Kafka and a real Redis: counted to the last one."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.consumer import fetcher
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from agents import Record, tally
+from agents.batches import FetchedBytes
+from tests.agents.samples import PANES, sound
+
+from .test_agents import PARTITIONS, Site, make_site
+
+__all__ = ["make_site"]
+
+CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+ENVELOPES = 125  # of each codec and writer, so that 500 come by the broker's and 500 by a client's codecs
+
+
+class Codecs(FetchedBytes):
+    """Notes the codec of every batch that is fetched."""
+
+    seen: set[int] = set()  # noqa: RUF012
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__(raw)
+        start = 0
+        while start + 23 <= len(raw):
+            self.seen.add(raw[start + 22] & 7)
+            start += 12 + int.from_bytes(raw[start + 8 : start + 12], "big")
+
+
+async def codecs_in_log(site: Site) -> set[int]:
+    """The codecs of the batches that the broker keeps."""
+    Codecs.seen.clear()
+    partitions = [TopicPartition(site.survey.reports_topic, number) for number in range(PARTITIONS)]
+    consumer = AIOKafkaConsumer(bootstrap_servers=site.settings.kafka, auto_offset_reset="earliest")
+    await consumer.start()
+    try:
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning()
+        ends = await consumer.end_offsets(partitions)
+        while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
+            await consumer.getmany(timeout_ms=500)
+    finally:
+        await consumer.stop()
+    return set(Codecs.seen)
+
+
+async def send(site: Site, values: list[bytes], codec: str | None) -> None:
+    """All of them, by a client that compresses with that codec."""
+    producer = AIOKafkaProducer(bootstrap_servers=site.settings.kafka, acks="all", compression_type=codec, linger_ms=50)
+    await producer.start()
+    try:
+        topic = site.survey.reports_topic
+        sent = [await producer.send(topic, value, partition=number % PARTITIONS) for number, value in enumerate(values)]
+        await asyncio.gather(*sent)
+    finally:
+        await producer.stop()
+
+
+def test_reports_in_every_codec_of_kafka_count(
+    kafka: str, redis_url: str, make_site: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compressed by the broker, as the topic's `compression.type` says, or by the client."""
+    monkeypatch.setattr(fetcher, "MemoryRecords", Codecs)
+    site, rng, values = make_site(kafka, redis_url, step_seconds=3600), np.random.default_rng(8), list[bytes]()
+
+    def write(codec: str | None) -> None:
+        """Sound envelopes of the first step."""
+        more = [sound(site.survey, rng, 0, number % len(PANES), 1 + number % 9) for number in range(ENVELOPES)]
+        asyncio.run(send(site, more, codec))
+        values.extend(more)
+
+    for codec, number in CODECS.items():
+        with KafkaAdminClient(bootstrap_servers=kafka) as admin:
+            topic = ConfigResource(ConfigResourceType.TOPIC, site.survey.reports_topic, {"compression.type": codec})
+            admin.alter_configs([topic])
+        deadline = time.monotonic() + 60
+        while number not in asyncio.run(codecs_in_log(site)):  # the broker takes a moment to hear of the setting
+            assert time.monotonic() < deadline, f"no batch in {codec}"
+            write(None)
+    with KafkaAdminClient(bootstrap_servers=kafka) as admin:
+        topic = ConfigResource(ConfigResourceType.TOPIC, site.survey.reports_topic, {"compression.type": "producer"})
+        admin.alter_configs([topic])
+    for codec in CODECS:
+        write(codec)
+    worker = site.start()
+    site.until(lambda: site.counted() == len(values))
+    worker.stop()
+    assert site.store.rejected() == {}
+    expected = tally(site.survey, [Record(i, site.survey.start_ms, value) for i, value in enumerate(values)])
+    assert site.store.tables(range(10)) == expected.counts
+    site.check_logs()
