@@ -60,11 +60,34 @@ class RefusedBatch(NamedTuple):
     record: Record
     refusal: Refusal
     timestamp_types: set[int]
+    markers: int = 0
 
     @property
     def weight(self) -> int:
         """About the bytes that it takes in memory."""
         return len(self.record.value)
+
+
+class Markers(NamedTuple):
+    """A control batch, such as the end of a transaction: offsets that never had a record to count.
+
+    Attributes:
+        record: stands for them, without a value: the first offset.
+        markers: number of offsets, at least 1.
+    """
+
+    record: Record
+    markers: int
+    refusal: None = None
+    timestamp_types: frozenset[int] = frozenset()
+
+    @property
+    def weight(self) -> int:
+        """About the bytes that it takes in memory."""
+        return RECORD_BYTES
+
+
+Piece = Batch | RefusedBatch | Markers
 
 
 class FetchedBatches(dict[Any, Any]):
@@ -83,9 +106,9 @@ class FetchedBatches(dict[Any, Any]):
         super().__setitem__(partition, result)
 
 
-def _some(result: Any, _max_records: int | None = None) -> list[Batch | RefusedBatch]:
+def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
     """As the library's `getall`, but not more than about `CHUNK_BYTES` at a time."""
-    taken: list[Batch | RefusedBatch] = []
+    taken: list[Piece] = []
     if result.check_assignment(result._topic_partition) and result.has_more():
         weight = 0
         for piece in result._partition_records:
@@ -127,11 +150,16 @@ class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # it is compiled
 fetcher.MemoryRecords = FetchedBytes  # which stays what it is for any other consumer
 
 
-def unpack(unread: Any) -> Iterator[Batch | RefusedBatch]:
+def unpack(unread: Any) -> Iterator[Piece]:
     """The batches of a fetch answer: as aiokafka's own `_unpack_records`, for whoever reads uncommitted transactions too."""
     while unread._records.has_next():
         batch, raw = unread._records.sound_batch()
-        if not batch.is_control_batch:
+        if batch.is_control_batch:
+            first, end = max(unread.next_fetch_offset, batch.base_offset), batch.next_offset
+            if first < end:
+                unread.next_fetch_offset = end
+                yield Markers(Record(first, batch.max_timestamp, b""), end - first)
+        else:
             try:
                 for piece in _pieces(batch, raw, unread.next_fetch_offset):
                     unread.next_fetch_offset = piece.offsets[-1] + 1

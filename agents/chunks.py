@@ -23,7 +23,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import ConsumerMessage
 
-from agents.batches import Batch, FetchedBatches, RefusedBatch, joined
+from agents.batches import Batch, FetchedBatches, Markers, Piece, RefusedBatch, joined
 from agents.counting import Counting
 from agents.log import Chunk, LogUnavailable, Refusal
 from agents.membership import Membership
@@ -227,20 +227,20 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
                 raise RuntimeError(f"topic {partition.topic} no longer has message.timestamp.type=LogAppendTime")
             if placement is not None and pieces:
                 chunks[partition] = [
-                    Chunk(partition.partition, placement.number, placement.chunks + i, records, refusal)
-                    for i, (records, refusal) in enumerate(_runs(pieces))
+                    Chunk(partition.partition, placement.number, placement.chunks + i, *run)
+                    for i, run in enumerate(_runs(pieces))
                 ]
                 placement.chunks += len(chunks[partition])
         return chunks
 
 
-def _runs(pieces: Sequence[Batch | RefusedBatch]) -> Iterator[tuple[Sequence[Record], Refusal | None]]:
-    """Pieces that can be read, joined, and each refused batch by itself."""
-    for readable, run in groupby(pieces, lambda piece: isinstance(piece, Batch)):
-        if readable:
-            yield joined(cast(list[Batch], list(run))), None
+def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal | None, int]]:
+    """Joins pieces that can be read; a refused batch and a batch of markers stay by themselves. As in `Chunk`."""
+    for kind, run in groupby(pieces, type):
+        if kind is Batch:
+            yield joined(cast(list[Batch], list(run))), None, 0
         else:
-            yield from (([piece.record], piece.refusal) for piece in cast(Iterator[RefusedBatch], run))
+            yield from (([piece.record], piece.refusal, piece.markers) for piece in cast(Iterator[RefusedBatch | Markers], run))
 
 
 class ChunkTransport(driver.Transport):

@@ -143,7 +143,7 @@ class Counting:
 
     async def take(self, chunk: Chunk) -> None:
         """Fold a chunk. Waits while the store does not answer, so that no more are fetched meanwhile."""
-        for records in [chunk.records] if chunk.refusal else Records.of(chunk.records).by_step(self._survey):
+        for records in [chunk.records] if chunk.refusal or chunk.markers else Records.of(chunk.records).by_step(self._survey):
             await self._flowing.wait()
             partition = self._partitions.get(chunk.partition)
             if partition is None or partition.fold is None or partition.placement != chunk.placement:
@@ -168,12 +168,15 @@ class Counting:
             self.displace([partition.number])
 
     def _feed(self, partition: Partition, fold: PartitionFold, chunk: Chunk) -> FoldResult:
-        if chunk.refusal is None:
-            result, each = fold.feed(chunk.records), 1
+        before, each = fold.next_offset, 1
+        if chunk.markers:
+            result = fold.skip(chunk.records[0].offset, chunk.markers)
+        elif chunk.refusal is None:
+            result = fold.feed(chunk.records)
         else:
             result = fold.refuse(chunk.records[0], *chunk.refusal)
             each = result.records
-        if result.records:
+        if fold.next_offset > before:
             partition.moved_s = self._clock()
         metrics.records.inc(result.records)
         metrics.reports.inc(result.reports)

@@ -160,6 +160,13 @@ class PartitionFold:
         self._go_on(left, appended_ms, appended_ms)
         return FoldResult(left, 0, n - left, ((record, reason),))
 
+    def skip(self, offset: int, n: int) -> FoldResult:
+        """Pass over transaction markers: n offsets from that one on never had a record to count."""
+        if offset > self._next:
+            return FoldResult(0, 0, 0, gap=(self._next, offset))
+        self._next = max(self._next, offset + n)
+        return FoldResult(0, 0, 0)
+
     def _go_on(self, length: int, first_ms: int, last_ms: int) -> None:
         """So many records have been folded; the first and the last were appended then."""
         if self._missing is not None and self._missing.below_offset == self._next:

@@ -27,6 +27,7 @@ class Chunk(NamedTuple):
         sequence: how many chunks had been read since that placement.
         records: at least one, offsets ascending.
         refusal: if it is given, the one record stands for a batch that cannot be read: the batch's first offset and its bytes.
+        markers: if it is not 0, the one record stands for so many offsets of transaction markers, and counts nothing.
     """
 
     partition: int
@@ -34,6 +35,7 @@ class Chunk(NamedTuple):
     sequence: int
     records: Sequence[Record]
     refusal: Refusal | None = None
+    markers: int = 0
 
 
 class DeadLetter(NamedTuple):

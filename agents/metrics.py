@@ -15,7 +15,7 @@ for _reason in REASONS:
     rejected.labels(_reason)  # from the start at zero: a rate needs a sample before the first rejection
 redelivered = Counter("ldpstream_redelivered", "Envelopes delivered again and skipped")
 gaps = Counter("ldpstream_gaps", "Times that envelopes were missing from a delivery and were fetched again")
-missing_offsets = Counter("ldpstream_missing_offsets", "Offsets whose record the log no longer had, or never had")
+missing_offsets = Counter("ldpstream_missing_offsets", "Offsets whose record the log no longer had; no transaction markers")
 new_logs = Counter("ldpstream_new_logs", "Partitions whose topic had been deleted and made again")
 refused_commits = Counter("ldpstream_refused_commits", "Commits refused because another agent had written since")
 store_losses = Counter(

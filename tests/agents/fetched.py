@@ -12,7 +12,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 from crc32c import crc32c
 
-from agents.batches import Batch, FetchedBytes, unpack
+from agents.batches import Batch, FetchedBytes, Markers, unpack
 
 PARTITION = TopicPartition("reports", 0)
 CONTROL, APPEND_TIME = 0x20, 0x08
@@ -60,5 +60,6 @@ def unread(raw: bytes, offset: int) -> Any:
 
 
 def read(unread: Any) -> list[Batch]:
-    """All its batches, of which none is refused."""
-    return [piece for piece in unpack(unread) if isinstance(piece, Batch) or pytest.fail(f"refused: {piece.refusal}")]
+    """All its batches but those of markers; none is refused."""
+    pieces = [piece for piece in unpack(unread) if not isinstance(piece, Markers)]
+    return [piece if isinstance(piece, Batch) else pytest.fail(f"refused: {piece.refusal}") for piece in pieces]

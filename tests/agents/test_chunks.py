@@ -72,7 +72,8 @@ def test_what_has_been_fetched_is_handed_on_by_the_batch() -> None:
     before = FetchResult(PARTITION, assignment=None, partition_records=unread(sample(), 100), backoff=0)
     held = FetchedBatches({PARTITION: before})
     assert list(held) == [PARTITION]
-    assert [len(b.values) for b in held[PARTITION]._partition_records] == [1, 5, 3, 40]
+    pieces = list(held[PARTITION]._partition_records)
+    assert [len(piece.values) if isinstance(piece, Batch) else piece.markers for piece in pieces] == [1, 5, 3, 1, 40]
     error = object()
     held[PARTITION] = error
     assert held[PARTITION] is error
@@ -157,8 +158,9 @@ def test_a_damaged_batch_is_refused_and_nothing_else(codec: int, damage: list[tu
     for place, bits in damage:
         raw[61 + place % (len(raw) - 61)] ^= bits
     *pieces, after = unpack(unread(bytes(sealed(raw) + batch(22, [b"c"])), 2))
-    covered = sum(len(piece.values) if isinstance(piece, Batch) else piece.refusal.records for piece in pieces)
-    assert (covered, after[:3]) == (20, ((22,), (7,), (b"c",)))
+    counted = sum(len(piece.values) for piece in pieces if isinstance(piece, Batch))
+    refused = sum(piece.refusal.records for piece in pieces if isinstance(piece, RefusedBatch))
+    assert (counted + refused, after[:3]) == (20, ((22,), (7,), (b"c",)))
 
 
 def test_a_record_that_cannot_be_read_takes_those_behind_it_in_its_batch_along(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,12 +178,10 @@ def test_a_batch_that_would_fill_the_memory_is_refused() -> None:
     """The control is one that unpacks to a little less than is allowed."""
     most = compression.MAX_UNPACKED_BYTES // 10**6
     raw = bytes(bomb(0, most - 1) + bomb(most + 1, 60) + batch(most + 63, [b"c"]))
-    pieces = [
-        (piece.refusal, piece.record.offset) if isinstance(piece, RefusedBatch) else piece.offsets
-        for piece in unpack(unread(raw, 0))
-    ]
-    assert pieces[-2:] == [((62, "too large"), most + 1), (most + 63,)]
-    assert [offset for piece in pieces[:-2] for offset in piece] == list(range(most + 1))
+    *before, refused, after = unpack(unread(raw, 0))
+    assert isinstance(refused, RefusedBatch)
+    assert (refused.refusal, refused.record.offset, after[0]) == ((62, "too large"), most + 1, (most + 63,))
+    assert [offset for piece in before if isinstance(piece, Batch) for offset in piece.offsets] == list(range(most + 1))
 
 
 def test_not_more_is_handed_on_at_a_time_than_a_chunk() -> None:
@@ -202,8 +202,7 @@ def test_not_more_is_handed_on_at_a_time_than_a_chunk() -> None:
 
 async def test_a_refused_batch_is_a_chunk_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = bytes(batch(0, [b"a", b"b"]) + damaged("gzip that never was") + batch(22, [b"c"]) + batch(23, [b"d"]))
-    thread: Any = ChunkThread.__new__(ChunkThread)
-    thread.consumer = SimpleNamespace(placements={PARTITION: _Placement(5)}, flow_active=True)
+    thread = _reader()
     library = Library(pieces=list(unpack(unread(raw, 0))))
     found = (await thread._fetch_records(library, {PARTITION}))[PARTITION]
     assert [(chunk.placement, chunk.sequence, chunk.refusal) for chunk in found] == [
@@ -213,9 +212,33 @@ async def test_a_refused_batch_is_a_chunk_of_its_own(monkeypatch: pytest.MonkeyP
     assert thread.consumer.placements[PARTITION].chunks == 3
 
 
-async def test_the_next_chunks_are_read_while_these_are_counted() -> None:
+async def test_a_transaction_marker_is_a_chunk_of_its_own() -> None:
+    """Whether records follow it or the log ends, it says which offset never had a record."""
+    marker, other = batch(2, [b"\x00\x00\x00\x01"], control=True), batch(4, [b"\x00\x00\x00\x00"], control=True)
+    raw = bytes(batch(0, [b"a", b"b"]) + marker + batch(3, [b"c"]) + other)
+    seen = unread(raw, 0)
+    found = (await _reader()._fetch_records(Library(pieces=list(unpack(seen))), {PARTITION}))[PARTITION]
+    assert [(chunk.sequence, chunk.markers, chunk.refusal) for chunk in found] == [
+        (0, 0, None), (1, 1, None), (2, 0, None), (3, 1, None),
+    ]  # fmt: skip
+    assert [[record.offset for record in chunk.records] for chunk in found] == [[0, 1], [2], [3], [4]]
+    assert seen.next_fetch_offset == 5
+
+
+def test_a_marker_below_the_position_is_not_handed_on() -> None:
+    (piece,) = unpack(unread(bytes(batch(2, [b"\x00\x00\x00\x01"], control=True) + batch(3, [b"c"])), 3))
+    assert isinstance(piece, Batch)
+
+
+def _reader() -> Any:
+    """A thread that reads one partition, which has just been placed."""
     thread: Any = ChunkThread.__new__(ChunkThread)
     thread.consumer = SimpleNamespace(placements={PARTITION: _Placement(5)}, flow_active=True)
+    return thread
+
+
+async def test_the_next_chunks_are_read_while_these_are_counted() -> None:
+    thread = _reader()
     library = Library(pieces=list(unpack(unread(bytes(batch(0, [b"a", b"b"])), 0))))
 
     async def chunks() -> list[tuple[int, int]]:

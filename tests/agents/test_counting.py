@@ -480,8 +480,41 @@ async def test_a_log_that_lost_its_end_is_counted_on_from_there() -> None:
     assert store.positions()[0] == 41
 
 
+async def test_transaction_markers_are_no_missing_offsets() -> None:
+    """The position passes them at once, and the alert on lost records stays silent."""
+    log, store = FakeLog(), MemoryCountStore(SURVEY)
+    log.records[0] = LOGS[0][:10] + [record._replace(offset=record.offset + 1) for record in LOGS[0][10:]]
+    agent = Agent(store, log)
+    await agent.step()
+    missing, gaps = metrics.missing_offsets._value.get(), metrics.gaps._value.get()
+    number = log.placements[0][0]
+
+    def markers(offset: int, sequence: int) -> Chunk:
+        return Chunk(0, number, sequence, [Record(offset, NOW_MS, b"")], markers=1)
+
+    for chunk in (
+        Chunk(0, number, 0, log.records[0][:10]), markers(10, 1), Chunk(0, number, 2, log.records[0][10:]), markers(41, 3),
+    ):  # fmt: skip
+        await agent.counting.take(chunk)
+    assert await agent.step()
+    assert store.snapshot()[0] == replace(direct(log.records)[0], next_offset=42)
+    assert (metrics.missing_offsets._value.get(), metrics.gaps._value.get()) == (missing, gaps)
+
+
+async def test_a_marker_where_a_partition_was_placed_is_passed_over() -> None:
+    log, store = FakeLog(), MemoryCountStore(SURVEY)
+    log.records[0] = [record._replace(offset=record.offset + 1) for record in LOGS[0]]
+    agent = Agent(store, log)
+    await agent.step()
+    missing, number = metrics.missing_offsets._value.get(), log.placements[0][0]
+    await agent.counting.take(Chunk(0, number, 0, [Record(0, NOW_MS, b"")], markers=1))
+    await agent.counting.take(Chunk(0, number, 1, log.records[0]))
+    assert await agent.step()
+    assert (store.positions()[0], metrics.missing_offsets._value.get()) == (41, missing)
+
+
 async def test_a_hole_in_the_log_itself_is_passed_over_once_the_broker_has_confirmed_it() -> None:
-    """As left by a transaction's marker."""
+    """As a compacted topic has them."""
     log = FakeLog()
     log.records[0] = LOGS[0][:10] + LOGS[0][11:]
     store = MemoryCountStore(SURVEY)

@@ -110,6 +110,21 @@ def test_results_tell_what_happened() -> None:
     assert fold.feed(LOG[14:16]).records == 2
 
 
+@pytest.mark.parametrize(
+    ("offset", "n", "then", "gap"),
+    [(3, 1, 4, None), (3, 5, 8, None), (1, 3, 4, None), (0, 3, 3, None), (0, 1, 3, None), (5, 1, 3, (3, 5))],
+)
+def test_markers_are_passed_over(offset: int, n: int, then: int, gap: tuple[int, int] | None) -> None:
+    """They advance the position and change nothing else; one that begins later than expected is a gap."""
+    fold, other = PartitionFold(SURVEY, None), PartitionFold(SURVEY, None)
+    fold.feed(LOG[:3])
+    other.feed(LOG[:3])
+    other.jump(then)
+    result = fold.skip(offset, n)
+    assert (result.records, result.reports, result.redelivered, result.rejected, result.gap) == (0, 0, 0, (), gap)
+    assert (fold.next_offset, fold.changes()) == (then, other.changes())
+
+
 def test_a_hole_within_a_delivery_ends_it() -> None:
     fold = PartitionFold(SURVEY, None)
     result = fold.feed(LOG[:3] + LOG[5:8])

@@ -146,10 +146,10 @@ class Agent:
                 del self._placements[partition]
                 self.counting.displace([partition])
                 continue
-            found, placement.position = self._log.read(partition, placement.position, source.choice((1, 3, 8, 30)))
+            found, markers = self._log.read(partition, placement.position, source.choice((1, 3, 8, 30)))
             if found:
-                placement.chunks += 1
-                return Chunk(partition, placement.number, placement.chunks - 1, found)
+                placement.position, placement.chunks = found[-1].offset + 1, placement.chunks + 1
+                return Chunk(partition, placement.number, placement.chunks - 1, found, markers=markers)
         return None
 
     async def _take(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -110,14 +111,11 @@ class MemoryLog:
     # ---- what agents ask
 
     def read(self, partition: int, position: int, length: int) -> tuple[list[Record], int]:
-        """Records from the position on, and the position after them."""
-        log = self.records[partition]
-        found: list[Record] = []
-        while position < len(log) and len(found) < length:
-            if (record := log[position]) is not None:
-                found.append(record)
-            position += 1
-        return found, position
+        """Records from the position on, or one that stands for a marker; and how many markers."""
+        log = self.records[partition][position : position + length]
+        if log and log[0] is None:
+            return [Record(position, 0, b"")], 1
+        return [record for record in takewhile(bool, log) if record is not None], 0
 
     async def ask(self, question: str, answer: Callable[[], Any]) -> Any:
         """Answer a question as a broker does: after a while, or not."""
