@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from agents import app as agent
-from agents import batches, counting, memory, progress, redis_connection, topics
+from agents import batches, compression, counting, memory, progress, redis_connection, topics
 from estimators import results
 from estimators.api import create_api
 from estimators.publishers import MAX_LISTED, TOP_VALUES
@@ -61,7 +61,7 @@ SAID = [
     ("counting.md", f"With the default interval of {DEFAULTS['commit_interval_ms'] / 1000} s"),
     ("counting.md", f"more than {survey.MAX_TABLE_BYTES >> 20} MiB (2²³ counts)"),
     ("counting.md", f"more than {survey.MAX_OPEN_BYTES >> 20} MiB for all tables"),
-    ("counting.md", f"unpacks to more than {batches.MAX_UNPACKED_BYTES // 10**6} MB"),
+    ("counting.md", f"unpacks to more than {compression.MAX_UNPACKED_BYTES // 10**6} MB"),
     ("counting.md", f"(a few of {batches.CHUNK_BYTES // 10**6} MB a partition"),
     ("counting.md", f"up to {counting.MAX_UNWRITTEN_BYTES >> 20} MiB of tables that wait to be written"),
     ("counting.md", f"up to {counting.MAX_WAITING_BYTES >> 20} MiB of dead letters"),
