@@ -25,9 +25,10 @@ def publication(survey: Survey, step: int, complete: bool) -> Publication:
     return conclude(survey, 0, step, "step", [[m.empty_table() for m in survey.mechanisms[0]]], complete)
 
 
-def published(settings: Settings, topic: str) -> list[tuple[int, bool]]:
-    """Step and completeness of all that the topic holds."""
-    with KafkaConsumer(bootstrap_servers=settings.kafka) as consumer:
+def all_published(settings: Settings, topic: str) -> list[Publication]:
+    """All publications that were committed to the topic, in order."""
+    options = {"isolation_level": "read_committed", "group_id": None}
+    with KafkaConsumer(bootstrap_servers=settings.kafka, **options) as consumer:
         where = TopicPartition(topic, 0)
         consumer.assign([where])
         consumer.seek_to_beginning(where)
@@ -35,7 +36,12 @@ def published(settings: Settings, topic: str) -> list[tuple[int, bool]]:
         while consumer.position(where) < end:
             for records in consumer.poll(timeout_ms=500).values():
                 found += [msgspec.json.decode(record.value, type=Publication) for record in records]
-    return [(p.step, p.complete) for p in found]
+    return found
+
+
+def published(settings: Settings, topic: str) -> list[tuple[int, bool]]:
+    """Step and completeness of all that the topic holds."""
+    return [(p.step, p.complete) for p in all_published(settings, topic)]
 
 
 def test_what_was_given_up_is_not_published_later(kafka_node: KafkaNode, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:

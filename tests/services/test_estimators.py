@@ -1,0 +1,184 @@
+"""Two estimators over a real Redis and a real topic: one hangs where that did harm, and goes on after it was replaced."""
+
+import secrets
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import pytest
+import redis
+
+from agents.redis_connection import connect
+from agents.redis_store import RedisCountStore
+from agents.store import Checkpoint
+from agents.topics import ensure_topics
+from estimators.log_position import LogUnavailable
+from estimators.publication import Publication
+from estimators.publishers import KafkaPublisher
+from estimators.results import RedisResults
+from estimators.schedule import Schedule
+from surveys import Survey
+from surveys.settings import Settings
+from tests.estimators.test_schedule import MARGIN_MS, Log, pane
+
+from .rig import PATIENCE_S, RedisNode
+from .test_publisher import SURVEY, all_published
+
+STEPS = SURVEY.window_steps + 3
+
+
+@dataclass
+class Hang:
+    """A place where an estimator waits until it is told to go on."""
+
+    there: threading.Event = field(default_factory=threading.Event)
+    on: threading.Event = field(default_factory=threading.Event)
+
+    def here(self) -> None:
+        self.there.set()
+        assert self.on.wait(PATIENCE_S)
+
+
+class HangingStore(RedisCountStore):
+    hang: Hang | None = None
+
+    def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
+        if self.hang is not None:
+            self.hang.here()
+        super().prune(before_step, seen)
+
+
+class HangingTopic(KafkaPublisher):
+    hang: Hang | None = None
+
+    def publish(self, publications: list[Publication]) -> None:
+        if self.hang is not None:
+            self.hang.here()
+        super().publish(publications)
+
+
+class Estimator:
+    """A schedule with connections of its own. Redis's lease is not asked: each takes itself for the leader."""
+
+    def __init__(self, survey: Survey, settings: Settings, log: Log) -> None:
+        self.store, self.client = HangingStore(survey, settings), connect(settings)
+        self.results, self.topic = RedisResults(survey, self.client), HangingTopic(survey, settings)
+        self.results.lead = lambda: True  # type: ignore[method-assign]
+        self.schedule = Schedule(survey, self.store, log, self.results, [], "none", MARGIN_MS, self.topic)
+        self.error: Exception | None = None
+
+    def run(self, step: int) -> list[Publication]:
+        return self.schedule.run(SURVEY.closes_ms(step) + MARGIN_MS)
+
+    def run_apart(self, now_ms: int) -> threading.Thread:
+        def work() -> None:
+            try:
+                self.schedule.run(now_ms)
+            except LogUnavailable as error:
+                self.error = error
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
+    def close(self) -> None:
+        self.store.close()
+        self.client.close()
+        self.topic.close()
+
+
+@dataclass
+class Site:
+    survey: Survey
+    settings: Settings
+    log: Log
+    one: Estimator
+    two: Estimator
+
+    def count(self, steps: int) -> None:
+        """What agents write when they count the log from its beginning."""
+        panes = {key: table for step in range(steps) for key, table in pane(step).items()}
+        with closing(RedisCountStore(self.survey, self.settings)) as store:
+            change = Checkpoint(steps, SURVEY.opens_ms(steps - 1), panes, writer=secrets.token_hex(8))  # type: ignore[arg-type]
+            assert store.commit(0, None, change)
+
+    def check(self) -> None:
+        """What was published complete was so, none was replaced by a poorer one, and both hold the same in the end."""
+        last: dict[str, Publication] = {}
+        for p in all_published(self.settings, self.survey.estimates_topic):
+            panes = 1 if p.span == "step" else min(p.step + 1, SURVEY.window_steps)
+            if p.complete:
+                assert p.reports == (5 * panes if p.attribute == SURVEY.attributes[0].name else 0), p.key
+            if p.key in last:
+                assert (p.complete, p.reports) >= (last[p.key].complete, last[p.key].reports), p.key
+            last[p.key] = p
+        assert {p.key: p for p in self.one.results.history()} == last
+        assert all(p.complete for p in last.values())
+
+
+@pytest.fixture
+def site(kafka: str, topic: str, redis_node: RedisNode) -> Iterator[Site]:
+    survey = SURVEY.model_copy(update={"name": topic[-40:]})
+    settings = Settings(kafka=kafka, redis=redis_node.url)
+    ensure_topics(settings, survey)
+    log = Log([SURVEY.opens_ms(step) for step in range(STEPS)])
+    with closing(Estimator(survey, settings, log)) as one, closing(Estimator(survey, settings, log)) as two:
+        made = Site(survey, settings, log, one, two)
+        made.count(STEPS)
+        yield made
+
+
+def flush(settings: Settings) -> None:
+    with redis.Redis.from_url(settings.redis.get_secret_value()) as client:
+        client.flushall()
+
+
+def test_a_late_pruning_after_a_lost_redis_does_no_harm(site: Site) -> None:
+    site.one.run(STEPS - 2)
+    hang = site.one.store.hang = Hang()
+    thread = site.one.run_apart(SURVEY.closes_ms(STEPS - 1) + MARGIN_MS)
+    assert hang.there.wait(PATIENCE_S)
+    flush(site.settings)
+    site.count(STEPS)
+    hang.on.set()
+    thread.join(PATIENCE_S)
+    with closing(RedisCountStore(site.survey, site.settings)) as store:
+        assert store.snapshot()[0].pruned_below == 0
+    assert site.two.run(STEPS - 1)
+    site.check()
+
+
+def test_a_late_publication_of_a_replaced_estimator_is_refused(site: Site) -> None:
+    """It hangs with an incomplete step in its hands; meanwhile another one tells it complete."""
+    site.log.times[0].append(SURVEY.closes_ms(STEPS - 1) - 1)  # not counted yet
+    site.one.run(STEPS - 2)
+    hang = site.one.topic.hang = Hang()
+    thread = site.one.run_apart(site.one.schedule.deadline_ms(STEPS - 1))
+    assert hang.there.wait(PATIENCE_S)
+    site.log.times[0].pop()
+    assert site.two.run(STEPS - 1)
+    hang.on.set()
+    thread.join(PATIENCE_S)
+    assert isinstance(site.one.error, LogUnavailable)
+    site.check()
+
+
+def test_a_lost_redis_gets_its_history_back_from_the_topic(site: Site) -> None:
+    assert site.one.run(STEPS - 1)
+    before = site.one.results.history()
+    told = len(all_published(site.settings, site.survey.estimates_topic))
+    flush(site.settings)
+    assert site.one.schedule.run(site.one.schedule.deadline_ms(STEPS - 1))  # nothing is counted again yet
+    assert site.one.results.history() == before
+    assert len(all_published(site.settings, site.survey.estimates_topic)) == told
+    site.check()
+
+
+def test_progress_that_is_lost_alone_does_no_harm(site: Site) -> None:
+    """As when one node of a Redis Cluster comes back empty: the tables of the oldest steps are pruned by then."""
+    assert site.one.run(STEPS - 1)
+    with redis.Redis.from_url(site.settings.redis.get_secret_value()) as client:
+        client.delete(site.one.results._progress_key, site.one.results._estimates_key)
+    assert site.two.run(STEPS - 1)
+    site.check()
