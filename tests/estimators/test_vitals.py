@@ -85,7 +85,7 @@ def test_one_that_stands_by_shows_what_the_other_has_estimated() -> None:
         assert each.gauge("estimate_reports", attribute="screen", span="window") == 5
         assert each.gauge("next_estimate_due_timestamp_seconds") == due_s(2)
     assert works.gauge("publications_total") == 2 * 2 * len(SURVEY.attributes)
-    assert stands_by.gauge("publications_total") is None
+    assert stands_by.gauge("publications_total") == 0
 
 
 def test_it_is_not_well_while_a_store_is_away() -> None:
