@@ -29,7 +29,7 @@ HANGING = """
 import pathlib, threading, time
 import agents.app as app, agents.chunks as chunks, agents.progress as progress, agents.witness as witness
 from agents.chunks import ChunkThread
-progress.REPLACE_AFTER_S, progress.STALLED_AFTER_S, chunks.ANSWER_S, witness.ANSWER_MS = 1.0, 8.0, 2.5, 2500
+progress.REPLACE_AFTER_S, progress.STALLED_AFTER_S, chunks.ANSWER_S, witness.ANSWER_MS = 1.0, 15.0, 2.0, 1500
 app._Watchdog.TICK_S = 0.25
 fetch = ChunkThread._fetch_records
 async def fetch_or_hang(self, *arguments, **named):
@@ -229,7 +229,7 @@ def test_a_hanging_consumer_ends_the_process_and_an_outage_of_the_broker_does_no
     worker = site.start(program=HANGING)
     site.until(lambda: site.counted() == site.n_sent)
     kafka_node.pause()
-    time.sleep(20)  # for longer than a hanging consumer would be borne with
+    time.sleep(22)  # for longer than a hanging consumer would be borne with
     assert worker.process.poll() is None
     kafka_node.resume()
     send_sound(site, rng, 60)
