@@ -38,7 +38,7 @@ VISITS = DATA / "ms_fimu_visits.csv"
 MS_FIMU = ROOT / "surveys" / "samples" / "ms_fimu.toml"
 REPORTS, STEPS = 190_345, 7  # of the MS-FIMU visits
 STEP_S, SEED = 3, 5
-LATENESS = 3  # steps: so long may the sending of a step's reports take
+LATENESS = 4  # steps: so long may the sending of a step's reports take
 
 
 class Services:

@@ -57,6 +57,7 @@ from .secure_site import (
 # kafka-python drops the broker's answer if the end of the connection comes with it
 NOT_LET_IN = r".*(invalid credentials with SASL mechanism SCRAM-SHA-512|are user nobody and password right\?)"
 STEP_S, STEPS, USERS, SEED = 4, 2, 3000, 4
+LATENESS = 4  # steps: so long may the sending of a step's reports take
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,8 @@ def test_the_users_of_the_deployment_have_the_rights_of_the_table() -> None:
 def test_the_pipeline_counts_exactly_with_the_rights_of_the_tables(site: Site, launch: Launch, tmp_path: Path) -> None:
     """Every process as a user of its own, from certificates and passwords to histograms; no secret in any output."""
     source, file = tmp_path / "source.toml", tmp_path / "survey.toml"
-    source.write_text(DEMO.read_text().replace('name = "demo"', f'name = "secure-{secrets.token_hex(4)}"'))
+    text = DEMO.read_text().replace('name = "demo"', f'name = "secure-{secrets.token_hex(4)}"')
+    source.write_text(text.replace("lateness_steps = 1", f"lateness_steps = {LATENESS}"))
     survey = rehearse(source, file, STEP_S, now_s=time.time())
     site.make_topics(survey)
     settings = {role: site.user(role, survey.name) for role in ROLES}
@@ -135,6 +137,7 @@ def test_the_pipeline_counts_exactly_with_the_rights_of_the_tables(site: Site, l
     produce = launch("produce", own["producer"], "produce", file, *options)
     agent = launch("agent", own["agent"], "agent", file)
     status = {"produce": produce.finish()}
+    assert status["produce"][0] == 0, status
     steps = sorted({row["step"] for row in json.loads(sent.read_text())["produced"]})
     assert len(steps) == STEPS
     out = tmp_path / "estimates.json"
