@@ -62,8 +62,8 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         raise AdviceError(f"{path}: numbers and one word; if it names the column, give --column")
     if 2 * len(found) > found.total():
         raise AdviceError(
-            f"{path}: {len(found)} different labels of {found.total()} people would name people, not answers; "
-            "at most half as many labels as people are allowed"
+            f"{path}: {len(found)} different labels of {found.total()} people; labels are published in the survey, "
+            "so at most half as many labels as people are allowed"
         )
     labels = sorted(found)
     size = len(labels) if k is None else k
@@ -94,8 +94,8 @@ def _require_no_table(path: Path, found: Counter[str]) -> None:
         n_fields, times = max(((n, times) for n, times in fields.items() if n > 1), key=lambda x: x[1], default=(0, 0))
         if 2 * times > found.total():
             raise AdviceError(
-                f"{path}: {times} of {found.total()} lines have {n_fields} fields between {delimiter!r}, as a table has; "
-                "give --column, with a comma between fields and a header"
+                f"{path}: {times} of {found.total()} lines have {n_fields} fields separated by {delimiter!r}, as a table has; "
+                "give --column and a CSV file with commas and a header"
             )
 
 

@@ -71,7 +71,7 @@ def test_a_device_loses_its_budget_however_the_attributes_are_collected(collecti
     assert any("A device in all" in line and "4 for ever" in line for line in promise(survey))
 
 
-def test_a_promise_states_a_chance_of_a_right_guess_for_each_loss() -> None:
+def test_a_promise_states_a_chance_for_each_loss() -> None:
     lines = promise(parse_survey(DEMO))
     level = lines[lines.index(next(line for line in lines if line.startswith("screen ("))) :]
     assert any("eps_1 = 2" in line and "59.6 %; without any report: 16.7 %" in line for line in level)

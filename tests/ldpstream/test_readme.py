@@ -65,7 +65,7 @@ def test_the_demo_shows_what_the_readme_shows() -> None:
     assert all(row in lines for row in rows)
 
 
-def test_the_chances_of_a_right_guess_are_those_of_the_demo_survey() -> None:
+def test_the_chances_of_a_right_guess_are_the_demo_surveys() -> None:
     survey = load_survey(ROOT / "surveys" / "samples" / "demo.toml")
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
         for level, m in zip(attribute.levels, mechanisms, strict=True):

@@ -55,7 +55,7 @@ def test_the_largest_within_a_budget_is_met_whatever_values_do(name: str) -> Non
     assert best.eps_t(5) < 3.0 < build(4 / 2).eps_sequence(5).value
 
 
-def test_an_answer_is_below_eps_inf_and_none_where_nothing_is_within() -> None:
+def test_a_solved_eps_1_is_below_eps_inf_or_none() -> None:
     found = largest_within(lambda x: mechanism("L-GRR", 5, eps_inf=4.0, eps_1=x), lambda m: m.eps_t(9), 10.0)
     assert found is not None
     assert found[0] == 3.999
