@@ -66,8 +66,9 @@ function whiskers(h) {
   };
 }
 
-// Bars with interval whiskers and, in a simulation, the truth as diamonds. `read(i)` is told where the cursor is.
-export function barChart(box, h, read) {
+// Bars with interval whiskers and, in a simulation, the truth as diamonds. `read(i)` is told where the cursor is;
+// arrow keys go on from place `at`, -1 for none.
+export function barChart(box, h, read, at = -1) {
   const places = h.values.map((_, i) => i);
   const numbers = [...h.low, ...h.high, ...h.frequencies, ...(h.truth ?? [])].filter((x) => x !== null);
   const range = numbers.length ? [numbers.reduce((a, b) => Math.min(a, b), 0) * 1.05, numbers.reduce((a, b) => Math.max(a, b), 1e-6) * 1.05] : [0, 1];
@@ -88,7 +89,6 @@ export function barChart(box, h, read) {
       setCursor: [(u) => { if (u.cursor.idx !== null && u.cursor.idx !== undefined) read(u.cursor.idx); }],
     },
   }, [places, h.frequencies, ...(h.truth ? [h.truth] : [])]);
-  let at = -1;
   box.onkeydown = (event) => {
     const move = { ArrowRight: 1, ArrowLeft: -1, Home: -places.length, End: places.length }[event.key];
     if (!move) return;

@@ -8,7 +8,8 @@ const WITHHELD = {
   bias: "They would not cover: with so few reports of so many values this estimator is biased. Matrix inversion has intervals.",
   levels: "They would not cover: the levels' own histograms differ, so an estimate over all of them is biased.",
 };
-const state = { survey: null, attribute: null, latest: null, shown: null, series: null };
+const state = { survey: null, attribute: null, latest: null, shown: null, series: null, read: null };
+const UNREAD = document.getElementById("readout").textContent;
 
 async function get(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" } });
@@ -74,13 +75,13 @@ function warnings(overview) {
   if (overview.drift_p !== null && overview.drift_p < ALARM_CHANCE) said.push(`${overview.drift_label} moved by ${overview.drift_sigma.toFixed(1)} standard errors in a step`);
   if (overview.levels_p !== null && overview.levels_p < ALARM_CHANCE) {
     const [one, other] = overview.levels_pair;
-    said.push(`${one} and ${other} differ in ${overview.levels_label} by ${overview.levels_sigma.toFixed(1)} standard errors: people chose their level by their value, so the estimate is biased`);
+    said.push(`${one} and ${other} differ in ${overview.levels_label} by ${overview.levels_sigma.toFixed(1)} standard errors: the estimate over both is biased`);
   }
   return said.map((text) => element("p", text, { class: "warning late" }));
 }
 
 function drawOverview(status) {
-  const rows = status.attributes.map((overview) => {
+  const rows = status.attributes.flatMap((overview) => {
     const row = element("tr");
     if (overview.attribute === state.attribute) row.className = "chosen";
     const button = element("button", overview.attribute, { type: "button", "data-attribute": overview.attribute });
@@ -91,8 +92,12 @@ function drawOverview(status) {
     cells[1].append(...Object.entries(overview.privacy).map(([name, level]) => budget(overview.attribute, name, level)));
     const top = overview.reports ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`) : ["nobody reported"];
     row.append(...cells, element("td", top.join(", ")));
-    row.lastChild.append(...warnings(overview));
-    return row;
+    const said = warnings(overview);
+    if (!said.length) return [row];
+    const below = element("tr", "", { class: "warnings" });
+    below.append(element("td", "", { colspan: 4 }));
+    below.lastChild.append(...said);
+    return [row, below];
   });
   const focused = document.activeElement?.dataset?.attribute;
   $("attributes").tBodies[0].replaceChildren(...rows);
@@ -135,7 +140,10 @@ function drawHistogram(h) {
   $("step-text").textContent = h.step;
   $("step").value = h.step;
   $("histogram").setAttribute("aria-label", `Histogram of ${h.attribute}, ${h.reports ? `${h.values.length} values` : "nobody reported"}`);
-  barChart($("histogram"), h, read);
+  const at = h.attribute === state.read?.attribute ? h.values.indexOf(state.read.value) : -1;
+  barChart($("histogram"), h, read, at);
+  if (at >= 0) read(at);
+  else unread();
   if ($("numbers").open) drawNumbers();
   const query = histogramQuery();
   query.set("step", h.step);
@@ -143,8 +151,14 @@ function drawHistogram(h) {
   $("histogram-json").href = path("histogram", query);
 }
 
+function unread() {
+  state.read = null;
+  $("readout").textContent = UNREAD;
+}
+
 function read(i) {
   const h = state.shown;
+  state.read = { attribute: h.attribute, value: h.values[i] };
   const truth = h.truth ? `, truth ${percent(h.truth[i])}` : "";
   if (h.frequencies[i] === null) $("readout").textContent = `${h.labels[i]}: no estimate, since nobody reported${truth}`;
   else {
@@ -227,6 +241,7 @@ function say(text, how) {
 }
 
 function choose(name) {
+  if (name !== state.attribute) unread();
   state.attribute = name;
   const names = { ibu: "IBU (likelihood)", mle: "maximum likelihood", mi: "matrix inversion (unbiased)" };
   const before = $("estimator").value;

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -173,6 +174,28 @@ def test_a_phone_needs_no_sideways_scrolling(demo: tuple[Demo, str], open_page: 
     shoot(page, "phone")
 
 
+def test_the_readout_follows_what_is_shown(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    """Of another step it tells the same value's numbers; of another attribute nothing, until a value is chosen there."""
+    page = open_page(demo[1])
+    readout = page.locator("#readout")
+    unread = readout.inner_text()
+    page.locator("#histogram").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    first = readout.inner_text()
+    assert first.startswith(f"{SURVEY.attributes[0].label(1)}: ")
+    page.locator("#step").fill("2")
+    expect(readout).not_to_have_text(first)
+    assert readout.inner_text().startswith(f"{SURVEY.attributes[0].label(1)}: ")
+    page.locator("#histogram").focus()
+    page.keyboard.press("ArrowRight")  # goes on from there
+    assert readout.inner_text().startswith(f"{SURVEY.attributes[0].label(2)}: ")
+    page.locator("[data-attribute=latency_ms]").click()
+    assert readout.inner_text() == unread
+    expect(page.locator("#histogram-title")).to_have_text("latency_ms")
+    assert readout.inner_text() == unread
+
+
 def many(k: int, attributes: int, steps: int) -> tuple[Survey, MemoryResults]:
     """A survey of many values with made-up publications of every step."""
     level = ({"name": "standard", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0},)
@@ -190,8 +213,15 @@ def many(k: int, attributes: int, steps: int) -> tuple[Survey, MemoryResults]:
 HONEST = Diagnostics(mass_below_zero=0.0, fit_z={"standard": -5.9}, drift_sigma=6.1, drift_value=0, drift_p=6e-7)
 
 
-def extend(survey: Survey, results: MemoryResults, step: int, rng: np.random.Generator, said: Diagnostics = HONEST) -> None:
-    """Publish one step more; of the window nothing is said that raises a warning."""
+def extend(
+    survey: Survey,
+    results: MemoryResults,
+    step: int,
+    rng: np.random.Generator,
+    said: Diagnostics = HONEST,
+    of_window: Diagnostics = HONEST,
+) -> None:
+    """Publish one step more, with what is said of the step and of the window."""
     made = []
     for i, attribute in enumerate(survey.attributes):
         frequencies = rng.dirichlet(np.full(attribute.k, 0.05))
@@ -204,7 +234,7 @@ def extend(survey: Survey, results: MemoryResults, step: int, rng: np.random.Gen
                     survey=survey.name, fingerprint=survey.fingerprint.hex(), attribute=attribute.name, step=step,
                     span=span, panes=1, reports=1000, complete=True, estimators=dict.fromkeys(("mi", "ibu", "mle"), result),
                     privacy={"standard": spent(survey.mechanisms[i][0], step + 1)},
-                    diagnostics=said if span == "step" else HONEST,
+                    diagnostics=said if span == "step" else of_window,
                 )
             ]  # fmt: skip
     assert results.save(made, results.progress(), Progress(first_step=0, next_step=step + 1))
@@ -318,20 +348,26 @@ def test_a_survey_that_nobody_answers_has_no_lines(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize("z", [-6.1, 1e6])
-def test_it_warns_of_counts_that_do_not_fit_and_of_drift(open_page: OpenPage, z: float) -> None:
+@pytest.mark.parametrize("width", [1300, 360])
+def test_it_warns_of_counts_that_do_not_fit_and_of_drift(open_page: OpenPage, z: float, width: int) -> None:
     survey, results = many(10, 2, 2)
     server = PageServer(create_api(survey, results, dict), "127.0.0.1", 0)
     try:
-        page = open_page(server.url)
+        page = open_page(server.url, width=width)
         assert page.locator("#attributes .warning").count() == 0
         said = Diagnostics(mass_below_zero=0.0, fit_z={"standard": z}, drift_sigma=5.1, drift_value=3, drift_p=5e-7)
-        extend(survey, results, 2, np.random.default_rng(2), said)
-        expect(page.locator("#attributes .warning")).to_have_count(4, timeout=10_000)
-        assert page.locator("#attributes tbody tr").first.locator(".warning").all_inner_texts() == [
+        differing = msgspec.structs.replace(
+            HONEST, levels_sigma=7.2, levels_value=4, levels_pair=["bold", "strict"], levels_p=1e-9
+        )
+        extend(survey, results, 2, np.random.default_rng(2), said, differing)
+        expect(page.locator("#attributes .warning:visible")).to_have_count(6, timeout=10_000)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("#attributes tbody tr").nth(1).locator(".warning").all_inner_texts() == [
             f"standard: not what honest devices send (z = {z:.1f})",
             f"{survey.attributes[0].label(3)} moved by 5.1 standard errors in a step",
+            "bold and strict differ in 4 by 7.2 standard errors: the estimate over both is biased",
         ]
-        shoot(page, "warning")
+        shoot(page, f"warning_{width}")
         page.close()
     finally:
         server.close()
