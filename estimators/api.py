@@ -97,7 +97,7 @@ def create_api(
         yield
         watching.cancel()
 
-    api = FastAPI(
+    api = _Api(
         title=f"ldpstream: {survey.name}", version="1", docs_url=None, redoc_url=None, lifespan=lifespan,
         description="Histograms estimated from locally private reports, and the privacy that they have cost.",
     )  # fmt: skip
@@ -123,7 +123,7 @@ def create_api(
         """One estimate with its intervals."""
         return _json(answers.histogram(attribute, step, span, estimator, post, confidence, top))
 
-    @api.get("/api/v1/attributes/{attribute}/histogram.csv", responses=_TEXT)
+    @api.get("/api/v1/attributes/{attribute}/histogram.csv", response_class=_Csv, responses=_FAILURES)
     def get_histogram_csv(
         attribute: Attribute, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
         post: Post = "none", confidence: Confidence = 0.95, top: Top = None,
@@ -150,7 +150,7 @@ def create_api(
         """Some values over time."""
         return _json(answers.series(attribute, span, estimator, values, last, confidence))
 
-    @api.get("/api/v1/attributes/{attribute}/series.csv", responses=_TEXT)
+    @api.get("/api/v1/attributes/{attribute}/series.csv", response_class=_Csv, responses=_FAILURES)
     def get_series_csv(
         attribute: Attribute, span: SpanOf = "window", estimator: Estimator = None, values: Values = None,
         last: Last = 48, confidence: Confidence = 0.95,
@@ -165,10 +165,10 @@ def create_api(
         )  # fmt: skip
         return _csv(SERIES_COLUMNS, rows)
 
-    @api.get("/api/v1/events", responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}})
+    @api.get("/api/v1/events", response_class=_Events)
     async def get_events() -> StreamingResponse:
         """Server-sent events: `published`, its data the latest step, at once and whenever something is published."""
-        return StreamingResponse(news.stream(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        return _Events(news.stream(), headers={"X-Accel-Buffering": "no"})
 
     @api.get("/", include_in_schema=False)
     def page() -> FileResponse:
@@ -180,6 +180,32 @@ def create_api(
 
     api.mount("/page", StaticFiles(directory=PAGE))
     return api
+
+
+class _Api(FastAPI):
+    """The application, whose document states the width of every number: client generators take 32 bits otherwise."""
+
+    def openapi(self) -> dict[str, Any]:
+        document: dict[str, Any] = with_formats(super().openapi())
+        return document
+
+
+def with_formats(part: Any) -> Any:
+    """An OpenAPI document, or a part of one, with a format for every integer and number."""
+    if isinstance(part, list):
+        return [with_formats(inner) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    width = {"integer": "int64", "number": "double"}.get(part["type"]) if isinstance(part.get("type"), str) else None
+    return {key: with_formats(inner) for key, inner in part.items()} | ({"format": width} if width else {})
+
+
+class _Csv(Response):
+    media_type = "text/csv"
+
+
+class _Events(StreamingResponse):
+    media_type = "text/event-stream"
 
 
 class _SecurityHeaders:
@@ -243,7 +269,7 @@ def _csv(header: tuple[str, ...], rows: Iterable[Iterable[Any]]) -> Response:
     writer = csv.writer(text)
     writer.writerow(header)
     writer.writerows(("" if cell is None else _inert(cell) for cell in row) for row in rows)
-    return Response(text.getvalue(), media_type="text/csv")
+    return _Csv(text.getvalue())
 
 
 def _utc(time_ms: int) -> str:
@@ -303,7 +329,6 @@ _FAILURES: dict[int | str, dict[str, Any]] = {
     422: {"description": "A parameter is not allowed.", **_PROBLEM},
     503: {"description": "The store of results does not answer.", **_PROBLEM},
 }
-_TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {"schema": {"type": "string"}}}}, **_FAILURES}
 
 
 def _describe(answer: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:

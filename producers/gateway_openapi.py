@@ -7,6 +7,7 @@ from producers.gateway_problems import MAX_ELEMENTS, MAX_RETRY_S, RETRY_S, STATU
 from surveys import REASONS
 
 _STRING = {"type": "string"}
+_INTEGER = {"type": "integer", "format": "int64"}  # generators take 32 bits otherwise
 _BINARY = {"type": "string", "format": "binary"}
 _SECONDS = {"type": "integer", "format": "int32", "minimum": 1, "maximum": MAX_RETRY_S}
 _ELEMENT = {
@@ -37,7 +38,7 @@ def description(survey: str, tokens_required: bool) -> dict[str, Any]:
         "parameters": [key],
         "requestBody": {"required": True, "content": {kind: {"schema": _BINARY} for kind in (*ENVELOPES, BATCH)}},
         "responses": {
-            "202": _answer("The log has the reports.", accepted={"type": "integer", "minimum": 1}),
+            "202": _answer("The log has the reports.", accepted=_INTEGER | {"minimum": 1}),
             **_problems(400, 401, 408, 409, 413, 415, 422, 429, 503, 504),
         },
         **guarded,
@@ -92,11 +93,11 @@ def _problems(*statuses: int) -> dict[str, dict[str, Any]]:
         properties: dict[str, Any] = {
             "type": {"type": "string", "enum": [urn(cause) for cause in causes]},
             "title": {"type": "string", "enum": list(causes)},
-            "status": {"type": "integer", "const": status},
+            "status": _INTEGER | {"const": status},
             "detail": _STRING,
         }
         if status in (400, 409, 413, 422):
-            properties["refused"] = {"type": "integer", "minimum": 1, "description": "how many envelopes of a batch"}
+            properties["refused"] = _INTEGER | {"minimum": 1, "description": "how many envelopes of a batch"}
             properties["elements"] = {"type": "array", "maxItems": MAX_ELEMENTS, "items": _ELEMENT}
         schema = {
             "type": "object", "required": ["type", "title", "status", "detail"], "properties": properties,

@@ -26,6 +26,7 @@ from estimators.publication import Publication
 from estimators.results import MemoryResults
 from estimators.schedule import Progress
 from ldpstream.demo import Demo
+from producers.gateway_openapi import description
 from producers.values import MarkovValues
 from surveys import parse_survey
 
@@ -169,6 +170,31 @@ def test_csv_holds_the_same_and_no_formula(client: TestClient) -> None:
         assert (end - start, end) == (width, opens + SURVEY.step_seconds * STEPS)
     series = list(csv.DictReader(io.StringIO(client.get("/api/v1/attributes/screen/series.csv").text)))
     assert len(series) == STEPS * 5
+
+
+def schemas(part: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(part, dict):
+        if isinstance(part.get("type"), str):
+            yield part
+        part = list(part.values())
+    if isinstance(part, list):
+        for inner in part:
+            yield from schemas(inner)
+
+
+def test_the_description_states_the_width_of_numbers(demo: Demo) -> None:
+    """Of the estimates' API and of the gateway: without a format generated clients take 32 bits."""
+    widths = {"integer": "int64", "number": "double"}
+    for document in (api_of(demo).openapi(), description("demo", tokens_required=True)):
+        numbers = [schema for schema in schemas(document) if schema["type"] in widths]
+        assert numbers
+        assert all(schema.get("format") == widths[schema["type"]] for schema in numbers)
+
+
+def test_the_description_names_the_one_type_of_an_answer(demo: Demo) -> None:
+    for path, item in api_of(demo).openapi()["paths"].items():
+        kind = "text/csv" if path.endswith(".csv") else "text/event-stream" if path.endswith("events") else "application/json"
+        assert list(item["get"]["responses"]["200"]["content"]) == [kind]
 
 
 @pytest.mark.parametrize(
