@@ -6,7 +6,9 @@ take themselves for its owner do no harm.
 """
 
 import asyncio
+import atexit
 import os
+import signal
 import sys
 import threading
 import time
@@ -255,13 +257,17 @@ class _Worker(faust.Worker):
         super().__init__(*args, **kwargs)
         self.spinner = None
 
-    def _schedule_shutdown(self, signal: Any) -> None:
-        """The libraries wait for a broker that is away for longer than whoever stops us may wait for us."""
+    def _install_signal_handlers_unix(self) -> None:
+        """As the library's, with a deadline that runs from the signal itself: the event loop may be busy for seconds."""
+        super()._install_signal_handlers_unix()
+        for number in (signal.SIGINT, signal.SIGTERM):  # the loop hears of them through its file descriptor all the same
+            signal.signal(number, _end_in_time)
+            signal.siginterrupt(number, False)
+
+    def _schedule_shutdown(self, number: Any) -> None:
+        """End the waiting for Kafka, too."""
         cast(AgentApp, self.app).told_to_stop.set()
-        timer = threading.Timer(STOP_S, _end)
-        timer.daemon = True
-        timer.start()
-        super()._schedule_shutdown(signal)
+        super()._schedule_shutdown(number)
 
     async def on_first_start(self) -> None:
         app = cast(AgentApp, self.app)
@@ -276,9 +282,24 @@ class _Worker(faust.Worker):
             _give_up(OSError(f"LDPSTREAM_METRICS_PORT: {error.strerror}"))
 
 
+def _end_in_time(*_signal: Any) -> None:
+    """Set the shutdown deadline: the libraries may wait longer for an unreachable broker. The first signal counts.
+
+    A thread ends the process. If nothing lets that thread run, the system's alarm does so half a second later. An orderly end
+    skips the interpreter's teardown, which takes a second on a busy machine and stops that thread before it begins.
+    """
+    if signal.getitimer(signal.ITIMER_REAL)[0] == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, STOP_S + 0.5)
+        timer = threading.Timer(STOP_S, _end)
+        timer.daemon = True
+        timer.start()
+        atexit.register(os._exit, 0)
+
+
 def _end() -> None:
-    """What is not committed is counted by the next owner, as after any other end."""
-    log.warning("ended without taking leave of the broker")
+    """End the process. The next owner counts what is not committed, as after any other end."""
+    log.warning("shutdown deadline passed, ending without leaving the group")
     os._exit(0)
 
 

@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Any, cast
 
 import structlog
-from aiokafka.errors import IllegalStateError, KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import ConsumerMessage
@@ -180,14 +180,23 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         """As Faust's, which has no setting for how long the broker may keep a read that finds nothing: other questions wait."""
         consumer = super()._create_consumer(loop)
         consumer._fetch_max_wait_ms = int(FETCH_S * 1000)
+        _keep_trying(consumer._client, self.app)
         return consumer
 
     async def on_thread_stop(self) -> None:
-        """As Faust's, with nothing left running."""
+        """As Faust's, with nothing left running.
+
+        aiokafka cancels its fetches and awaits them unguarded: one that failed a moment ago ends the stopping halfway.
+        """
         for task in (self._keeping, self._ahead):
             if task is not None:
                 task.cancel()
-        await super().on_thread_stop()
+        try:
+            await super().on_thread_stop()
+        except asyncio.CancelledError:
+            if cast(Any, asyncio.current_task()).cancelling():
+                raise
+            await self._ensure_consumer()._client.close()
 
     async def _fetch_records(
         self, consumer: Any, active_partitions: Iterable[Any] | None, *_limits: Any, **_more_limits: Any
@@ -243,10 +252,38 @@ def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal |
             yield from (([piece.record], piece.refusal, piece.markers) for piece in cast(Iterator[RefusedBatch | Markers], run))
 
 
+class ChunkProducer(driver.Producer):
+    """Faust's producer, which waits for the broker when it starts."""
+
+    def _new_producer(self, transactional_id: str | None = None) -> Any:
+        producer = super()._new_producer(transactional_id)
+        _keep_trying(producer.client, self.app)
+        return producer
+
+
+def _keep_trying(client: Any, app: Any) -> None:
+    """Have a client of aiokafka wait for a broker that went away after the agent's checks, as a running agent does."""
+    connect = client.bootstrap
+
+    async def keep_trying() -> None:
+        while True:
+            try:
+                await connect()
+            except KafkaConnectionError as error:
+                log.warning("Kafka cannot be reached, trying again", error=str(error))
+                app.watchdog.alive()
+                await asyncio.sleep(AFTER_ERROR_S)
+            else:
+                return
+
+    client.bootstrap = keep_trying
+
+
 class ChunkTransport(driver.Transport):
-    """Faust's transport with our consumer."""
+    """Faust's transport with our consumer and producer."""
 
     Consumer = ChunkConsumer
+    Producer = ChunkProducer
 
 
 class _Nothing(dict[Any, None]):

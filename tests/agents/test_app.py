@@ -1,6 +1,7 @@
 """What the command says when it cannot begin."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -88,3 +89,47 @@ def hang_up(server: socket.socket) -> None:
 def test_an_address_that_nobody_listens_at_is_away(address: str) -> None:
     with pytest.raises(BrokerAway, match=f"Kafka at {address} cannot be reached"):
         check_broker(Settings(kafka=address))
+
+
+# A worker with its signal handlers, whose event loop is busy for a minute; then what STOPPING says.
+BUSY = """
+import asyncio, ctypes, sys, time
+import agents.app as app
+app.STOP_S = 0.5
+loop = asyncio.new_event_loop()
+worker = app._from_environment().Worker(loop=loop)
+worker._install_signal_handlers_unix()
+def busy():
+    print("busy", flush=True)
+    STOPPING
+loop.call_soon(busy)
+loop.run_forever()
+"""
+
+
+TEARDOWN = (
+    "asyncio.forever = type('', (), {'__del__': lambda self: time.sleep(60)})(); loop.stop()"  # when modules are torn down
+)
+
+
+@pytest.mark.parametrize(
+    ("stopping", "status"),
+    [
+        ("time.sleep(60)", 0),
+        ("app._end_in_time(); ctypes.PyDLL(None).sleep(60)", -signal.SIGALRM),
+        ("app.STOP_S = 40; app._end_in_time(); " + TEARDOWN, 0),
+    ],
+    ids=["the event loop", "the interpreter's lock", "the teardown"],
+)
+def test_nothing_holds_up_the_shutdown_deadline(stopping: str, status: int, tmp_path: Path) -> None:
+    """It runs from the signal itself; an orderly end does not wait for the interpreter."""
+    named = {"LDPSTREAM_SURVEY": str(SAMPLE), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", BUSY.replace("STOPPING", stopping)]
+    with subprocess.Popen(command, env=os.environ | named, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        process.terminate()
+        try:
+            assert process.wait(30) == status
+        finally:
+            process.kill()

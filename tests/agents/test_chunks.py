@@ -9,15 +9,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from aiokafka.consumer.fetcher import FetchResult
-from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError
+from aiokafka.errors import CorruptRecordException, KafkaConnectionError, OffsetOutOfRangeError
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.structs import TopicPartition
+from faust.transport.drivers import aiokafka as driver
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents import Record, batches, compression
 from agents.batches import Batch, FetchedBatches, RefusedBatch, joined, unpack
-from agents.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _Placement
+from agents.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _keep_trying, _Placement
 
 from .fetched import CODECS, ENCODERS, GZIP, LZ4, PARTITION, SNAPPY, ZSTD, batch, old_format, read, sealed, unread
 
@@ -306,3 +307,38 @@ async def test_group_offsets_of_partitions_that_went_to_others_are_left_out() ->
     consumer._thread = cast(Any, SimpleNamespace(_ensure_consumer=lambda: library))
     await consumer._commit_group("reports", {0: 5, 1: 7})
     assert {where.partition: at.offset for where, at in library.committed.items()} == {0: 5}
+
+
+async def test_a_fetch_that_failed_does_not_cut_the_stopping_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library awaits fetches that it has cancelled; the connections are closed all the same."""
+    closed = asyncio.Event()
+
+    async def close() -> None:
+        closed.set()
+
+    async def stop(_: Any) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(driver.AIOKafkaConsumerThread, "on_thread_stop", stop)
+    thread: Any = ChunkThread.__new__(ChunkThread)
+    thread._ensure_consumer = lambda: SimpleNamespace(_client=SimpleNamespace(close=close))
+    await thread.on_thread_stop()
+    assert closed.is_set()
+
+
+async def test_a_client_waits_for_a_broker_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often as needed, and the watchdog hears that all is well; any other error ends the start."""
+    monkeypatch.setattr("agents.chunks.AFTER_ERROR_S", 0.0)
+    answers: list[Exception | None] = [KafkaConnectionError("refused"), KafkaConnectionError("refused"), None, ValueError("no")]
+    alive = list[int]()
+
+    async def connect() -> None:
+        if (error := answers.pop(0)) is not None:
+            raise error
+
+    client: Any = SimpleNamespace(bootstrap=connect)
+    _keep_trying(client, SimpleNamespace(watchdog=SimpleNamespace(alive=lambda: alive.append(1))))
+    await client.bootstrap()
+    assert (len(alive), len(answers)) == (2, 1)
+    with pytest.raises(ValueError, match="no"):
+        await client.bootstrap()

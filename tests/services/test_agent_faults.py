@@ -198,10 +198,12 @@ def test_an_agent_that_its_group_shuts_out_comes_back(
     assert worker.process.poll() is None
 
 
+@pytest.mark.parametrize("away", ["paused", "stopped"])
 def test_told_to_stop_while_the_broker_is_away_it_ends_in_time(
     kafka_node: KafkaNode,
     redis_url: str,
     make_site: MakeSite,  # noqa: F811
+    away: str,
 ) -> None:
     """In order, whatever it was waiting for; another agent then counts what was left."""
     site, rng = make_site(kafka_node.bootstrap, redis_url), np.random.default_rng(5)
@@ -209,13 +211,57 @@ def test_told_to_stop_while_the_broker_is_away_it_ends_in_time(
     worker = site.start()
     site.until(lambda: site.counted() == site.n_sent)
     send_sound(site, rng, 60)
-    kafka_node.pause()
-    time.sleep(4)
+    if away == "paused":
+        kafka_node.pause()
+        time.sleep(4)
+    else:
+        kafka_node.stop()
+        site.until(lambda: "Unable connect to node" in worker.log.read_text())
     worker.stop()
-    kafka_node.resume()
+    if away == "paused":
+        kafka_node.resume()
+    else:
+        kafka_node.start()
+    assert "CancelledError" not in worker.log.read_text()
     site.start()
     site.until(lambda: site.counted() == site.n_sent)
     site.check()
+
+
+# An agent that lets the test do something between its checks and its start.
+CHECKED = """
+import pathlib, time
+import agents.app as app
+prepare = app.AgentApp.prepare
+def prepare_and_wait(self):
+    prepare(self)
+    pathlib.Path("CHECKED").touch()
+    while not pathlib.Path("GO").exists():
+        time.sleep(0.05)
+app.AgentApp.prepare = prepare_and_wait
+app._work(app._from_environment())
+"""
+
+
+def test_a_broker_that_goes_away_after_the_checks_is_waited_for(
+    kafka_node: KafkaNode,
+    redis_url: str,
+    make_site: MakeSite,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """The agent logs one line for each attempt, and no traceback."""
+    site, rng = make_site(kafka_node.bootstrap, redis_url), np.random.default_rng(5)
+    send_sound(site, rng, 60)
+    worker = site.start(program=CHECKED)
+    site.until((tmp_path / "CHECKED").exists)
+    kafka_node.stop()
+    (tmp_path / "GO").touch()
+    site.until(lambda: worker.log.read_text().count("Kafka cannot be reached, trying again") >= 2)
+    assert worker.process.poll() is None
+    kafka_node.start()
+    site.until(lambda: site.counted() == site.n_sent, 60)
+    site.check()
+    site.check_logs()
 
 
 def test_a_hanging_consumer_ends_the_process_and_an_outage_of_the_broker_does_not(
