@@ -6,7 +6,6 @@ take themselves for its owner do no harm.
 """
 
 import asyncio
-import atexit
 import os
 import signal
 import sys
@@ -42,6 +41,7 @@ from surveys import Survey, SurveyError, load_survey
 from surveys.logs import logging_config
 from surveys.monitoring import serve_monitoring
 from surveys.settings import Settings, SettingsError, load_settings
+from surveys.shutdown import end_within
 from surveys.waiting import Stopped, wait_for
 
 log = structlog.get_logger("ldpstream.agent")
@@ -283,24 +283,8 @@ class _Worker(faust.Worker):
 
 
 def _end_in_time(*_signal: Any) -> None:
-    """Set the shutdown deadline: the libraries may wait longer for an unreachable broker. The first signal counts.
-
-    A thread ends the process. If nothing lets that thread run, the system's alarm does so half a second later. An orderly end
-    skips the interpreter's teardown, which takes a second on a busy machine and stops that thread before it begins.
-    """
-    if signal.getitimer(signal.ITIMER_REAL)[0] == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, STOP_S + 0.5)
-        timer = threading.Timer(STOP_S, _end)
-        timer.daemon = True
-        timer.start()
-        atexit.register(os._exit, 0)
-
-
-def _end() -> None:
-    """End the process. The next owner counts what is not committed, as after any other end."""
-    log.warning("shutdown deadline passed, ending without leaving the group")
-    os._exit(0)
+    """Set the shutdown deadline: the libraries may wait longer for an unreachable broker."""
+    end_within(STOP_S, lambda: log.warning("shutdown deadline passed, ending without leaving the group"))
 
 
 def check_redis(store: RedisCountStore) -> None:

@@ -1,6 +1,5 @@
 """The command line. Every mistake of a user ends in one line and exit status 2."""
 
-import os
 import signal
 import sys
 import time
@@ -10,7 +9,7 @@ from datetime import UTC
 from functools import partial
 from logging.config import dictConfig
 from pathlib import Path
-from threading import Event, Timer
+from threading import Event
 from types import FrameType
 from typing import Annotated, Never
 
@@ -39,6 +38,7 @@ from producers.values import DataError, MarkovValues, ValueSource, load_values
 from surveys import Survey, SurveyError, load_survey
 from surveys.logs import logging_config
 from surveys.settings import Settings, SettingsError, load_settings
+from surveys.shutdown import end_within
 from surveys.waiting import Away, Stopped, wait_for
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -116,9 +116,7 @@ def ends_on_signal(within_s: float | None = None) -> Event:
     def handle(signum: int, frame: FrameType | None) -> None:
         stop.set()
         if within_s is not None:
-            timer = Timer(within_s, os._exit, (0,))
-            timer.daemon = True
-            timer.start()
+            end_within(within_s)
 
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)
