@@ -4,7 +4,7 @@ All of it competes for the same processor: broker, Redis, agents and whoever mea
 
 - *counted*: an agent that counts a log that is there already, from its first commit to the commit that covers the log's end,
   beside a bare consumer of the same client library with the same fetch settings that only fetches, in turns. Every run is
-  checked: the count tables must be exactly what was sent.
+  checked: the count tables must be exactly what was sent. Also with each of Kafka's codecs.
 - *stock*: a Faust agent as a beginner writes it (`stock_agent.py`), on the beginning of the same log.
 - *phases*: where an agent's processor time goes, from a run of its own (`profiled_agent.py`), with half a second for
   loading compiled loops; the latencies of its commits, of one partition each, while it counts as fast as it can.
@@ -55,7 +55,7 @@ Seen = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of log: whose reports, bytes of an envelope (0: one report), records, turns, whether an agent is profiled."""
+    """A kind of log: whose reports, bytes of an envelope (0: one report), records, turns, whether profiled, compressed how."""
 
     name: str
     attributes: tuple[int, ...]
@@ -63,6 +63,7 @@ class Kind:
     records: int
     turns: int
     profiled: bool = True
+    codec: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ FULL = Sizes(
         Kind("one report", (0, 1), 0, 1_500_000, 3),
         Kind("16 KiB, bits", (0, 1), ENVELOPE_BYTES, 80_000, 5),
         Kind("16 KiB, numbers", (2,), ENVELOPE_BYTES, 80_000, 5),
+        *(Kind(f"one report, {codec}", (0, 1), 0, 600_000, 3, False, codec) for codec in ("gzip", "snappy", "lz4", "zstd")),
     ),
     stock_records=10_000,
     close_attributes=20,
@@ -100,7 +102,10 @@ FULL = Sizes(
     users=300_000,
 )
 QUICK = Sizes(
-    kinds=(Kind("one report", (0, 1), 0, 4_000, 1), Kind("16 KiB, bits", (0, 1), ENVELOPE_BYTES, 200, 1, False)),
+    kinds=(
+        Kind("one report", (0, 1), 0, 4_000, 1),
+        Kind("16 KiB, bits, zstd", (0, 1), ENVELOPE_BYTES, 200, 1, False, "zstd"),
+    ),
     stock_records=200,
     close_attributes=2,
     close_steps=2,
@@ -133,11 +138,11 @@ def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> Serv
             seen(f"{kind.name}: filling")
             with Site(settings, folder, DAY_S, ATTRIBUTES, PARTITIONS) as site:
                 load = make_load(site.survey, kind.attributes, kind.envelope_bytes, kind.records)
-                asyncio.run(fill(settings, site.survey.reports_topic, load, PARTITIONS))
+                asyncio.run(fill(settings, site.survey.reports_topic, load, PARTITIONS, kind.codec))
                 result.counted.append(_counted(site, kind, load, seen))
                 if kind.profiled:
                     result.phases.append(_phases(site, kind, load, folder / "phases.json", seen))
-                if kind.envelope_bytes == 0:
+                if kind is sizes.kinds[0]:
                     result.stock = _stock(site, sizes.stock_records, result.counted[-1], seen)
                     result.recovery = _recovery(site, load, seen)
         for workers, partitions in sizes.growth:

@@ -101,13 +101,17 @@ def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, re
     return Load(shuffled, rounds, rounds * once.reports, counts)
 
 
-async def fill(settings: Settings, topic: str, load: Load, partitions: int) -> float:
+async def fill(settings: Settings, topic: str, load: Load, partitions: int, codec: str | None = None) -> float:
     """Write the log in batches as large as a producer's, evenly over the partitions; gives the seconds that it took.
 
     A batch is built once, for one partition, at a fraction of the time that a producer takes record by record.
     """
     producer = AIOKafkaProducer(
-        **settings.kafka_options(), acks="all", max_batch_size=BATCH_BYTES, max_request_size=2 * BATCH_BYTES
+        **settings.kafka_options(),
+        acks="all",
+        max_batch_size=BATCH_BYTES,
+        max_request_size=2 * BATCH_BYTES,
+        compression_type=codec,
     )
     await producer.start()
     try:
