@@ -45,9 +45,7 @@ MAX_UNWRITTEN_BYTES = 2**26  # of count tables that have changed, before no more
 LETTER_BYTES = 400  # about what a letter takes in memory besides its value
 LETTERS_AT_ONCE = 2_000  # few enough to be acknowledged in time
 SLOWEST_RETRY_S = 5.0
-LOOK_S = (
-    2.0  # how often the store is asked whether it still holds what was written: without new records nothing else would tell
-)
+LOOK_S = 2.0  # how often the store is compared with what was written to it
 CLOSE_S = 6.0
 
 

@@ -77,7 +77,10 @@ class Checkpoint:
         return same_fold and self.next_offset >= earlier.next_offset
 
     def same_change(self, stored: "Checkpoint") -> bool:
-        """Whether the stored checkpoint is this one, written before: its writer did not get the answer."""
+        """Whether the stored checkpoint has this one's position, missing records and writer: it was written before.
+
+        A writer whose answer was lost asks that. The tables are not compared: one fold has one table at one position.
+        """
         return (self.position, self.missing, self.writer) == (stored.position, stored.missing, stored.writer)
 
 
@@ -183,8 +186,8 @@ class CountStore(ABC):
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
         """Remove the panes of all steps below that one, and keep in each checkpoint that they are gone.
 
-        A partition is left alone unless its checkpoint follows the one that was seen: a caller that hung meanwhile would
-        else remove tables that were counted anew, and that nobody has published.
+        A partition is left alone unless its checkpoint follows the one that was seen. A caller that hung could otherwise
+        remove tables that agents have counted again since.
 
         Args:
             before_step: the first step whose panes stay.

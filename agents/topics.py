@@ -116,22 +116,25 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) 
             _check_rights(settings, f"topic {name}", rights[kind], seen.get(name))
         if role == "agent":
             _check_group(admin, settings, group_id(survey))
+        if role == "estimator" and (n := len(seen[names["estimates"]]["partitions"])) != 1:
+            raise TopicError(f"topic {names['estimates']} must have 1 partition, got {n}: what was told last must be known")
         _check_reports(survey.reports_topic, _configs(admin, survey.reports_topic))
 
 
 def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str, str]]]:
     """Number of partitions and settings of each topic."""
+    majority = str(settings.replication // 2 + 1)  # see docs/counting.md
     kept_ms = max(WEEK_MS, (survey.window_steps + survey.lateness_steps + 2) * survey.step_ms)
     reports = {
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
         "retention.ms": str(kept_ms),
-        "min.insync.replicas": str(settings.replication // 2 + 1),  # a majority; see docs/counting.md
+        "min.insync.replicas": majority,
     }
     return {
         "reports": (settings.partitions, reports),
         "rejected": (1, {"max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES)}),
-        "estimates": (1, {"cleanup.policy": "compact", "max.message.bytes": str(16 * 2**20)}),
+        "estimates": (1, {"cleanup.policy": "compact", "max.message.bytes": str(16 * 2**20), "min.insync.replicas": majority}),
     }
 
 

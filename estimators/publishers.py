@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -65,6 +65,7 @@ class KafkaPublisher:
         self._fingerprint, self._settings = survey.fingerprint.hex(), settings
         self._transactional_id = f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
         self._producer: Producer | None = None
+        self._consumer: KafkaConsumer | None = None  # while publications are read
         self._told: dict[str, _Told] = {}
         self._connect(f"{self._transactional_id}-check").close(timeout=CLOSE_S)
 
@@ -95,25 +96,32 @@ class KafkaPublisher:
                     user, where = self._settings.kafka_user, self._settings.kafka
                     said = f"user {user} may not WRITE transactional id {transactional_id}"
                     raise SettingsError(f"Kafka at {where}: {said}") from None
-                raise self._unavailable(heard.why(error)) from None
+                hint = " (transaction.state.log.replication.factor must not exceed the number of brokers)" if producer else ""
+                raise self._unavailable(f"{heard.why(error)}{hint}") from None
         return producer
 
-    def take_over(self, since_ms: int) -> Mapping[str, Told]:
+    def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, Told]:
         """See `estimators.schedule.EstimatesTopic`.
 
         Raises:
-            LogUnavailable: if the broker does not answer, or refuses.
+            LogUnavailable: if the broker does not answer, or refuses, or if another estimator leads meanwhile.
         """
         self._drop()
-        self._producer = self._connect(self._transactional_id)
         self._told = {}
-        with self._reading() as consumer:
+        self._check(still)
+        self._producer = self._connect(self._transactional_id)
+        with self._unavailable_on_error():
+            self._consumer = consumer = self._reader()
             [found] = consumer.offsets_for_times({self._partition: since_ms}).values()
             end = consumer.end_offsets([self._partition])[self._partition]
             consumer.seek(self._partition, end if found is None else found.offset)
-            for record in self._records(consumer, end):
+            for record in self._records(consumer, end, still):
                 self._note(record.key, record.value, record.offset)
         return self._told
+
+    def _check(self, still: Callable[[], bool]) -> None:
+        if not still():
+            raise self._unavailable("another estimator leads")
 
     def _note(self, key: bytes | None, value: bytes | None, offset: int) -> None:
         """Keep what matters of a record, unless it is of another survey of this name or none of ours at all."""
@@ -125,43 +133,48 @@ class KafkaPublisher:
             self._told[key.decode(errors="replace")] = msgspec.structs.replace(told, offset=offset)
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
-        """See `estimators.schedule.EstimatesTopic`.
+        """See `estimators.schedule.EstimatesTopic`. What another version wrote and we cannot read counts as not held.
 
         Raises:
-            LogUnavailable: if the broker does not answer, or if the topic does not hold one of them any more.
+            LogUnavailable: if the broker does not answer.
         """
-        wanted = {self._told[key].offset for key in keys}
+        wanted = {self._told[key].offset: key for key in keys}
         if not wanted:
             return []
-        with self._reading() as consumer:
+        found: dict[str, Publication] = {}
+        with self._unavailable_on_error():
+            consumer = self._consumer = self._consumer or self._reader()
             consumer.seek(self._partition, min(wanted))
-            records = self._records(consumer, max(wanted) + 1)
-            found = [msgspec.json.decode(record.value, type=Publication) for record in records if record.offset in wanted]
-        if len(found) < len(wanted):
-            raise self._unavailable("it no longer holds what it held")
-        return found
+            for record in self._records(consumer, max(wanted) + 1):
+                if record.offset in wanted:
+                    with suppress(msgspec.DecodeError):
+                        found[wanted[record.offset]] = msgspec.json.decode(record.value, type=Publication)
+        for key in set(keys) - found.keys():
+            del self._told[key]
+        return list(found.values())
+
+    def _reader(self) -> KafkaConsumer:
+        """A consumer of what has been committed, in no group. It reads a few records ahead, since we often seek."""
+        consumer = KafkaConsumer(
+            **self._settings.kafka_options(),
+            bootstrap_timeout_ms=CONNECT_MS,
+            request_timeout_ms=REQUEST_MS,
+            isolation_level="read_committed",
+            group_id=None,
+            enable_auto_commit=False,
+        )
+        consumer.assign([self._partition])
+        return consumer
 
     @contextmanager
-    def _reading(self) -> Iterator[KafkaConsumer]:
-        """A consumer of what has been committed, in no group."""
+    def _unavailable_on_error(self) -> Iterator[None]:
         try:
-            consumer = KafkaConsumer(
-                **self._settings.kafka_options(),
-                bootstrap_timeout_ms=CONNECT_MS,
-                request_timeout_ms=REQUEST_MS,
-                isolation_level="read_committed",
-                group_id=None,
-                enable_auto_commit=False,
-                fetch_max_bytes=2 * MAX_PUBLICATION_BYTES,
-                max_partition_fetch_bytes=2 * MAX_PUBLICATION_BYTES,
-            )
-            with closing(consumer):
-                consumer.assign([self._partition])
-                yield consumer
+            yield
         except KafkaError as error:
+            self._stop_reading()
             raise self._unavailable(error) from None
 
-    def _records(self, consumer: KafkaConsumer, end: int) -> Iterator[Any]:
+    def _records(self, consumer: KafkaConsumer, end: int, still: Callable[[], bool] = lambda: True) -> Iterator[Any]:
         """The records from the consumer's position up to that offset.
 
         Raises:
@@ -169,6 +182,7 @@ class KafkaPublisher:
         """
         position, moved_s = consumer.position(self._partition), time.monotonic()
         while position < end:
+            self._check(still)
             for records in consumer.poll(timeout_ms=POLL_MS).values():
                 yield from records
             before, position = position, consumer.position(self._partition)
@@ -183,6 +197,7 @@ class KafkaPublisher:
         Raises:
             LogUnavailable: if the broker does not take them, also because another estimator has taken over.
         """
+        self._stop_reading()
         if self._producer is None:
             raise self._unavailable("this estimator has not taken the topic over")
         try:
@@ -203,6 +218,12 @@ class KafkaPublisher:
         if self._producer is not None:
             self._producer.close(timeout=0)
         self._producer = None
+        self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = None
 
     def close(self) -> None:
         """Let go of the connections."""

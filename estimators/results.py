@@ -10,12 +10,11 @@ import msgspec
 from agents.redis_connection import ERRORS, Client, Command, check_rights
 from agents.store import StoreUnavailable
 from estimators.publication import Publication
-from estimators.schedule import Progress
+from estimators.schedule import KEPT_STEPS, Progress
 from surveys import Survey
 from surveys.settings import Settings
 
 LEASE_MS = 5_000  # renewed before every attribute of a step
-KEPT_STEPS = 1000  # of history in Redis; the compacted topic keeps everything
 
 _publication = msgspec.json.Decoder(Publication)
 _progress = msgspec.json.Decoder(Progress)
@@ -61,7 +60,7 @@ class MemoryResults:
         self._progress = progress
         return True
 
-    def lead(self) -> bool:
+    def lead(self, for_ms: int | None = None) -> bool:
         return True
 
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
@@ -124,9 +123,9 @@ class RedisResults:
         with _reachable():
             return bool(self._save(keys=[self._progress_key, self._estimates_key], args=arguments))
 
-    def lead(self) -> bool:
+    def lead(self, for_ms: int | None = None) -> bool:
         with _reachable():
-            return bool(self._lead(keys=[self._leader_key], args=[self._name, LEASE_MS]))
+            return bool(self._lead(keys=[self._leader_key], args=[self._name, for_ms or LEASE_MS]))
 
     def resign(self) -> None:
         """Let another estimator work at once."""

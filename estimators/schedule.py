@@ -13,14 +13,15 @@ estimated twice gives publications with the same keys and the same contents.
 
 An estimator may hang at any line while another one goes on, and the store may come back from an older copy meanwhile. So every
 effect is fenced: the topic refuses publications of an estimator after another has taken it over; results are saved only if the
-progress is still the one that was read; tables are pruned only where they still follow those that were read. Whenever the
-progress is not the one that this estimator saved last, it takes the topic over and reads there what has been told already:
+progress is still the one that was read; tables are pruned only where they still follow those that were read. An estimator takes
+the topic over if another progress is stored than it saved last. It then reads what was published:
 
     a step that the topic holds complete, and the results do not    saved from the topic, not estimated again
     any other step                                                  estimated; a poorer publication never replaces a better one
 
 """
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -32,6 +33,9 @@ from estimators.publication import Publication, conclude, publication_key, spent
 from mechanisms import CountTable, Mechanism
 from surveys import Survey
 
+KEPT_STEPS = 1000  # of history in the results; the topic keeps everything
+TAKE_OVER_MS = 60_000  # lease while a topic is being taken over and read
+
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far the estimates have come.
@@ -40,11 +44,13 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         first_step: the first step that was ever estimated; windows hold no earlier pane.
         next_step: the first step not yet published.
         incomplete: earlier steps that were published incomplete at their deadline.
+        owner: random name of the estimator's turn that saved it: another one that hung can save nothing after it.
     """
 
     first_step: int
     next_step: int
     incomplete: tuple[int, ...] = ()
+    owner: str = ""
 
 
 class LogPosition(Protocol):
@@ -76,8 +82,8 @@ class Results(Protocol):
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
         """The publications with these keys as last saved."""
 
-    def lead(self) -> bool:
-        """Whether it is for this estimator to do the work, for the next few seconds: another one may be at it.
+    def lead(self, for_ms: int | None = None) -> bool:
+        """Whether it is for this estimator to do the work, for so long (by default a few seconds): another one may be at it.
 
         That only saves work. Two that both lead do no harm, since `save` lets only one of them go on.
         """
@@ -97,15 +103,15 @@ class Told(Protocol):
 class EstimatesTopic(Protocol):
     """The topic of estimates: keeps the last publication of each key, and takes those of one estimator only."""
 
-    def take_over(self, since_ms: int) -> Mapping[str, Told]:
-        """Refuse publications of all other estimators from now on.
+    def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, Told]:
+        """Refuse publications of all other estimators from now on; raises an error once `still` says False.
 
         Returns:
             By key, the last publication of this survey; at least those that were published since that time.
         """
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
-        """The publications that `take_over` found under these keys."""
+        """The publications that `take_over` found under these keys; without those that the topic no longer holds."""
 
     def publish(self, publications: list[Publication]) -> None:
         """Publish all of them, or none; an error is raised if another estimator has taken the topic over."""
@@ -147,7 +153,7 @@ class Schedule:
         self._survey, self._store, self._position = survey, store, position
         self._results, self._publishers, self._topic = results, publishers, topic
         self._post, self._margin_ms = post, margin_ms
-        self._leads = False  # whether `_saved` is known to be what we saved last, and the topic to be ours
+        self._leads = False  # whether the last run came to its end: `_saved` is then what it saved, and the topic is ours
         self._saved: Progress | None = None
         self._told: Mapping[str, Told] = {}
         self._next_step: int | None = None
@@ -168,39 +174,54 @@ class Schedule:
             self._look_ahead(None)
             return []
         saved = self._results.progress()
+        if self._topic is not None and not (self._leads and saved == self._saved):
+            self._leads = False
+            since_ms = 0 if saved is None else self._survey.opens_ms(min((saved.next_step, *saved.incomplete)))
+            self._told = self._topic.take_over(since_ms, self._still_leads)
+            if saved is not None:
+                owned = msgspec.structs.replace(saved, owner=secrets.token_hex(8))
+                if not self._results.save([], saved, owned):
+                    return []  # another estimator has gone on
+                saved = owned
+        self._leads = False  # until this run has come to its end
         progress = saved or self._begin(now_ms)
-        if not self._leads or saved != self._saved:
-            progress = self._take_over(saved, progress)
         made: list[Publication] = []
         while not stop():
-            if known := self._known(progress.next_step):
-                after = msgspec.structs.replace(progress, next_step=progress.next_step + 1)
-                publications, checkpoints = known, None
-            else:
-                due = self._due(progress, now_ms)
-                if due is None:
+            if restored := self._restored(progress):
+                step, publications = restored
+                after = _without(progress, step)
+                if not self._results.save(publications, saved, after):
                     break
-                step, passed, after = due
-                first = max(progress.first_step, step - self._survey.window_steps + 1)
-                held = range(max(progress.first_step, min(first, step - 1)), step + 1)  # the step before too: for the drift
-                checkpoints = self._store.checkpoints(held)
-                if passed and not self._passed(step, checkpoints):
-                    break  # the store has lost writes since it was asked
-                concluded = self._conclude(checkpoints, first, step, passed)
-                if concluded is None or self._results.progress() != saved:
-                    break  # another estimator works or has gone on
-                publications = self._best(concluded)
-            self._leads = False  # until all is done
-            self._publish(publications, known=checkpoints is None)
+                saved = progress = after
+                continue
+            due = self._due(progress, now_ms)
+            if due is None:
+                self._leads, self._saved = True, saved
+                break
+            step, passed, after = due
+            first = max(progress.first_step, step - self._survey.window_steps + 1)
+            held = range(max(progress.first_step, min(first, step - 1)), step + 1)  # the step before too: for the drift
+            checkpoints = self._store.checkpoints(held)
+            if passed and not self._passed(step, checkpoints):
+                break  # the store has lost writes since it was asked
+            concluded = self._conclude(checkpoints, first, step, passed)
+            if concluded is None or self._results.progress() != saved:
+                break  # another estimator works or has gone on
+            publications = self._best(concluded)
+            if self._topic is not None:
+                self._topic.publish(publications)
+            for publisher in self._publishers:
+                publisher.publish(publications)
             if not self._results.save(publications, saved, after):
                 break  # another estimator has gone on, or the store is an older copy
-            self._leads, self._saved = True, after
-            if checkpoints is not None:
-                self._prune(after, checkpoints)
+            self._prune(after, checkpoints)
             saved = progress = after
             made += publications
         self._look_ahead(progress.next_step)
         return made
+
+    def _still_leads(self) -> bool:
+        return self._results.lead(TAKE_OVER_MS)
 
     def prepare(self) -> bool:
         """Work out the next step's privacy losses ahead of its close, one mechanism's at a time: a part of a second each.
@@ -222,43 +243,27 @@ class Schedule:
             self._next_step = step
             self._unprepared = [m for mechanisms in self._survey.mechanisms for m in mechanisms]
 
-    def _take_over(self, saved: Progress | None, progress: Progress) -> Progress:
-        """Take the topic over, and see what it holds; without progress, go on from its oldest step."""
-        if self._topic is not None:
-            if saved is None:
-                self._told = self._topic.take_over(0)
-                begin = min((told.step for told in self._told.values()), default=progress.first_step)
-                if begin < progress.first_step:
-                    progress = Progress(first_step=begin, next_step=begin)
-            else:
-                self._told = self._topic.take_over(self._survey.opens_ms(min((saved.next_step, *saved.incomplete))))
-        self._leads, self._saved = True, saved
-        return progress
-
     def _keys(self, step: int) -> list[str]:
         return [publication_key(a.name, span, step) for a in self._survey.attributes for span in ("step", "window")]
 
-    def _known(self, step: int) -> list[Publication]:
-        """The publications of a step if the topic holds all of them, complete; else none."""
-        keys = self._keys(step)
-        complete = all(key in self._told and self._told[key].complete for key in keys)
-        return self._topic.read(keys) if complete and self._topic is not None else []
+    def _restored(self, progress: Progress) -> tuple[int, list[Publication]] | None:
+        """The next step that the topic holds complete and the results do not, with its publications; None if there is none."""
+        for step in (*progress.incomplete, progress.next_step):
+            keys = self._keys(step)
+            if self._topic is not None and all(key in self._told and self._told[key].complete for key in keys):
+                found = self._topic.read(keys)
+                if len(found) == len(keys):
+                    return step, found
+        return None
 
     def _best(self, concluded: list[Publication]) -> list[Publication]:
-        """These publications, but for those of which a better one is in the topic or in the results."""
+        """Replaces each incomplete publication by the stored one, in the topic or the results, if that is better."""
         poor = [p.key for p in concluded if not p.complete]
         best = {p.key: p for p in self._results.get(poor) if p is not None}
         if self._topic is not None:
             told = [key for key in poor if _quality(self._told.get(key)) > _quality(best.get(key))]
             best |= {p.key: p for p in self._topic.read(told)}
         return [best[p.key] if _quality(best.get(p.key)) > _quality(p) else p for p in concluded]
-
-    def _publish(self, publications: list[Publication], known: bool = False) -> None:
-        """Tell the topic, unless it is known to hold them, and then everybody else."""
-        if self._topic is not None and publications and not known:
-            self._topic.publish(publications)
-        for publisher in self._publishers:
-            publisher.publish(publications)
 
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
         """The next step to publish, whether it has been passed, and the progress afterwards; None if nothing is due.
@@ -281,10 +286,12 @@ class Schedule:
         return self._survey.closes_ms(step) + self._survey.step_ms
 
     def _begin(self, now_ms: int) -> Progress:
-        """The earliest step that the log can hold a countable report of."""
+        """The earliest step that the log can hold a countable report of, or the oldest one in the topic if that is earlier."""
         earliest = self._position.earliest_ms()
         begin_ms = now_ms if earliest is None else min(earliest, now_ms)
         first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
+        if steps := [told.step for told in self._told.values()]:
+            first = min(first, max(min(steps), max(steps) - KEPT_STEPS + 1))
         return Progress(first_step=first, next_step=first)
 
     def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
@@ -329,6 +336,13 @@ class Schedule:
         """Remove the panes that no step still to be published needs, nor the last one again if its saving should be lost."""
         oldest = min((progress.next_step, *progress.incomplete)) - 1
         self._store.prune(oldest - max(self._survey.window_steps - 1, 1), checkpoints)  # the step before: for the drift
+
+
+def _without(progress: Progress, step: int) -> Progress:
+    """The progress after that step has been published complete."""
+    if step == progress.next_step:
+        return msgspec.structs.replace(progress, next_step=step + 1)
+    return msgspec.structs.replace(progress, incomplete=tuple(s for s in progress.incomplete if s != step))
 
 
 def _quality(told: Told | None) -> tuple[bool, int]:

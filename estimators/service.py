@@ -80,7 +80,8 @@ def serve(
 
     def reach_kafka() -> tuple[KafkaLogPosition, KafkaPublisher]:
         check_topics()
-        return KafkaLogPosition(survey, settings), KafkaPublisher(survey, settings)
+        publisher = KafkaPublisher(survey, settings)  # first: it holds no connection yet
+        return KafkaLogPosition(survey, settings), publisher
 
     prometheus = PrometheusPublisher(survey, REGISTRY)
     kafka_at, redis_at = f"Kafka at {settings.kafka}", f"Redis at {settings.redis_url()}"

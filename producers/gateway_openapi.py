@@ -9,12 +9,12 @@ from surveys import REASONS
 _STRING = {"type": "string"}
 _INTEGER = {"type": "integer", "format": "int64"}  # generators take 32 bits otherwise
 _BINARY = {"type": "string", "format": "binary"}
-_SECONDS = {"type": "integer", "format": "int32", "minimum": 1, "maximum": MAX_RETRY_S}
+_SECONDS = _INTEGER | {"minimum": 1, "maximum": MAX_RETRY_S}
 _ELEMENT = {
     "type": "object", "required": ["index", "reason"], "additionalProperties": False,
     "description": "a refused envelope of the batch; with `retry_after` (seconds) it may count later",
     "properties": {
-        "index": {"type": "integer", "format": "int32", "minimum": 0},
+        "index": _INTEGER | {"minimum": 0},
         "reason": {"type": "string", "enum": list(REASONS)}, "retry_after": _SECONDS,
     },
 }  # fmt: skip

@@ -182,7 +182,7 @@ def test_users_may_touch_the_surveys_topics_and_no_others() -> None:
     rights: dict[str, set[tuple[str, str, str]]] = {}
     for user in found("strimzi", "KafkaUser"):
         for acl in user["spec"]["authorization"]["acls"]:
-            assert acl["resource"]["patternType"] == ("prefix" if acl["resource"]["type"] == "group" else "literal")
+            assert acl["resource"]["patternType"] == ("literal" if acl["resource"]["type"] == "topic" else "prefix")
             where = (acl["resource"]["type"], acl["resource"]["name"])
             rights.setdefault(user["metadata"]["name"], set()).update((*where, right) for right in acl["operations"])
     assert rights == {
@@ -192,7 +192,12 @@ def test_users_may_touch_the_surveys_topics_and_no_others() -> None:
             ("topic", asked.rejected_topic, "Write"),
             ("group", f"ldpstream-{asked.name}-", "Read"),
         },
-        "ldpstream-estimator": {("topic", asked.reports_topic, "Describe"), ("topic", asked.estimates_topic, "Write")},
+        "ldpstream-estimator": {
+            ("topic", asked.reports_topic, "Describe"),
+            ("topic", asked.estimates_topic, "Read"),
+            ("topic", asked.estimates_topic, "Write"),
+            ("transactionalId", f"ldpstream-{asked.name}-", "Write"),
+        },
         "ldpstream-gateway": {("topic", asked.reports_topic, "Write")},
     }
     for role, name in {"agent": "agent", "estimator": "estimator", "producer": "gateway"}.items():

@@ -10,7 +10,7 @@ import yaml
 
 from agents import app as agent
 from agents import batches, compression, counting, memory, progress, redis_connection, topics
-from estimators import results
+from estimators import results, schedule
 from estimators.api import create_api
 from estimators.publishers import MAX_LISTED, TOP_VALUES
 from ldpstream import cli
@@ -54,9 +54,9 @@ SAID = [
     ("device.md", f"the first {gateway_problems.MAX_ELEMENTS} of them"),
     ("operate.md", f"a mistake is one line and exit status {agent.UNUSABLE}"),
     ("operate.md", f"and {counting.MAX_UNWRITTEN_BYTES >> 20} MiB of records not yet counted"),
-    ("operate.md", f"the estimates of {results.KEPT_STEPS} steps"),
+    ("operate.md", f"the estimates of {schedule.KEPT_STEPS} steps"),
     ("operate.md", f"(at most {MAX_LISTED} an attribute), else the {TOP_VALUES} most frequent ones"),
-    ("counting.md", f"a lease of {results.LEASE_MS // 1000} s in Redis"),
+    ("counting.md", f"By a lease of {results.LEASE_MS // 1000} s in Redis"),
     ("counting.md", f"must be answered within {redis_connection.TIMEOUT_S:.0f} s"),
     ("counting.md", f"With the default interval of {DEFAULTS['commit_interval_ms'] / 1000} s"),
     ("counting.md", f"more than {survey.MAX_TABLE_BYTES >> 20} MiB (2²³ counts)"),

@@ -61,19 +61,19 @@ def test_one_group_is_ibu_and_split_groups_are_one(m: Mechanism) -> None:
 def test_no_reports_make_no_noise(m: Mechanism) -> None:
     table = m.empty_table()
     inverted, iterated, best = matrix_inversion(m, table), ibu(m, table), mle(m, table)
-    assert np.isnan(inverted.frequencies).all()
-    np.testing.assert_array_equal(iterated.frequencies, np.full(6, 1 / 6))
-    np.testing.assert_array_equal(best.frequencies, np.full(6, 1 / 6))
-    assert all(np.isnan(e.standard_errors).all() and e.n == 0 for e in (inverted, iterated, best))
+    for e in (inverted, iterated, best):
+        assert np.isnan(e.frequencies).all()
+        assert np.isnan(e.standard_errors).all()
+        assert e.n == 0
     assert np.isnan(matrix_inversion(m, table, post="norm-sub").frequencies).all()
 
 
-def test_reports_that_support_nothing_give_a_finite_estimate() -> None:
+def test_reports_that_support_nothing_tell_nothing() -> None:
     m = make("OUE", 6)
     table = m.table(10, np.zeros(6, np.int64))
     for estimate in (ibu(m, table), mle(m, table)):
-        np.testing.assert_array_equal(estimate.frequencies, np.full(6, 1 / 6))
-        assert np.isfinite(estimate.standard_errors).all()
+        assert np.isnan(estimate.frequencies).all()
+        assert np.isnan(estimate.standard_errors).all()
 
 
 def test_wrong_arguments_are_refused(m: Mechanism) -> None:

@@ -78,7 +78,7 @@ def test_a_step_that_is_overtaken_is_given_up_and_none_is_lost(store: MemoryCoun
     (one, results), (two, _) = (schedule(store, client, told) for _ in range(2))
     leads, lead = 0, results.lead
 
-    def lead_for_a_while() -> bool:
+    def lead_for_a_while(for_ms: int | None = None) -> bool:
         nonlocal leads
         leads += 1
         if leads == 3:  # in the midst of a step

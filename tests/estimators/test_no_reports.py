@@ -126,7 +126,7 @@ def test_the_values_with_a_gauge_wait_for_a_first_report() -> None:
     publisher.publish(made[:2])
     assert not any(sample.name == "ldpstream_frequency_ratio" for metric in registry.collect() for sample in metric.samples)
     publisher.publish(made[2:])
-    labels = {"survey": "silent", "attribute": "a", "span": "step", "estimator": "ibu", "value": "3"}
+    labels = {"survey": "silent", "attribute": "a", "span": "step", "estimator": "ibu", "index": "03", "value": "3"}
     assert registry.get_sample_value("ldpstream_frequency_ratio", labels) == pytest.approx(0.4, abs=0.15)
 
 

@@ -97,7 +97,7 @@ def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountSt
 class StandingBy(MemoryResults):
     leads = True
 
-    def lead(self) -> bool:
+    def lead(self, for_ms: int | None = None) -> bool:
         return self.leads
 
 

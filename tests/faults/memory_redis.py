@@ -200,7 +200,7 @@ class MemoryRedis:
     def get(self, keys: Sequence[str]) -> list[Any]:
         return list(self.results.get(keys))
 
-    def lead(self) -> bool:
+    def lead(self, for_ms: int | None = None) -> bool:
         return True
 
     def save(self, publications: list[Any], before: Progress | None, progress: Progress) -> bool:

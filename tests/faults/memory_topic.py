@@ -33,7 +33,9 @@ class TopicClient:
         self._topic = topic
         self._told: dict[str, Any] = {}
 
-    def take_over(self, since_ms: int) -> dict[str, Any]:
+    def take_over(self, since_ms: int, still: Callable[[], bool]) -> dict[str, Any]:
+        if not still():
+            raise LogUnavailable("another estimator leads")
         self._topic.owner = self
         self._told = {p.key: p for time_ms, p in self._topic.records if time_ms >= since_ms}
         return self._told

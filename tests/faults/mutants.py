@@ -167,8 +167,8 @@ def forgets_what_was_told(code: Code) -> None:
     """An estimator that takes over does not look at what the topic holds."""
 
     class Topic(TopicClient):
-        def take_over(self, since_ms: int) -> dict[str, Any]:
-            super().take_over(since_ms)
+        def take_over(self, since_ms: int, still: Callable[[], bool]) -> dict[str, Any]:
+            super().take_over(since_ms, still)
             return {}
 
     code.topic = Topic

@@ -64,7 +64,7 @@ class Estimator:
     def __init__(self, survey: Survey, settings: Settings, log: Log) -> None:
         self.store, self.client = HangingStore(survey, settings), connect(settings)
         self.results, self.topic = RedisResults(survey, self.client), HangingTopic(survey, settings)
-        self.results.lead = lambda: True  # type: ignore[method-assign]
+        self.results.lead = lambda for_ms=None: True  # type: ignore[method-assign]
         self.schedule = Schedule(survey, self.store, log, self.results, [], "none", MARGIN_MS, self.topic)
         self.error: Exception | None = None
 
@@ -145,7 +145,7 @@ def test_a_late_pruning_after_a_lost_redis_does_no_harm(site: Site) -> None:
     thread.join(PATIENCE_S)
     with closing(RedisCountStore(site.survey, site.settings)) as store:
         assert store.snapshot()[0].pruned_below == 0
-    assert site.two.run(STEPS - 1)
+    site.two.run(STEPS - 1)
     site.check()
 
 
@@ -169,7 +169,7 @@ def test_a_lost_redis_gets_its_history_back_from_the_topic(site: Site) -> None:
     before = site.one.results.history()
     told = len(all_published(site.settings, site.survey.estimates_topic))
     flush(site.settings)
-    assert site.one.schedule.run(site.one.schedule.deadline_ms(STEPS - 1))  # nothing is counted again yet
+    assert site.one.schedule.run(site.one.schedule.deadline_ms(STEPS - 1)) == []  # nothing is counted again yet
     assert site.one.results.history() == before
     assert len(all_published(site.settings, site.survey.estimates_topic)) == told
     site.check()
@@ -180,5 +180,5 @@ def test_progress_that_is_lost_alone_does_no_harm(site: Site) -> None:
     assert site.one.run(STEPS - 1)
     with redis.Redis.from_url(site.settings.redis.get_secret_value()) as client:
         client.delete(site.one.results._progress_key, site.one.results._estimates_key)
-    assert site.two.run(STEPS - 1)
+    site.two.run(STEPS - 1)
     site.check()

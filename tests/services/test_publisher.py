@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
-from agents.topics import ensure_topics
+from agents.topics import TopicError, ensure_topics
 from estimators import publishers
 from estimators.log_position import LogUnavailable
 from estimators.publication import Frequencies, Publication, conclude
@@ -53,7 +53,7 @@ def test_what_was_given_up_is_not_published_later(kafka_node: KafkaNode, topic: 
         with monkeypatch.context() as impatient:
             impatient.setattr(publishers, "REQUEST_MS", 3000)
             impatient.setattr(publishers, "DELIVERY_MS", 6000)
-            publisher.take_over(0)
+            publisher.take_over(0, lambda: True)
         publisher.publish([publication(survey, 0, complete=True)])
         kafka_node.kill()
         with pytest.raises(LogUnavailable, match=f"Kafka at {settings.kafka} does not take estimates for"):
@@ -62,9 +62,9 @@ def test_what_was_given_up_is_not_published_later(kafka_node: KafkaNode, topic: 
             publisher.publish([publication(survey, 1, complete=False)])
         with monkeypatch.context() as impatient, pytest.raises(LogUnavailable, match=r"Kafka at .* does not take"):
             impatient.setattr(publishers, "CONNECT_MS", 1000)
-            publisher.take_over(0)
+            publisher.take_over(0, lambda: True)
         kafka_node.start()
-        assert set(publisher.take_over(0)) == {publication(survey, 0, complete=True).key}
+        assert set(publisher.take_over(0, lambda: True)) == {publication(survey, 0, complete=True).key}
         publisher.publish([publication(survey, 2, complete=True)])
     assert published(settings, survey.estimates_topic) == [(0, True), (2, True)]
 
@@ -74,15 +74,15 @@ def test_only_the_last_to_take_over_can_publish(kafka: str, topic: str) -> None:
     ensure_topics(settings, survey)
     old, new = KafkaPublisher(survey, settings), KafkaPublisher(survey, settings)
     with closing(old), closing(new):
-        old.take_over(0)
+        old.take_over(0, lambda: True)
         old.publish([publication(survey, 0, complete=True), publication(survey, 1, complete=False)])
-        told = new.take_over(0)
+        told = new.take_over(0, lambda: True)
         assert {(t.step, t.complete, t.reports) for t in told.values()} == {(0, True, 0), (1, False, 0)}
         with pytest.raises(LogUnavailable, match=r"Fenced|Epoch"):
             old.publish([publication(survey, 1, complete=False)])
         new.publish([publication(survey, 1, complete=True)])
         assert new.read(list(told)) == [publication(survey, 0, complete=True), publication(survey, 1, complete=False)]
-        assert [t.complete for t in old.take_over(0).values()] == [True, True]
+        assert [t.complete for t in old.take_over(0, lambda: True).values()] == [True, True]
     assert published(settings, survey.estimates_topic) == [(0, True), (1, False), (1, True)]
 
 
@@ -92,12 +92,47 @@ def test_records_of_another_survey_are_passed_over(kafka: str, topic: str) -> No
     ensure_topics(settings, survey)
     other = msgspec.structs.replace(publication(survey, 3, complete=True), fingerprint="00")
     with closing(KafkaPublisher(survey, settings)) as publisher:
-        publisher.take_over(0)
+        publisher.take_over(0, lambda: True)
         publisher.publish([other, publication(survey, 0, complete=True)])
         with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
             for key, value in ((b"k", b"no JSON"), (b"k", None), (b"\xff", b"[]")):
                 producer.send(survey.estimates_topic, value, key).get(timeout=30)
-        assert {t.step for t in publisher.take_over(0).values()} == {0}
+        assert {t.step for t in publisher.take_over(0, lambda: True).values()} == {0}
+
+
+def test_a_record_that_looks_right_and_is_none_is_not_read(kafka: str, topic: str) -> None:
+    """As of another version of this program: its step is estimated anew."""
+    survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
+    ensure_topics(settings, survey)
+    value = {"fingerprint": survey.fingerprint.hex(), "step": 0, "complete": True, "reports": 9}
+    with closing(KafkaPublisher(survey, settings)) as publisher:
+        with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
+            producer.send(survey.estimates_topic, msgspec.json.encode(value), b"strange").get(timeout=30)
+        told = publisher.take_over(0, lambda: True)
+        assert list(told) == ["strange"]
+        assert publisher.read(["strange"]) == []
+        assert not told
+
+
+def test_a_take_over_ends_when_another_estimator_leads(kafka: str, topic: str) -> None:
+    survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
+    ensure_topics(settings, survey)
+    with closing(KafkaPublisher(survey, settings)) as publisher:
+        with pytest.raises(LogUnavailable, match="another estimator leads"):
+            publisher.take_over(0, lambda: False)
+        publisher.take_over(0, lambda: True)
+        publisher.publish([publication(survey, 0, complete=True)])
+        leads = iter([True])
+        with pytest.raises(LogUnavailable, match="another estimator leads"):
+            publisher.take_over(0, lambda: next(leads, False))
+
+
+def test_a_topic_of_estimates_has_one_partition(kafka: str, topic: str) -> None:
+    survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
+    with KafkaAdminClient(bootstrap_servers=kafka) as admin:
+        admin.create_topics({survey.estimates_topic: {"num_partitions": 2, "replication_factor": 1}}, timeout_ms=30_000)
+    with pytest.raises(TopicError, match="must have 1 partition, got 2"):
+        ensure_topics(settings, survey, "estimator")
 
 
 def test_the_largest_publication_is_taken(kafka: str, topic: str) -> None:
@@ -111,8 +146,8 @@ def test_the_largest_publication_is_taken(kafka: str, topic: str) -> None:
     )
     assert len(msgspec.json.encode(large)) > 0.85 * publishers.MAX_PUBLICATION_BYTES
     with closing(KafkaPublisher(survey, settings)) as publisher:
-        publisher.take_over(0)
+        publisher.take_over(0, lambda: True)
         publisher.publish([large])
-        [key] = publisher.take_over(0)
+        [key] = publisher.take_over(0, lambda: True)
         assert publisher.read([key]) == [large]
     assert published(settings, survey.estimates_topic) == [(0, True)]
