@@ -273,12 +273,12 @@ def produce(
     def sleep(seconds: float) -> bool:
         return stop.wait(seconds)
 
+    sink = await_kafka_sink(survey, settings, stop) if gateway is None else gateway_sink(gateway, settings)
+    population = Population(survey, source, seed)
     now = survey.step_at(now_ms())
     first = f"the people join at step {now}" if now >= 0 else "the people wait for it"
     start = f"{survey.start.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     console.print(f"Step 0 of {survey.name} begins at {start}: {first}.", markup=False, soft_wrap=True)
-    sink = await_kafka_sink(survey, settings, stop) if gateway is None else gateway_sink(gateway, settings)
-    population = Population(survey, source, seed)
     with closing(sink), progress_bar() as bar:
         task = bar.add_task("steps", total=source.n_steps)
         for step, truths in produce_live(survey, population, sink, now_ms, sleep):

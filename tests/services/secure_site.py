@@ -5,6 +5,7 @@ import re
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -159,7 +160,7 @@ def exercise_estimator(survey: Survey, settings: Settings) -> None:
         results = RedisResults(survey, client)
         store.positions()
         store.tables(range(3))
-        store.prune(10**6, store.heads())
+        store.prune(time.time_ns() // 10**6, store.heads())  # ever more, so that there is something to write
         before, nothing = results.progress(), [[m.empty_table() for m in survey.mechanisms[0]]]
         publication = conclude(survey, 0, 0, "step", nothing, True, "none")
         assert results.save([publication], before, Progress(first_step=0, next_step=(before.next_step if before else 0) + 1))

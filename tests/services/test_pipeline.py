@@ -218,7 +218,7 @@ def scrape(port: int, step: int) -> bool:
         return False
     shown = re.search(r'ldpstream_estimate_step\{attribute="visit_duration",span="window",.*\} (\d+)\.0', text)
     wanted = (  # a later step has no reports
-        r'ldpstream_frequency_ratio\{attribute="visit_duration",estimator="mi",span="step",.*value="Duration 3h"\} [\d.Na]+',
+        r'ldpstream_frequency_ratio\{attribute="visit_duration",estimator="mi",.*span="step",.*value="Duration 3h"\} [\d.Na]+',
         r'ldpstream_privacy_eps_t_nats\{attribute="visit_duration",level="standard",.*\} (1\.9\d+|2\.0)',
     )
     return shown is not None and int(shown[1]) >= step and all(re.search(pattern, text) for pattern in wanted)

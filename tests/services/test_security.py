@@ -106,7 +106,9 @@ def test_the_users_of_the_deployment_have_the_rights_of_the_table() -> None:
         for acl in user["spec"]["authorization"]["acls"]:
             resource, prefix = acl["resource"], "*" if acl["resource"]["patternType"] == "prefix" else ""
             name = resource["name"].replace("demo", "NAME") + prefix
-            granted |= {(role, resource["type"], name, op) for op in acl["operations"]}
+            granted |= {
+                (role, resource["type"].replace("transactionalId", "transactional id"), name, op) for op in acl["operations"]
+            }
     assert granted == set(KAFKA_RIGHTS)
 
 
