@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import tomllib
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -109,3 +110,39 @@ def test_mounted_files_exist_and_prometheus_finds_every_process() -> None:
     scraped = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
     [found] = scraped[0]["dns_sd_configs"]
     assert set(found["names"]) == {name for name, s in OURS.items() if s["command"][0] in {"agent", "estimate", "gateway"}}
+
+
+class Strict(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
+    """Refuses a key that is given twice, of which others keep the last or end with an error."""
+
+
+def strictly(loader: Strict, node: yaml.MappingNode) -> dict[Any, Any]:
+    keys = [key.value for key, _ in node.value]
+    assert len(keys) == len(set(keys)), f"given twice{node.start_mark}"
+    made: dict[Any, Any] = loader.construct_mapping(node, deep=True)
+    return made
+
+
+Strict.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, strictly)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "deploy").rglob("*.yaml")), ids=lambda path: path.stem)
+def test_nothing_is_given_twice(path: Path) -> None:
+    for document in yaml.load_all(path.read_text(), Strict):
+        names = [[entry["name"] for entry in listed] for listed in environments(document)]
+        assert all(len(listed) == len(set(listed)) for listed in names), names
+
+
+def environments(found: Any) -> Iterator[list[dict[str, Any]]]:
+    """The lists of variables of all containers in a document."""
+    children = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+    if isinstance(found, dict) and isinstance(found.get("env"), list):
+        yield found["env"]
+    for child in children:
+        yield from environments(child)
+
+
+def test_a_second_value_would_be_noticed() -> None:
+    with pytest.raises(AssertionError, match="given twice"):
+        yaml.load("a: 1\na: 2\n", Strict)
+    assert list(environments({"x": [{"env": [{"name": "a"}]}]})) == [[{"name": "a"}]]
