@@ -131,7 +131,7 @@ def test_what_f_rules_out_makes_the_likelihood_zero_and_nothing_else() -> None:
     channel = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
     f = np.array([1.0, 0.0])
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", RuntimeWarning)
         possible, impossible = DenseTerm(channel, np.array([3, 1, 0])), DenseTerm(channel, np.array([3, 0, 1]))
         assert possible(f)[0] == pytest.approx(4 * math.log(0.5))
         assert possible(f)[1].tolist() == [4.0, 1.0]

@@ -144,7 +144,7 @@ FIXED: dict[str, Fixed] = {
     ),
     "the last writes lost between an estimator's two questions": Fixed(
         "commits",
-        [Wait(6.06), Wait(2.04), Produce(1, 9, 644), Wait(4.48), Wait(8.01), Estimate(lost=1, at=7)],
+        [Wait(6.06), Wait(2.04), Produce(1, 9, 644), Wait(4.48), Wait(8.01), Estimate(lost=1, at=8)],
         mutants.believes_offsets_asked_for_before,
         129,
     ),
