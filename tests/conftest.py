@@ -4,7 +4,7 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -43,10 +43,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--redis", metavar="URL", help="a Redis database, which must be empty; the tests empty it again")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups the tests for `-n 2 --dist loadgroup`: one process runs those with real services, which wait most, first."""
+    items.sort(key=lambda item: not _uses_services(item))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("services" if _uses_services(item) else str(item.path)))
+
+
+def _uses_services(item: pytest.Item) -> bool:
+    return Path(__file__).parent / "services" in item.path.parents
+
+
 @pytest.fixture(scope="session")
 def figures(request: pytest.FixtureRequest) -> Figures:
     """By the name of a suite, how often what happened in it: printed at the end, and written to $LDPSTREAM_FIGURES if set."""
     return request.config.stash.setdefault(_figures, {})
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send a worker's figures to the process that prints them."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["figures"] = {suite: dict(counts) for suite, counts in session.config.stash.get(_figures, {}).items()}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Collect the figures of a worker that ended."""
+    for suite, counts in getattr(node, "workeroutput", {}).get("figures", {}).items():
+        node.config.stash.setdefault(_figures, {}).setdefault(suite, Counter()).update(counts)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
