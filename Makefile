@@ -9,7 +9,7 @@ demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one 
 	$(BIN)/ldpstream demo
 
 test: $(VENV)/.dev services peers lint  ## everything; starts Kafka and Redis for the tests that need them
-	$(BIN)/python -m pytest -q -ra -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -q -ra -n 2 --no-loadscope-reorder
 
 fast: $(VENV)/.dev                ## the tests that need no service
 	$(BIN)/python -m pytest -q --ignore=tests/services

@@ -8,12 +8,14 @@ from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile("house", deadline=None)  # a test says what is right; benchmarks say how fast
 settings.load_profile("house")
 
 Figures = dict[str, Counter[str]]
 
+SERVICES = "tests/services/"
 _figures = pytest.StashKey[Figures]()
 
 # The folder of the real data sets: `$LDPSTREAM_DATA`, else where they may stand beside the project.
@@ -43,15 +45,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--redis", metavar="URL", help="a Redis database, which must be empty; the tests empty it again")
 
 
+class _Units(LoadScopeScheduling):  # type: ignore[misc]
+    """Deals out the tests to processes by file; those with real services are one unit, so that Kafka is started once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "services" if nodeid.startswith(SERVICES) else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Units:
+    """How `pytest -n 2` deals out the tests."""
+    return _Units(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups the tests for `-n 2 --dist loadgroup`: one process runs those with real services, which wait most, first."""
-    items.sort(key=lambda item: not _uses_services(item))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("services" if _uses_services(item) else str(item.path)))
-
-
-def _uses_services(item: pytest.Item) -> bool:
-    return Path(__file__).parent / "services" in item.path.parents
+    """Put the tests with real services first: they wait most of their time, while another process runs the others."""
+    items.sort(key=lambda item: not item.nodeid.startswith(SERVICES))
 
 
 @pytest.fixture(scope="session")
