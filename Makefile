@@ -28,7 +28,7 @@ services:                         ## installs what the service tests need, where
 	bash deploy/local/setup_services.sh
 
 peers: $(VENV)/.dev               ## other libraries, for the tests of what they do, in an environment of their own in the cache
-	$(BIN)/python -m experiments.peers || test -z "$$CI"
+	$(BIN)/python -m experiments.peers.environment || test -z "$$CI"
 
 lock:                             ## renews the locked dependencies
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock

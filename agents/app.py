@@ -1,8 +1,8 @@
 """The agent as a Faust app: `faust -A agents.app worker`, or `run` for the command line.
 
-Faust brings the consumer group, the partitions and the life of the process; `agents.chunks` the records, a chunk at a time;
-`agents.counting` counts them. Any number of agents may run: a partition belongs to one of them at a time, and two that both
-take themselves for its owner do no harm.
+Faust brings the consumer group, the partitions and the life of the process. `agents.consumer.chunks` reads the records, a chunk
+at a time; `agents.counting` counts them. Any number of agents may run. A partition belongs to one of them at a time, and two
+agents that both believe to own it do no harm.
 """
 
 import asyncio
@@ -27,22 +27,22 @@ from faust.app import BootStrategy
 from faust.exceptions import ProducerSendError
 
 from agents import metrics
-from agents.batches import CHUNK_BYTES
-from agents.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
+from agents.consumer.batches import CHUNK_BYTES
+from agents.consumer.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
+from agents.consumer.second_client import Witness
 from agents.counting import Counting
 from agents.log import DeadLetter, LogUnavailable
-from agents.memory import keep_freed_memory
-from agents.redis_connection import StoreRefused
-from agents.redis_store import RedisCountStore
-from agents.store import StoreUnavailable
-from agents.topics import TopicError, check_session, ensure_topics, group_id
-from agents.witness import Witness
+from agents.malloc import keep_freed_memory
+from runtime.logs import logging_config
+from runtime.monitoring import serve_monitoring
+from runtime.settings import Settings, SettingsError, load_settings
+from runtime.shutdown import end_within
+from runtime.topics import TopicError, check_session, ensure_topics, group_id
+from runtime.waiting import Stopped, wait_for
+from stores.count_store import StoreUnavailable
+from stores.redis_connection import StoreRefused
+from stores.redis_store import RedisCountStore
 from surveys import Survey, SurveyError, load_survey
-from surveys.logs import logging_config
-from surveys.monitoring import serve_monitoring
-from surveys.settings import Settings, SettingsError, load_settings
-from surveys.shutdown import end_within
-from surveys.waiting import Stopped, wait_for
 
 log = structlog.get_logger("ldpstream.agent")
 

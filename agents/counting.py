@@ -31,8 +31,8 @@ from agents import metrics
 from agents.fold import FoldResult, PartitionFold
 from agents.log import Chunk, DeadLetter, Log, LogUnavailable
 from agents.progress import Partition, Progress
-from agents.store import Checkpoint, CountStore, StoreUnavailable
 from agents.tally import Records
+from stores.count_store import Checkpoint, CountStore, StoreUnavailable
 from surveys import Survey
 
 P = ParamSpec("P")

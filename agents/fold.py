@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from agents.store import MAX_MS, Checkpoint, Missing, first_open_step
-from agents.tally import PaneKey, Record, Records, tally
+from agents.tally import Record, Records, tally
 from mechanisms import CountTable
+from stores import PaneKey
+from stores.count_store import MAX_MS, Checkpoint, Missing, first_open_step
 from surveys import Reason, Survey
 
 

@@ -1,4 +1,4 @@
-"""What counting asks of the log, and what comes from it; `agents.chunks` and `agents.app` answer with Kafka."""
+"""What counting asks of the log, and what comes from it; `agents.consumer.chunks` and `agents.app` answer with Kafka."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol

@@ -14,16 +14,9 @@ import numpy as np
 
 from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import IntArray
+from stores import PaneKey
 from surveys import Envelope, Reason, Rejected, Survey, open_envelope
 from surveys.alike import open_alike
-
-
-class PaneKey(NamedTuple):
-    """What one count table counts: the reports of an attribute, at a level, of a time step. Indices as in the survey."""
-
-    attribute: int
-    level: int
-    step: int
 
 
 class Record(NamedTuple):

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from estimators.channel_terms import exact_term
-from estimators.errors import standard_errors
 from estimators.estimate import Estimate, Group, check_groups
 from estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
+from estimators.standard_errors import standard_errors
 from estimators.terms import SupportTerm, Term
 from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import FloatArray, IntArray, integer, one_of, real

@@ -7,7 +7,7 @@ mechanisms draw every report.
 
 import numpy as np
 
-from experiments.accuracy import tabulate
+from experiments.bench.accuracy import tabulate
 from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import IntArray
 from mechanisms.grr import GRR, LongitudinalGRR

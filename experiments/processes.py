@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from experiments.reproduction import cores, one_thread_each
+from experiments.papers.reproduction import cores, one_thread_each
 
 Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 """(function, tasks) -> the function's results in the order of the tasks."""

@@ -19,16 +19,16 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from experiments import accuracy, accuracy_tables
-from experiments.advice_gain import Compared
-from experiments.advice_tables import GAIN_NOTE, gain_tables
-from experiments.bench_estimators import Timing, timing_table
-from experiments.bench_mechanisms import Bench
-from experiments.coverage import Coverage, coverage_table
-from experiments.reproduction import Outcome, Row
-from experiments.reproduction_tables import draw, markdown, outcome, summary
-from experiments.service_results import ServiceBench
-from experiments.service_tables import service_notes, service_tables
+from experiments.advice.gain import Compared
+from experiments.advice.tables import GAIN_NOTE, gain_tables
+from experiments.bench import accuracy, accuracy_tables
+from experiments.bench.coverage import Coverage, coverage_table
+from experiments.bench.estimators import Timing, timing_table
+from experiments.bench.mechanisms import Bench
+from experiments.bench.service_results import ServiceBench
+from experiments.bench.service_tables import service_notes, service_tables
+from experiments.papers.reproduction import Outcome, Row
+from experiments.papers.reproduction_tables import draw, markdown, outcome, summary
 from experiments.tables import bench_notes, bench_tables
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -4,9 +4,9 @@ import re
 
 from rich.table import Table
 
-from experiments.audit import HORIZONS, Audited, Loss, Report, T
-from experiments.bench_mechanisms import STREAM_LIMIT_MIB, Bench, Measured, Speed
-from experiments.peers import LIBRARIES
+from experiments.audit.audit import HORIZONS, Audited, Loss, Report, T
+from experiments.bench.mechanisms import STREAM_LIMIT_MIB, Bench, Measured, Speed
+from experiments.peers.environment import LIBRARIES
 
 NONE = "–"
 

@@ -17,13 +17,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agents.store import StoreUnavailable
-from agents.topics import TopicError, ensure_topics
-from estimators.log_position import LogUnavailable
-from estimators.publication import Publication
-from experiments.advice_question import AdviceError
+from estimators.publishing.log_position import LogUnavailable
+from estimators.publishing.publication import Publication
+from experiments.advice.question import AdviceError
 from experiments.datasets import DatasetError
-from experiments.reproduction import ReproductionError
+from experiments.papers.reproduction import ReproductionError
 from ldpstream import __version__, tables
 from ldpstream.demo import Demo
 from ldpstream.experiment_commands import add_experiments
@@ -35,11 +33,13 @@ from producers.population import Population
 from producers.produce import produce_live
 from producers.sinks import KafkaSink, Sink, SinkError
 from producers.values import DataError, MarkovValues, ValueSource, load_values
+from runtime.logs import logging_config
+from runtime.settings import Settings, SettingsError, load_settings
+from runtime.shutdown import end_within
+from runtime.topics import TopicError, ensure_topics
+from runtime.waiting import Away, Stopped, wait_for
+from stores.count_store import StoreUnavailable
 from surveys import Survey, SurveyError, load_survey
-from surveys.logs import logging_config
-from surveys.settings import Settings, SettingsError, load_settings
-from surveys.shutdown import end_within
-from surveys.waiting import Away, Stopped, wait_for
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 console = Console()
@@ -166,8 +166,8 @@ def demo(
 @contextmanager
 def serve_demo(survey: Survey, pipeline: Demo) -> Iterator[None]:
     """The live page of a demo, with the truth, on a free port if the usual one is taken."""
-    from estimators.api import create_api  # only here and in the estimator: it takes long to load
-    from estimators.page_server import PageServer
+    from estimators.publishing.api import create_api  # only here and in the estimator: it takes long to load
+    from estimators.publishing.page_server import PageServer
 
     settings, service = load_settings(), pipeline.service
     api = create_api(survey, service.results, service.rejected, truth=partial(pipeline.truth.of, survey))
@@ -314,8 +314,8 @@ def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
 
 def gateway_sink(url: str, settings: Settings) -> Sink:
     """A gateway, with the first token of the tokens file."""
-    from producers.gateway_client import GatewaySink  # only here and in the gateway: they take long to load
-    from producers.gateway_service import read_tokens
+    from producers.gateway.client import GatewaySink  # only here and in the gateway: they take long to load
+    from producers.gateway.service import read_tokens
 
     return GatewaySink(url, next(iter(read_tokens(settings)), None))
 
@@ -338,7 +338,7 @@ def estimate(
     """The estimator: publishes histograms and privacy loss to Kafka, Redis and Prometheus as the steps close."""
     survey, settings = load_survey(survey_file), load_settings()
     dictConfig(logging_config(settings.log_level))
-    from estimators.service import serve
+    from estimators.publishing.service import serve
 
     def seen(publication: Publication) -> None:
         if until is not None and publication.span == "window":
@@ -355,7 +355,7 @@ def gateway(survey_file: SurveyFile) -> None:
     """The HTTP gateway: takes envelopes by POST /v1/reports, and answers once Kafka has them. Start as many as you like."""
     survey, settings = load_survey(survey_file), load_settings()
     dictConfig(logging_config(settings.log_level))
-    from producers.gateway_service import serve as serve_gateway  # only here: it takes long to load
+    from producers.gateway.service import serve as serve_gateway  # only here: it takes long to load
 
     check_topics = partial(ensure_topics, settings, survey, "producer")
     serve_gateway(survey, survey_file.read_text(encoding="utf-8"), settings, check_topics)

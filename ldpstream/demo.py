@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from estimators.publication import Publication
+from estimators.publishing.publication import Publication
 from ldpstream.embedded import EmbeddedService, MemoryLog
 from mechanisms.arguments import IntArray
 from producers.population import Population

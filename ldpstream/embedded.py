@@ -3,11 +3,11 @@
 from bisect import bisect_left
 
 from agents.fold import PartitionFold
-from agents.store import MemoryCountStore
 from agents.tally import Record
-from estimators.publication import Publication
-from estimators.results import MemoryResults
-from estimators.schedule import Publisher, Schedule
+from estimators.publishing.publication import Publication
+from estimators.publishing.results import MemoryResults
+from estimators.publishing.schedule import Publisher, Schedule
+from stores.count_store import MemoryCountStore
 from surveys import Reason, Survey
 
 
@@ -34,7 +34,7 @@ class MemoryLog:
         partition.append(Record(len(partition), self.now_ms, value))
         self._appended += 1
 
-    # ---- what the schedule asks (estimators.schedule.LogPosition)
+    # ---- what the schedule asks (estimators.publishing.schedule.LogPosition)
 
     def log_id(self) -> str:
         return ""

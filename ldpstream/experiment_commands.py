@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ldpstream.outputs import JsonFile, drawable, writable
 from mechanisms import NAMES
-from surveys.settings import load_settings
+from runtime.settings import load_settings
 
 
 def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Path | None, Any], None]) -> typer.Typer:
@@ -38,8 +38,8 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """Attack the reports that the code really emits: a lower bound of ε beside the claim; status 1 above it."""
-        from experiments.audit import K, audit
-        from experiments.samplers import code_paths
+        from experiments.audit.audit import K, audit
+        from experiments.audit.samplers import code_paths
         from experiments.tables import audit_tables, audit_verdict
 
         names = list(NAMES) if mechanism is None else mechanism
@@ -70,9 +70,9 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
     ) -> None:
         """Make the papers' tables and figures again, with the published numbers beside ours."""
         from experiments.papers import TARGETS
-        from experiments.peers import cache_dir
-        from experiments.reproduction import Plan, reproduce
-        from experiments.reproduction_tables import document, draw, sentences, table
+        from experiments.papers.reproduction import Plan, reproduce
+        from experiments.papers.reproduction_tables import document, draw, sentences, table
+        from experiments.peers.environment import cache_dir
 
         known = {target.name: target for target in TARGETS}
         if listed:
@@ -121,11 +121,11 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """The best mechanism, estimator and post-processing for a question: by exact variance, then by simulation."""
-        from experiments import advice_tables
-        from experiments.advice_question import AdviceError, Question
-        from experiments.advise import advise, check_attribute
-        from experiments.reproduction_tables import draw
-        from experiments.sample_file import read_sample
+        from experiments.advice import tables as advice_tables
+        from experiments.advice.advise import advise, check_attribute
+        from experiments.advice.question import AdviceError, Question
+        from experiments.advice.sample_file import read_sample
+        from experiments.papers.reproduction_tables import draw
 
         counts, labels = (None, None) if sample is None else read_sample(sample, column, k)
         if labels is not None and metric == "emd":
@@ -165,7 +165,7 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """Reports a second that one core perturbs and counts, beside other libraries."""
-        from experiments.bench_mechanisms import bench
+        from experiments.bench.mechanisms import bench
         from experiments.tables import bench_notes, bench_tables
 
         with _status() as progress:
@@ -188,7 +188,7 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """Mean squared error of every estimator with every mechanism, over domains, ε, distributions and populations."""
-        from experiments import accuracy, accuracy_tables
+        from experiments.bench import accuracy, accuracy_tables
 
         with _status() as progress:
             result = accuracy.measure(accuracy.settings(quick), repeats, seed, peers, progress)
@@ -208,7 +208,7 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """How long the estimators take on one core, whatever the number of reports."""
-        from experiments.bench_estimators import measure, timing_table
+        from experiments.bench.estimators import measure, timing_table
 
         with _status() as progress:
             rows = measure(quick, peers, progress)
@@ -222,7 +222,7 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """How often the intervals of 95 % hold the truth, for a step and for a window, with every mechanism and estimator."""
-        from experiments.coverage import coverage_table, measure
+        from experiments.bench.coverage import coverage_table, measure
 
         with _status() as progress:
             rows = measure(runs, seed, progress)
@@ -238,8 +238,9 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """What `advise` is worth: beside every fixed choice, on the papers' data sets. Half an hour on two cores."""
-        from experiments import advice_gain, datasets
-        from experiments.advice_tables import GAIN_NOTE, gain_tables
+        from experiments import datasets
+        from experiments.advice import gain as advice_gain
+        from experiments.advice.tables import GAIN_NOTE, gain_tables
 
         for one in dataset or ():
             if one not in datasets.NAMES:
@@ -264,9 +265,9 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         down. Where no Kafka or Redis runs, `python -m tests.services.rig` in the source tree starts both and prints what to
         export.
         """
-        from experiments.bench_service import FULL, QUICK, bench
-        from experiments.service_site import BenchError
-        from experiments.service_tables import service_notes, service_tables
+        from experiments.bench.service import FULL, QUICK, bench
+        from experiments.bench.service_site import BenchError
+        from experiments.bench.service_tables import service_notes, service_tables
 
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it tidies up
         try:

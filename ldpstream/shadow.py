@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-PACKAGES = ("surveys", "mechanisms", "producers", "agents", "estimators")
+PACKAGES = ("mechanisms", "surveys", "runtime", "stores", "producers", "agents", "estimators", "experiments")
 
 
 def shadowed() -> str | None:

@@ -9,11 +9,11 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from estimators.publication import Publication
+from estimators.publishing.publication import Publication
 from ldpstream.promise import HORIZONS
 from mechanisms import Mechanism
 from mechanisms.arguments import MIN_EPS, integer, real
-from mechanisms.sequence_loss import MAX_T
+from mechanisms.ledger.sequence_loss import MAX_T
 from mechanisms.solvers import largest_within
 from surveys import Attribute, Level, Survey
 

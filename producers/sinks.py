@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from kafka.errors import KafkaError
 
+from runtime.kafka_errors import hearing
+from runtime.kafka_producer import Producer
+from runtime.settings import Settings
 from surveys.envelope import MAX_ENVELOPE_BYTES
-from surveys.kafka_producer import Producer
-from surveys.kafka_reason import hearing
-from surveys.settings import Settings
 
 CONNECT_MS = 5_000
 REQUEST_MS = 10_000

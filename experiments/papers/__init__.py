@@ -1,7 +1,7 @@
 """Every table and figure that `ldpstream reproduce` makes again, one module for each paper."""
 
 from experiments.papers import allomfree, free_will, ibu_mi, ldp3
-from experiments.reproduction import Target
+from experiments.papers.reproduction import Target
 
 TARGETS: tuple[Target, ...] = (*ibu_mi.TARGETS, *ldp3.TARGETS, *free_will.TARGETS, *allomfree.TARGETS)
 

@@ -9,7 +9,7 @@ from typing import Any
 from experiments.papers import allomfree_surveys
 from experiments.papers.allomfree_printed import COLUMNS_1, COLUMNS_2, MISPRINTED, TABLE_1, TABLE_2, digit
 from experiments.papers.allomfree_surveys import ENCODINGS, EPSILONS, PAPER, RATIOS
-from experiments.reproduction import Curve, Job, Outcome, Panel, Plan, Row, Target
+from experiments.papers.reproduction import Curve, Job, Outcome, Panel, Plan, Row, Target
 from mechanisms import LONGITUDINAL, ONE_TIME, mechanism
 from mechanisms.registry import choose
 

@@ -14,11 +14,11 @@ from typing import Any, TypedDict
 import numpy as np
 
 from estimators import matrix_inversion, post_process
-from estimators.metrics import mse
-from experiments.accuracy import tabulate
+from experiments.bench.accuracy import tabulate
 from experiments.datasets import Dataset, generated, load
+from experiments.error_measures import mse
 from experiments.papers.allomfree_printed import DATASETS, GAINS
-from experiments.reproduction import Curve, Job, Outcome, Panel, Plan, Row, Target
+from experiments.papers.reproduction import Curve, Job, Outcome, Panel, Plan, Row, Target
 from mechanisms import LONGITUDINAL, Mechanism, mechanism
 
 EPSILONS = tuple(x / 2 for x in range(1, 9))

@@ -12,7 +12,7 @@ from typing import Any
 from experiments.papers.free_will_mixes import COUNTED, GIBU, MAXIMUM
 from experiments.papers.free_will_runs import Runs, gather, jobs
 from experiments.papers.free_will_tables import TABLES
-from experiments.reproduction import Curve, Job, Outcome, Panel, Plan, Row, Target
+from experiments.papers.reproduction import Curve, Job, Outcome, Panel, Plan, Row, Target
 
 INV_R = ("[INV]_R projection", "[INV]_R normalization")
 INV_M = ("[INV]_M projection", "[INV]_M normalization")

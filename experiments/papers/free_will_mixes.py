@@ -13,12 +13,12 @@ import numpy as np
 from scipy.stats import binom
 
 from estimators.estimate import Group
-from estimators.free_will import Projection, combine_mechanisms, combine_results
 from estimators.likelihood import MAX_EVALUATIONS, PROVEN_GAP, combined_mle, em, gibu
-from estimators.metrics import emd_grid, emd_line
 from estimators.optimum import projected_maximum
 from estimators.reports_term import reports_term
 from estimators.terms import Term
+from experiments.error_measures import emd_grid, emd_line
+from experiments.papers.free_will_estimators import Projection, combine_mechanisms, combine_results
 from mechanisms import Mechanism
 from mechanisms.arguments import FloatArray, IntArray
 from mechanisms.geometric import PlanarGeometric, TruncatedGeometric

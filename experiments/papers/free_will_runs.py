@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import norm
 
 from experiments.papers.free_will_mixes import distances
-from experiments.reproduction import Job, Plan
+from experiments.papers.reproduction import Job, Plan
 from mechanisms.arguments import FloatArray
 
 

@@ -26,7 +26,7 @@ from experiments.papers.free_will_mixes import (
     line_distances,
 )
 from experiments.papers.free_will_runs import Runs, gather, jobs
-from experiments.reproduction import Job, Outcome, Plan, Row, Target
+from experiments.papers.reproduction import Job, Outcome, Plan, Row, Target
 from mechanisms.arguments import FloatArray
 from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
 from mechanisms.grr import GRR

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from experiments.papers.ibu_runs import EPSILONS, errors
-from experiments.reproduction import Curve, Job, Outcome, Panel, Plan, Row, Target
+from experiments.papers.reproduction import Curve, Job, Outcome, Panel, Plan, Row, Target
 from mechanisms.arguments import FloatArray
 
 PAPER = "Arcolezi, Cerna and Palamidessi 2023"

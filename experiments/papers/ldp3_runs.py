@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from estimators import matrix_inversion, post_process
-from estimators.metrics import mae
 from experiments import datasets
-from experiments.accuracy import tabulate
-from experiments.reproduction import one_thread_each
+from experiments.bench.accuracy import tabulate
+from experiments.error_measures import mae
+from experiments.papers.reproduction import one_thread_each
 from mechanisms import CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agents import topics
-from agents.topics import BrokerAway, TopicError, check_broker
-from surveys.settings import Settings
+from runtime import topics
+from runtime.settings import Settings
+from runtime.topics import BrokerAway, TopicError, check_broker
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "surveys" / "samples" / "demo.toml"

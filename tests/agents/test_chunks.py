@@ -16,9 +16,10 @@ from faust.transport.drivers import aiokafka as driver
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import Record, batches, compression
-from agents.batches import Batch, FetchedBatches, RefusedBatch, joined, unpack
-from agents.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _keep_trying, _Placement
+from agents import Record
+from agents.consumer import batches, compression
+from agents.consumer.batches import Batch, FetchedBatches, RefusedBatch, joined, unpack
+from agents.consumer.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _keep_trying, _Placement
 
 from .fetched import CODECS, ENCODERS, GZIP, LZ4, PARTITION, SNAPPY, ZSTD, batch, old_format, read, sealed, unread
 
@@ -289,7 +290,7 @@ async def test_after_an_error_partitions_are_placed_again(
     error: Exception | None, displaced: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read before the error is gone, so reading on from the library's position would pass it over."""
-    monkeypatch.setattr("agents.chunks.AFTER_ERROR_S", 0.0)
+    monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
     other, told = TopicPartition("reports", 1), list[set[int]]()
     thread: Any = ChunkThread.__new__(ChunkThread)
     thread.consumer = SimpleNamespace(placements=dict.fromkeys((PARTITION, other)), flow_active=True, displaced=told.append)
@@ -328,7 +329,7 @@ async def test_a_fetch_that_failed_does_not_cut_the_stopping_short(monkeypatch: 
 
 async def test_a_client_waits_for_a_broker_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as needed, and the watchdog hears that all is well; any other error ends the start."""
-    monkeypatch.setattr("agents.chunks.AFTER_ERROR_S", 0.0)
+    monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
     answers: list[Exception | None] = [KafkaConnectionError("refused"), KafkaConnectionError("refused"), None, ValueError("no")]
     alive = list[int]()
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import Checkpoint, MemoryCountStore, Record, StoreUnavailable, metrics, tally
+from agents import Record, metrics, tally
 from agents.counting import Counting
 from agents.log import Chunk, DeadLetter, LogUnavailable, Refusal
-from agents.store import Missing, first_open_step
+from stores import Checkpoint, MemoryCountStore, StoreUnavailable
+from stores.count_store import Missing, first_open_step
 from surveys import REASONS
 
 from .samples import during, make_log, make_survey, sound

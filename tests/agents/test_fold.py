@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import Checkpoint, MemoryCountStore, PaneKey, PartitionFold, Record, tally
+from agents import PartitionFold, Record, tally
+from stores import Checkpoint, MemoryCountStore, PaneKey
 from surveys import REASONS
 
 from .samples import during, make_log, make_survey, sound

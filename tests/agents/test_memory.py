@@ -9,7 +9,7 @@ import pytest
 # 48 MiB taken and given back, ten times over; prints the page faults.
 WORK = """
 import resource
-from agents.memory import keep_freed_memory
+from agents.malloc import keep_freed_memory
 {first}
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import PaneKey, Record, Tally, tally
+from agents import Record, Tally, tally
 from agents.tally import Records
 from mechanisms import CountTable
+from stores import PaneKey
 from surveys import REASONS, Reason, Rejected, Survey, open_envelope
 from surveys.alike import _same, open_alike
 

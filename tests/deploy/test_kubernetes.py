@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import trustme
 
-from agents.topics import RIGHTS, group_id
-from producers.gateway_openapi import description
-from producers.gateway_service import read_tokens
+from producers.gateway.openapi import description
+from producers.gateway.service import read_tokens
+from runtime.settings import Settings, load_settings
+from runtime.topics import RIGHTS, group_id
 from surveys import Survey, parse_survey
-from surveys.settings import Settings, load_settings
 from tests.deploy.conftest import wanted
 from tests.deploy.manifests import KUBERNETES, ROOT, Resource, is_custom, refused, refused_customs, rendered, resources
 

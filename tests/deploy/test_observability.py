@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from estimators.publishers import MAX_LISTED
+from estimators.publishing.publishers import MAX_LISTED
 from tests.deploy.conftest import wanted
 from tests.deploy.manifests import KUBERNETES, ROOT
 from tests.deploy.tools import ToolError

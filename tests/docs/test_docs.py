@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from ldpstream.cli import app
 from mechanisms import mechanism
-from producers.gateway_problems import FINAL, RETRY_S, STATUS
+from producers.gateway.problems import FINAL, RETRY_S, STATUS
+from runtime.settings import Settings
 from surveys import parse_survey
 from surveys.envelope import REASONS, seal
-from surveys.settings import Settings
 from tests.docs.tables import SETTINGS
 
 ROOT = Path(__file__).parents[2]

@@ -9,17 +9,20 @@ import pytest
 import yaml
 
 from agents import app as agent
-from agents import batches, compression, counting, memory, progress, redis_connection, topics
-from estimators import results, schedule
-from estimators.api import create_api
-from estimators.publishers import MAX_LISTED, TOP_VALUES
+from agents import counting, malloc, progress
+from agents.consumer import batches, compression
+from estimators.publishing import results, schedule
+from estimators.publishing.api import create_api
+from estimators.publishing.publishers import MAX_LISTED, TOP_VALUES
 from ldpstream import cli
 from mechanisms import local_hashing, mechanism
-from producers import gateway_intake, gateway_log, gateway_problems, gateway_service
 from producers.device import Device
-from producers.gateway_admission import Acknowledged
+from producers.gateway import intake, log, problems, service
+from producers.gateway.admission import Acknowledged
+from runtime import topics
+from runtime.settings import Settings
+from stores import redis_connection
 from surveys import envelope, survey
-from surveys.settings import Settings
 from tests.agents.samples import make_survey
 
 ROOT = Path(__file__).parents[2]
@@ -46,12 +49,12 @@ SAID = [
         "security.md",
         f"An envelope has at most {spaced(envelope.MAX_ENVELOPE_BYTES)} bytes and {spaced(envelope.MAX_REPORTS)} reports",
     ),
-    ("device.md", f"1 to {spaced(gateway_log.MAX_BATCH)} of them, at most {spaced(gateway_log.MAX_BATCH_BYTES)} bytes"),
-    ("device.md", f"`{gateway_intake.BATCH}`"),
-    ("device.md", f'"Content-Type": "{gateway_intake.ENVELOPE}"'),
+    ("device.md", f"1 to {spaced(log.MAX_BATCH)} of them, at most {spaced(log.MAX_BATCH_BYTES)} bytes"),
+    ("device.md", f"`{intake.BATCH}`"),
+    ("device.md", f'"Content-Type": "{intake.ENVELOPE}"'),
     ("device.md", f"A gateway forgets a key** {Acknowledged()._period_s:.0f} seconds after"),
     ("device.md", f"sooner if {spaced(Acknowledged()._max)} others come"),
-    ("device.md", f"the first {gateway_problems.MAX_ELEMENTS} of them"),
+    ("device.md", f"the first {problems.MAX_ELEMENTS} of them"),
     ("operate.md", f"a mistake is one line and exit status {agent.UNUSABLE}"),
     ("operate.md", f"and {counting.MAX_UNWRITTEN_BYTES >> 20} MiB of records not yet counted"),
     ("operate.md", f"the estimates of {schedule.KEPT_STEPS} steps"),
@@ -65,11 +68,11 @@ SAID = [
     ("counting.md", f"(a few of {batches.CHUNK_BYTES // 10**6} MB a partition"),
     ("counting.md", f"up to {counting.MAX_UNWRITTEN_BYTES >> 20} MiB of tables that wait to be written"),
     ("counting.md", f"up to {counting.MAX_WAITING_BYTES >> 20} MiB of dead letters"),
-    ("counting.md", f"up to {memory.KEPT_BYTES >> 20} MiB in each of the C library's arenas"),
+    ("counting.md", f"up to {malloc.KEPT_BYTES >> 20} MiB in each of the C library's arenas"),
     ("counting.md", f"the process ends after {minutes(progress.STALLED_AFTER_S + STALL_S)} (exit status {agent.STALLED})"),
     ("counting.md", f"(two, at the start) the process ends (exit status {agent.STALLED})"),
     ("counting.md", f"refuses to start (exit status {agent.UNUSABLE})"),
-    ("kubernetes.md", f"one of at least {gateway_service.MIN_TOKEN} characters a line"),
+    ("kubernetes.md", f"one of at least {service.MIN_TOKEN} characters a line"),
     ("api.md", f"({DEFAULTS['page_host']}:{DEFAULTS['page_port']})"),
     ("README.md", f"(default `{DEFAULTS['kafka']}`)"),
     ("README.md", f"(default `{DEFAULTS['redis'].get_secret_value()}`)"),
@@ -88,7 +91,7 @@ def test_numbers_that_follow_from_others() -> None:
     assert local_hashing.AUTO_TABLE == 2**23 == survey.MAX_TABLE_BYTES // 8
     assert minutes(STALL_S) == "two minutes"  # as docs/counting.md has it at the start
     assert max(agent.STOP_S, cli.STOP_S) < 10  # docs/operate.md: within 10 seconds
-    assert gateway_log.GIVE_UP_S == 120  # producers/gateway.py: within two minutes
+    assert log.GIVE_UP_S == 120  # producers/gateway/app.py: within two minutes
 
 
 def test_a_device_keeps_its_file_and_envelopes_as_documented(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from mechanisms import NAMES, ONE_TIME, mechanism
 from mechanisms.finite_field import modulus, prime_power
 from mechanisms.linear_pool import LinearPool
-from producers.secure_random import _linear_form
+from producers.device.secure_random import _linear_form
 from surveys import REASONS, Attribute, Reason, Rejected, check_envelope
 from surveys.envelope import MAX_ENVELOPE_BYTES, MAX_REPORTS, encode
 from surveys.survey import parse_survey

@@ -19,15 +19,15 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from schemathesis.core.result import Ok
 
-from agents.store import StoreUnavailable
-from estimators.api import SECURITY, _News, create_api
 from estimators.post_processing import post_process
-from estimators.publication import Publication
-from estimators.results import MemoryResults
-from estimators.schedule import Progress
+from estimators.publishing.api import SECURITY, _News, create_api
+from estimators.publishing.publication import Publication
+from estimators.publishing.results import MemoryResults
+from estimators.publishing.schedule import Progress
 from ldpstream.demo import Demo
-from producers.gateway_openapi import description
+from producers.gateway.openapi import description
 from producers.values import MarkovValues
+from stores.count_store import StoreUnavailable
 from surveys import parse_survey
 
 STEPS = 4
@@ -249,7 +249,7 @@ def test_a_store_that_is_away_is_503_and_not_named() -> None:
 
 
 async def test_events_tell_of_every_change_once_and_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("estimators.api.POLL_S", 0.01)
+    monkeypatch.setattr("estimators.publishing.api.POLL_S", 0.01)
     results, beats = MemoryResults(), 0
     news = _News(results)
     watching = asyncio.create_task(news.watch())
@@ -263,7 +263,7 @@ async def test_events_tell_of_every_change_once_and_at_once(monkeypatch: pytest.
         told = await asyncio.wait_for(anext(stream), 5)
         assert told.startswith("event: published\n")
         assert f"data: {step}\n" in told
-    monkeypatch.setattr("estimators.api.BEAT_S", 0.01)
+    monkeypatch.setattr("estimators.publishing.api.BEAT_S", 0.01)
     for _ in range(2):
         beats += (await asyncio.wait_for(anext(stream), 20)).startswith(":")
     assert beats == 2  # nothing new: only signs of life

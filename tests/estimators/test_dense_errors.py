@@ -8,8 +8,8 @@ from scipy.linalg import helmert
 
 from estimators import mle
 from estimators.dense_errors import score_moments
-from estimators.errors import standard_errors
 from estimators.estimate import Group
+from estimators.standard_errors import standard_errors
 from mechanisms import Longitudinal, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing

@@ -11,9 +11,9 @@ import pytest
 import estimators
 from estimators import Estimate, combined_inversion, combined_mle, gibu, ibu, matrix_inversion, mle
 from estimators.diagnostics import drift, fit, mass_below_zero
-from estimators.free_will import combine_mechanisms, combine_results
 from estimators.post_processing import NAMES as POST_NAMES
-from estimators.publication import Publication, conclude
+from estimators.publishing.publication import Publication, conclude
+from experiments.papers.free_will_estimators import combine_mechanisms, combine_results
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
 from mechanisms.registry import LOCATION

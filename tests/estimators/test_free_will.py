@@ -7,9 +7,9 @@ import pytest
 
 from estimators import gibu, matrix_inversion
 from estimators.estimate import Group
-from estimators.free_will import ESTIMATORS, PROJECTIONS, combine_mechanisms, combine_results
-from estimators.metrics import mse
 from estimators.post_processing import norm_sub, post_process
+from experiments.error_measures import mse
+from experiments.papers.free_will_estimators import ESTIMATORS, PROJECTIONS, combine_mechanisms, combine_results
 from mechanisms import Mechanism, mechanism
 from mechanisms.location import StoredChannel
 from mechanisms.registry import LOCATION

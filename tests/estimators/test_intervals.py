@@ -9,8 +9,8 @@ from scipy.stats import binom
 from estimators import Estimate, combined_inversion, combined_mle, gibu, ibu, matrix_inversion, mle
 from estimators.intervals import MAX_BIAS, bias, free_maximum
 from estimators.post_processing import NAMES as POST_NAMES
-from estimators.publication import Publication, conclude
-from experiments.coverage import WINDOW, observe
+from estimators.publishing.publication import Publication, conclude
+from experiments.bench.coverage import WINDOW, observe
 from experiments.drawn_tables import drawn_table
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray

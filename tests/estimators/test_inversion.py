@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from estimators import combined_inversion, matrix_inversion, post_processing
 from estimators.diagnostics import drift, fit, mass_below_zero
 from estimators.estimate import Estimate, Group
-from estimators.free_will import combine_mechanisms, combine_results
 from estimators.likelihood import combined_mle, gibu, ibu, mle
+from experiments.papers.free_will_estimators import combine_mechanisms, combine_results
 from mechanisms import NAMES, ONE_TIME, ChannelMechanism, CountTable, Longitudinal, Mechanism, mechanism
 from mechanisms.registry import LOCATION
 

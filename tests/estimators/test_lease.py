@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import redis
 
-from agents.store import Checkpoint, MemoryCountStore
-from estimators import results as module
-from estimators.publication import Publication
-from estimators.results import RedisResults
-from estimators.schedule import Schedule
+from estimators.publishing import results as module
+from estimators.publishing.publication import Publication
+from estimators.publishing.results import RedisResults
+from estimators.publishing.schedule import Schedule
+from stores.count_store import Checkpoint, MemoryCountStore
 from surveys import load_survey
 from tests.services.rig import RedisNode, missing
 

@@ -11,13 +11,13 @@ from prometheus_client import CollectorRegistry
 from scipy.stats import binom
 
 from estimators import matrix_inversion
-from estimators.api import create_api
 from estimators.estimate import Group
 from estimators.levels import levels_difference
-from estimators.publication import LEVELS_CHANCE, Publication, conclude
-from estimators.publishers import PrometheusPublisher
-from estimators.results import MemoryResults
-from estimators.schedule import Progress
+from estimators.publishing.api import create_api
+from estimators.publishing.publication import LEVELS_CHANCE, Publication, conclude
+from estimators.publishing.publishers import PrometheusPublisher
+from estimators.publishing.results import MemoryResults
+from estimators.publishing.schedule import Progress
 from experiments.drawn_tables import drawn_table
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray

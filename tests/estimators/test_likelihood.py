@@ -16,10 +16,10 @@ from scipy.optimize import minimize
 
 from estimators import combined_mle, gibu, ibu, matrix_inversion, mle
 from estimators.dense_errors import MAX_DENSE_K
-from estimators.errors import standard_errors
 from estimators.estimate import Group
 from estimators.likelihood import PROVEN_GAP, em
 from estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
+from estimators.standard_errors import standard_errors
 from estimators.terms import SupportTerm, Term
 from mechanisms import NAMES, ONE_TIME, CountTable, Longitudinal, Mechanism, mechanism
 from mechanisms.arguments import FloatArray

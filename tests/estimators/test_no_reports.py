@@ -11,11 +11,11 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 
-from estimators.api import create_api
-from estimators.publication import Publication, conclude
-from estimators.publishers import PrometheusPublisher
-from estimators.results import MemoryResults
-from estimators.schedule import Progress
+from estimators.publishing.api import create_api
+from estimators.publishing.publication import Publication, conclude
+from estimators.publishing.publishers import PrometheusPublisher
+from estimators.publishing.results import MemoryResults
+from estimators.publishing.schedule import Progress
 from ldpstream.tables import histogram_table
 from surveys import parse_survey
 

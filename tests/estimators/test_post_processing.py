@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import wasserstein_distance_nd
 
-from estimators import matrix_inversion, metrics, post_process, post_processing
+from estimators import matrix_inversion, post_process, post_processing
 from estimators.post_processing import NAMES
+from experiments import error_measures as errors
 from mechanisms import mechanism
 from mechanisms.unary import LongitudinalUnary
 
@@ -104,7 +105,7 @@ def test_power_is_the_posterior_mean(noise: float, outliers: list[float]) -> Non
     best = max((posterior(a) for a in np.arange(rough - 0.1, rough + 0.1, 0.004)), key=lambda found: found[0])
     np.testing.assert_allclose(post_process(x, "power", variance=noise**2), best[1], atol=1e-2 * noise)
     if noise > low / 100:  # without noise nothing is gained, and what is true below the bound is lost
-        assert metrics.mse(truth, best[1][:40]) < metrics.mse(truth, x[:40])
+        assert errors.mse(truth, best[1][:40]) < errors.mse(truth, x[:40])
 
 
 def test_power_hardly_moves_what_the_noise_hardly_blurs() -> None:
@@ -152,8 +153,8 @@ def test_the_domain_size_in_place_of_the_population_spoils_power() -> None:
         counts = n * matrix_inversion(m, m.tabulate(m.report(rng.choice(k, n, p=f), rng))).frequencies
         of_a_report = np.array([m.variance(share, 1) for share in f])
         for found, variance in ((right, n * of_a_report), (slipped, k * of_a_report)):
-            found.append(metrics.mse(f, post_process(counts, "power", variance=variance, total=n) / n))
-        raw.append(metrics.mse(f, counts / n))
+            found.append(errors.mse(f, post_process(counts, "power", variance=variance, total=n) / n))
+        raw.append(errors.mse(f, counts / n))
     assert np.mean(right) < 0.35 * np.mean(raw)
     assert np.mean(slipped) > 0.45 * np.mean(raw)
     assert np.mean(slipped) > 2 * np.mean(right)
@@ -167,7 +168,7 @@ def test_power_uses_the_mechanisms_noise() -> None:
     raw = matrix_inversion(m, table)
     shrunk = matrix_inversion(m, table, post="power")
     np.testing.assert_allclose(shrunk.frequencies, post_process(raw.frequencies, "power", variance=raw.standard_errors**2))
-    assert metrics.mse(p / p.sum(), shrunk.frequencies) < metrics.mse(p / p.sum(), raw.frequencies) / 2
+    assert errors.mse(p / p.sum(), shrunk.frequencies) < errors.mse(p / p.sum(), raw.frequencies) / 2
 
 
 def test_wrong_arguments_are_refused() -> None:
@@ -190,63 +191,70 @@ def test_wrong_arguments_are_refused() -> None:
 
 def test_metrics_by_hand() -> None:
     f, g = [0.5, 0.3, 0.2, 0.0], [0.4, 0.3, 0.2, 0.1]
-    assert metrics.mse(f, g) == pytest.approx(0.02 / 4)
-    assert metrics.mae(f, g) == pytest.approx(0.2 / 4)
-    assert metrics.l1(f, g) == pytest.approx(0.2)
-    assert metrics.l2(f, g) == pytest.approx(math.sqrt(0.02))
-    assert metrics.kl(f, g) == pytest.approx(0.5 * math.log(0.5 / 0.4))
-    assert metrics.kl(g, f) == math.inf
-    assert metrics.kl(f, f) == 0
-    assert metrics.emd_line(f, g) == pytest.approx(0.3)  # a tenth moved three places
+    assert errors.mse(f, g) == pytest.approx(0.02 / 4)
+    assert errors.mae(f, g) == pytest.approx(0.2 / 4)
+    assert errors.l1(f, g) == pytest.approx(0.2)
+    assert errors.l2(f, g) == pytest.approx(math.sqrt(0.02))
+    assert errors.kl(f, g) == pytest.approx(0.5 * math.log(0.5 / 0.4))
+    assert errors.kl(g, f) == math.inf
+    assert errors.kl(f, f) == 0
+    assert errors.emd_line(f, g) == pytest.approx(0.3)  # a tenth moved three places
     square = [[0, 0], [0, 1], [1, 0], [3, 4]]
-    assert metrics.emd_grid(f, g, square) == pytest.approx(0.1 * 5)
-    assert metrics.utility_gain(2.0, 0.5) == 75
-    assert metrics.utility_gain(1.0, 2.0) == 0
-    assert metrics.utility_gain(0.0, 0.0) == 0
+    assert errors.emd_grid(f, g, square) == pytest.approx(0.1 * 5)
+    assert errors.utility_gain(2.0, 0.5) == 75
+    assert errors.utility_gain(1.0, 2.0) == 0
+    assert errors.utility_gain(0.0, 0.0) == 0
     for wrong in ([0.5], [[0.5, 0.3, 0.2, 0.0]]):
         with pytest.raises(ValueError, match="one length"):
-            metrics.mse(f, wrong)
+            errors.mse(f, wrong)
 
 
 @given(arrays(np.float64, 6, elements=st.floats(0.01, 1)), arrays(np.float64, 6, elements=st.floats(0.01, 1)))
 def test_the_line_is_a_special_grid(a: np.ndarray, b: np.ndarray) -> None:
     line = np.column_stack((np.arange(6.0), np.zeros(6)))
     a, b = a / a.sum(), b / b.sum()
-    assert metrics.emd_grid(a, b, line) == pytest.approx(metrics.emd_line(a, b), abs=1e-7)
+    assert errors.emd_grid(a, b, line) == pytest.approx(errors.emd_line(a, b), abs=1e-7)
 
 
-DISTANCES = (metrics.mse, metrics.mae, metrics.l1, metrics.l2, metrics.kl, metrics.emd_line)
+DISTANCES = (
+    errors.mse,
+    errors.mae,
+    errors.l1,
+    errors.l2,
+    errors.kl,
+    errors.emd_line,
+)
 
 
 def test_zeros_nan_and_negative_numbers_are_treated_as_stated() -> None:
     truth, square = [0.5, 0.5, 0.0], [[0, 0], [0, 1], [1, 0]]
     negative = [0.6, 0.5, -0.1]
-    assert metrics.kl(truth, [0.5, 0.4, -0.1]) == pytest.approx(0.5 * math.log(0.5 / 0.4))  # where the truth is zero
-    assert metrics.kl(truth, [0.5, 0.0, 0.5]) == metrics.kl(truth, [1.1, -0.1, 0.0]) == math.inf
-    assert metrics.mae(truth, negative) == pytest.approx(0.2 / 3)
-    assert metrics.emd_line(truth, negative) == pytest.approx(0.2)
-    assert metrics.emd_line(truth, [0.5, 0.5, 0.5]) == pytest.approx(0.5)  # what is missing is moved beyond the end
+    assert errors.kl(truth, [0.5, 0.4, -0.1]) == pytest.approx(0.5 * math.log(0.5 / 0.4))  # where the truth is zero
+    assert errors.kl(truth, [0.5, 0.0, 0.5]) == errors.kl(truth, [1.1, -0.1, 0.0]) == math.inf
+    assert errors.mae(truth, negative) == pytest.approx(0.2 / 3)
+    assert errors.emd_line(truth, negative) == pytest.approx(0.2)
+    assert errors.emd_line(truth, [0.5, 0.5, 0.5]) == pytest.approx(0.5)  # what is missing is moved beyond the end
     for metric in DISTANCES:
         assert metric(truth, truth) == 0
         assert math.isnan(metric(truth, [math.nan, 0.5, 0.5]))
         assert math.isnan(metric([0.5, math.nan, 0.5], truth))
         with pytest.raises(ValueError, match="finite"):
             metric(truth, [math.inf, 0, 0])
-    assert math.isnan(metrics.emd_grid(truth, [math.nan, 0.5, 0.5], square))
-    assert metrics.emd_grid(truth, truth, square) == 0
+    assert math.isnan(errors.emd_grid(truth, [math.nan, 0.5, 0.5], square))
+    assert errors.emd_grid(truth, truth, square) == 0
     with pytest.raises(ValueError, match="truth must be at least 0"):
-        metrics.kl(negative, truth)
+        errors.kl(negative, truth)
     for wrong in (negative, [0.0, 0.0, 0.0]):
         with pytest.raises(ValueError, match="weights must be non-negative and not all zero"):
-            metrics.emd_grid(truth, wrong, square)
+            errors.emd_grid(truth, wrong, square)
     bad_points: list[list[list[float]]] = [[[0, 0]], [[0, 0, 0]] * 3, [[0, 0], [0, 1], [0, math.inf]]]
     for bad in bad_points:
         with pytest.raises(ValueError, match="points must be"):
-            metrics.emd_grid(truth, truth, bad)
-    assert metrics.utility_gain(math.inf, 1.0) == 100
-    assert metrics.utility_gain(math.inf, math.inf) == metrics.utility_gain(1.0, math.inf) == 0
-    assert math.isnan(metrics.utility_gain(math.nan, 1.0))
-    assert math.isnan(metrics.utility_gain(1.0, math.nan))
+            errors.emd_grid(truth, truth, bad)
+    assert errors.utility_gain(math.inf, 1.0) == 100
+    assert errors.utility_gain(math.inf, math.inf) == errors.utility_gain(1.0, math.inf) == 0
+    assert math.isnan(errors.utility_gain(math.nan, 1.0))
+    assert math.isnan(errors.utility_gain(1.0, math.nan))
 
 
 @settings(max_examples=40)
@@ -258,7 +266,7 @@ def test_the_grids_distance_is_scipys(width: int, height: int, seed: int, evenne
     a, b = (rng.dirichlet(np.full(len(points), evenness)) for _ in range(2))
     if rng.random() < 0.3:
         b = rng.multinomial(20, a) / 20
-    assert metrics.emd_grid(a, 7 * b, points) == pytest.approx(wasserstein_distance_nd(points, points, a, b), abs=1e-6)
+    assert errors.emd_grid(a, 7 * b, points) == pytest.approx(wasserstein_distance_nd(points, points, a, b), abs=1e-6)
 
 
 def test_the_distance_of_shifted_distributions_is_the_shift() -> None:
@@ -266,4 +274,4 @@ def test_the_distance_of_shifted_distributions_is_the_shift() -> None:
     y, x = np.divmod(np.arange(576), 24)
     blob = np.where((x < 10) & (y < 10), np.random.default_rng(2).random(576), 0)
     moved = np.roll(blob.reshape(24, 24), (12, 5), axis=(0, 1)).ravel()
-    assert metrics.emd_grid(blob, moved, np.column_stack((x, y))) == pytest.approx(13, rel=1e-9)
+    assert errors.emd_grid(blob, moved, np.column_stack((x, y))) == pytest.approx(13, rel=1e-9)

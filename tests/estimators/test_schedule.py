@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from agents.store import Checkpoint, MemoryCountStore, Missing
-from agents.tally import PaneKey
 from estimators import combined_mle, gibu
-from estimators.log_position import LogUnavailable
-from estimators.publication import Publication, conclude, spent
-from estimators.publishers import PrometheusPublisher
-from estimators.results import MemoryResults
-from estimators.schedule import Progress, Schedule
-from estimators.service import _pause_s
+from estimators.publishing.log_position import LogUnavailable
+from estimators.publishing.publication import Publication, conclude, spent
+from estimators.publishing.publishers import PrometheusPublisher
+from estimators.publishing.results import MemoryResults
+from estimators.publishing.schedule import Progress, Schedule
+from estimators.publishing.service import _pause_s
 from mechanisms import CountTable
+from stores import PaneKey
+from stores.count_store import Checkpoint, MemoryCountStore, Missing
 from surveys import load_survey, parse_survey
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 

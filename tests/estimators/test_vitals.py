@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from agents.store import Checkpoint, MemoryCountStore, StoreUnavailable
-from agents.tally import PaneKey
-from estimators.publishers import PrometheusPublisher
-from estimators.results import MemoryResults
-from estimators.schedule import Schedule
-from estimators.vitals import LAG_EVERY_MS, Vitals
+from estimators.publishing.publishers import PrometheusPublisher
+from estimators.publishing.results import MemoryResults
+from estimators.publishing.schedule import Schedule
+from estimators.publishing.vitals import LAG_EVERY_MS, Vitals
+from stores import PaneKey
+from stores.count_store import Checkpoint, MemoryCountStore, StoreUnavailable
 from surveys import load_survey
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")

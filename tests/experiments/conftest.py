@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from experiments import samplers
-from producers.secure_random import SecureRandom
+from experiments.audit import samplers
+from producers.device.secure_random import SecureRandom
 
 
 class Seeded(SecureRandom):

@@ -1,6 +1,6 @@
 """What other libraries do, measured in their own environment: a JSON object on standard output.
 
-It imports nothing of ours. `test_errata.py` runs it with the Python of `experiments.peers` and says what is right.
+It imports nothing of ours. `test_errata.py` runs it with the Python of `experiments.peers.environment` and says what is right.
 """
 
 import json

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.accuracy import SHAPES, Result, Row, Setting, build, errors, measure, population, settings, tabulate
-from experiments.accuracy_tables import as_csv, columns, markdown, ratios, summary, table, wins
-from experiments.bench_estimators import measure as bench_estimators
-from experiments.bench_estimators import timing_table
-from experiments.coverage import NOMINAL, SHARES, WINDOW, coverage_of, coverage_table, measure_one, slack
+from experiments.bench.accuracy import SHAPES, Result, Row, Setting, build, errors, measure, population, settings, tabulate
+from experiments.bench.accuracy_tables import as_csv, columns, markdown, ratios, summary, table, wins
+from experiments.bench.coverage import NOMINAL, SHARES, WINDOW, coverage_of, coverage_table, measure_one, slack
+from experiments.bench.estimators import measure as bench_estimators
+from experiments.bench.estimators import timing_table
 from mechanisms import NAMES
 
 SMALL = [Setting(mechanism=name, k=10, eps=1.0, shape="poisson", n=2000) for name in ("GRR", "L-OLH")]
@@ -103,8 +103,8 @@ def test_other_libraries_are_timed_in_the_same_run(monkeypatch: pytest.MonkeyPat
         yield about | {"what": "tabulate", "per_s": 2e6, "n": 7}
         yield {"library": "pure-ldp", "mechanism": "OLH", "error": "TypeError: no"}
 
-    monkeypatch.setattr("experiments.bench_estimators.accuracy_of_peers", accuracy)
-    monkeypatch.setattr("experiments.bench_estimators.time_peers", counting)
+    monkeypatch.setattr("experiments.bench.estimators.accuracy_of_peers", accuracy)
+    monkeypatch.setattr("experiments.bench.estimators.time_peers", counting)
     found = {row.task: (row.value, row.unit) for row in bench_estimators(True, True, lambda said: None)[-2:]}
     assert found == {
         "multi-freq-ldpy 0.2.5: IBU, OUE, k=100, 10 000 iterations": (8.0, "s"),

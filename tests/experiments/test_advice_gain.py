@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from experiments import advice_gain, datasets
-from experiments.advice_gain import PAPERS, Case, Compared, Setting, best_fixed, cases, compared, gain, gains, settings
-from experiments.advice_question import AdviceError
-from experiments.advice_tables import gain_tables
+from experiments import datasets
+from experiments.advice import gain as advice_gain
+from experiments.advice.gain import PAPERS, Case, Compared, Setting, best_fixed, cases, compared, gain, gains, settings
+from experiments.advice.question import AdviceError
+from experiments.advice.tables import gain_tables
 from ldpstream.cli import EXPECTED, app
 from ldpstream.outputs import OutputError
 from mechanisms import LONGITUDINAL, ONE_TIME
@@ -129,7 +130,7 @@ def test_mistakes_are_refused(wrong: list[str]) -> None:
     ["--picture", "."],
 ])  # fmt: skip
 def test_files_that_cannot_be_written_are_refused_before_the_work(output: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.advise.advise", lambda *_, **__: pytest.fail("worked"))
+    monkeypatch.setattr("experiments.advice.advise.advise", lambda *_, **__: pytest.fail("worked"))
     done = CliRunner().invoke(app, ["advise", "--n", "100", "--k", "5", "--eps", "1", *output])
     assert isinstance(done.exception, OutputError)
     assert output[0] in str(done.exception)

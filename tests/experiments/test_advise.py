@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from estimators import matrix_inversion
-from experiments import advice_tables
-from experiments.accuracy import SHAPES
-from experiments.advice_question import AdviceError, Question
-from experiments.advice_runs import inversion_variances, luck, simulate, without_luck
-from experiments.advise import FEW, SURVEY, Advice, advise, document, rank, rank_by_variance, worse
+from experiments.advice import tables as advice_tables
+from experiments.advice.advise import FEW, SURVEY, Advice, advise, document, rank, rank_by_variance, worse
+from experiments.advice.question import AdviceError, Question
+from experiments.advice.runs import inversion_variances, luck, simulate, without_luck
+from experiments.advice.sample_file import read_sample
+from experiments.bench.accuracy import SHAPES
 from experiments.drawn_tables import drawn_table
-from experiments.sample_file import read_sample
 from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
 from surveys import parse_survey

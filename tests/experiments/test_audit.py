@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from experiments.audit import EPS, K, Report, attack, audit, audited_mechanism
-from experiments.clopper_pearson import loss_bound, lower, upper
-from experiments.likelihoods import enumerated_loss, log_ratios, memo_chain, partitions, report_chain, supports
-from experiments.samplers import CodePath, code_paths, vectorised
+from experiments.audit.audit import EPS, K, Report, attack, audit, audited_mechanism
+from experiments.audit.clopper_pearson import loss_bound, lower, upper
+from experiments.audit.likelihoods import enumerated_loss, log_ratios, memo_chain, partitions, report_chain, supports
+from experiments.audit.samplers import CodePath, code_paths, vectorised
 from experiments.tables import audit_tables, audit_verdict
 from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, mechanism
 from mechanisms.arguments import FloatArray

@@ -13,9 +13,10 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from experiments import bench_mechanisms, peers
-from experiments.bench_mechanisms import Bench, Measured, bench
-from experiments.peer_clients import Peer, measure
+from experiments.bench import mechanisms as bench_mechanisms
+from experiments.bench.mechanisms import Bench, Measured, bench
+from experiments.peers import environment as peers
+from experiments.peers.clients import Peer, measure
 from experiments.tables import bench_notes, bench_tables
 from ldpstream.experiment_commands import add_experiments
 from mechanisms import NAMES, ONE_TIME
@@ -88,7 +89,7 @@ def test_without_a_network_the_other_libraries_are_missing_and_said_to_be(
 def test_an_installation_that_hangs_is_tried_again_and_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And one that works the second time is kept, and used again."""
     monkeypatch.setenv("LDPSTREAM_CACHE", str(tmp_path))
-    monkeypatch.setattr("experiments.peers.venv.create", lambda place, **_: place.mkdir(exist_ok=True))
+    monkeypatch.setattr("experiments.peers.environment.venv.create", lambda place, **_: place.mkdir(exist_ok=True))
     tried: list[list[str]] = []
 
     def hang(command: list[str], **_: object) -> None:
@@ -101,11 +102,11 @@ def test_an_installation_that_hangs_is_tried_again_and_given_up(monkeypatch: pyt
         tried.append(command)
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr("experiments.peers.subprocess.run", hang)
+    monkeypatch.setattr("experiments.peers.environment.subprocess.run", hang)
     with pytest.raises(peers.PeersError, match="pip did not end within 600 s"):
         peers.environment()
     assert len(tried) == 2
-    monkeypatch.setattr("experiments.peers.subprocess.run", at_second_go)
+    monkeypatch.setattr("experiments.peers.environment.subprocess.run", at_second_go)
     assert peers.environment() == peers.environment() == peers.existing_environment()
     assert len(tried) == 4
     assert {"--require-hashes", "--timeout", "--retries"} < set(tried[0])

@@ -7,12 +7,12 @@ import pytest
 from rich.console import Console
 
 from agents import Record, tally
-from experiments.bench_service import FULL, QUICK
-from experiments.profiled_agent import Account
-from experiments.service_load import ATTRIBUTES, make_load, write_survey
-from experiments.service_results import Closed, Counted, Growth, Phases, Produced, Recovery, Run, ServiceBench, Stock
-from experiments.service_site import BenchError, Process
-from experiments.service_tables import PHASES, service_notes, service_tables
+from experiments.bench.profiled_agent import Account
+from experiments.bench.service import FULL, QUICK
+from experiments.bench.service_load import ATTRIBUTES, make_load, write_survey
+from experiments.bench.service_results import Closed, Counted, Growth, Phases, Produced, Recovery, Run, ServiceBench, Stock
+from experiments.bench.service_site import BenchError, Process
+from experiments.bench.service_tables import PHASES, service_notes, service_tables
 
 RESULT = ServiceBench(
     2,
@@ -88,7 +88,7 @@ def test_processor_time_is_put_down_to_its_phase() -> None:
 
 
 def test_a_process_that_fails_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
-    process = Process("experiments.bare_consumer", [], {}, tmp_path / "log")
+    process = Process("experiments.bench.bare_consumer", [], {}, tmp_path / "log")
     with pytest.raises(BenchError, match=r"(?s)experiments\.bare_consumer ended with status 1\n.*IndexError"):
         process.answer()
     with pytest.raises(BenchError, match="ended with status 1"):

@@ -15,7 +15,7 @@ import pytest
 from experiments.datasets import NURSERY_SIZES
 from experiments.papers.allomfree_printed import GAINS
 from experiments.papers.allomfree_surveys import mechanisms_of
-from experiments.peers import existing_environment
+from experiments.peers.environment import existing_environment
 from mechanisms import Longitudinal, mechanism
 from mechanisms.local_hashing import LongitudinalHashing
 from tests.conftest import give_up

@@ -10,7 +10,7 @@ from experiments.datasets import generated
 from experiments.papers import allomfree, allomfree_surveys
 from experiments.papers.allomfree_printed import DATASETS, GAINS, TABLE_1, digit
 from experiments.papers.allomfree_surveys import BEST, ENCODINGS, METHODS, Errors, averaged_mse, gain, mechanisms_of
-from experiments.reproduction import Job, Outcome, Plan, Target
+from experiments.papers.reproduction import Job, Outcome, Plan, Target
 
 TARGETS = {target.name: target for target in allomfree.TARGETS}
 TINY = generated("tiny", 4000, (2, 5, 30), seed=1)

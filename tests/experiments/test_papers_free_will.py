@@ -32,7 +32,7 @@ from experiments.papers.free_will_mixes import (
 )
 from experiments.papers.free_will_runs import Runs, Sizes, gather, jobs
 from experiments.papers.free_will_tables import GRADES, LINE_LOSS, epsilon, grade, grid_distances
-from experiments.reproduction import Job, Outcome, Plan, Row
+from experiments.papers.reproduction import Job, Outcome, Plan, Row
 from mechanisms.geometric import PlanarGeometric
 from mechanisms.grr import GRR
 from mechanisms.shokri import expected_error, expected_loss

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from estimators import ibu
-from experiments.accuracy import tabulate
+from experiments.bench.accuracy import tabulate
 from experiments.papers import ibu_mi, ibu_runs
 from experiments.papers.ibu_mi import CHAINS, ONE_TIME, TABLES, TARGETS, Setting, chance, gain, mean_gain, read
 from experiments.papers.ibu_runs import LOLOHA_G, build, errors, papers_ibu, population
-from experiments.reproduction import Job, Outcome, Plan, Row
+from experiments.papers.reproduction import Job, Outcome, Plan, Row
 from mechanisms import Mechanism
 from mechanisms.arguments import FloatArray, IntArray
 from mechanisms.grr import LongitudinalGRR

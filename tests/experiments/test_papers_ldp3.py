@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from estimators import matrix_inversion, post_process
-from estimators.metrics import mae
 from experiments import datasets
-from experiments.accuracy import tabulate
+from experiments.bench.accuracy import tabulate
+from experiments.error_measures import mae
 from experiments.papers import ldp3, ldp3_runs
 from experiments.papers.ldp3 import COLUMNS, TABLES, TARGETS
 from experiments.papers.ldp3_runs import PROTOCOLS, errors, seconds, toolkit_power, toolkit_variance
-from experiments.reproduction import Plan
+from experiments.papers.reproduction import Plan
 from mechanisms import mechanism
 
 PEOPLE = {"kosarak": (929_669, 128), "bms_pos": (500_000, 256), "porto": (1_620_157, 225)}

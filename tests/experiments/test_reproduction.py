@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments import papers
-from experiments.reproduction import THREADS, Curve, Job, Outcome, Panel, Plan, ReproductionError, Row, Target, reproduce
-from experiments.reproduction_tables import document, draw, markdown, outcome, summary
+from experiments.papers.reproduction import THREADS, Curve, Job, Outcome, Panel, Plan, ReproductionError, Row, Target, reproduce
+from experiments.papers.reproduction_tables import document, draw, markdown, outcome, summary
 from ldpstream.cli import app
 
 from .jobs import fail, square, threads

@@ -7,11 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from experiments import accuracy, results_page
-from experiments.advice_gain import INFORMED, PAPERS, Compared
-from experiments.bench_estimators import Timing
-from experiments.reproduction import Curve, Outcome, Panel, Reproduced, Row, Target
-from experiments.reproduction_tables import document
+from experiments import results_page
+from experiments.advice.gain import INFORMED, PAPERS, Compared
+from experiments.bench import accuracy
+from experiments.bench.estimators import Timing
+from experiments.papers.reproduction import Curve, Outcome, Panel, Reproduced, Row, Target
+from experiments.papers.reproduction_tables import document
 
 ROWS = [
     Row(label="a|b", ours=2.0, published=2.1, digit=0.05, best=1.0),

@@ -8,8 +8,8 @@ from typing import Any
 import agents.counting
 import agents.fold
 import agents.progress
-import agents.store
-import estimators.schedule
+import estimators.publishing.schedule
+import stores.count_store
 
 from .memory_topic import TopicClient
 
@@ -39,10 +39,10 @@ class Code:
     @classmethod
     def real(cls) -> "Code":
         """The service's own."""
-        counting, progress, schedule = _copy(agents.counting), _copy(agents.progress), _copy(estimators.schedule)
+        counting, progress, schedule = _copy(agents.counting), _copy(agents.progress), _copy(estimators.publishing.schedule)
         counting.log = progress.log = _Silence()
         counting.Progress = progress.Progress
-        return cls(counting, schedule, agents.fold.PartitionFold, agents.store.MemoryCountStore, TopicClient)
+        return cls(counting, schedule, agents.fold.PartitionFold, stores.count_store.MemoryCountStore, TopicClient)
 
 
 def _copy(module: ModuleType) -> Any:

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from agents.store import StoreUnavailable
-from estimators.log_position import LogUnavailable
+from estimators.publishing.log_position import LogUnavailable
+from stores.count_store import StoreUnavailable
 
 from .memory_log import SURVEY
 from .operations import Estimate

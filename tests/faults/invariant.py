@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agents.tally import PaneKey, Record
+from agents.tally import Record
 from mechanisms import CountTable
+from stores import PaneKey
 from surveys import Survey
 from tests.agents.reference import Counted, judge
 
@@ -201,7 +202,7 @@ def numbers_of(table: CountTable) -> tuple[int, tuple[int, ...]]:
 def conclude(
     survey: Survey, attribute: int, step: int, span: str, panes: Sequence[list[CountTable]], complete: bool, *_: object
 ) -> Published:
-    """In place of `estimators.publication.conclude`."""
+    """In place of `estimators.publishing.publication.conclude`."""
     tables = [sum((pane[i] for pane in panes[1:]), panes[0][i]) for i in range(len(panes[0]))]
     steps = range(step - len(panes) + 1, step + 1)
     return Published(attribute, step, span, complete, steps, tuple(map(numbers_of, tables)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from agents.log import LogUnavailable
 from agents.tally import Record
-from estimators.log_position import LogUnavailable as PositionUnavailable
+from estimators.publishing.log_position import LogUnavailable as PositionUnavailable
 from surveys import REASONS
 from tests.agents.samples import PANES, make_survey, sound, spoilt
 
@@ -134,7 +134,7 @@ class MemoryLog:
         await asyncio.sleep(self._random.choice((0.0, 0.0, 0.02)))
         return answered
 
-    # ---- what the schedule asks (estimators.schedule.LogPosition)
+    # ---- what the schedule asks (estimators.publishing.schedule.LogPosition)
 
     def log_id(self) -> str:
         return "the one"

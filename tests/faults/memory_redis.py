@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from agents.store import StoreUnavailable
 from agents.tally import Record
-from estimators.results import MemoryResults
-from estimators.schedule import Progress
+from estimators.publishing.results import MemoryResults
+from estimators.publishing.schedule import Progress
+from stores.count_store import StoreUnavailable
 
 from .memory_log import PARTITIONS
 

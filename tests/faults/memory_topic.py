@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from estimators.log_position import LogUnavailable
+from estimators.publishing.log_position import LogUnavailable
 
 
 @dataclass
@@ -27,7 +27,7 @@ class MemoryTopic:
 
 
 class TopicClient:
-    """The topic as one estimator sees it (`estimators.schedule.EstimatesTopic`)."""
+    """The topic as one estimator sees it (`estimators.publishing.schedule.EstimatesTopic`)."""
 
     def __init__(self, topic: MemoryTopic) -> None:
         self._topic = topic

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agents.log import Chunk, DeadLetter
-from agents.store import Checkpoint, MemoryCountStore
 from agents.tally import Record, tally
+from stores.count_store import Checkpoint, MemoryCountStore
 
 from .code import Code
 from .memory_topic import TopicClient

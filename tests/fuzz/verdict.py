@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.tally import PaneKey, Record, tally
+from agents.tally import Record, tally
+from stores import PaneKey
 from surveys import REASONS
 from tests.agents.reference import Counted, judge
 

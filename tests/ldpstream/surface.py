@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 import typer.main
 
-from estimators.api import create_api
-from estimators.publication import Publication
-from estimators.results import MemoryResults
+from estimators.publishing.api import create_api
+from estimators.publishing.publication import Publication
+from estimators.publishing.results import MemoryResults
 from ldpstream.cli import app
-from producers.gateway_openapi import description
+from producers.gateway.openapi import description
+from runtime.settings import PREFIX, Settings
 from surveys import load_survey
 from surveys.envelope import REASONS, VERSION
-from surveys.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).with_name("surface.json")

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from estimators.api import create_api
-from estimators.page_server import PageServer
-from estimators.publication import Diagnostics, Frequencies, Publication, Span, conclude, spent
-from estimators.results import MemoryResults
-from estimators.schedule import Progress
+from estimators.publishing.api import create_api
+from estimators.publishing.page_server import PageServer
+from estimators.publishing.publication import Diagnostics, Frequencies, Publication, Span, conclude, spent
+from estimators.publishing.results import MemoryResults
+from estimators.publishing.schedule import Progress
 from ldpstream.demo import Demo
 from producers.values import MarkovValues
 from surveys import Survey, load_survey, parse_survey

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms import ledger, mechanism, sequence_loss, sequence_loss_unary
-from mechanisms.sequence_bound_unary import PriceProgramme
+from mechanisms import ledger, mechanism
+from mechanisms.ledger import sequence_loss
+from mechanisms.ledger import sequence_unary as unary_module
+from mechanisms.ledger.bound_unary import PriceProgramme
 from tests.mechanisms import enumeration
 from tests.mechanisms.enumeration import Rounds, grr_rounds, unary_rounds
 
@@ -281,7 +283,7 @@ def test_bounds_of_grr_are_bounds_and_close(eps_inf: float, eps_1: float) -> Non
 
 def all_pairs(t: int, k: int, rounds: ledger.UnaryRounds) -> float:
     """The exact loss of bits, which is tested above, for any t."""
-    return max(sequence_loss_unary._pair_loss(p, k, rounds)[0] for p in sequence_loss_unary._pairs(t, min(t, k)))
+    return max(unary_module._pair_loss(p, k, rounds)[0] for p in unary_module._pairs(t, min(t, k)))
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -291,18 +293,18 @@ def test_bounds_of_unary_encodings_are_bounds(name: str, eps_inf: float, share: 
     for k, t in ((2, 2), (2, 5), (2, 10), (3, 3), (3, 6), (4, 5), (5, 4), (9, 5), (20, 3), (100, 5), (10**6, 4)):
         truth = all_pairs(t, k, rounds)
         assert truth * (1 - 1e-10) <= PriceProgramme(t, k, rounds).bound() <= truth * 1.25
-        for pair in sequence_loss_unary._best_known(t, k, rounds):
-            assert sequence_loss_unary._pair_loss(pair, k, rounds)[0] <= truth * (1 + 1e-10)
+        for pair in unary_module._best_known(t, k, rounds):
+            assert unary_module._pair_loss(pair, k, rounds)[0] <= truth * (1 + 1e-10)
 
 
 @pytest.mark.parametrize("name", UNARY)
 def test_bounds_with_shared_constants_are_bounds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The form that the programme has for large t and for blocks beyond the lattice, at a t that can be enumerated."""
-    monkeypatch.setattr("mechanisms.sequence_bound_unary._FULL_T", 1)
-    monkeypatch.setattr("mechanisms.sequence_bound_unary._FULL_VALUES", 1)
+    monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_T", 1)
+    monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_VALUES", 1)
     rounds = log_rounds(unary_rounds(name, 2.0, 1.0))
     for lattice in (1024, 2):
-        monkeypatch.setattr("mechanisms.sequence_bound_unary._LATTICE", lattice)
+        monkeypatch.setattr("mechanisms.ledger.bound_unary._LATTICE", lattice)
         for k, t in ((2, 5), (2, 10), (3, 6), (9, 5), (100, 5)):
             truth = all_pairs(t, k, rounds)
             assert truth * (1 - 1e-10) <= PriceProgramme(t, k, rounds).bound() <= truth * 3

@@ -12,11 +12,11 @@ import numpy as np
 import uvicorn
 from starlette.applications import Starlette
 
-from producers.gateway import create_gateway
-from producers.gateway_intake import BATCH, ENVELOPE, Intake, Limits
-from producers.gateway_log import NotAppended
-from producers.gateway_problems import MAX_RETRY_S, RETRY_S
-from producers.gateway_service import _Protocol, _Server
+from producers.gateway.app import create_gateway
+from producers.gateway.intake import BATCH, ENVELOPE, Intake, Limits
+from producers.gateway.log import NotAppended
+from producers.gateway.problems import MAX_RETRY_S, RETRY_S
+from producers.gateway.service import _Protocol, _Server
 from surveys import Survey
 from tests.agents.samples import during, make_survey, sound
 

@@ -21,9 +21,9 @@ from scipy import stats
 
 from mechanisms import LONGITUDINAL, Longitudinal
 from producers.device import Device, Spent, StepForgotten
-from producers.device_memo import DeviceError, MemoFile
-from producers.gateway_intake import KEY
-from producers.secure_random import SecureRandom
+from producers.device.memo_file import DeviceError, MemoFile
+from producers.device.secure_random import SecureRandom
+from producers.gateway.intake import KEY
 from surveys import Survey, open_envelope, parse_survey
 from tests.mechanisms import enumeration
 

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from producers.device import Device, Waiting
-from producers.gateway_admission import Acknowledged
-from producers.gateway_problems import FINAL
+from producers.gateway.admission import Acknowledged
+from producers.gateway.problems import FINAL
 from surveys import Survey, load_survey, open_envelope
 
 from .gateway_rig import Served

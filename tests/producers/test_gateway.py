@@ -17,11 +17,11 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from agents import Record, tally
-from producers import gateway_intake
-from producers.gateway import SECURITY
-from producers.gateway_intake import BATCH, BREATH, ENVELOPE, ROOM_BYTES, Limits
-from producers.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, NotAppended, Unacknowledged
-from producers.gateway_problems import MAX_ELEMENTS, STATUS
+from producers.gateway import intake
+from producers.gateway.app import SECURITY
+from producers.gateway.intake import BATCH, BREATH, ENVELOPE, ROOM_BYTES, Limits
+from producers.gateway.log import MAX_BATCH, MAX_BATCH_BYTES, NotAppended, Unacknowledged
+from producers.gateway.problems import MAX_ELEMENTS, STATUS
 from surveys import REASONS, Reason, Rejected, check_envelope
 from surveys.envelope import MAX_ENVELOPE_BYTES
 from tests.agents.samples import spoilt
@@ -47,7 +47,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of every intake; its `now_ms` is an argument."""
     clock = Clock()
-    monkeypatch.setattr(gateway_intake, "time", clock)
+    monkeypatch.setattr(intake, "time", clock)
     return clock
 
 
@@ -233,7 +233,7 @@ async def test_too_much_is_refused_while_it_is_read() -> None:
 
 
 async def test_a_body_that_does_not_come_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_intake, "BODY_S", 0.05)
+    monkeypatch.setattr(intake, "BODY_S", 0.05)
     rig = Rig()
     answer = await rig.post(chunks(100, 10, [], pause_s=0.02))
     assert (title(answer), answer.headers["connection"]) == ("too slow", "close")
@@ -323,7 +323,7 @@ async def test_a_log_that_is_away_is_503_and_nothing_is_appended() -> None:
 
 
 async def test_no_acknowledgement_is_unknown_and_the_key_tells_what_became_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_intake, "ACKNOWLEDGE_S", 0.05)
+    monkeypatch.setattr(intake, "ACKNOWLEDGE_S", 0.05)
     rig, (envelope,) = Rig(), envelopes(1)
     rig.log.gate.clear()
     for _ in range(3):
@@ -384,7 +384,7 @@ async def test_an_acknowledged_envelope_stays_so_when_its_step_has_closed() -> N
 
 
 async def test_what_is_on_its_way_is_not_refused_when_its_step_has_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_intake, "ACKNOWLEDGE_S", 0.05)
+    monkeypatch.setattr(intake, "ACKNOWLEDGE_S", 0.05)
     now, (envelope,) = [NOW], envelopes(1)
     rig = Rig(now_ms=lambda: now[0])
     rig.log.gate.clear()
@@ -452,8 +452,8 @@ async def test_bytes_that_wait_are_bounded() -> None:
 
 
 async def test_told_to_stop_it_answers_what_is_under_way_and_takes_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_intake, "STOPPING_ACKNOWLEDGE_S", 0.1)
-    monkeypatch.setattr(gateway_intake, "STOPPING_BODY_S", 0.05)
+    monkeypatch.setattr(intake, "STOPPING_ACKNOWLEDGE_S", 0.1)
+    monkeypatch.setattr(intake, "STOPPING_BODY_S", 0.05)
     rig, (one, other) = Rig(), envelopes(2)
     rig.log.gate.clear()
     waiting = asyncio.create_task(rig.post(one))

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.gateway_admission import Acknowledged, Busy, Connections, Place, RateLimit, Room, Tokens, neighbourhood
+from producers.gateway.admission import Acknowledged, Busy, Connections, Place, RateLimit, Room, Tokens, neighbourhood
 
 RATE, BURST = 4.0, 8.0  # powers of two, and times in sixteenths of a second: all sums are exact
 TIMES = st.lists(st.integers(0, 40), max_size=60).map(lambda gaps: [sum(gaps[: i + 1]) / 16 for i in range(len(gaps))])

@@ -15,14 +15,14 @@ import pytest
 import trustme
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, OutOfOrderSequenceNumber
 
-from producers import gateway_intake, gateway_log, gateway_service
-from producers.gateway_client import GatewaySink
-from producers.gateway_intake import Limits
-from producers.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, KafkaLog, NotAppended, Unacknowledged
-from producers.gateway_service import _Protocol, bounded_protocol, operations, read_tokens, serve
+from producers.gateway import intake, log, service
+from producers.gateway.client import GatewaySink
+from producers.gateway.intake import Limits
+from producers.gateway.log import MAX_BATCH, MAX_BATCH_BYTES, KafkaLog, NotAppended, Unacknowledged
+from producers.gateway.service import _Protocol, bounded_protocol, operations, read_tokens, serve
 from producers.sinks import SinkError
+from runtime.settings import Settings, SettingsError
 from surveys.envelope import MAX_ENVELOPE_BYTES
-from surveys.settings import Settings, SettingsError
 
 from .gateway_rig import NOW, STEP, SURVEY, TOML, Rig, Served, envelopes
 
@@ -71,7 +71,7 @@ def test_a_head_without_end_and_a_connection_that_says_nothing_are_closed(
     assert answer_to(port, [head, b"a: " + b"b" * 20_000 + b"\r\n\r\n"]).startswith(b"HTTP/1.1 200")
     for endless in (b"x-long: " + b"b" * 10_000, b"x: y\r\n" * 2000):
         assert answer_to(port, [head, *[endless] * 200]) == b""
-    monkeypatch.setattr(gateway_service, "HEAD_S", 0.1)
+    monkeypatch.setattr(service, "HEAD_S", 0.1)
     for sent in ([], [b"GET /hea"], [head]):
         begun = time.monotonic()
         assert answer_to(port, sent) == b""
@@ -102,7 +102,7 @@ def test_a_request_that_is_answered_before_its_end_must_come_to_it(served: MakeS
             received += connection.recv(65536)
         assert received.startswith(b"HTTP/1.1 401")
 
-    monkeypatch.setattr(gateway_service, "HEAD_S", 0.4)
+    monkeypatch.setattr(service, "HEAD_S", 0.4)
     head = b"POST /v1/reports HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
     port = served(tokens=[TOKEN]).port
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
@@ -121,7 +121,7 @@ def test_a_request_that_is_answered_before_its_end_must_come_to_it(served: MakeS
 
 
 def test_a_connection_is_kept_for_more_requests(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_service, "HEAD_BYTES", 400)
+    monkeypatch.setattr(service, "HEAD_BYTES", 400)
     one = b"GET /health HTTP/1.1\r\nhost: x\r\n"
     last = answer_to(served().port, [one + b"\r\n"] * 50 + [one + b"connection: close\r\n\r\n"])
     assert last.count(b"HTTP/1.1 200") == 51
@@ -178,7 +178,7 @@ def test_the_sink_posts_batches_within_the_limits(served: MakeServed) -> None:
 
 
 def test_the_sink_asks_again_and_still_counts_once(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_intake, "ACKNOWLEDGE_S", 0.1)
+    monkeypatch.setattr(intake, "ACKNOWLEDGE_S", 0.1)
     one, batch = served(limits=Limits(requests=2.0)), envelopes(3)
     sink = GatewaySink(one.url)
     one.rig.log.gate.clear()
@@ -353,7 +353,7 @@ class FakeBatch:
 def producers(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
     """The producers that a log makes, with short times."""
     for name in ("PROBE_S", "CLOSE_S", "ANSWER_S", "QUEUE_S"):
-        monkeypatch.setattr(gateway_log, name, 0.02)
+        monkeypatch.setattr(log, name, 0.02)
     monkeypatch.setattr(FakeProducer, "made", [], raising=False)
     return FakeProducer.made
 
@@ -443,7 +443,7 @@ async def test_an_acknowledgement_that_is_overdue_stops_the_intake_until_it_come
     producers: list[FakeProducer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await started()
-    monkeypatch.setattr(gateway_log, "OVERDUE_S", 0.05)
+    monkeypatch.setattr(log, "OVERDUE_S", 0.05)
     producers[0].holds = True
     waiting = asyncio.create_task(log.append([b"a"]))
     await until(lambda: not log.ready)
@@ -467,7 +467,7 @@ async def test_what_is_never_acknowledged_ends_with_its_producer(
     if ended == "closed":
         await log.close()
     else:
-        monkeypatch.setattr(gateway_log, "GIVE_UP_S", 0.05)
+        monkeypatch.setattr(log, "GIVE_UP_S", 0.05)
     await until(waiting.done)
     with pytest.raises(Unacknowledged):
         await waiting

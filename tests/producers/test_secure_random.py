@@ -19,8 +19,8 @@ from scipy import stats
 from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, Reports, mechanism
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from mechanisms.subset import SubsetSelection
-from producers import secure_random
-from producers.secure_random import BitArray, Coin, SecureRandom, coin
+from producers.device import secure_random
+from producers.device.secure_random import BitArray, Coin, SecureRandom, coin
 
 LIMIT = 1e-9
 N_DEVICE, N_VECTORISED = 5_000, 50_000

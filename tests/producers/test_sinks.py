@@ -8,7 +8,7 @@ import pytest
 
 from producers import sinks
 from producers.sinks import KafkaSink, SinkError
-from surveys.settings import Settings
+from runtime.settings import Settings
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from surveys.settings import Settings
+from runtime.settings import Settings
 
 from .certificates import Authority
 from .rig import LOOPBACK, KafkaNode, RedisNode

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from agents import Checkpoint, topics
-from agents.redis_connection import connect
-from agents.redis_store import RedisCountStore
-from agents.tally import PaneKey
-from agents.topics import ensure_topics
-from estimators.publication import conclude
-from estimators.results import RedisResults
-from estimators.schedule import Progress
+from estimators.publishing.publication import conclude
+from estimators.publishing.results import RedisResults
+from estimators.publishing.schedule import Progress
 from mechanisms import CountTable, Longitudinal
+from runtime import topics
+from runtime.settings import Settings
+from runtime.topics import ensure_topics
+from stores import Checkpoint, PaneKey
+from stores.redis_connection import connect
+from stores.redis_store import RedisCountStore
 from surveys import Survey, load_survey
-from surveys.settings import Settings
 
 from .certificates import Authority
 from .rig import PATIENCE_S

@@ -21,10 +21,10 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from agents import Record
-from agents.redis_store import RedisCountStore
-from agents.store import Checkpoint, StoreUnavailable
-from estimators.log_position import KafkaLogPosition, LogUnavailable
-from estimators.results import MemoryResults
+from estimators.publishing.log_position import KafkaLogPosition, LogUnavailable
+from estimators.publishing.results import MemoryResults
+from stores.count_store import Checkpoint, StoreUnavailable
+from stores.redis_store import RedisCountStore
 from surveys import REASONS
 from tests.agents.samples import PANES, sound, spoilt
 from tests.faults import operations as op

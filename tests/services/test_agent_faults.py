@@ -14,9 +14,9 @@ import pytest
 import redis
 from kafka import KafkaAdminClient
 
-from agents.topics import TopicError, check_session, ensure_topics
-from estimators.log_position import KafkaLogPosition
-from surveys.settings import Settings
+from estimators.publishing.log_position import KafkaLogPosition
+from runtime.settings import Settings
+from runtime.topics import TopicError, check_session, ensure_topics
 from tests.agents.samples import PANES, sound
 
 from .rig import PATIENCE_S, KafkaNode, RedisNode, free_ports
@@ -27,8 +27,9 @@ MakeSite = Callable[[str, str], Site]
 # An agent that gives up within seconds, and whose consumer's thread hangs for ever once the file HANG is there.
 HANGING = """
 import pathlib, threading, time
-import agents.app as app, agents.chunks as chunks, agents.progress as progress, agents.witness as witness
-from agents.chunks import ChunkThread
+import agents.app as app, agents.progress as progress
+import agents.consumer.chunks as chunks, agents.consumer.second_client as witness
+from agents.consumer.chunks import ChunkThread
 progress.REPLACE_AFTER_S, progress.STALLED_AFTER_S, chunks.ANSWER_S, witness.ANSWER_MS = 1.0, 15.0, 2.0, 1500
 app._Watchdog.TICK_S = 0.25
 fetch = ChunkThread._fetch_records

@@ -19,12 +19,13 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
-from agents import CountStore, PaneKey, Record, tally
-from agents.redis_store import RedisCountStore
-from agents.topics import TopicError, ensure_topics
+from agents import Record, tally
 from mechanisms import CountTable
+from runtime.settings import Settings
+from runtime.topics import TopicError, ensure_topics
+from stores import CountStore, PaneKey
+from stores.redis_store import RedisCountStore
 from surveys import REASONS, Reason, Survey, load_survey
-from surveys.settings import Settings
 from tests.agents.samples import PANES, sound, spoilt
 
 from .conftest import MakeTopic

@@ -11,13 +11,13 @@ import pytest
 import redis
 from kafka import KafkaAdminClient
 
-from agents import PaneKey
-from agents.store import Checkpoint
-from experiments.bench_service import DAY_S, QUICK, _check
-from experiments.service_load import ATTRIBUTES, make_load
-from experiments.service_site import BenchError, Site
-from experiments.service_tables import PHASES
-from surveys.settings import Settings
+from experiments.bench.service import DAY_S, QUICK, _check
+from experiments.bench.service_load import ATTRIBUTES, make_load
+from experiments.bench.service_site import BenchError, Site
+from experiments.bench.service_tables import PHASES
+from runtime.settings import Settings
+from stores import PaneKey
+from stores.count_store import Checkpoint
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from agents import Record, tally
-from agents.batches import FetchedBytes
+from agents.consumer.batches import FetchedBytes
 from tests.agents.samples import PANES, sound
 
 from .test_agents import PARTITIONS, Site, make_site

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 import pytest
 import redis
 
-from agents.redis_connection import connect
-from agents.redis_store import RedisCountStore
-from agents.store import Checkpoint
-from agents.topics import ensure_topics
-from estimators.log_position import LogUnavailable
-from estimators.publication import Publication
-from estimators.publishers import KafkaPublisher
-from estimators.results import RedisResults
-from estimators.schedule import Schedule
+from estimators.publishing.log_position import LogUnavailable
+from estimators.publishing.publication import Publication
+from estimators.publishing.publishers import KafkaPublisher
+from estimators.publishing.results import RedisResults
+from estimators.publishing.schedule import Schedule
+from runtime.settings import Settings
+from runtime.topics import ensure_topics
+from stores.count_store import Checkpoint
+from stores.redis_connection import connect
+from stores.redis_store import RedisCountStore
 from surveys import Survey
-from surveys.settings import Settings
 from tests.estimators.test_schedule import MARGIN_MS, Log, pane
 
 from .rig import PATIENCE_S, RedisNode

@@ -22,7 +22,7 @@ import pytest
 import trustme
 
 from ldpstream.rehearse import rehearse
-from producers.gateway_intake import BATCH, ENVELOPE
+from producers.gateway.intake import BATCH, ENVELOPE
 from surveys import Survey, open_envelope, parse_survey, seal
 
 from .rig import ENDED_S, PATIENCE_S, KafkaNode, free_ports, wait_until

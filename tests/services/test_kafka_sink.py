@@ -14,9 +14,9 @@ from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import KafkaSink, SinkError
 from producers.values import MarkovValues
+from runtime.settings import Settings
 from surveys import open_envelope
 from surveys.envelope import MAX_ENVELOPE_BYTES
-from surveys.settings import Settings
 from tests.producers.samples import one_question
 
 from .conftest import MakeTopic

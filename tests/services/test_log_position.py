@@ -5,10 +5,10 @@ from pathlib import Path
 
 from kafka import KafkaAdminClient, KafkaProducer
 
-from agents.topics import ensure_topics
-from estimators.log_position import KafkaLogPosition
+from estimators.publishing.log_position import KafkaLogPosition
+from runtime.settings import Settings
+from runtime.topics import ensure_topics
 from surveys import load_survey
-from surveys.settings import Settings
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 

@@ -24,14 +24,14 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.topics import ensure_topics
 from ldpstream.rehearse import rehearse
 from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import KafkaSink
 from producers.values import MarkovValues
+from runtime.settings import Settings
+from runtime.topics import ensure_topics
 from surveys import Survey
-from surveys.settings import Settings
 from tests.conftest import give_up
 from tests.docs.tables import METRICS, Metric
 

@@ -16,10 +16,9 @@ import pytest
 import redis
 from kafka import KafkaConsumer
 
-from agents.redis_store import RedisCountStore
-from agents.tally import PaneKey, tally
-from estimators.publication import Publication
-from estimators.results import RedisResults
+from agents.tally import tally
+from estimators.publishing.publication import Publication
+from estimators.publishing.results import RedisResults
 from ldpstream.embedded import EmbeddedService, MemoryLog
 from ldpstream.rehearse import rehearse
 from mechanisms import CountTable
@@ -27,8 +26,10 @@ from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import MemorySink
 from producers.values import load_values
+from runtime.settings import Settings
+from stores import PaneKey
+from stores.redis_store import RedisCountStore
 from surveys import Survey, load_survey
-from surveys.settings import Settings
 from tests.conftest import DATA
 
 from .rig import PATIENCE_S, free_ports, wait_until

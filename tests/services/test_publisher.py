@@ -7,14 +7,14 @@ import msgspec
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
-from agents.topics import TopicError, ensure_topics
-from estimators import publishers
-from estimators.log_position import LogUnavailable
-from estimators.publication import Frequencies, Publication, conclude
-from estimators.publishers import KafkaPublisher
-from estimators.service import MAX_PUBLISHED_K
+from estimators.publishing import publishers
+from estimators.publishing.log_position import LogUnavailable
+from estimators.publishing.publication import Frequencies, Publication, conclude
+from estimators.publishing.publishers import KafkaPublisher
+from estimators.publishing.service import MAX_PUBLISHED_K
+from runtime.settings import Settings
+from runtime.topics import TopicError, ensure_topics
 from surveys import Survey, load_survey
-from surveys.settings import Settings
 
 from .rig import KafkaNode
 

@@ -17,22 +17,22 @@ from kafka import KafkaProducer
 from kafka.errors import TopicAuthorizationFailedError
 from redis.exceptions import NoPermissionError
 
-from agents import StoreUnavailable
-from agents.redis_connection import StoreRefused, connect
-from agents.redis_store import RedisCountStore
 from agents.tally import tally
-from agents.topics import TopicError, check_broker, ensure_topics
-from estimators.log_position import KafkaLogPosition, LogUnavailable
-from estimators.publishers import KafkaPublisher
+from estimators.publishing.log_position import KafkaLogPosition, LogUnavailable
+from estimators.publishing.publishers import KafkaPublisher
 from ldpstream.embedded import MemoryLog
 from ldpstream.rehearse import rehearse
-from producers.gateway_log import KafkaLog, kafka_producer
+from producers.gateway.log import KafkaLog, kafka_producer
 from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import KafkaSink, MemorySink, SinkError
 from producers.values import MarkovValues
+from runtime.settings import Settings, SettingsError
+from runtime.topics import TopicError, check_broker, ensure_topics
+from stores import StoreUnavailable
+from stores.redis_connection import StoreRefused, connect
+from stores.redis_store import RedisCountStore
 from surveys import load_survey
-from surveys.settings import Settings, SettingsError
 from tests.conftest import give_up
 
 from .certificates import Authority

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from redis.crc import key_slot
 
-from agents import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable
-from agents.redis_connection import StoreRefused, connect
-from agents.redis_store import RedisCountStore
-from estimators.publication import conclude
-from estimators.results import RedisResults
-from estimators.schedule import Progress
+from estimators.publishing.publication import conclude
+from estimators.publishing.results import RedisResults
+from estimators.publishing.schedule import Progress
+from runtime.settings import Settings
+from stores import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable
+from stores.redis_connection import StoreRefused, connect
+from stores.redis_store import RedisCountStore
 from surveys import load_survey
-from surveys.settings import Settings
 from tests.agents.samples import during, make_survey
 from tests.conftest import give_up
 

@@ -1,0 +1,226 @@
+"""Reader of fetch answers: checks the batches of records, unpacks them within bounds and cuts them into pieces.
+
+aiokafka's own reader makes an object per record, decompresses a batch without a bound, and stops at a record header that is not
+UTF-8, which brokers take. One small batch could then fill an agent's memory, or stop its partition for ever. This reader
+*refuses* a batch that it cannot read, as a whole and with a reason, and reads on behind it:
+
+    too large          it unpacks to more than `MAX_UNPACKED_BYTES`
+    unreadable batch   its compression or its records are not what the format says
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, islice
+from operator import ge
+from typing import Any, NamedTuple
+
+import structlog
+from aiokafka.consumer import fetcher
+from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.default_records import DefaultRecordBatch
+from aiokafka.record.memory_records import MemoryRecords
+from crc32c import crc32c
+
+from agents.consumer.compression import Unreadable, unpacked
+from agents.log import Refusal
+from agents.tally import Record, Records
+from surveys.envelope import MAX_ENVELOPE_BYTES
+
+log = structlog.get_logger("ldpstream.agent")
+
+CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES  # about what is handed on in one go
+PIECE_RECORDS = 16_384
+RECORD_BYTES = 100  # about what a record takes in memory besides its value
+
+_HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # of a batch of version 2
+_CODEC, _APPEND_TIME = 0x07, 0x08  # in the low byte of its attributes
+
+_Row = tuple[int, int, bytes, int]  # offset, append time, value, type of the time
+
+
+class Batch(NamedTuple):
+    """Records of one batch of the log, by columns."""
+
+    offsets: tuple[int, ...]
+    appended_ms: tuple[int, ...]
+    values: tuple[bytes, ...]
+    timestamp_types: set[int]
+
+    @property
+    def weight(self) -> int:
+        """About the bytes that it takes in memory."""
+        return sum(map(len, self.values)) + RECORD_BYTES * len(self.values)
+
+
+class RefusedBatch(NamedTuple):
+    """A batch, or the rest of one, that cannot be read: a record that stands for it, as the broker keeps it."""
+
+    record: Record
+    refusal: Refusal
+    timestamp_types: set[int]
+    markers: int = 0
+
+    @property
+    def weight(self) -> int:
+        """About the bytes that it takes in memory."""
+        return len(self.record.value)
+
+
+class Markers(NamedTuple):
+    """A control batch, such as the end of a transaction: offsets that never had a record to count.
+
+    Attributes:
+        record: stands for them, without a value: the first offset.
+        markers: number of offsets, at least 1.
+    """
+
+    record: Record
+    markers: int
+    refusal: None = None
+    timestamp_types: frozenset[int] = frozenset()
+
+    @property
+    def weight(self) -> int:
+        """About the bytes that it takes in memory."""
+        return RECORD_BYTES
+
+
+Piece = Batch | RefusedBatch | Markers
+
+
+class FetchedBatches(dict[Any, Any]):
+    """What aiokafka's fetcher has fetched, handed on by pieces of batches: an object per record would take most of the time."""
+
+    def __init__(self, fetched: Mapping[Any, Any]) -> None:
+        super().__init__()
+        for partition, result in fetched.items():
+            self[partition] = result
+
+    def __setitem__(self, partition: Any, result: Any) -> None:
+        if isinstance(result, FetchResult):
+            unread = result._partition_records
+            unread._records_iterator = unpack(unread)
+            result.getall = partial(_some, result)
+        super().__setitem__(partition, result)
+
+
+def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
+    """As the library's `getall`, but not more than about `CHUNK_BYTES` at a time."""
+    taken: list[Piece] = []
+    if result.check_assignment(result._topic_partition) and result.has_more():
+        weight = 0
+        for piece in result._partition_records:
+            taken.append(piece)
+            weight += piece.weight
+            if weight >= CHUNK_BYTES:
+                result._update_position()
+                break
+        else:
+            result._update_position()
+            result._partition_records = None
+    return taken
+
+
+class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # it is compiled
+    """A fetch answer that still has its bytes, so that checksums can be taken at eight times the speed of the library's own."""
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__(raw)
+        self._raw, self._start = memoryview(raw), 0
+
+    def sound_batch(self) -> tuple[Any, memoryview]:
+        """The next batch, checked, and its bytes.
+
+        Version 2, in which brokers since 2017 write, has a checksum of all that follows it.
+        """
+        batch, start = self.next_batch(), self._start
+        length, magic = int.from_bytes(self._raw[start + 8 : start + 12], "big"), self._raw[start + 16]
+        self._start = end = start + _BEFORE_LENGTH + length
+        if magic == 2:
+            sound = crc32c(self._raw[start + 21 : end]) == int.from_bytes(self._raw[start + 17 : start + 21], "big")
+        else:
+            sound = batch.validate_crc()
+        if not sound:
+            raise CorruptRecordException("a batch was damaged on its way")
+        return batch, self._raw[start:end]
+
+
+fetcher.MemoryRecords = FetchedBytes  # which stays what it is for any other consumer
+
+
+def unpack(unread: Any) -> Iterator[Piece]:
+    """The batches of a fetch answer: as aiokafka's own `_unpack_records`, for whoever reads uncommitted transactions too."""
+    while unread._records.has_next():
+        batch, raw = unread._records.sound_batch()
+        if batch.is_control_batch:
+            first, end = max(unread.next_fetch_offset, batch.base_offset), batch.next_offset
+            if first < end:
+                unread.next_fetch_offset = end
+                yield Markers(Record(first, batch.max_timestamp, b""), end - first)
+        else:
+            try:
+                for piece in _pieces(batch, raw, unread.next_fetch_offset):
+                    unread.next_fetch_offset = piece.offsets[-1] + 1
+                    yield piece
+            except Unreadable as error:
+                first = unread.next_fetch_offset
+                n = unread.next_fetch_offset = batch.next_offset
+                log.warning("batch refused", offset=first, records=n - first, reason=error.reason, why=str(error))
+                attributes, appended = (raw[22], raw[35:43]) if raw[16] == 2 else (raw[17], raw[18:26])
+                record = Record(first, int.from_bytes(appended, "big"), bytes(raw))
+                yield RefusedBatch(record, Refusal(n - first, error.reason), {(attributes & _APPEND_TIME) // _APPEND_TIME})
+        unread.next_fetch_offset = max(unread.next_fetch_offset, batch.next_offset)
+
+
+def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[Batch]:
+    """The records of a batch from that offset on: it is read from its beginning, wherever the position is.
+
+    Raises:
+        Unreadable: if it cannot be unpacked, or at the first record that cannot be read.
+    """
+    if raw[16] < 2 and raw[17] & _CODEC:
+        raise Unreadable("unreadable batch", "compressed, in a message format from before Kafka 0.11")
+    if raw[16] == 2 and raw[22] & _CODEC:
+        raw = memoryview(_plain(raw))
+        batch = DefaultRecordBatch(raw)
+    records = ((r.offset, r.timestamp, r.value or b"", r.timestamp_type) for r in batch)
+    length = min(PIECE_RECORDS, max(1, PIECE_RECORDS * CHUNK_BYTES // len(raw)))
+    low = 0 if raw[16] < 2 else batch.base_offset
+    while rows := _rows(records, length):
+        offsets, appended_ms, values, timestamp_types = zip(*rows, strict=True)
+        if offsets[0] < low or offsets[-1] >= batch.next_offset or any(map(ge, offsets, offsets[1:])):
+            raise Unreadable("unreadable batch", "its records' offsets are not those of the batch, ascending")
+        low = offsets[-1] + 1
+        if low > first:
+            old = bisect_left(offsets, first)
+            yield Batch(offsets[old:], appended_ms[old:], values[old:], set(timestamp_types))
+
+
+def _rows(records: Iterator[_Row], length: int) -> list[_Row]:
+    """The next so many records."""
+    try:
+        return list(islice(records, length))
+    except (CorruptRecordException, ValueError, IndexError) as error:  # among them a header's name that is not UTF-8
+        raise Unreadable("unreadable batch", f"a record of it: {type(error).__name__}") from None
+
+
+def _plain(raw: memoryview) -> bytes:
+    """The same batch, not compressed.
+
+    Raises:
+        Unreadable: if it cannot be unpacked, or would be too large.
+    """
+    records, header = unpacked(raw[22] & _CODEC, raw[_HEADER_BYTES:]), bytearray(raw[:_HEADER_BYTES])
+    header[8:_BEFORE_LENGTH] = (_HEADER_BYTES - _BEFORE_LENGTH + len(records)).to_bytes(4, "big")
+    header[22] &= ~_CODEC
+    return b"".join((header, records))
+
+
+def joined(batches: Sequence[Batch]) -> Records:
+    """The records of pieces that follow one another."""
+    if len(batches) == 1:
+        return Records(*batches[0][:3])
+    offsets, appended_ms, values, _ = zip(*batches, strict=True)
+    return Records(*(tuple(chain.from_iterable(column)) for column in (offsets, appended_ms, values)))

@@ -1,0 +1,75 @@
+"""A second way to the broker, for what the consumer cannot be asked about itself: a client of its own, of another library."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaError, for_code
+
+from agents.log import LogUnavailable
+from runtime.settings import Settings
+
+T = TypeVar("T")
+
+ANSWER_MS = 3_000
+
+
+class Witness:
+    """What the broker says of a topic to a client that shares neither connection nor thread with the consumer.
+
+    Raises (all methods):
+        LogUnavailable: if the broker does not answer, or does not serve the topic.
+    """
+
+    def __init__(self, settings: Settings, topic: str) -> None:
+        self._settings, self._topic = settings, topic
+        self._client: KafkaAdminClient | None = None
+        self._lock = threading.Lock()
+
+    def topic_id(self) -> str:
+        """The id that the broker gave the topic when it was made; "" from a broker that gives none (before Kafka 2.8)."""
+
+        return str(self._about().get("topic_id") or "")
+
+    def partitions(self) -> set[int]:
+        """The numbers of the topic's partitions."""
+        return {int(partition["partition_index"]) for partition in self._about()["partitions"]}
+
+    def _about(self) -> dict[str, Any]:
+        def ask(client: KafkaAdminClient) -> dict[str, Any]:
+            [about] = client.describe_topics([self._topic])
+            if about["error_code"]:
+                raise for_code(about["error_code"])(self._topic)
+            return dict(about)
+
+        return self._ask(ask)
+
+    def serves(self, partitions: Sequence[int]) -> None:
+        """Return if the broker tells the ends of these partitions (of the first, if none is named)."""
+        wanted = {TopicPartition(self._topic, partition): OffsetSpec.LATEST for partition in partitions or [0]}
+        self._ask(lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        with self._lock:
+            self._drop()
+
+    def _ask(self, question: Callable[[KafkaAdminClient], T]) -> T:
+        with self._lock:
+            try:
+                if self._client is None:
+                    limits = {"bootstrap_timeout_ms": ANSWER_MS, "request_timeout_ms": ANSWER_MS}
+                    self._client = KafkaAdminClient(**self._settings.kafka_options(), **limits)
+                return question(self._client)
+            except KafkaError as error:
+                self._drop()
+                raise LogUnavailable(f"{self._topic}: {type(error).__name__}: {error}") from None
+
+    def _drop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(KafkaError):
+                client.close()

@@ -1,0 +1,223 @@
+"""What the API knows: the survey, and the publications as the schedule saved them."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from estimators.post_processing import NAMES as POST_NAMES
+from estimators.post_processing import post_process
+from estimators.publishing.api_schema import AttributeInfo, Histogram, Level, Line, Overview, Series, Share, SurveyInfo
+from estimators.publishing.publication import LevelEstimate, Publication, Span
+from estimators.publishing.schedule import Progress
+from surveys import Attribute, Survey
+
+MAX_LINES = 20
+Truths = Callable[[Publication], list[float] | None]
+
+
+class NotFound(Exception):
+    """There is no such attribute, or no such estimate yet."""
+
+
+class NotAllowed(Exception):
+    """An argument that is not allowed."""
+
+
+class Source(Protocol):
+    """Where the publications are: `estimators.publishing.results`. Methods may raise StoreUnavailable."""
+
+    def progress(self) -> Progress | None:
+        """How far the estimates have come."""
+
+    def get(self, keys: Sequence[str]) -> list[Publication | None]:
+        """The publications of these keys (`Publication.key`), None where there is none."""
+
+
+class Answers:
+    """Answers from the publications.
+
+    Args:
+        survey: the survey.
+        source: where its publications are.
+        post: the post-processing with which "mi" is published.
+        truth: the true frequencies of a publication's span, where they are known: in a simulation.
+
+    Raises (all methods):
+        NotFound: if there is no such attribute, or no such estimate yet.
+        NotAllowed: if an argument is not allowed.
+        StoreUnavailable: from the source.
+    """
+
+    def __init__(self, survey: Survey, source: Source, post: str, truth: Truths | None) -> None:
+        self._survey, self._source, self._post, self._truth = survey, source, post, truth
+        self._attributes = {attribute.name: attribute for attribute in survey.attributes}
+
+    def survey_info(self) -> SurveyInfo:
+        s = self._survey
+        attributes = [
+            AttributeInfo(
+                name=a.name,
+                k=a.k,
+                levels=[
+                    Level(
+                        name=level.name,
+                        mechanism=m.signature,
+                        eps_1=m.eps_1,
+                        eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
+                        guess_1=m.guess(),
+                        guess_inf=m.guess(math.inf),
+                        guess_year=m.guess_any_values(s.steps_a_year),
+                    )
+                    for level, m in zip(a.levels, mechanisms, strict=True)
+                ],
+                estimators=["ibu", "mle", "mi"],
+            )
+            for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)
+        ]
+        return SurveyInfo(
+            name=s.name, fingerprint=s.fingerprint.hex(), start_ms=s.start_ms, step_seconds=s.step_seconds,
+            window_steps=s.window_steps, lateness_steps=s.lateness_steps, collection=s.collection, attributes=attributes,
+            post=self._post, post_methods=list(POST_NAMES) if self._post == "none" else [self._post],
+            simulated=self._truth is not None,
+        )  # fmt: skip
+
+    def latest_step(self) -> int | None:
+        progress = self._source.progress()
+        return None if progress is None or progress.next_step == progress.first_step else progress.next_step - 1
+
+    def overviews(self, span: Span) -> list[Overview]:
+        step = self.latest_step()
+        if step is None:
+            return []
+        found = self._source.get([f"{name}|{span}|{step}" for name in self._attributes])
+        alone = found if span == "step" else self._source.get([f"{name}|step|{step}" for name in self._attributes])
+        return [self._overview(p, of_step or p) for p, of_step in zip(found, alone, strict=True) if p is not None]
+
+    def _overview(self, p: Publication, of_step: Publication) -> Overview:
+        label, said = self._attributes[p.attribute].label, of_step.diagnostics
+        return Overview(
+            attribute=p.attribute, step=p.step, reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
+            top=[Share(label=label(v), frequency=_plain(f)) for v, f in _largest(p, 3)],
+            fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
+            drift_label=None if said.drift_value is None else label(said.drift_value),
+            levels_sigma=p.diagnostics.levels_sigma, levels_p=p.diagnostics.levels_p, levels_pair=p.diagnostics.levels_pair,
+            levels_label=None if p.diagnostics.levels_value is None else label(p.diagnostics.levels_value),
+        )  # fmt: skip
+
+    def histogram(
+        self, name: str, step: int | None, span: Span, estimator: str | None, post: str, confidence: float, top: int | None
+    ) -> Histogram:
+        attribute = self._known(name)
+        if step is None:
+            step = self.latest_step()
+        p = self._source.get([f"{name}|{span}|{step}"])[0] if step is not None else None
+        if p is None:
+            raise NotFound(f"no estimate of {name} for step {step}" if step is not None else "nothing published yet")
+        chosen = self._estimator(p, estimator)
+        estimate = p.estimators[chosen].estimate()
+        frequencies = estimate.frequencies
+        if post != "none":
+            if post.startswith("power") and p.estimators["mi"].interval_withheld:
+                raise NotAllowed(f"post {post} needs the standard errors of mi, which are withheld here")
+            if chosen != "mi" or self._post != "none" or post not in POST_NAMES:
+                allowed = POST_NAMES if chosen == "mi" and self._post == "none" else ("none",)
+                raise NotAllowed(f"post must be one of {', '.join(allowed)} for {chosen}, got {post!r}")
+            frequencies = post_process(frequencies, post, variance=np.maximum(estimate.standard_errors, 1e-150) ** 2)
+        low, high = estimate.interval(confidence)
+        truth = self._truth(p) if self._truth else None
+        shown = np.arange(attribute.k) if top is None else np.argsort(-frequencies, kind="stable")[:top]
+        return Histogram(
+            survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, panes=p.panes, reports=p.reports,
+            start_ms=self._start_ms(p), end_ms=self._end_ms(p),
+            complete=p.complete, estimator=chosen, post=post if chosen == "mi" else "none", confidence=confidence,
+            iterations=estimate.iterations, converged=estimate.converged, gap=_plain(estimate.gap),
+            interval_withheld=p.estimators[chosen].interval_withheld, privacy=p.privacy,
+            diagnostics=p.diagnostics,
+            values=shown.tolist(), labels=[attribute.label(v) for v in shown],
+            frequencies=_plains(frequencies[shown]), standard_errors=_plains(estimate.standard_errors[shown]),
+            low=_plains(low[shown]), high=_plains(high[shown]),
+            truth=None if truth is None else [truth[v] for v in shown],
+            levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()},
+        )  # fmt: skip
+
+    def series(self, name: str, span: Span, estimator: str | None, values: str | None, last: int, confidence: float) -> Series:
+        attribute = self._known(name)
+        latest = self.latest_step()
+        steps = range(0) if latest is None else range(max(0, latest - last + 1), latest + 1)
+        found = [p for p in self._source.get([f"{name}|{span}|{step}" for step in steps]) if p is not None]
+        if not found:
+            raise NotFound(f"no estimate of {name} yet")
+        chosen = self._estimator(found[-1], estimator)
+        if values is None:
+            shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5))), [])
+        else:
+            shown = _indices(values, attribute.k)
+        results = [p.estimators[chosen] for p in found if chosen in p.estimators]
+        estimates = [result.estimate() for result in results]
+        ends = [estimate.interval(confidence) for estimate in estimates]
+        lines = [
+            Line(
+                value=v, label=attribute.label(v),
+                frequencies=[_plain(e.frequencies[v]) for e in estimates],
+                low=[_plain(low[v]) for low, _ in ends], high=[_plain(high[v]) for _, high in ends],
+            )
+            for v in shown
+        ]  # fmt: skip
+        return Series(
+            attribute=name, span=span, estimator=chosen, confidence=confidence, steps=[p.step for p in found],
+            start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
+            reports=[p.reports for p in found], complete=[p.complete for p in found],
+            interval_withheld=[result.interval_withheld for result in results], lines=lines,
+            eps_t={level: [p.privacy[level].eps_t for p in found] for level in found[-1].privacy},
+        )  # fmt: skip
+
+    def _start_ms(self, p: Publication) -> int:
+        width = 1 if p.span == "step" else self._survey.window_steps
+        return self._survey.opens_ms(max(0, p.step - width + 1))
+
+    def _end_ms(self, p: Publication) -> int:
+        return self._survey.opens_ms(p.step + 1)
+
+    def _known(self, name: str) -> Attribute:
+        if name not in self._attributes:
+            raise NotFound(f"no attribute {name!r} in this survey")
+        return self._attributes[name]
+
+    def _estimator(self, p: Publication, wanted: str | None) -> str:
+        if wanted is None:
+            return "ibu"
+        if wanted not in p.estimators:
+            raise NotAllowed(f"estimator must be one of {', '.join(p.estimators)}, got {wanted!r}")
+        return wanted
+
+
+def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
+    return LevelEstimate(
+        reports=level.reports,
+        frequencies=[level.frequencies[v] for v in values],
+        standard_errors=[level.standard_errors[v] for v in values],
+    )
+
+
+def _largest(p: Publication, n: int) -> list[tuple[int, float]]:
+    """The most frequent values; none where the counts tell nothing."""
+    frequencies = p.estimators["ibu"].estimate().frequencies
+    order = np.argsort(-frequencies, kind="stable")[:n]
+    return [(int(v), float(frequencies[v])) for v in order if not math.isnan(frequencies[v])]
+
+
+def _indices(values: str, k: int) -> list[int]:
+    parts = values.split(",")
+    if len(parts) > MAX_LINES or not all(part.isascii() and part.isdigit() and int(part) < k for part in parts):
+        raise NotAllowed(f"values must be at most {MAX_LINES} indices below {k} with commas between, got {values!r}")
+    return [int(part) for part in parts]
+
+
+def _plain(x: float) -> float | None:
+    return None if math.isnan(x) else float(x)
+
+
+def _plains(numbers: Iterable[float]) -> list[float | None]:
+    return [_plain(x) for x in numbers]

@@ -1,0 +1,155 @@
+"""What the API answers with: one struct an answer. None stands for NaN and infinity, since JSON has no such numbers."""
+
+import msgspec
+
+from estimators.publishing.publication import Diagnostics, LevelEstimate, Privacy, Span, Withheld
+from surveys import Reason
+
+
+class Level(msgspec.Struct, frozen=True, kw_only=True):
+    """One choice of privacy: the mechanism's signature; eps_1 of one report and eps_inf of all, in nats (None: no bound).
+
+    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report and from all for ever. The guess
+    is by somebody who sees them and considers all values equally likely before. guess_year: bound of that chance for the value
+    at one step, after a report at every step of a year, whatever the values did.
+    """
+
+    name: str
+    mechanism: str
+    eps_1: float
+    eps_inf: float | None
+    guess_1: float
+    guess_inf: float
+    guess_year: float
+
+
+class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked: k values, the levels, and the estimators that are published for it, the first being the default."""
+
+    name: str
+    k: int
+    levels: list[Level]
+    estimators: list[str]
+
+
+class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The survey. `post` is how "mi" is published, `post_methods` what may be asked for; `simulated` if truths are known."""
+
+    name: str
+    fingerprint: str
+    start_ms: int
+    step_seconds: int
+    window_steps: int
+    lateness_steps: int
+    collection: str
+    attributes: list[AttributeInfo]
+    post: str
+    post_methods: list[str]
+    simulated: bool
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """A value and its estimated frequency."""
+
+    label: str
+    frequency: float | None
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """An attribute's latest estimate in short: its three most frequent values (none if nobody reported) and the privacy loss.
+
+    fit_z (by level), drift_sigma, drift_p and drift_label, the value that moved so, are the latest step's, whatever the span;
+    levels_sigma, levels_p, levels_label and levels_pair are the span's own. See `publication.Diagnostics`.
+    """
+
+    attribute: str
+    step: int
+    reports: int
+    panes: int
+    complete: bool
+    privacy: dict[str, Privacy]
+    top: list[Share]
+    fit_z: dict[str, float | None]
+    drift_sigma: float | None
+    drift_p: float | None
+    drift_label: str | None
+    levels_sigma: float | None
+    levels_p: float | None
+    levels_label: str | None
+    levels_pair: list[str] | None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """All attributes in short; `rejected` counts envelopes by reason; `latest_step` is None before the first publication."""
+
+    attributes: list[Overview]
+    rejected: dict[Reason, int]
+    latest_step: int | None
+
+
+class Histogram(msgspec.Struct, frozen=True, kw_only=True):
+    """One estimate. The arrays run over the values shown: index, label, frequency, standard error, interval, truth.
+
+    Without reports all numbers of the estimate are None, and `converged` is false. `interval_withheld` says why an estimate has
+    neither standard errors nor intervals: see `publication.Frequencies`. `start_ms` and `end_ms` are when the span's
+    first step begins and its last one ends, in Unix time. `levels` has each level's own estimate of the values shown, if there
+    are several levels. The intervals are the estimate's before post-processing.
+    """
+
+    survey: str
+    attribute: str
+    step: int
+    span: Span
+    start_ms: int
+    end_ms: int
+    panes: int
+    reports: int
+    complete: bool
+    estimator: str
+    post: str
+    confidence: float
+    iterations: int
+    converged: bool
+    gap: float | None
+    interval_withheld: Withheld | None
+    privacy: dict[str, Privacy]
+    diagnostics: Diagnostics
+    values: list[int]
+    labels: list[str]
+    frequencies: list[float | None]
+    standard_errors: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+    truth: list[float] | None
+    levels: dict[str, LevelEstimate]
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One value over the steps of its series."""
+
+    value: int
+    label: str
+    frequencies: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """Some values over time; the arrays run over `steps`. eps_t by level, in nats. Times are as in `Histogram`.
+
+    The numbers of a step without reports are None. If no values were asked for, the lines are the five most frequent values of
+    the last step with reports; without any there are no lines.
+    """
+
+    attribute: str
+    span: Span
+    estimator: str
+    confidence: float
+    steps: list[int]
+    start_ms: list[int]
+    end_ms: list[int]
+    reports: list[int]
+    complete: list[bool]
+    interval_withheld: list[Withheld | None]
+    lines: list[Line]
+    eps_t: dict[str, list[float]]

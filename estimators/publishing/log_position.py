@@ -1,0 +1,82 @@
+"""What the schedule asks the log, answered by Kafka."""
+
+from typing import Any
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
+from kafka.structs import OffsetAndTimestamp
+
+from runtime.kafka_errors import hearing
+from runtime.settings import Settings
+from surveys import Survey
+
+
+class LogUnavailable(RuntimeError):
+    """Kafka does not answer, or does not have the survey's topic."""
+
+
+class KafkaLogPosition:
+    """Offsets and append times of the survey's reports topic.
+
+    The topic's timestamps are append times (LogAppendTime), so `offsets_at` speaks about when the log took a record.
+
+    Raises (all methods):
+        LogUnavailable: naming the brokers, if they do not answer in time.
+    """
+
+    def __init__(self, survey: Survey, settings: Settings, timeout_ms: int = 10_000) -> None:
+        self._topic, self._bootstrap = survey.reports_topic, settings.kafka
+        with hearing(settings) as heard:
+            try:
+                self._admin = KafkaAdminClient(
+                    **settings.kafka_options(), bootstrap_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms
+                )
+            except KafkaError as error:
+                raise LogUnavailable(f"no Kafka broker answers at {settings.kafka}: {heard.why(error)}") from None
+
+    def _about(self) -> dict[str, Any]:
+        """The topic, as the broker describes it now: what a client remembers of it may be older than a partition."""
+        try:
+            [about] = self._admin.describe_topics([self._topic])
+            if about["error_code"]:
+                raise for_code(about["error_code"])(self._topic)
+        except UnknownTopicOrPartitionError:
+            raise LogUnavailable(f"Kafka at {self._bootstrap} has no topic {self._topic}") from None
+        except KafkaError as error:
+            raise self._unavailable(error) from error
+        return dict(about)
+
+    def _partitions(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(self._topic, number) for number in sorted(p["partition_index"] for p in self._about()["partitions"])
+        ]
+
+    def log_id(self) -> str:
+        return str(self._about().get("topic_id") or "")
+
+    def offsets_at(self, time_ms: int) -> dict[int, int]:
+        partitions = self._partitions()
+        # the ends are read first: a record that arrives in between is then asked for, never overlooked
+        ends = self._offsets(partitions, OffsetSpec.LATEST)
+        found = self._offsets(partitions, time_ms)
+        return {tp.partition: found[tp].offset if found[tp].offset >= 0 else ends[tp].offset for tp in partitions}
+
+    def earliest_ms(self) -> int | None:
+        found = self._offsets(self._partitions(), 0)
+        return min((entry.timestamp for entry in found.values() if entry.offset >= 0), default=None)
+
+    def _offsets(self, partitions: list[TopicPartition], at: OffsetSpec | int) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Of every partition; a consumer would leave out those whose leader it does not know."""
+        try:
+            found: dict[TopicPartition, OffsetAndTimestamp] = self._admin.list_partition_offsets(dict.fromkeys(partitions, at))
+        except KafkaError as error:
+            raise self._unavailable(error) from error
+        return found
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._admin.close()
+
+    def _unavailable(self, error: KafkaError) -> LogUnavailable:
+        return LogUnavailable(f"Kafka at {self._bootstrap} does not answer for {self._topic}: {error}")

@@ -1,0 +1,328 @@
+"""Who is told of estimates besides the results: a compacted Kafka topic, and Prometheus."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+import numpy as np
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError, TransactionalIdAuthorizationFailedError
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from estimators.publishing.log_position import LogUnavailable
+from estimators.publishing.publication import Publication
+from estimators.publishing.schedule import Told
+from runtime.kafka_errors import hearing
+from runtime.kafka_producer import Producer
+from runtime.settings import Settings, SettingsError
+from surveys import Attribute, Survey
+
+MAX_PUBLICATION_BYTES = 16 * 2**20  # as the topic allows; a publication takes about 140 bytes a value
+CONNECT_MS = 10_000
+REQUEST_MS = 10_000
+DELIVERY_MS = 20_000
+RETRY_MS = 20
+POLL_MS = 200
+CLOSE_S = 5.0
+MAX_LISTED = 256  # values of an attribute that have a time series each, if the survey lists them
+TOP_VALUES = 20  # else so many: the most frequent ones of the first estimate
+
+
+class TopicUnavailable(LogUnavailable):
+    """The broker does not take or give estimates."""
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What is kept in memory of a record of the topic; `offset` is where its publication can be read."""
+
+    fingerprint: str
+    step: int
+    complete: bool
+    reports: int
+    offset: int = -1
+
+
+class KafkaPublisher:
+    """The survey's compacted topic of estimates: one JSON record a publication, keyed by `Publication.key`.
+
+    One estimator writes at a time. `take_over` makes the broker refuse the transactions of every other one (they share a
+    transactional id), so a process that hung while another went on cannot publish what it had in hand.
+
+    Args:
+        survey: the survey.
+        settings: where Kafka is, and who we are.
+
+    Raises:
+        LogUnavailable: if no broker answers.
+        SettingsError: if we may not use the transactional id.
+    """
+
+    def __init__(self, survey: Survey, settings: Settings) -> None:
+        self._partition = TopicPartition(survey.estimates_topic, 0)
+        self._fingerprint, self._settings = survey.fingerprint.hex(), settings
+        self._transactional_id = f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
+        self._producer: Producer | None = None
+        self._consumer: KafkaConsumer | None = None  # while publications are read
+        self._told: dict[str, _Told] = {}
+        self._connect(f"{self._transactional_id}-check").close(timeout=CLOSE_S)
+
+    def _connect(self, transactional_id: str) -> Producer:
+        """A producer that owns this transactional id: every earlier one is refused from now on."""
+        producer = None
+        with hearing(self._settings) as heard:
+            try:
+                producer = Producer(
+                    **self._settings.kafka_options(),
+                    bootstrap_timeout_ms=CONNECT_MS,
+                    max_block_ms=CONNECT_MS,
+                    request_timeout_ms=REQUEST_MS,
+                    delivery_timeout_ms=DELIVERY_MS,
+                    transaction_timeout_ms=DELIVERY_MS + REQUEST_MS,
+                    retry_backoff_ms=RETRY_MS,
+                    acks="all",
+                    enable_idempotence=True,
+                    transactional_id=transactional_id,
+                    allow_auto_create_topics=False,
+                    max_request_size=MAX_PUBLICATION_BYTES,
+                )
+                producer.init_transactions()
+            except KafkaError as error:
+                if producer is not None:
+                    producer.close(timeout=0)
+                if isinstance(error, TransactionalIdAuthorizationFailedError):
+                    user, where = self._settings.kafka_user, self._settings.kafka
+                    said = f"user {user} may not WRITE transactional id {transactional_id}"
+                    raise SettingsError(f"Kafka at {where}: {said}") from None
+                hint = " (transaction.state.log.replication.factor must not exceed the number of brokers)" if producer else ""
+                raise self._unavailable(f"{heard.why(error)}{hint}") from None
+        return producer
+
+    def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, Told]:
+        """See `schedule.EstimatesTopic`.
+
+        Raises:
+            LogUnavailable: if the broker does not answer, or refuses, or if another estimator leads meanwhile.
+        """
+        self._drop()
+        self._told = {}
+        self._check(still)
+        self._producer = self._connect(self._transactional_id)
+        with self._unavailable_on_error():
+            self._consumer = consumer = self._reader()
+            [found] = consumer.offsets_for_times({self._partition: since_ms}).values()
+            end = consumer.end_offsets([self._partition])[self._partition]
+            consumer.seek(self._partition, end if found is None else found.offset)
+            for record in self._records(consumer, end, still):
+                self._note(record.key, record.value, record.offset)
+        return self._told
+
+    def _check(self, still: Callable[[], bool]) -> None:
+        if not still():
+            raise self._unavailable("another estimator leads")
+
+    def _note(self, key: bytes | None, value: bytes | None, offset: int) -> None:
+        """Keep what matters of a record, unless it is of another survey of this name or none of ours at all."""
+        try:
+            told = msgspec.json.decode(value or b"", type=_Told)
+        except msgspec.DecodeError:
+            return
+        if key is not None and told.fingerprint == self._fingerprint:
+            self._told[key.decode(errors="replace")] = msgspec.structs.replace(told, offset=offset)
+
+    def read(self, keys: Sequence[str]) -> list[Publication]:
+        """See `schedule.EstimatesTopic`. What another version wrote and we cannot read counts as not held.
+
+        Raises:
+            LogUnavailable: if the broker does not answer.
+        """
+        wanted = {self._told[key].offset: key for key in keys}
+        if not wanted:
+            return []
+        found: dict[str, Publication] = {}
+        with self._unavailable_on_error():
+            consumer = self._consumer = self._consumer or self._reader()
+            consumer.seek(self._partition, min(wanted))
+            for record in self._records(consumer, max(wanted) + 1):
+                if record.offset in wanted:
+                    with suppress(msgspec.DecodeError):
+                        found[wanted[record.offset]] = msgspec.json.decode(record.value, type=Publication)
+        for key in set(keys) - found.keys():
+            del self._told[key]
+        return list(found.values())
+
+    def _reader(self) -> KafkaConsumer:
+        """A consumer of what has been committed, in no group. It reads a few records ahead, since we often seek."""
+        consumer = KafkaConsumer(
+            **self._settings.kafka_options(),
+            bootstrap_timeout_ms=CONNECT_MS,
+            request_timeout_ms=REQUEST_MS,
+            isolation_level="read_committed",
+            group_id=None,
+            enable_auto_commit=False,
+        )
+        consumer.assign([self._partition])
+        return consumer
+
+    @contextmanager
+    def _unavailable_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaError as error:
+            self._stop_reading()
+            raise self._unavailable(error) from None
+
+    def _records(self, consumer: KafkaConsumer, end: int, still: Callable[[], bool] = lambda: True) -> Iterator[Any]:
+        """The records from the consumer's position up to that offset.
+
+        Raises:
+            KafkaTimeoutError: if none come any more although there are some.
+        """
+        position, moved_s = consumer.position(self._partition), time.monotonic()
+        while position < end:
+            self._check(still)
+            for records in consumer.poll(timeout_ms=POLL_MS).values():
+                yield from records
+            before, position = position, consumer.position(self._partition)
+            if position != before:
+                moved_s = time.monotonic()
+            elif time.monotonic() - moved_s > REQUEST_MS / 1000:
+                raise KafkaTimeoutError("no estimates were read in time")
+
+    def publish(self, publications: list[Publication]) -> None:
+        """Publish all of them in one transaction, or none; returns when the broker has them.
+
+        Raises:
+            LogUnavailable: if the broker does not take them, also because another estimator has taken over.
+        """
+        self._stop_reading()
+        if self._producer is None:
+            raise self._unavailable("this estimator has not taken the topic over")
+        try:
+            self._producer.begin_transaction()
+            sent = [self._producer.send(self._partition.topic, msgspec.json.encode(p), p.key.encode()) for p in publications]
+            self._producer.commit_within((DELIVERY_MS + REQUEST_MS) / 1000)
+            for future in sent:
+                future.get(timeout=0)
+        except KafkaError as error:
+            self._drop()
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, why: object) -> TopicUnavailable:
+        return TopicUnavailable(f"Kafka at {self._settings.kafka} does not take estimates for {self._partition.topic}: {why}")
+
+    def _drop(self) -> None:
+        """Give the producer up with whatever it has not sent: another estimator may have published the same keys since."""
+        if self._producer is not None:
+            self._producer.close(timeout=0)
+        self._producer = None
+        self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = None
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._drop()
+
+
+class PrometheusPublisher:
+    """The latest estimates as gauges. A gauge about which the latest estimate says nothing is NaN, never an older number.
+
+    Aggregates are always there. Frequencies have a time series per value only for the values that the survey lists (up to
+    256 an attribute); of other attributes for the 20 most frequent values of the first estimate, which then stay the same.
+    """
+
+    def __init__(self, survey: Survey, registry: CollectorRegistry) -> None:
+        self._attributes = {attribute.name: attribute for attribute in survey.attributes}
+        self._shown: dict[str, list[int]] = {}
+        self._latest: dict[tuple[str, str], int] = {}
+        span, level = ["survey", "attribute", "span"], ["survey", "attribute", "level"]
+        value = [*span, "estimator", "index", "value"]
+
+        def gauge(name: str, text: str, labels: list[str]) -> Gauge:
+            return Gauge(f"ldpstream_{name}", text, labels, registry=registry)
+
+        self._frequency = gauge("frequency_ratio", "Estimated share of a value.", value)
+        self._error = gauge("frequency_standard_error_ratio", "Standard error of the estimated share of a value.", value)
+        self._reports = gauge("estimate_reports", "Reports that the latest estimate rests on.", span)
+        self._panes = gauge("estimate_panes", "Steps with reports in the latest estimate's span.", span)
+        self._step = gauge("estimate_step", "Time step of the latest estimate.", span)
+        self._complete = gauge("estimate_complete", "1 if nothing could be missing from the latest estimate, else 0.", span)
+        self._eps_t = gauge(
+            "privacy_eps_t_nats", "Loss of a participant who reported an unchanged value at every step so far.", level
+        )
+        self._eps_inf = gauge("privacy_eps_inf_nats", "Bound of eps_t for ever.", level)
+        self._eps_sequence = gauge(
+            "privacy_eps_sequence_nats",
+            "Bound of the loss after a report at every step so far, whatever the values did.",
+            level,
+        )
+        self._below = gauge("mass_below_zero_ratio", "Sum of the negative shares of the raw matrix inversion.", span)
+        self._fit = gauge("fit_z", "z-score of the latest step's counts under the mechanism.", level)
+        self._drift = gauge("drift_sigma", "Largest move of a share since the step before, in standard errors.", level[:2])
+        self._drift_p = gauge("drift_p", "Chance of so large a move of any value without drift, at most.", level[:2])
+        self._levels = gauge("levels_sigma", "Largest difference between two levels' shares, in standard errors.", span)
+        self._levels_p = gauge("levels_p", "Chance of so large a difference if all levels have one histogram, at most.", span)
+        self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
+        self._published.labels(survey.name)  # from the start at zero
+
+    def publish(self, publications: list[Publication]) -> None:
+        """Show them, and count them as made by this process."""
+        self.show(publications)
+        for p in publications:
+            self._published.labels(p.survey).inc()
+
+    def show(self, publications: list[Publication]) -> None:
+        """Set the gauges; a step that comes again after a later one leaves them as they are."""
+        for p in publications:
+            if p.step < self._latest.get((p.attribute, p.span), 0):
+                continue
+            self._latest[p.attribute, p.span] = p.step
+            labels = (p.survey, p.attribute, p.span)
+            self._reports.labels(*labels).set(p.reports)
+            self._panes.labels(*labels).set(p.panes)
+            self._step.labels(*labels).set(p.step)
+            self._complete.labels(*labels).set(p.complete)
+            for name, result in p.estimators.items():
+                found = result.estimate()
+                attribute = self._attributes[p.attribute]
+                for i in self._values(p):
+                    value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # sorts as text
+                    self._frequency.labels(*labels, name, *value).set(found.frequencies[i])
+                    self._error.labels(*labels, name, *value).set(found.standard_errors[i])
+            for level, privacy in p.privacy.items():
+                self._eps_t.labels(p.survey, p.attribute, level).set(privacy.eps_t)
+                self._eps_inf.labels(p.survey, p.attribute, level).set(math.inf if privacy.eps_inf is None else privacy.eps_inf)
+                self._eps_sequence.labels(p.survey, p.attribute, level).set(privacy.eps_sequence)
+            said = p.diagnostics
+            self._below.labels(*labels).set(_known(said.mass_below_zero))
+            if len(p.privacy) > 1:
+                self._levels.labels(*labels).set(_known(said.levels_sigma))
+                self._levels_p.labels(*labels).set(_known(said.levels_p))
+            if p.span == "step":
+                for name, z in said.fit_z.items():
+                    self._fit.labels(p.survey, p.attribute, name).set(_known(z))
+                self._drift.labels(p.survey, p.attribute).set(_known(said.drift_sigma))
+                self._drift_p.labels(p.survey, p.attribute).set(_known(said.drift_p))
+
+    def _values(self, p: Publication) -> list[int]:
+        """The indices of the values that have a time series."""
+        if p.attribute not in self._shown:
+            attribute: Attribute = self._attributes[p.attribute]
+            if attribute.size is None and attribute.k <= MAX_LISTED:
+                self._shown[p.attribute] = list(range(attribute.k))
+            else:
+                first = p.estimators["ibu"].estimate().frequencies
+                if np.isnan(first).any():  # nobody reported
+                    return []
+                self._shown[p.attribute] = sorted(range(len(first)), key=lambda i: -first[i])[:TOP_VALUES]
+        return self._shown[p.attribute]
+
+
+def _known(x: float | None) -> float:
+    return math.nan if x is None else x

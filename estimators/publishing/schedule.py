@@ -1,0 +1,355 @@
+"""When a step is estimated: as soon as nothing can be missing, at a deadline all the same, and again when complete.
+
+A step closes at `Survey.closes_ms`; a report appended to the log later does not count. So nothing is missing once every
+partition's checkpoint has passed the first offset that was appended at or after the close (the partition's end where there
+is none yet). That is read off the log and the count store; no clock of an agent takes part.
+
+Where records were lost before they could be counted (`Missing`), the steps that they may have belonged to are published as
+soon as everything else is counted, and stay incomplete for ever; so do the windows that hold such a step. A span is never
+complete if a partition's tables of one of its steps have been pruned.
+
+The schedule keeps its place with its results (`Progress`), so a restart neither skips a step nor doubles one: a step that is
+estimated twice gives publications with the same keys and the same contents.
+
+An estimator may hang at any line while another one goes on, and the store may come back from an older copy meanwhile. So every
+effect is fenced: the topic refuses publications of an estimator after another has taken it over; results are saved only if the
+progress is still the one that was read; tables are pruned only where they still follow those that were read. An estimator takes
+the topic over if another progress is stored than it saved last. It then reads what was published:
+
+    a step that the topic holds complete, and the results do not    saved from the topic, not estimated again
+    any other step                                                  estimated; a poorer publication never replaces a better one
+
+"""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from estimators.publishing.publication import Publication, conclude, publication_key, spent
+from mechanisms import CountTable, Mechanism
+from stores import PaneKey
+from stores.count_store import Checkpoint, CountStore, Missing, sum_tables
+from surveys import Survey
+
+KEPT_STEPS = 1000  # of history in the results; the topic keeps everything
+TAKE_OVER_MS = 60_000  # lease while a topic is being taken over and read
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the estimates have come.
+
+    Attributes:
+        first_step: the first step that was ever estimated; windows hold no earlier pane.
+        next_step: the first step not yet published.
+        incomplete: earlier steps that were published incomplete at their deadline.
+        owner: random name of the estimator's turn that saved it: another one that hung can save nothing after it.
+    """
+
+    first_step: int
+    next_step: int
+    incomplete: tuple[int, ...] = ()
+    owner: str = ""
+
+
+class LogPosition(Protocol):
+    """What the schedule asks the log."""
+
+    def log_id(self) -> str:
+        """Which log it is: another one if the topic has been deleted and made again; "" if not known."""
+
+    def earliest_ms(self) -> int | None:
+        """Append time of the oldest record that the log still has; None if it is empty."""
+
+    def offsets_at(self, time_ms: int) -> dict[int, int]:
+        """For every partition, its first offset appended at or after the time; its end offset where there is none."""
+
+
+class Results(Protocol):
+    """Where publications and progress are kept together."""
+
+    def progress(self) -> Progress | None:
+        """The progress as last saved."""
+
+    def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
+        """Keep the publications (those with the same keys are replaced) and the progress, in one atomic step.
+
+        Returns:
+            False, and nothing is kept, if the progress is not `before` any more: another estimator has gone on.
+        """
+
+    def get(self, keys: Sequence[str]) -> list[Publication | None]:
+        """The publications with these keys as last saved."""
+
+    def lead(self, for_ms: int | None = None) -> bool:
+        """Whether it is for this estimator to do the work, for so long (by default a few seconds): another one may be at it.
+
+        That only saves work. Two that both lead do no harm, since `save` lets only one of them go on.
+        """
+
+
+class Told(Protocol):
+    """What is known of a publication that the topic holds."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def complete(self) -> bool: ...
+    @property
+    def reports(self) -> int: ...
+
+
+class EstimatesTopic(Protocol):
+    """The topic of estimates: keeps the last publication of each key, and takes those of one estimator only."""
+
+    def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, Told]:
+        """Refuse publications of all other estimators from now on; raises an error once `still` says False.
+
+        Returns:
+            By key, the last publication of this survey; at least those that were published since that time.
+        """
+
+    def read(self, keys: Sequence[str]) -> list[Publication]:
+        """The publications that `take_over` found under these keys; without those that the topic no longer holds."""
+
+    def publish(self, publications: list[Publication]) -> None:
+        """Publish all of them, or none; an error is raised if another estimator has taken the topic over."""
+
+
+class Publisher(Protocol):
+    """Somebody who is told of publications. Being told the same twice must do no harm."""
+
+    def publish(self, publications: list[Publication]) -> None:
+        """Tell them."""
+
+
+class Schedule:
+    """Estimates every step of a survey in order. Several may run at once: one works, the others stand by.
+
+    Args:
+        survey: the survey.
+        store: the count tables.
+        position: the log.
+        results: where the results and the progress are kept.
+        publishers: who else is told, before the results are saved.
+        topic: the topic of estimates; None if there is none.
+        post: post-processing of the matrix inversion, a method of `estimators.post_processing`.
+        margin_ms: how long after a step's close its log is taken for complete. The end of an idle partition is final only
+            if the broker's clock has passed the close, and if what it took before has reached its replicas.
+    """
+
+    def __init__(
+        self,
+        survey: Survey,
+        store: CountStore,
+        position: LogPosition,
+        results: Results,
+        publishers: list[Publisher],
+        post: str = "none",
+        margin_ms: int = 500,
+        topic: EstimatesTopic | None = None,
+    ) -> None:
+        self._survey, self._store, self._position = survey, store, position
+        self._results, self._publishers, self._topic = results, publishers, topic
+        self._post, self._margin_ms = post, margin_ms
+        self._leads = False  # whether the last run came to its end: `_saved` is then what it saved, and the topic is ours
+        self._saved: Progress | None = None
+        self._told: Mapping[str, Told] = {}
+        self._next_step: int | None = None
+        self._unprepared: list[Mechanism] = []
+
+    def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
+        """Publish whatever is due at that time, oldest step first.
+
+        Args:
+            now_ms: the time; it only decides which steps have closed or are past their deadline.
+            stop: asked between steps; True ends the run early.
+
+        Returns:
+            The publications made.
+        """
+        if not self._results.lead():
+            self._leads = False
+            self._look_ahead(None)
+            return []
+        saved = self._results.progress()
+        if self._topic is not None and not (self._leads and saved == self._saved):
+            self._leads = False
+            since_ms = 0 if saved is None else self._survey.opens_ms(min((saved.next_step, *saved.incomplete)))
+            self._told = self._topic.take_over(since_ms, self._still_leads)
+            if saved is not None:
+                owned = msgspec.structs.replace(saved, owner=secrets.token_hex(8))
+                if not self._results.save([], saved, owned):
+                    return []  # another estimator has gone on
+                saved = owned
+        self._leads = False  # until this run has come to its end
+        progress = saved or self._begin(now_ms)
+        made: list[Publication] = []
+        while not stop():
+            if restored := self._restored(progress):
+                step, publications = restored
+                after = _without(progress, step)
+                if not self._results.save(publications, saved, after):
+                    break
+                saved = progress = after
+                continue
+            due = self._due(progress, now_ms)
+            if due is None:
+                self._leads, self._saved = True, saved
+                break
+            step, passed, after = due
+            first = max(progress.first_step, step - self._survey.window_steps + 1)
+            held = range(max(progress.first_step, min(first, step - 1)), step + 1)  # the step before too: for the drift
+            checkpoints = self._store.checkpoints(held)
+            if passed and not self._passed(step, checkpoints):
+                break  # the store has lost writes since it was asked
+            concluded = self._conclude(checkpoints, first, step, passed)
+            if concluded is None or self._results.progress() != saved:
+                break  # another estimator works or has gone on
+            publications = self._best(concluded)
+            if self._topic is not None:
+                self._topic.publish(publications)
+            for publisher in self._publishers:
+                publisher.publish(publications)
+            if not self._results.save(publications, saved, after):
+                break  # another estimator has gone on, or the store is an older copy
+            self._prune(after, checkpoints)
+            saved = progress = after
+            made += publications
+        self._look_ahead(progress.next_step)
+        return made
+
+    def _still_leads(self) -> bool:
+        return self._results.lead(TAKE_OVER_MS)
+
+    def prepare(self) -> bool:
+        """Work out the next step's privacy losses ahead of its close, one mechanism's at a time: a part of a second each.
+
+        Returns:
+            Whether there was one left. There is none before `run`, or while another estimator works.
+        """
+        if self._next_step is None or not self._unprepared:
+            return False
+        spent(self._unprepared.pop(), self._next_step + 1)
+        return True
+
+    def due_ms(self) -> int | None:
+        """When the next step can be estimated at the earliest; None before `run`, or while another estimator works."""
+        return None if self._next_step is None else self._survey.closes_ms(self._next_step) + self._margin_ms
+
+    def _look_ahead(self, step: int | None) -> None:
+        if step != self._next_step:
+            self._next_step = step
+            self._unprepared = [m for mechanisms in self._survey.mechanisms for m in mechanisms]
+
+    def _keys(self, step: int) -> list[str]:
+        return [publication_key(a.name, span, step) for a in self._survey.attributes for span in ("step", "window")]
+
+    def _restored(self, progress: Progress) -> tuple[int, list[Publication]] | None:
+        """The next step that the topic holds complete and the results do not, with its publications; None if there is none."""
+        for step in (*progress.incomplete, progress.next_step):
+            keys = self._keys(step)
+            if self._topic is not None and all(key in self._told and self._told[key].complete for key in keys):
+                found = self._topic.read(keys)
+                if len(found) == len(keys):
+                    return step, found
+        return None
+
+    def _best(self, concluded: list[Publication]) -> list[Publication]:
+        """Replaces each incomplete publication by the stored one, in the topic or the results, if that is better."""
+        poor = [p.key for p in concluded if not p.complete]
+        best = {p.key: p for p in self._results.get(poor) if p is not None}
+        if self._topic is not None:
+            told = [key for key in poor if _quality(self._told.get(key)) > _quality(best.get(key))]
+            best |= {p.key: p for p in self._topic.read(told)}
+        return [best[p.key] if _quality(best.get(p.key)) > _quality(p) else p for p in concluded]
+
+    def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
+        """The next step to publish, whether it has been passed, and the progress afterwards; None if nothing is due.
+
+        Later steps are never passed before earlier ones, so of the incomplete ones only the first is looked at.
+        """
+        if progress.incomplete and self._passed(progress.incomplete[0]):
+            return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
+        step = progress.next_step
+        if self._survey.closes_ms(step) + self._margin_ms > now_ms:
+            return None
+        passed = not progress.incomplete and self._passed(step)
+        if not passed and now_ms < self.deadline_ms(step):
+            return None
+        incomplete = progress.incomplete if passed else (*progress.incomplete, step)
+        return step, passed, msgspec.structs.replace(progress, next_step=step + 1, incomplete=incomplete)
+
+    def deadline_ms(self, step: int) -> int:
+        """When a step is published even if incomplete: one step after its close."""
+        return self._survey.closes_ms(step) + self._survey.step_ms
+
+    def _begin(self, now_ms: int) -> Progress:
+        """The earliest step that the log can hold a countable report of, or the oldest one in the topic if that is earlier."""
+        earliest = self._position.earliest_ms()
+        begin_ms = now_ms if earliest is None else min(earliest, now_ms)
+        first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
+        if steps := [told.step for told in self._told.values()]:
+            first = min(first, max(min(steps), max(steps) - KEPT_STEPS + 1))
+        return Progress(first_step=first, next_step=first)
+
+    def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
+        """Whether every record that the log has, and that may count for the step, is counted.
+
+        By these checkpoints, or else by those in the store now.
+        """
+        needed = self._position.offsets_at(self._survey.closes_ms(step))
+        log_id = self._position.log_id()  # asked afterwards: so the offsets are of this log, or of an earlier one
+        heads = self._store.heads() if checkpoints is None else checkpoints
+        if log_id and any(head.log_id not in ("", log_id) for head in heads.values()):
+            return False  # of a log that is no more: what it had and was not counted is not yet written down as missing
+        # a partition that nobody ever wrote to has no checkpoint and needs none
+        reached = {partition: head.next_offset for partition, head in heads.items()}
+        return all(reached.get(partition, 0) >= offset for partition, offset in needed.items())
+
+    def _conclude(self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool) -> list[Publication] | None:
+        """The publications of a step, whose window begins with `first`; None if another estimator has taken the work over."""
+        survey = self._survey
+        tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
+        gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]
+        pruned = max((checkpoint.pruned_below for checkpoint in checkpoints.values()), default=0)
+
+        def complete(begin: int) -> bool:
+            return passed and pruned <= begin and not any(_touches(survey, gap, begin, step) for gap in gaps)
+
+        publications = []
+        for attribute, mechanisms in enumerate(survey.mechanisms):
+            if not self._results.lead():
+                return None
+
+            def pane(s: int, attribute: int = attribute, mechanisms: tuple[Mechanism, ...] = mechanisms) -> list[CountTable]:
+                return [tables.get(PaneKey(attribute, level, s), m.empty_table()) for level, m in enumerate(mechanisms)]
+
+            panes = [pane(s) for s in range(first, step + 1)]
+            before = pane(step - 1) if pruned < step else None
+            publications.append(conclude(survey, attribute, step, "step", panes[-1:], complete(step), self._post, before))
+            publications.append(conclude(survey, attribute, step, "window", panes, complete(first), self._post))
+        return publications
+
+    def _prune(self, progress: Progress, checkpoints: dict[int, Checkpoint]) -> None:
+        """Remove the panes that no step still to be published needs, nor the last one again if its saving should be lost."""
+        oldest = min((progress.next_step, *progress.incomplete)) - 1
+        self._store.prune(oldest - max(self._survey.window_steps - 1, 1), checkpoints)  # the step before: for the drift
+
+
+def _without(progress: Progress, step: int) -> Progress:
+    """The progress after that step has been published complete."""
+    if step == progress.next_step:
+        return msgspec.structs.replace(progress, next_step=step + 1)
+    return msgspec.structs.replace(progress, incomplete=tuple(s for s in progress.incomplete if s != step))
+
+
+def _quality(told: Told | None) -> tuple[bool, int]:
+    """How good a publication is: greater is better, and the least is none."""
+    return (False, -1) if told is None else (told.complete, told.reports)
+
+
+def _touches(survey: Survey, gap: Missing, first: int, last: int) -> bool:
+    """Whether a missing record may have counted for one of those steps."""
+    return gap.after_ms < survey.closes_ms(last) and gap.until_ms > survey.opens_ms(first) - survey.skew_ms

@@ -1,0 +1,159 @@
+"""The estimator process: the schedule on a real clock, with its publishers."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event
+
+import structlog
+from prometheus_client import REGISTRY
+
+from estimators.publishing.api import create_api
+from estimators.publishing.log_position import KafkaLogPosition, LogUnavailable
+from estimators.publishing.page_server import PageServer
+from estimators.publishing.publication import Publication
+from estimators.publishing.publishers import KafkaPublisher, PrometheusPublisher
+from estimators.publishing.results import RedisResults
+from estimators.publishing.schedule import Progress, Publisher, Schedule
+from estimators.publishing.vitals import Vitals
+from runtime.monitoring import serve_monitoring
+from runtime.settings import Settings, SettingsError
+from runtime.waiting import Away, wait_for
+from stores.count_store import StoreUnavailable
+from stores.redis_connection import Client, StoreRefused, connect
+from stores.redis_store import RedisCountStore
+from surveys import Survey
+
+log = structlog.get_logger("ldpstream.estimator")
+
+MAX_PUBLISHED_K = 100_000
+TICK_S, SHORTEST_TICK_S = 0.2, 0.02
+RETRY_S = 2.0
+
+
+def serve(
+    survey: Survey,
+    settings: Settings,
+    stop: Event,
+    seen: Callable[[Publication], None],
+    check_topics: Callable[[], None],
+    until: int | None = None,
+) -> list[Publication]:
+    """Estimate every step as it closes, until `stop` is set or all steps through `until` are published for good.
+
+    Several may run: one works, another takes over within seconds when it ends.
+
+    While Kafka or Redis is away it waits, at the start too.
+
+    Args:
+        survey: the survey.
+        settings: where Kafka and Redis are.
+        stop: set from outside to end.
+        seen: told of every publication made.
+        check_topics: checks the topics, and raises `Away` while Kafka is away.
+        until: the last step wanted; None for no end.
+
+    Returns:
+        All publications kept in Redis, oldest step first.
+
+    Raises:
+        Stopped: if it is told to stop before Kafka and Redis have answered.
+        StoreRefused: if Redis refuses what it will be asked; and whatever `check_topics` raises besides.
+        SettingsError: if an attribute has too many values to be published.
+    """
+    for attribute in survey.attributes:
+        if attribute.k > MAX_PUBLISHED_K:
+            raise SettingsError(
+                f"attribute {attribute.name} has {attribute.k} values; at most {MAX_PUBLISHED_K} can be published"
+            )
+    vitals: Vitals | None = None
+    if settings.metrics_port:
+        serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: vitals is not None and vitals.well)
+
+    def reach_redis() -> tuple[RedisCountStore, Client, RedisResults]:
+        store, client = RedisCountStore(survey, settings), connect(settings, timeout_s=10)
+        results = RedisResults(survey, client)
+        store.check_estimating()
+        results.check(settings)
+        prometheus.show(results.history())
+        return store, client, results
+
+    def reach_kafka() -> tuple[KafkaLogPosition, KafkaPublisher]:
+        check_topics()
+        publisher = KafkaPublisher(survey, settings)  # first: it holds no connection yet
+        return KafkaLogPosition(survey, settings), publisher
+
+    prometheus = PrometheusPublisher(survey, REGISTRY)
+    kafka_at, redis_at = f"Kafka at {settings.kafka}", f"Redis at {settings.redis_url()}"
+    wait_for(kafka_at, check_topics, stop.wait, log.warning)  # so that a refusal by Kafka is told while Redis is away
+    store, client, results = wait_for(redis_at, reach_redis, stop.wait, log.warning, _redis_away)
+    position, kafka = wait_for(kafka_at, reach_kafka, stop.wait, log.warning, _kafka_away)
+    vitals = Vitals(survey, store, position, results, settings.margin_ms, prometheus, REGISTRY)
+    publishers: list[Publisher] = [prometheus, _Watcher(seen)]
+    schedule = Schedule(survey, store, position, results, publishers, settings.post, settings.margin_ms, kafka)
+    page = _serve_page(survey, settings, results, store)
+    try:
+        while not stop.is_set():
+            try:
+                vitals.look(time.time_ns() // 10**6)
+                schedule.run(time.time_ns() // 10**6, stop.is_set)
+                if until is not None and _reached(results.progress(), until):
+                    break
+            except (LogUnavailable, StoreUnavailable) as error:
+                log.warning("estimate delayed", error=str(error))
+                stop.wait(RETRY_S)
+            if not schedule.prepare():
+                stop.wait(_pause_s(schedule.due_ms(), time.time_ns() // 10**6))
+        return results.history()
+    finally:
+        if page is not None:
+            page.close()
+        with suppress(StoreUnavailable):
+            results.resign()
+        kafka.close()
+        position.close()
+        store.close()
+        client.close()
+
+
+def _redis_away(error: Exception) -> bool:
+    return isinstance(error, StoreUnavailable) and not isinstance(error, StoreRefused)
+
+
+def _kafka_away(error: Exception) -> bool:
+    """Whatever Kafka refuses, the check of the topics says."""
+    return isinstance(error, Away | LogUnavailable)
+
+
+def _serve_page(survey: Survey, settings: Settings, results: RedisResults, store: RedisCountStore) -> PageServer | None:
+    if not settings.page_port:
+        return None
+    try:
+        page = PageServer(create_api(survey, results, store.rejected, settings.post), settings.page_host, settings.page_port)
+    except OSError as error:
+        raise SettingsError(f"LDPSTREAM_PAGE_PORT: {error.strerror or error}") from None
+    log.info("serving the page", url=page.url)
+    return page
+
+
+class _Watcher:
+    """Logs publications and tells a function of them."""
+
+    def __init__(self, seen: Callable[[Publication], None]) -> None:
+        self._seen = seen
+
+    def publish(self, publications: list[Publication]) -> None:
+        for p in publications:
+            if p.span == "step":
+                log.info("published", attribute=p.attribute, step=p.step, reports=p.reports, complete=p.complete)
+            self._seen(p)
+
+
+def _pause_s(due_ms: int | None, now_ms: int) -> float:
+    """How long to wait before looking again: often about the time when the next step is due, seldom long before or after."""
+    return TICK_S if due_ms is None else min(max(abs(due_ms - now_ms) / 1000, SHORTEST_TICK_S), TICK_S)
+
+
+def _reached(progress: Progress | None, until: int) -> bool:
+    """Whether all steps through `until` are published for good."""
+    return progress is not None and progress.next_step > until and all(step > until for step in progress.incomplete)

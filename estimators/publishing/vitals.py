@@ -1,0 +1,86 @@
+"""Whether the estimator and the counting before it keep up, for Prometheus and for `/ready`."""
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from estimators.publishing.publishers import PrometheusPublisher
+from estimators.publishing.results import MemoryResults, RedisResults
+from estimators.publishing.schedule import LogPosition, Progress
+from stores.count_store import CountStore
+from surveys import Survey
+
+LAG_EVERY_MS = 5_000
+FAR_FUTURE_MS = 2**53
+
+
+class Vitals:
+    """Gauges of one survey: the records that wait to be counted, when the next estimate is due, and what was estimated last.
+
+    An estimator that stands by, while another one works, so shows the same as that one.
+
+    Attributes:
+        well: whether Kafka and Redis answered at the last look.
+
+    Args:
+        survey: the survey.
+        store, position, results, margin_ms: as the schedule has them.
+        prometheus: shows estimates.
+        registry: where the gauges are registered.
+    """
+
+    def __init__(
+        self,
+        survey: Survey,
+        store: CountStore,
+        position: LogPosition,
+        results: MemoryResults | RedisResults,
+        margin_ms: int,
+        prometheus: PrometheusPublisher,
+        registry: CollectorRegistry,
+    ) -> None:
+        self._survey, self._store, self._position, self._results = survey, store, position, results
+        self._margin_ms, self._looked_ms, self._prometheus = margin_ms, -LAG_EVERY_MS, prometheus
+        self._progress: Progress | None = None
+        self._first_step: int | None = None  # that is due as long as none has been estimated: the one of the first look
+        self.well = False
+        lag = Gauge(
+            "ldpstream_lag_records", "Records in the log that are in no count table yet.", ["survey"], registry=registry
+        )
+        due = Gauge(
+            "ldpstream_next_estimate_due_timestamp_seconds",
+            "When the next step can be estimated, Unix time.",
+            ["survey"],
+            registry=registry,
+        )
+        self._lag, self._due = lag.labels(survey.name), due.labels(survey.name)
+
+    def look(self, now_ms: int) -> None:
+        """Set the gauges, the lag at most every five seconds.
+
+        Raises:
+            LogUnavailable, StoreUnavailable: if Kafka or Redis does not answer.
+        """
+        try:
+            self._look(now_ms)
+        except Exception:
+            self.well = False
+            raise
+        self.well = True
+
+    def _look(self, now_ms: int) -> None:
+        progress = self._results.progress()
+        if progress is not None and progress != self._progress:
+            self._show(progress.next_step - 1)
+            self._progress = progress
+        if self._first_step is None:
+            self._first_step = max(0, self._survey.step_at(now_ms))
+        due = progress.next_step if progress is not None else self._first_step
+        self._due.set((self._survey.closes_ms(due) + self._margin_ms) / 1000)
+        if now_ms - self._looked_ms >= LAG_EVERY_MS:
+            counted = self._store.positions()
+            ends = self._position.offsets_at(FAR_FUTURE_MS)
+            self._lag.set(sum(max(0, end - counted.get(p, 0)) for p, end in ends.items()))
+            self._looked_ms = now_ms
+
+    def _show(self, step: int) -> None:
+        keys = [f"{attribute.name}|{span}|{step}" for attribute in self._survey.attributes for span in ("step", "window")]
+        self._prometheus.show([p for p in self._results.get(keys) if p is not None])

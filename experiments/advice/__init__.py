@@ -1,0 +1,1 @@
+"""The advisor: which mechanism, privacy level and post-processing fit a question."""

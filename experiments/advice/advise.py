@@ -1,0 +1,257 @@
+"""Which mechanism, estimator and post-processing suit a question best: by exact variance, then by simulation.
+
+First every mechanism is ranked by the exact variance of its matrix inversion, averaged over the values. Those that a survey or
+the question rules out are dropped with the reason. The best few are then simulated with every estimator and post-processing
+that the service publishes, on the distribution of a sample, or where there is none on the five of `experiments.bench.accuracy`,
+averaged: see `experiments.advice.runs`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from experiments.advice.question import AdviceError, Question
+from experiments.advice.runs import Combination, Source, inversion_variances, people, simulate
+from experiments.bench.accuracy import SHAPES
+from mechanisms import Mechanism, mechanism
+from mechanisms.arguments import FloatArray, IntArray, integer
+from surveys.survey import SurveyError, parse_survey
+
+FEW = 4  # mechanisms that are simulated
+SURE = 3.0  # standard errors of a paired difference beyond which two combinations differ
+MAX_BITS = 10**9  # of subset selection's reports in one repetition: its sets have to be drawn one by one, in about a second
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A mechanism.
+
+    Attributes:
+        mechanism: its name; `signature` with its parameters.
+        deviation: exact root mean squared error of the raw matrix inversion, over values and distributions.
+        report_bytes: a report's length without the envelope.
+        eps_1, eps_inf, eps_t: losses in nats; eps_inf is None where reports add up for ever, eps_t is at the horizon.
+        eps_any: bound of the loss of so many reports between any two sequences of values.
+        dropped: why it is not simulated; "" if it is.
+    """
+
+    mechanism: str
+    signature: str
+    deviation: float
+    report_bytes: int
+    eps_1: float
+    eps_inf: float | None
+    eps_t: float
+    eps_any: float
+    dropped: str = ""
+
+    def variance_ratio(self, other: "Candidate") -> float:
+        """Exact variance over another's; infinite beyond what floats hold."""
+        ratio = self.deviation / other.deviation
+        return ratio * ratio
+
+
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+    """A combination that was simulated.
+
+    Attributes:
+        mechanism: its name.
+        estimator: ``"mi"``, ``"ibu"`` or ``"mle"``, as published.
+        post: for mi a method of `estimators.post_processing`; ``"none"`` for the others, which need none.
+        error: mean of the metric over repetitions and distributions; infinite if one was.
+        standard_error: of that mean; NaN if it is infinite.
+        best: whether it is the first, or does not differ from it by more than three standard errors of the difference.
+    """
+
+    mechanism: str
+    estimator: str
+    post: str
+    error: float
+    standard_error: float
+    best: bool
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer: `candidates` by exact variance, `ranking` by simulated error; with what it was made of."""
+
+    question: Question
+    seed: int
+    repeats: int
+    sample: int | None
+    rare: float
+    candidates: list[Candidate]
+    ranking: list[Ranked]
+
+    @property
+    def first(self) -> Ranked:
+        """The advice itself."""
+        return self.ranking[0]
+
+    def candidate(self, name: str) -> Candidate:
+        """The mechanism of that name."""
+        return next(c for c in self.candidates if c.mechanism == name)
+
+
+def document(m: Mechanism, name: str = "value", labels: Sequence[str] | None = None) -> dict[str, Any]:
+    """The survey's attribute that asks with a mechanism, as TOML would be read; `labels` in place of 0 … k-1."""
+    level: dict[str, Any] = {"name": "standard", "mechanism": m.name}
+    level |= {"eps": m.eps_1} if math.isinf(m.eps_inf) else {"eps_inf": m.eps_inf, "eps_1": m.eps_1}
+    values = {"size": m.k} if labels is None else {"values": list(labels)}
+    return {"name": name, **values, "level": [level]}
+
+
+def check_attribute(k: int, name: str, labels: Sequence[str] | None) -> None:
+    """AdviceError unless a survey can ask for k values, or these, under that name."""
+    try:
+        parse_survey(SURVEY | {"attribute": [document(mechanism("GRR", k, eps=1.0), name, labels)]})
+    except SurveyError as error:
+        raise AdviceError(f"no attribute of a survey: {error}") from None
+
+
+SURVEY = {
+    "name": "advised", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 3600, "window_steps": 24, "lateness_steps": 1,
+    "collection": "smp",
+}  # fmt: skip
+
+
+def advise(
+    question: Question,
+    sample: IntArray | None = None,
+    *,
+    repeats: int = 100,
+    seed: int = 1,
+    seen: Callable[[int, int, str], None] = lambda *_: None,
+    processes: int | None = None,
+) -> Advice:
+    """Rank what answers a question.
+
+    Args:
+        question: what is asked.
+        sample: (k,) counts of a sample of people, whose distribution is simulated; the five shapes if left out.
+        repeats: repetitions for each distribution, at least 10.
+        seed: of all randomness; the answer does not depend on the number of cores.
+        seen: told of repetitions done, repetitions in all, and what is being done.
+        processes: how many at a time; as many as there are cores if left out.
+
+    Raises:
+        AdviceError: if an argument is outside its range, or no mechanism is left.
+    """
+    try:
+        integer("repeats", repeats, 10, 10**6)
+        integer("seed", seed, 0, 2**63)
+    except ValueError as error:
+        raise AdviceError(str(error)) from None
+    if sample is not None and (sample.shape != (question.k,) or sample.min() < 0 or not sample.any()):
+        raise AdviceError(f"sample must be {question.k} counts of at least one person")
+    sources: list[Source] = list(SHAPES) if sample is None else [sample]
+    shares = [people(source, question, np.random.default_rng([seed, i])) / question.n for i, source in enumerate(sources)]
+    candidates = rank_by_variance(question, shares)
+    simulated = [c.mechanism for c in candidates if not c.dropped]
+    if not simulated:
+        raise AdviceError("no mechanism is left: " + "; ".join(f"{c.mechanism}: {c.dropped}" for c in candidates))
+    found = simulate(question, simulated, sources, repeats, seed, seen, processes)
+    errors = {combination: runs.mean(axis=0) for combination, runs in found.items()}  # of each repetition, over distributions
+    noise = candidates[0].deviation
+    return Advice(
+        question=question,
+        seed=seed,
+        repeats=repeats,
+        sample=None if sample is None else int(sample.sum()),
+        rare=float(np.mean([(f < noise).mean() for f in shares])),
+        candidates=candidates,
+        ranking=rank(errors),
+    )
+
+
+# ---- by exact variance
+
+
+def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[Candidate]:
+    """All mechanisms, those to simulate first, by exact variance averaged over the distributions.
+
+    One that cannot be built comes last, with infinite variance.
+    """
+    found = []
+    for name in question.names:
+        try:
+            m = question.build(name)
+        except ValueError as error:
+            found.append(_impossible(name, str(error)))
+            continue
+        found.append(Candidate(
+            mechanism=name,
+            signature=m.signature,
+            deviation=math.sqrt(np.mean([inversion_variances(m, f, question.n) for f in shares])),
+            report_bytes=m.report_dtype.itemsize,
+            eps_1=m.eps_1,
+            eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
+            eps_t=m.eps_t(question.horizon),
+            eps_any=m.eps_sequence(question.horizon).value,
+            dropped=_refused(question, m),
+        ))  # fmt: skip
+    found.sort(key=lambda c: (bool(c.dropped), c.deviation, c.report_bytes))
+    return [
+        msgspec.structs.replace(c, dropped=f"its variance is {c.variance_ratio(found[0]):.3g} times the smallest")
+        if i >= FEW and not c.dropped
+        else c
+        for i, c in enumerate(found)
+    ]
+
+
+def _impossible(name: str, why: str) -> Candidate:
+    return Candidate(
+        mechanism=name, signature=name, deviation=math.inf, report_bytes=0, eps_1=math.nan, eps_inf=None, eps_t=math.nan,
+        eps_any=math.nan, dropped=why,
+    )  # fmt: skip
+
+
+def _refused(question: Question, m: Mechanism) -> str:
+    """Why a mechanism is out of the question; "" if it is not."""
+    if question.max_bytes is not None and m.report_dtype.itemsize > question.max_bytes:
+        return f"a report takes {m.report_dtype.itemsize} bytes, more than {question.max_bytes}"
+    if m.name == "SS" and question.n * question.k > MAX_BITS:
+        return f"its reports are too long to simulate: {question.n:,} people, {question.k:,} bits each"
+    try:
+        parse_survey(SURVEY | {"attribute": [document(m)]})
+    except SurveyError as error:
+        return str(error).rpartition("standard): ")[2]
+    return ""
+
+
+def rank(errors: dict[Combination, FloatArray]) -> list[Ranked]:
+    """Combinations by nine digits of their mean error, equal ones as given.
+
+    `errors` holds (repeats,) of each, a repetition at the same place.
+    """
+    order = sorted(errors, key=lambda key: float(f"{errors[key].mean():.9g}"))
+    first = errors[order[0]]
+    return [
+        Ranked(
+            mechanism=name,
+            estimator=estimator,
+            post=post,
+            error=float(runs.mean()),
+            standard_error=standard_error(runs),
+            best=not worse(runs, first),
+        )
+        for name, estimator, post in order
+        for runs in [errors[name, estimator, post]]
+    ]
+
+
+def standard_error(runs: FloatArray) -> float:
+    """Standard error of the mean of (repeats,) numbers; NaN if one is infinite."""
+    return float(runs.std(ddof=1) / math.sqrt(runs.size)) if np.isfinite(runs).all() else math.nan
+
+
+def worse(runs: FloatArray, than: FloatArray) -> bool:
+    """Whether paired errors are larger on the mean by more than three standard errors of the difference."""
+    if not np.isfinite(runs).all():
+        return bool(np.isfinite(than).all())
+    if not np.isfinite(than).all():
+        return False
+    difference = runs - than
+    return bool(difference.mean() > SURE * standard_error(difference) and difference.any())

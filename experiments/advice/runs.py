@@ -1,0 +1,126 @@
+"""Simulated errors of every mechanism, estimator and post-processing, with as little noise as can be.
+
+Every repetition draws one population that all mechanisms report about, and one count table of each mechanism that all of its
+estimators see, so differences between combinations are far surer than the errors themselves; and what chance did to the raw
+inversion, whose expected squared error is known exactly for each value, is taken off from all of a mechanism's errors by
+regression (control variates). The raw inversion's mse comes out exact, the others with less noise.
+
+The error is that of one time step, one report a person, against the histogram of those who report.
+"""
+
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.advice.question import METRICS, Question
+from experiments.bench.accuracy import estimates, population
+from experiments.drawn_tables import drawn_table
+from experiments.processes import worker_pool
+from mechanisms import Mechanism
+from mechanisms.arguments import FloatArray, IntArray
+
+UNLIKELY = 6.0  # standard errors
+Combination = tuple[str, str, str]  # mechanism, estimator, post-processing
+Source = str | IntArray
+"""A shape's name, or (k,) counts: of all n people, who are then these; or of a sample, from which n are drawn."""
+
+
+def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
+    """(k,) exact mean squared error of each value's raw inversion, against the histogram of the n who report.
+
+        (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)²)
+
+    `Mechanism.variance` is larger by f (1 - f) / n: it is of people drawn at random, whose own histogram varies by so much.
+    """
+    return np.asarray((shares * m.p * (1 - m.p) + (1 - shares) * m.q * (1 - m.q)) / (n * (m.p - m.q) ** 2))
+
+
+def people(source: Source, question: Question, rng: np.random.Generator) -> IntArray:
+    """(k,) how many of the n people have each value."""
+    if isinstance(source, str):
+        return np.bincount(population(source, question.k, question.n, rng), minlength=question.k)
+    total = int(source.sum())
+    return source if total == question.n else rng.multinomial(question.n, source / total)
+
+
+def simulate(
+    question: Question,
+    names: Sequence[str],
+    sources: Sequence[Source],
+    repeats: int,
+    seed: int,
+    seen: Callable[[int, int, str], None] = lambda *_: None,
+    processes: int | None = None,
+) -> dict[Combination, FloatArray]:
+    """The metric of every (mechanism, estimator, post-processing): (distributions, repeats) each."""
+    built = [question.build(name) for name in names]
+    tasks = [(i, r) for i in range(len(sources)) for r in range(repeats)]
+    runs: list[Run] = []
+    with worker_pool(processes, tasks=len(tasks)) as spread:
+        for run in spread(partial(repetition, question, built, list(sources), seed), tasks):
+            runs.append(run)
+            seen(len(runs), len(tasks), "repetitions")
+    shape = len(sources), repeats
+    chance = {m.name: np.array([run.luck[m.name] for run in runs]).reshape(*shape, 2) for m in built}
+    found = {key: np.array([run.errors[key] for run in runs]).reshape(shape) for key in runs[0].errors}
+    return {key: without_luck(errors, chance[key[0]]) for key, errors in found.items()}
+
+
+class Run(NamedTuple):
+    """A repetition: the metric of every combination, and each mechanism's `luck`."""
+
+    errors: dict[Combination, float]
+    luck: dict[str, tuple[float, float]]
+
+
+def repetition(
+    question: Question, built: Sequence[Mechanism], sources: Sequence[Source], seed: int, task: tuple[int, int]
+) -> Run:
+    """One population, one count table of each mechanism, and the metric of every estimate from it: infinite if there is none.
+
+    A mechanism's noise depends on the seed, the task and its name alone, not on what else is simulated.
+    """
+    counts = people(sources[task[0]], question, np.random.default_rng([seed, *task]))
+    truth, metric = counts / question.n, METRICS[question.metric]
+    run = Run({}, {})
+    for m in built:
+        table = drawn_table(m, counts, np.random.default_rng([seed, *task, zlib.crc32(m.name.encode())]))
+        for name, frequencies in estimates(m, table, exact=False):
+            estimator, _, post = name.partition(" ")
+            known = np.isfinite(frequencies).all()  # a likelihood of bits gives no estimate if no report has a one
+            run.errors[m.name, estimator, post or "none"] = metric(truth, frequencies) if known else math.inf
+            if name == "mi":
+                run.luck[m.name] = luck(m, truth, frequencies, question.n)
+    return run
+
+
+def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple[float, float]:
+    """By how much the mean squared error of a raw inversion is above what was to be expected for these people.
+
+    As a sum of two parts, that of the values that are rarer than the noise is large and that of the others; the mean of each
+    over many repetitions is 0.
+    """
+    expected = inversion_variances(m, truth, n)
+    excess, rare = ((inverted - truth) ** 2 - expected) / m.k, truth**2 < expected
+    return float(excess[rare].sum()), float(excess[~rare].sum())
+
+
+def without_luck(runs: FloatArray, luck: FloatArray) -> FloatArray:
+    """(distributions, repeats) errors less what a regression on (distributions, repeats, 2) luck explains; if finite.
+
+    Not where the mean of the luck is farther from 0 than chance allows: noise so rare that these repetitions saw none of it.
+    """
+    if not np.isfinite(runs).all():
+        return runs
+    rest = runs.copy()
+    for i, (errors, parts) in enumerate(zip(runs, luck, strict=True)):
+        mean, deviation = parts.mean(axis=0), parts.std(axis=0)
+        if (np.abs(mean) <= UNLIKELY * deviation / math.sqrt(len(parts))).all() and deviation.any():
+            scale = deviation.max()
+            slopes = np.linalg.lstsq((parts - mean) / scale, errors - errors.mean(), rcond=1e-10)[0]
+            rest[i] -= parts / scale @ slopes
+    return rest

@@ -1,0 +1,112 @@
+"""A sample of people's values, read from a file: how many have each value. Messages never show a value, nor a line of the file.
+
+Labels become public with the survey, so a file of people's records must not pass for a file of labels.
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from experiments.advice.question import MAX_K, AdviceError
+from mechanisms.arguments import IntArray
+
+DELIMITERS = ",;\t|"
+NO_VALUE = {"NA", "NaN", "nan", "NULL", "null", "None"}
+
+
+def read_sample(path: Path, column: str | None = None, k: int | None = None) -> tuple[IntArray, list[str] | None]:
+    """The counts of a sample's values, and their labels if they are not numbers.
+
+    Args:
+        path: a text file with a value on each line (empty lines are skipped), or a CSV file with a header.
+        column: the CSV file's column; without it, lines are values.
+        k: domain size; without it, the largest number plus one, or how many labels there are.
+
+    Returns:
+        (k,) counts; and None if all values are integers of at least 0, else the labels in alphabetical order, shorter than k
+        if the sample does not hold them all.
+
+    Raises:
+        AdviceError: if the file cannot be read, lacks the column, holds fewer than two values or more than the domain, or holds
+            numbers, but others than integers of at least 0; or what stands for no value; or one word among numbers, as the
+            name of a column is. Without `column`, if the lines look like the rows of a table. If the labels are more than half
+            as many as the people: they would name people rather than answers.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            found = Counter(value for value in _values(file, column, path) if value)
+        if column is None:
+            _require_no_table(path, found)
+    except OSError as error:
+        raise AdviceError(f"{path}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise AdviceError(f"{path}: not a text file of values: {type(error).__name__}") from None
+    if len(found) < 2:
+        raise AdviceError(f"{path}: needs at least two different values, got {len(found)}")
+    if all(value.isascii() and value.isdigit() and len(value) < 10 for value in found):
+        numbers = np.array([int(value) for value in found])
+        size = int(numbers.max()) + 1 if k is None else k
+        _within(path, size, int(numbers.max()) + 1, "numbers are 0 … k-1")
+        counts = np.zeros(size, np.int64)
+        np.add.at(counts, numbers, list(found.values()))
+        return counts, None
+    if not NO_VALUE.isdisjoint(found):
+        raise AdviceError(f"{path}: leave out what stands for no value ({', '.join(sorted(NO_VALUE.intersection(found)))})")
+    words = sum(not _is_number(value) for value in found)
+    if words == 0:
+        raise AdviceError(f"{path}: numbers must be integers in [0, {MAX_K}); cut others into bins")
+    if words == 1 < len(found) - 1:
+        raise AdviceError(f"{path}: numbers and one word; if it names the column, give --column")
+    if 2 * len(found) > found.total():
+        raise AdviceError(
+            f"{path}: {len(found)} different labels of {found.total()} people; labels are published in the survey, "
+            "so at most half as many labels as people are allowed"
+        )
+    labels = sorted(found)
+    size = len(labels) if k is None else k
+    _within(path, size, len(labels), "there are so many labels")
+    counts = np.zeros(size, np.int64)
+    counts[: len(labels)] = [found[label] for label in labels]
+    return counts, labels
+
+
+def _values(file: Iterator[str], column: str | None, path: Path) -> Iterator[str]:
+    if column is None:
+        yield from (line.strip() for line in file)
+        return
+    rows = csv.reader(file)
+    header = [name.strip() for name in next(rows, [])]
+    if column not in header:
+        raise AdviceError(f"{path}: none of the {len(header)} columns that its first line names is {column!r}")
+    place = header.index(column)
+    yield from (row[place].strip() for row in rows if len(row) > place)
+
+
+def _require_no_table(path: Path, found: Counter[str]) -> None:
+    """AdviceError if more than half of the lines have the same number of fields, at least two."""
+    for delimiter in DELIMITERS:
+        fields = Counter[int]()
+        for line, times in found.items():
+            fields[len(next(csv.reader([line], delimiter=delimiter)))] += times
+        n_fields, times = max(((n, times) for n, times in fields.items() if n > 1), key=lambda x: x[1], default=(0, 0))
+        if 2 * times > found.total():
+            raise AdviceError(
+                f"{path}: {times} of {found.total()} lines have {n_fields} fields separated by {delimiter!r}, as a table has; "
+                "give --column and a CSV file with commas and a header"
+            )
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _within(path: Path, k: int, needed: int, why: str) -> None:
+    if k < needed or k > MAX_K:
+        raise AdviceError(f"{path}: k must be in [{needed}, {MAX_K}], since {why}, got {k}")

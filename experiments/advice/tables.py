@@ -1,0 +1,197 @@
+"""What `advise` shows: tables, a survey's stanza, the reasons, and what a picture is drawn from."""
+
+import json
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from rich.table import Table
+
+from experiments.advice.advise import Advice, Candidate, Ranked, document
+from experiments.advice.gain import INFORMED, KINDS, Compared, Gain, gains
+from experiments.papers.reproduction import Curve, Outcome, Panel
+from experiments.tables import table
+
+SHOWN = 15
+KNOWLEDGE = {"sample": "with a sample of 5 %", "shapes": "with no data"}
+ESTIMATORS = {"mi": "matrix inversion (mi)", "ibu": "the iterative Bayesian update (ibu)", "mle": "maximum likelihood (mle)"}
+
+
+def candidate_table(advice: Advice) -> Table:
+    """All mechanisms, those simulated first, and below them why the others are not."""
+    t = advice.question.horizon
+    shown = table(f"Mechanisms by exact variance, k = {advice.question.k:,}, n = {advice.question.n:,}", "mechanism",
+                  "exact sd", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values")  # fmt: skip
+    for c in advice.candidates:
+        losses = map(number, (c.eps_1, c.eps_inf, c.eps_t, c.eps_any))
+        shown.add_row(c.mechanism, number(c.deviation), str(c.report_bytes or "–"), *losses, style="dim" if c.dropped else None)
+    dropped = [f"{c.mechanism}, {c.dropped}" for c in advice.candidates if c.dropped]
+    if dropped:
+        shown.caption = f"not simulated: {'; '.join(dropped)}"
+        shown.caption_justify = "left"
+    return shown
+
+
+def ranking_table(advice: Advice) -> Table:
+    """The combinations that were simulated, the first 15, and all that are as good as the first."""
+    shown = table(f"By simulated {advice.question.metric}, {advice.repeats} repetitions of {_people(advice)}", "rank",
+                  "mechanism", "estimator", "post", advice.question.metric, "± s.e.", "bytes", texts=4)  # fmt: skip
+    for i, row in enumerate(advice.ranking):
+        if i < SHOWN or row.best:
+            spread = "exact" if row.standard_error < 1e-9 * row.error else number(row.standard_error)
+            length = str(advice.candidate(row.mechanism).report_bytes)
+            shown.add_row(
+                f"{i + 1}{'*' if row.best else ''}", row.mechanism, row.estimator, row.post, number(row.error), spread, length,
+                style="bold" if row.best else None,
+            )  # fmt: skip
+    shown.caption = "* the best, and what does not differ from it by three standard errors of the paired difference"
+    shown.caption_justify = "left"
+    return shown
+
+
+def number(x: float | None) -> str:
+    """Four digits; None stands for infinity, as in JSON."""
+    if x is None or math.isinf(x):
+        return "∞"
+    return "–" if math.isnan(x) else f"{x:.4g}"
+
+
+def reasons(advice: Advice) -> list[str]:
+    """Why this mechanism, why this estimate of it, what it costs, and what the horizon does."""
+    first, c = advice.first, advice.candidate(advice.first.mechanism)
+    return [_why_mechanism(advice, c), _why_estimate(advice, first), _cost(advice, c), _horizon(advice, c)]
+
+
+def _why_mechanism(advice: Advice, c: Candidate) -> str:
+    others = [o for o in advice.candidates if not o.dropped and o is not c]
+    ratios = ", ".join(f"{o.mechanism} {o.variance_ratio(c):.3g} times" for o in others)
+    dropped: dict[str, list[str]] = {}
+    for o in advice.candidates:
+        if o.dropped and o.deviation < c.deviation:
+            dropped.setdefault(o.dropped, []).append(o.mechanism)
+    lost = "".join(f" Less, but left out: {', '.join(names)} ({why})." for why, names in dropped.items())
+    if all(o.deviation >= c.deviation for o in others):
+        return f"{c.mechanism}: the smallest exact variance of those simulated{f' ({ratios})' if ratios else ''}.{lost}"
+    return f"{c.mechanism}: not the smallest exact variance ({ratios} its own), but the smallest simulated error.{lost}"
+
+
+def _why_estimate(advice: Advice, first: Ranked) -> str:
+    raw = next(r for r in advice.ranking if (r.mechanism, r.estimator, r.post) == (first.mechanism, "mi", "none"))
+    name = ESTIMATORS[first.estimator] + ("" if first.post == "none" else f" with {first.post}")
+    if raw is first:
+        return f"{name[0].upper()}{name[1:]} as it is: no post-processing and no likelihood has a smaller error here."
+    if math.isfinite(raw.error):
+        gain = f"{first.error / raw.error:.3g} times that" if raw.error else "0, as is that"
+    else:
+        gain = "finite, unlike that"
+    if advice.rare >= 0.05:
+        why = f"{advice.rare:.0%} of the values are rarer than the noise is large, and it moves them towards zero"
+    else:
+        why = "it uses that shares are not negative and sum to one"
+    return f"{name[0].upper()}{name[1:]}: its {advice.question.metric} is {gain} of the raw inversion; {why}."
+
+
+def _cost(advice: Advice, c: Candidate) -> str:
+    best = [advice.candidate(r.mechanism) for r in advice.ranking if r.best]
+    shortest = min(best, key=lambda o: o.report_bytes)
+    text = f"A report takes {c.report_bytes} byte{'s' if c.report_bytes > 1 else ''} and its envelope"
+    if shortest.report_bytes < c.report_bytes:
+        return f"{text}; {shortest.mechanism}, which is as good, takes {shortest.report_bytes}."
+    longest = max((o for o in advice.candidates if o.report_bytes), key=lambda o: o.report_bytes)
+    more = f"; {longest.mechanism} would take {longest.report_bytes}" if longest.report_bytes > c.report_bytes else ""
+    return f"{text}{more}."
+
+
+def _horizon(advice: Advice, c: Candidate) -> str:
+    t = advice.question.horizon
+    if c.eps_inf is None:
+        return f"Losses add up: {t} reports cost {number(c.eps_t)} nats. To ask more than once, give eps_inf and memoize."
+    half = " (ε₁ was set to a half of ε∞)" if advice.question.eps_1 is None and advice.question.budget is None else ""
+    return (
+        f"{t} reports of an unchanged value cost {number(c.eps_t)} of at most {number(c.eps_inf)} nats{half};"
+        f" between any two sequences of values up to {number(c.eps_any)}."
+    )
+
+
+def _people(advice: Advice) -> str:
+    n = f"{advice.question.n:,} people"
+    return f"{n} for each of five shapes" if advice.sample is None else f"{n} like the {advice.sample:,} of the sample"
+
+
+def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = None) -> str:
+    """An attribute to paste into a survey, and the setting that goes with it."""
+    first = advice.first
+    asked = document(advice.question.build(first.mechanism), name, labels)
+    (level,) = asked.pop("level")
+    if first.estimator == "mi":
+        use = "mi" if first.post == "none" else f"mi, with LDPSTREAM_POST={first.post} in the estimator's environment"
+    else:
+        use = first.estimator
+    keys = "[[attribute]]", *toml_lines(asked), "[[attribute.level]]", *toml_lines(level)
+    return "\n".join([f"# of the published estimates take {use}", *keys])
+
+
+def toml_lines(keys: dict[str, object]) -> list[str]:
+    """Keys and values as TOML; JSON's texts, numbers and lists are TOML's, if no character but controls is escaped."""
+    return [f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in keys.items()]
+
+
+def picture(advice: Advice) -> Outcome:
+    """Panels: the simulated error of every estimate, the best first, and the loss of up to `horizon` reports."""
+    finite = [row for row in advice.ranking if math.isfinite(row.error)]
+    names = list(dict.fromkeys(row.mechanism for row in advice.ranking))
+    estimates = list(dict.fromkeys(_estimate(row) for row in finite))
+    errors = []
+    for name in names:
+        own = {estimates.index(_estimate(row)): row for row in finite if row.mechanism == name}
+        rows = [own[x] for x in sorted(own)]
+        errors.append(Curve(name, sorted(own), [r.error for r in rows], [2 * r.standard_error for r in rows]))
+    times = np.unique(np.geomspace(1, advice.question.horizon, 30).astype(np.int64)).tolist()
+    built = [advice.question.build(name) for name in names]
+    losses = [Curve(m.name, times, [m.eps_t(t) for t in times]) for m in built]
+    metric = f"{advice.question.metric} ± 2 standard errors"
+    bounded = advice.question.eps_inf is not None
+    return Outcome((), (
+        Panel("simulated error", "estimator, post-processing", metric, errors, log_y=True, names=estimates),
+        Panel("loss of an unchanged value", "reports t", "ε_t in nats", losses, log_x=True, log_y=not bounded),
+    ))  # fmt: skip
+
+
+def title(advice: Advice) -> str:
+    """The picture's: the question's size and the advice."""
+    first = advice.first
+    return f"k = {advice.question.k:,}, {_people(advice)}: {first.mechanism}, {_estimate(first)}"
+
+
+def _estimate(row: Ranked) -> str:
+    return row.estimator if row.post == "none" else f"{row.estimator} {row.post}"
+
+
+# ---- beside fixed choices
+
+
+def gain_tables(rows: Sequence[Compared]) -> list[Table]:
+    """For each kind of question and of knowledge, the advice beside every fixed choice."""
+    found = []
+    for kind in KINDS:
+        n = sum(row.kind == kind for row in rows)
+        for by in INFORMED:
+            title = f"{kind}, {KNOWLEDGE[by]}: {n} settings"
+            shown = table(title, "against", "kept", "near", "gain", "least", "where, ε")
+            shown.columns[-1].justify = "left"
+            for g in gains(rows, kind, by):
+                shown.add_row(*gain_cells(g))
+            found.append(shown)
+    return found
+
+
+def gain_cells(g: Gain) -> list[str]:
+    """A row's texts."""
+    return [g.choice, f"{g.kept:.1%}", f"{g.near:.1%}", f"×{g.gain:.3g}", f"×{g.least:.3g}", g.where]
+
+
+GAIN_NOTE = (
+    "Mean squared error of the choice over that of the advice: gain is the geometric mean, least the smallest. Kept: settings"
+    " in which the choice is not better by more than 1 % and by three standard errors of the paired difference; near: in which"
+    " it is not better by more than 1 %. †: the best of all fixed choices, in hindsight."
+)

@@ -1,0 +1,1 @@
+"""The privacy audit: measures the loss of each mechanism from samples."""

@@ -1,0 +1,275 @@
+"""An empirical lower bound of the privacy loss of what the code really emits, beside what it claims.
+
+For every mechanism and ε the audit draws reports of every value of a small domain and plays a distinguishing attack: with the
+exact likelihood ratio of what the reports support (`likelihoods`) it forms the events that a Neyman-Pearson test
+between two values would choose, "ratio at least c" for every c and every ordered pair of values. Half of the reports chooses
+the event that looks worst; the other half counts how often it occurs under the two values, and
+
+    ε ≥ ln(lower bound of Pr[event | a] / upper bound of Pr[event | b])
+
+with Clopper-Pearson bounds. Only one event is tested on the second half, so the choice among many costs nothing; over all the
+losses that a run audits the error is shared out (Bonferroni): if every mechanism keeps its claim, no bound in the whole run
+exceeds one with probability 0.999. Audited are a single report (ε₁), t reports of an unchanged value (ε_t) and the memo (ε∞).
+
+The device's path is its randomizers (`secure_random`), without its file; neither the ways of collecting several
+attributes nor the mechanisms for locations are audited. An audit sees only what the support of the two values betrays; that
+reports follow their whole distribution is what `tests/mechanisms` tests. Mechanisms that are broken on purpose show that the
+audit can fail (`controls`).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, Literal
+
+import numpy as np
+
+from experiments.audit.clopper_pearson import loss_bound
+from experiments.audit.likelihoods import (
+    Supports,
+    channel_loss,
+    enumerated_loss,
+    log_ratios,
+    memo_chain,
+    report_chain,
+    supports,
+)
+from experiments.audit.samplers import CodePath, Observed, Sampler, fresh_memos, last_bit_in_clear, reports_of
+from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
+from mechanisms.arguments import FloatArray, IntArray
+
+K = 9  # two bytes of bits, the second one with padding
+EPS = (0.5, 1.0, 2.0, 4.0)
+HORIZONS = (1, 2, 3, 10)
+T = 3  # reports of an unchanged value that are audited
+JOINT_ALPHA = 0.001
+CONTROLS_PLACE = (0, 1000)  # in the seed's streams, apart from every mechanism's
+CONTROL_REPORTS = 20_000  # of each value: enough to catch every control
+Loss = Literal["eps_1", "eps_t", "eps_inf"]
+Counts = dict[int, Supports]  # by value: how many of each device's reports support each of the k values
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One audited loss.
+
+    Attributes:
+        path: where the reports came from.
+        loss: a single report, t reports of an unchanged value, or the memo (which is ε∞'s).
+        t: number of reports; 0 for the memo.
+        claimed: in nats.
+        bound: audited lower bound, in nats.
+        pair: the values a and b that the attack told apart.
+        hits, false_hits: how often the chosen event occurred among the n/2 counted reports of a and of b.
+        n: reports of each value, half of them to choose the event.
+    """
+
+    path: str
+    loss: Loss
+    t: int
+    claimed: float
+    bound: float
+    pair: tuple[int, int]
+    hits: int
+    false_hits: int
+    n: int
+
+    @property
+    def kept(self) -> bool:
+        """Whether the bound is not above the claim."""
+        return self.bound <= self.claimed
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """One mechanism's claims, what enumeration finds and what the attacks find.
+
+    Attributes:
+        mechanism: its signature.
+        eps_1, eps_inf: claimed; eps_inf is None for a one-time mechanism.
+        enumerated_eps_1: from the dense channel.
+        enumerated_eps_inf: of the memo, by enumeration.
+        eps_t: claimed, for t in `HORIZONS`; t · eps_1 for a one-time mechanism.
+        enumerated_eps_t: by enumeration of all classes of t reports.
+        findings: by code path and loss.
+    """
+
+    mechanism: str
+    eps_1: float
+    enumerated_eps_1: float
+    eps_inf: float | None
+    enumerated_eps_inf: float | None
+    eps_t: tuple[float, ...]
+    enumerated_eps_t: tuple[float, ...]
+    findings: list[Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A mechanism that is broken on purpose, and whether the audit noticed."""
+
+    fault: str
+    mechanism: str
+    finding: Finding
+
+    @property
+    def caught(self) -> bool:
+        """Whether the bound is above the claim, as it must be."""
+        return not self.finding.kept
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A whole run.
+
+    Attributes:
+        seed: of the vectorised reports and of the controls; devices draw from the operating system.
+        k: domain size.
+        joint_confidence: probability that no bound exceeds a claim if every claim holds.
+        n_bounds: bounds among which the error is shared.
+    """
+
+    seed: int
+    k: int
+    joint_confidence: float
+    n_bounds: int
+    rows: list[Audited]
+    controls: list[Control]
+
+    @property
+    def passed(self) -> bool:
+        """No bound above its claim, and every broken mechanism caught."""
+        return all(f.kept for row in self.rows for f in row.findings) and all(c.caught for c in self.controls)
+
+
+def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
+    """The mechanism with eps_1 = ε and, if it memoizes, eps_inf = 2ε (which every second round reaches)."""
+    if name in ONE_TIME:
+        return mechanism(name, K, eps=eps, **options)
+    return mechanism(name, K, eps_inf=2 * eps, eps_1=eps, **options)
+
+
+def attack(counts: Counts, ratios: FloatArray, alpha: float) -> tuple[float, tuple[int, int], int, int]:
+    """The best attack found on the first half of the reports, and its bound from the second half.
+
+    Args:
+        counts: by value, equally many rows each.
+        ratios: (t+1, t+1) from `likelihoods.log_ratios`.
+        alpha: probability with which the bound may exceed the true loss.
+
+    Returns:
+        bound in nats, the pair of values, hits and false hits of the event in the second half.
+    """
+    side, half = len(ratios), min(map(len, counts.values())) // 2
+    order = np.argsort(-ratios, axis=None, kind="stable")
+
+    def cumulated(rows: Supports, a: int, b: int) -> IntArray:
+        """How often each event "among the first e+1 outcomes (i, j) by likelihood ratio" occurs."""
+        cells = rows[:, a].astype(np.intp) * side + rows[:, b]
+        return np.cumsum(np.bincount(cells, minlength=side * side)[order])
+
+    best, a, b, event = -1.0, 0, 1, 0
+    for x, y in permutations(counts, 2):
+        bounds = loss_bound(cumulated(counts[x][:half], x, y), cumulated(counts[y][:half], x, y), half, alpha)
+        if bounds.max() > best:
+            best, a, b, event = float(bounds.max()), x, y, int(bounds.argmax())
+    hits, false_hits = (int(cumulated(counts[v][half : 2 * half], a, b)[event]) for v in (a, b))
+    return float(loss_bound(hits, false_hits, half, alpha)), (a, b), hits, false_hits
+
+
+def losses(m: Mechanism) -> tuple[Loss, ...]:
+    """What is audited of a mechanism."""
+    return ("eps_1", "eps_t", "eps_inf") if isinstance(m, Longitudinal) else ("eps_1",)
+
+
+def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: float) -> list[Finding]:
+    """Every audited loss of a mechanism on one code path, each with error alpha, all from one sample of devices."""
+    longitudinal = isinstance(m, Longitudinal)
+    firsts: Counts = {}
+    totals: Counts = {}
+    memos: Counts = {}
+    for value in path.values:
+        observed = path.sample(m, value, path.n, T if longitudinal else 1, rng)
+        firsts[value] = supports(m, observed.reports[0])
+        totals[value] = _total_supports(m, observed)
+        if observed.memos is not None:
+            memos[value] = supports(m, observed.memos)
+    found = [Finding(path.name, "eps_1", 1, m.eps_1, *attack(firsts, log_ratios(m, report_chain(m), 1), alpha), path.n)]
+    if isinstance(m, Longitudinal):
+        at_t = attack(totals, log_ratios(m, report_chain(m), T), alpha)
+        of_memo = attack(memos, log_ratios(m, memo_chain(m), 1), alpha)
+        found.append(Finding(path.name, "eps_t", T, m.eps_t(T), *at_t, path.n))
+        found.append(Finding(path.name, "eps_inf", 0, m.eps_inf, *of_memo, path.n))
+    return found
+
+
+def _total_supports(m: Mechanism, observed: Observed) -> Supports:
+    """How many of a device's reports support each value."""
+    total = supports(m, observed.reports[0])
+    for reports in observed.reports[1:]:
+        total += supports(m, reports)
+    return total
+
+
+def controls(n: int, seed: int, alpha: float) -> list[Control]:
+    """Mechanisms broken on purpose, each audited for the loss that it breaks, with n reports of each value."""
+    found: list[Control] = []
+
+    def add(fault: str, m: Mechanism, sample: Sampler, t: int, claimed: float) -> None:
+        rng = np.random.default_rng([seed, *CONTROLS_PLACE, len(found)])
+        counts = {value: _total_supports(m, sample(m, value, n, t, rng)) for value in range(m.k)}
+        result = attack(counts, log_ratios(m, report_chain(m), t), alpha)
+        found.append(Control(fault, m.signature, Finding("broken", "eps_1" if t == 1 else "eps_inf", t, claimed, *result, n)))
+
+    for name in ("OUE", "L-OSUE"):
+        m = audited_mechanism(name, 1.0)
+        add("last bit never randomized", m, last_bit_in_clear, 1, m.eps_1)
+    for name in ("GRR", "SS", "OLH", "L-OSUE"):
+        m = audited_mechanism(name, 1.0)
+        same = {key: getattr(m, key) for key in ("g", "omega") if hasattr(m, key)}
+        add("p and q of 1.5 ε", m, reports_of(audited_mechanism(name, 1.5, **same)), 1, m.eps_1)
+    for name in ("L-GRR", "L-OSUE", "L-OLH"):
+        m = audited_mechanism(name, 1.0)
+        add("memo drawn again for each of 10 reports", m, fresh_memos, 10, m.eps_inf)
+    return found
+
+
+def audit(names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: Callable[[str], None]) -> Report:
+    """Audit mechanisms at every ε of `EPS`.
+
+    Args:
+        names: of registered mechanisms.
+        paths: what to audit of each; the controls get as many reports as the first, or 20 000.
+        seed: at least 0; every mechanism, ε and path has its own stream of it.
+        progress: told the signature of each mechanism before it is audited.
+
+    Returns:
+        All bounds, none of which exceeds a claim with probability 0.999 if the claims hold; and the controls.
+    """
+    audited = [(audited_mechanism(name, eps), NAMES.index(name), i) for name in names for i, eps in enumerate(EPS)]
+    n_bounds = len(paths) * sum(len(losses(m)) for m, _, _ in audited)
+    alpha = JOINT_ALPHA / max(n_bounds, 1)
+    rows = []
+    for m, *place in audited:
+        progress(m.signature)
+        found: list[Finding] = []
+        for i, path in enumerate(paths):
+            found += findings(m, path, np.random.default_rng([seed, i, *place]), alpha)
+        rows.append(_row(m, found))
+    progress("controls")
+    caught = controls(max(paths[0].n, CONTROL_REPORTS), seed, alpha)
+    return Report(seed, K, 1 - JOINT_ALPHA, n_bounds, rows, caught)
+
+
+def _row(m: Mechanism, found: list[Finding]) -> Audited:
+    chain = report_chain(m)
+    return Audited(
+        m.signature,
+        m.eps_1,
+        channel_loss(m),
+        m.eps_inf if isinstance(m, Longitudinal) else None,
+        enumerated_loss(m, memo_chain(m), 1) if isinstance(m, Longitudinal) else None,
+        tuple(m.eps_t(t) for t in HORIZONS),
+        tuple(enumerated_loss(m, chain, t) for t in HORIZONS),
+        found,
+    )

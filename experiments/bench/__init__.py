@@ -1,0 +1,1 @@
+"""The benchmarks: speed, accuracy, coverage, the whole service."""

@@ -1,0 +1,55 @@
+"""A bare consumer of the client library that our agents use, with their fetch settings: it only fetches.
+
+    python -m experiments.bench.bare_consumer TOPIC RECORDS
+
+reads so many records of the topic from its beginning and prints one JSON object: records and seconds from the end of the first
+fetch to the end of the last, and the processor time in between; from the beginning if the first fetch gives half of the
+records. The broker's address comes from the settings.
+"""
+
+import json
+import sys
+import time
+
+import uvloop
+from aiokafka import AIOKafkaConsumer
+
+from agents.consumer.batches import CHUNK_BYTES
+from agents.consumer.chunks import FETCH_S
+from runtime.settings import load_settings
+
+PATIENCE_S = 60.0
+
+
+async def consume(topic: str, records: int) -> dict[str, float]:
+    """Read so many records and forget them."""
+    wait_ms = int(FETCH_S * 1000)
+    consumer = AIOKafkaConsumer(
+        topic,
+        **load_settings().kafka_options(),
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=CHUNK_BYTES,
+        fetch_max_wait_ms=wait_ms,
+    )
+    await consumer.start()
+    try:
+        seen, first, began, began_cpu = 0, 0, time.perf_counter(), time.process_time()
+        moved = began
+        while seen < records:
+            chunks = await consumer.getmany(timeout_ms=wait_ms)
+            now = time.perf_counter()
+            if chunks:
+                seen, moved = seen + sum(map(len, chunks.values())), now
+            elif now - moved > PATIENCE_S:
+                raise SystemExit(f"{topic} gave {seen} of {records} records")
+            if chunks and not first and seen < records / 2:
+                first, began, began_cpu = seen, now, time.process_time()
+        return {
+            "records": seen - first, "seconds": time.perf_counter() - began, "cpu_s": time.process_time() - began_cpu,
+        }  # fmt: skip
+    finally:
+        await consumer.stop()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(uvloop.run(consume(sys.argv[1], int(sys.argv[2])))) + "\n")

@@ -1,0 +1,150 @@
+"""How long the estimators take on one core, beside other libraries, and that it does not depend on the number of reports."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+import numpy as np
+from rich.table import Table
+
+from estimators import combined_mle, gibu, ibu, mle
+from estimators.estimate import Estimate, Group
+from experiments.peers.environment import LIBRARIES, accuracy_of_peers, time_peers
+from mechanisms import CountTable, Mechanism, mechanism
+from mechanisms.arguments import FloatArray
+
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
+PEER_REPORTS = 2000  # theirs counts the reports anew in every estimate, which must not be what is timed
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """One task. `seconds` is the best processor time of several runs, or the rate if `unit` is ``"M reports/s"``; `target` is
+    what it should at most take (a rate: at least reach); `note` says what was reached."""
+
+    task: str
+    value: float
+    unit: str
+    target: float | None
+    note: str = ""
+
+
+def shares(k: int) -> FloatArray:
+    """A distribution with a long tail."""
+    f = 1 / (1 + np.arange(k)) ** 1.1
+    return np.asarray(f / f.sum())
+
+
+def expected(m: Mechanism, n: int, seed: int = 1) -> CountTable:
+    """Support counts of n reports as they are distributed bin by bin; for mechanisms whose table holds them."""
+    rng = np.random.default_rng(seed)
+    chances = m.q + (m.p - m.q) * shares(m.k)
+    if m.marks == 1:
+        return m.table(n, rng.multinomial(n, chances / chances.sum()))
+    return m.table(n, rng.binomial(n, chances))
+
+
+def reported(m: Mechanism, n: int, seed: int = 1) -> CountTable:
+    """A table of n reports that were really made."""
+    rng = np.random.default_rng(seed)
+    return m.tabulate(m.report(rng.choice(m.k, n, p=shares(m.k)), rng))
+
+
+def best_of(run: Callable[[], object], repeats: int) -> float:
+    """The least processor time of several runs, in seconds; the first one, which may compile, does not count."""
+    run()
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timing]:
+    """All timings.
+
+    Args:
+        quick: small domains, in seconds; the targets then say nothing.
+        peers: whether multi-freq-ldpy and pure-ldp are timed too.
+        seen: told what is being done.
+
+    Raises:
+        PeersError: if the other library cannot be installed or run.
+    """
+    k, large, huge = (100, 1000, 10_000) if quick else (1000, 100_000, 1_000_000)
+    repeats, rows = (1 if quick else 5), []  # type: int, list[Timing]
+
+    def add(task: str, run: Callable[[], Estimate | object], target: float | None, repeats: int = repeats) -> None:
+        seen(task)
+        found = run()
+        note = ""
+        if isinstance(found, Estimate):
+            note = f"{found.iterations} iterations, gap {found.gap:.1e} nats a report"
+        rows.append(Timing(task=task, value=best_of(run, repeats), unit="s", target=target, note=note))
+
+    oue, grr = mechanism("OUE", k=k, eps=1.0), mechanism("GRR", k=huge, eps=1.0)
+    table, wide = expected(oue, 100_000), expected(grr, 10_000_000)
+    levels: list[Group] = [
+        (m, expected(m, 20_000, i)) for i, m in enumerate(mechanism("OUE", k=k, eps=0.3 * e) for e in range(1, 11))
+    ]
+    add(f"IBU, OUE, k={k}: 10 000 iterations", lambda: ibu(oue, table, tol=0.0), 0.3)
+    add(f"maximum likelihood, OUE, k={k}", lambda: mle(oue, table), 0.1)
+    add(f"maximum likelihood, GRR, k={huge}", lambda: mle(grr, wide), 0.5)
+    add(f"GIBU, 10 levels of OUE, k={k}: 10 000 iterations", lambda: gibu(levels, tol=0.0), 1.0)
+    add(f"maximum likelihood, 10 levels of OUE, k={k}", lambda: combined_mle(levels), 1.0)
+    for size, decode, exact in ((k, 0.003, 0.5), (large, None, 60.0), (huge, 1.0, None)):
+        olh = mechanism("OLH", k=size, eps=1.0)
+        counts = reported(olh, 10_000 if quick else 1_000_000)
+        add(f"decoding, OLH, k={size}", partial(olh.support, counts), decode)
+        if exact is not None:
+            task = f"exact maximum likelihood, OLH, k={size}"
+            add(task, partial(mle, olh, counts, likelihood="exact"), exact, 1)
+    for name, n, target in (("GRR", 10_000_000, 100.0), ("L-OLH", 10_000_000, 50.0), ("OUE", 200_000, 5.0)):
+        rows.append(_tabulation(name, k, n // (100 if quick else 1), target, repeats, seen))
+    for n in SIZES:
+        same = expected(oue, n)
+        add(f"maximum likelihood, OUE, k={k}, n={n:.0e}", partial(mle, oue, same), None)
+    if peers:
+        counts_of = np.random.default_rng(1).multinomial(PEER_REPORTS, shares(k)).tolist()
+        for line in accuracy_of_peers([{"mechanism": "OUE", "k": k, "eps": 1.0, "counts": counts_of, "time": True}], seen):
+            for what, seconds in line.get("seconds", {}).items():
+                task = f"multi-freq-ldpy 0.2.5: {what}, OUE, k={k}" + (", 10 000 iterations" if what == "IBU" else "")
+                rows.append(Timing(task=task, value=seconds, unit="s", target=None))
+        rows += _counting_of_peers(k, seen)
+    return rows
+
+
+def _counting_of_peers(k: int, seen: Callable[[str], None]) -> list[Timing]:
+    """How fast other libraries count. Of local hashing they decode every report, which we do once for a table."""
+    task = {
+        "n": 100_000, "k": k, "eps": 1.0, "eps_inf": 2.0, "eps_1": 1.0, "seconds": 0.5, "repeats": 2,
+        "mechanisms": ["GRR", "OUE", "OLH", "L-OLH"],
+    }  # fmt: skip
+    rows = []
+    for line in time_peers(task, seen):
+        if line.get("what") == "tabulate":
+            name = f"{line['library']} {LIBRARIES[line['library']]}: counting, {line['mechanism']}, k={k}"
+            rows.append(Timing(task=name, value=line["per_s"] / 1e6, unit="M reports/s", target=None))
+    return rows
+
+
+def _tabulation(name: str, k: int, n: int, target: float, repeats: int, seen: Callable[[str], None]) -> Timing:
+    seen(f"counting, {name}")
+    m = mechanism(name, k=k, eps_inf=2.0, eps_1=1.0) if name.startswith("L-") else mechanism(name, k=k, eps=1.0)
+    rng = np.random.default_rng(1)
+    values = rng.integers(0, k, n)
+    reports = m.report(m.memoize(values, rng) if hasattr(m, "memoize") else values, rng)
+    rate = n / best_of(lambda: m.tabulate(reports), repeats) / 1e6
+    return Timing(task=f"counting, {name}, k={k}", value=rate, unit="M reports/s", target=target)
+
+
+def timing_table(rows: list[Timing]) -> Table:
+    """The timings, with whether the targets are met."""
+    shown = Table("task", "measured", "target", "met", "what was reached", title="Estimators, one core")
+    for row in rows:
+        rate = row.unit != "s"
+        met = "" if row.target is None else "yes" if (row.value >= row.target if rate else row.value <= row.target) else "no"
+        target = "" if row.target is None else f"{'≥' if rate else '≤'} {row.target:g}"
+        shown.add_row(row.task, f"{row.value:.3g} {row.unit}", target, met, row.note)
+    return shown

@@ -1,0 +1,196 @@
+"""How many reports a second one core perturbs and counts, beside other libraries in the same run.
+
+Seconds are of processor time, ours and theirs: the work is single-threaded, and so a busy machine disturbs the rates little.
+Every mechanism perturbs n random values of a domain of k at ε = 1 (ε∞ = 2, ε₁ = 1), in one call, after a first small one that
+compiles; the rate is the best of several runs. The first round of a longitudinal mechanism (the memo, once in a device's
+life) and the second (every report) are timed apart. Peak memory is what one call for n reports allocates on top of its
+input, in a run of its own. The other libraries take one value at a time and draw both rounds at every call, so beside them
+stands our rate for both rounds; what does not fit into a second of theirs is measured with fewer reports.
+"""
+
+import resource
+import time
+import tracemalloc
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.peers.environment import PeersError, time_peers
+from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
+from mechanisms.grr import GRR
+
+EPS, EPS_INF, EPS_1 = 1.0, 2.0, 1.0
+SEED = 20260101
+REPEATS = 5
+PEER_SECONDS = 1.0
+PEER_REPEATS = 3
+STREAM_BLOCK = 2**20
+STREAM_LIMIT_MIB = 1024
+WARM_UP = 1000
+TARGETS = {"GRR": 20e6, "L-GRR": 20e6, "L-OLH": 15e6, "OUE": 1e6, "L-OSUE": 1e6, "SS": 0.5e6}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A rate per second, from runs of n reports."""
+
+    per_s: float
+    n: int
+
+
+@dataclass(slots=True)
+class Speed:
+    """One mechanism's rates, per second.
+
+    Attributes:
+        memo: first rounds; None for a one-time mechanism.
+        report: reports (of memos, for a longitudinal mechanism).
+        fresh: reports of values, so both rounds for a longitudinal mechanism.
+        tabulate: reports counted.
+        peak_mib: most that one call to `report` for n reports allocates, its result included.
+        target: the rate of `report` that we want; None where none is set.
+        peers: another library's rates, by its name and step: "report" (both rounds) and, where it has it, "tabulate".
+        peer_bytes: the most that another library allocates for each report, by its name.
+    """
+
+    mechanism: str
+    memo: float | None
+    report: float
+    fresh: float
+    tabulate: float
+    peak_mib: float
+    target: float | None
+    peers: dict[str, dict[str, Measured]] = field(default_factory=dict)
+    peer_bytes: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """GRR reports drawn, perturbed and counted block by block: rate, and the peak memory of the whole process."""
+
+    n: int
+    per_s: float
+    peak_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A whole run; `peers_missing` says why other libraries, or mechanisms of theirs, are not in it."""
+
+    n: int
+    k: int
+    speeds: list[Speed]
+    stream: Stream
+    peers_missing: list[str]
+
+
+def best_rate(run: Callable[[], object], n: int, repeats: int) -> float:
+    """n per second, in the fastest of several runs."""
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.process_time()
+        run()
+        best = min(best, time.process_time() - start)
+    return n / best
+
+
+def peak_mib(run: Callable[[], object]) -> float:
+    """Most memory that a run allocates, in MiB, its result included."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        run()
+        return (tracemalloc.get_traced_memory()[1] - before) / 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def measured_mechanism(name: str, k: int) -> Mechanism:
+    """The mechanism at the budgets of the benchmark."""
+    return mechanism(name, k, eps=EPS) if name in ONE_TIME else mechanism(name, k, eps_inf=EPS_INF, eps_1=EPS_1)
+
+
+def speed(name: str, n: int, k: int) -> Speed:
+    """Time one mechanism."""
+    m, rng = measured_mechanism(name, k), np.random.default_rng(SEED)
+    values = rng.integers(0, k, n)
+
+    def memos(values: Any) -> Any:
+        return m.memoize(values, rng) if isinstance(m, Longitudinal) else values
+
+    m.tabulate(m.report(memos(values[:WARM_UP]), rng))
+    memo = best_rate(lambda: memos(values), n, REPEATS) if isinstance(m, Longitudinal) else None
+    kept = memos(values)
+    report = best_rate(lambda: m.report(kept, rng), n, REPEATS)
+    peak = peak_mib(lambda: m.report(kept, rng))
+    reports = m.report(kept, rng)
+    tabulate = best_rate(lambda: m.tabulate(reports), n, REPEATS)
+    fresh = report if memo is None else 1 / (1 / memo + 1 / report)
+    return Speed(name, memo, report, fresh, tabulate, peak, TARGETS.get(name))
+
+
+def stream_grr(n: int, k: int) -> Stream:
+    """Perturb and count n GRR reports in blocks, in this process from its start."""
+    m, rng = GRR(k, EPS), np.random.default_rng(SEED)
+    table = m.empty_table()
+    start = time.process_time()
+    for begin in range(0, n, STREAM_BLOCK):
+        values = rng.integers(0, k, min(STREAM_BLOCK, n - begin))
+        table = table + m.tabulate(m.report(values, rng))
+    seconds = time.process_time() - start
+    assert table.n == n
+    return Stream(n, n / seconds, _peak_rss_mib())
+
+
+def _peak_rss_mib() -> float:
+    """Peak resident memory of this process, in MiB."""
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux's ru_maxrss starts from the parent's
+        return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:")).split()[1]) / 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # macOS counts in bytes
+
+
+def bench(n: int, k: int, peers: bool, progress: Callable[[str], None] = lambda _: None) -> Bench:
+    """Time every registered mechanism, a stream of 100 n GRR reports, and the other libraries.
+
+    Args:
+        n: reports of each mechanism.
+        k: domain size.
+        peers: whether to time the other libraries, which are installed first where they are not.
+        progress: told what is being timed.
+    """
+    speeds = []
+    for name in NAMES:
+        progress(name)
+        speeds.append(speed(name, n, k))
+    progress(f"{100 * n:,} GRR reports as a stream")
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:  # of its own, for its peak memory
+        stream = child.submit(stream_grr, 100 * n, k).result()
+    return Bench(n, k, speeds, stream, _add_peers(speeds, n, k, progress) if peers else ["not asked for"])
+
+
+def _add_peers(speeds: list[Speed], n: int, k: int, progress: Callable[[str], None]) -> list[str]:
+    """Time the other libraries into `speeds`; what is missing and why."""
+    task = {
+        "n": n, "k": k, "eps": EPS, "eps_inf": EPS_INF, "eps_1": EPS_1, "seconds": PEER_SECONDS, "repeats": PEER_REPEATS,
+    }  # fmt: skip
+    by_name = {s.mechanism: s for s in speeds}
+    missing = []
+    try:
+        for line in time_peers(task, progress):
+            library, name = line["library"], line["mechanism"]
+            if "error" in line:
+                missing.append(f"{library} {name}: {line['error']}")
+            elif line["what"] == "memory":
+                by_name[name].peer_bytes[library] = line["bytes"]
+            else:
+                by_name[name].peers.setdefault(library, {})[line["what"]] = Measured(line["per_s"], line["n"])
+    except PeersError as error:
+        missing.append(str(error))
+    return missing

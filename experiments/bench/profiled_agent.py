@@ -1,0 +1,135 @@
+"""An agent that keeps an account of its time.
+
+    python -m experiments.bench.profiled_agent SURVEY FILE
+
+is `ldpstream agent SURVEY`, and writes JSON to FILE when it is told to end: records counted, processor seconds by phase from
+the first chunk on, and how long each commit took. It looks at the clock a few times a chunk, never for a single record.
+"""
+
+import json
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import agents.app
+import agents.fold
+from agents.consumer.chunks import ChunkThread
+from agents.fold import PartitionFold
+from agents.tally import tally
+from mechanisms import Mechanism
+from runtime.settings import load_settings
+from stores.redis_store import RedisCountStore
+from surveys import load_survey
+
+
+class Account:
+    """Processor seconds by phase; wall seconds of every commit."""
+
+    def __init__(self) -> None:
+        self.phases: defaultdict[str, float] = defaultdict(float)
+        self.commits_s: list[float] = []
+        self.records = 0
+        self._lock = threading.Lock()
+        self._began: dict[str, float] = {}
+
+    def timed(self, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, its processor time put down to the phase."""
+
+        @wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return function(*arguments, **named)
+            finally:
+                self._add(phase, time.thread_time() - began)
+
+        return call
+
+    def so_far(self, phase: str) -> None:
+        """Put all that this thread has done since its first chunk down to the phase."""
+        now = time.thread_time()
+        self.phases[phase] = now - self._began.setdefault(phase, now)
+
+    def feeding(self, feed: Callable[..., Any]) -> Callable[..., Any]:
+        """`PartitionFold.feed`, its records counted and the loop's own time taken."""
+        timed = self.timed("feed", feed)
+
+        def call(fold: PartitionFold, records: Any) -> Any:
+            self.so_far("loop")
+            self._began.setdefault("process", time.process_time())
+            result = timed(fold, records)
+            self.records += result.records
+            self.so_far("loop")
+            return result
+
+        return call
+
+    def committing(self, commit: Callable[..., bool]) -> Callable[..., bool]:
+        """`CountStore.commit`, timed by the wall clock as well."""
+        timed = self.timed("commit", commit)
+
+        def call(*arguments: Any) -> bool:
+            began = time.perf_counter()
+            written: bool = timed(*arguments)
+            self.commits_s.append(time.perf_counter() - began)
+            return written
+
+        return call
+
+    def fetching(self, fetch: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """`ChunkThread._fetch_records`: the consumer's thread does nothing else than to fetch."""
+
+        async def call(*arguments: Any, **named: Any) -> Any:
+            chunks = await fetch(*arguments, **named)
+            if chunks or "fetch" in self._began:
+                self.so_far("fetch")
+            return chunks
+
+        return call
+
+    def as_json(self) -> dict[str, Any]:
+        """Phases that do not overlap."""
+        spent = self.phases
+        whole = time.process_time() - self._began.get("process", time.process_time())
+        phases = {
+            "fetch": spent["fetch"],
+            "decode": spent["tally"] - spent["tabulate"],
+            "tabulate": spent["tabulate"],
+            "fold": spent["feed"] - spent["tally"],
+            "loop": spent["loop"] - spent["feed"],
+            "commit": spent["commit"],
+        }
+        phases["rest"] = max(0.0, whole - sum(phases.values()))
+        return {"records": self.records, "cpu_s": phases, "commits_s": self.commits_s}
+
+    def _add(self, phase: str, seconds: float) -> None:
+        with self._lock:
+            self.phases[phase] += seconds
+
+
+def main() -> None:
+    """Count until told to end, then write the account."""
+    survey, file, account = load_survey(sys.argv[1]), Path(sys.argv[2]), Account()
+    wrapped: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+        (ChunkThread, "_fetch_records", account.fetching(ChunkThread._fetch_records)),
+        (PartitionFold, "feed", account.feeding(PartitionFold.feed)),
+        (agents.fold, "tally", account.timed("tally", tally)),
+        (Mechanism, "tabulate", account.timed("tabulate", Mechanism.tabulate)),
+        (RedisCountStore, "commit", account.committing(RedisCountStore.commit)),
+    )
+    for owner, name, function in wrapped:
+        setattr(owner, name, function)
+    sys.argv = sys.argv[:1]  # Faust would read them
+    try:
+        agents.app.run(survey, load_settings())
+    finally:
+        file.write_text(json.dumps(account.as_json()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""What the service's benchmark counts: surveys, envelopes, and a topic filled faster than anybody reads it."""
+
+import asyncio
+import itertools
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aiokafka import AIOKafkaProducer
+
+from agents import Record, tally
+from mechanisms import CountTable, Longitudinal, Reports
+from producers.sinks import BATCH_BYTES
+from runtime.settings import Settings
+from stores import PaneKey
+from surveys import Survey, load_survey, seal
+from surveys.envelope import reports_per_envelope
+
+SEED = 20260601
+POOL = 10_000  # different envelopes at the most; the log repeats them
+POOL_BYTES = 32 * 2**20
+BATCHES_UNDER_WAY = 256
+
+Asked = tuple[str, int, str]  # of an attribute: name, k, mechanism
+ATTRIBUTES: tuple[Asked, ...] = (("route", 300, "L-OSUE"), ("cell", 600, "L-OSUE"), ("app", 1000, "L-GRR"))
+
+
+def write_survey(file: Path, name: str, step_seconds: int, attributes: Sequence[Asked]) -> Survey:
+    """A survey whose step 0 begins with the present second (of the day, for steps of a day), in a file."""
+    start = datetime.fromtimestamp(time.time() // 1, UTC)
+    lines = [f'name = "{name}"', f"start = {start:%Y-%m-%dT%H:%M:%SZ}", f"step_seconds = {step_seconds}"]
+    lines += ["window_steps = 3", "lateness_steps = 0", 'collection = "spl"']
+    share = len(attributes)  # under spl an attribute gets that part of the budget
+    for attribute, k, mechanism in attributes:
+        lines += ["[[attribute]]", f'name = "{attribute}"', f"size = {k}"]
+        lines += [f'level = [{{ name = "all", mechanism = "{mechanism}", eps_inf = {2.0 * share}, eps_1 = {1.0 * share} }}]']
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return load_survey(file)
+
+
+def random_reports(survey: Survey, attribute: int, n: int, rng: np.random.Generator) -> Reports:
+    """n reports of uniform values, as devices send them."""
+    m = survey.mechanisms[attribute][0]
+    values = rng.integers(0, m.k, n)
+    return m.report(m.memoize(values, rng) if isinstance(m, Longitudinal) else values, rng)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """A log of sealed envelopes: a pool of different ones, so and so many times over.
+
+    Attributes:
+        pool: the envelopes.
+        rounds: how many times the log holds each.
+        reports: number of reports in the log.
+        counts: what the log adds up to.
+    """
+
+    pool: list[bytes]
+    rounds: int
+    reports: int
+    counts: dict[PaneKey, CountTable]
+
+    @property
+    def records(self) -> int:
+        """Number of records in the log."""
+        return self.rounds * len(self.pool)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the envelopes in the log."""
+        return self.rounds * sum(map(len, self.pool))
+
+
+def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, records: int) -> Load:
+    """Envelopes of step 0 for a log of about that many records.
+
+    Args:
+        survey: see `write_survey`.
+        attributes: whose reports; every one gives the same number of envelopes.
+        envelope_bytes: about the size of an envelope; 0 for one report in each.
+        records: of the log; the nearest multiple of the pool's size is taken.
+    """
+    rng = np.random.default_rng(SEED)
+    most = min(POOL, records, POOL_BYTES // max(envelope_bytes, 1))
+    each = max(1, most // len(attributes))
+    pool = []
+    for attribute in attributes:
+        row_bytes = survey.mechanisms[attribute][0].report_dtype.itemsize
+        size = reports_per_envelope(row_bytes, envelope_bytes) if envelope_bytes else 1
+        reports = random_reports(survey, attribute, each * size, rng)
+        pool += [seal(survey, attribute, 0, 0, reports[i : i + size]) for i in range(0, len(reports), size)]
+    shuffled = [pool[i] for i in rng.permutation(len(pool))]
+    once = tally(survey, [Record(i, survey.start_ms, envelope) for i, envelope in enumerate(shuffled)])
+    rounds = max(1, round(records / len(pool)))
+    counts = {key: CountTable(table.mechanism, rounds * table.n, rounds * table.counts) for key, table in once.counts.items()}
+    return Load(shuffled, rounds, rounds * once.reports, counts)
+
+
+async def fill(settings: Settings, topic: str, load: Load, partitions: int, codec: str | None = None) -> float:
+    """Write the log in batches as large as a producer's, evenly over the partitions; gives the seconds that it took.
+
+    A batch is built once, for one partition, at a fraction of the time that a producer takes record by record.
+    """
+    producer = AIOKafkaProducer(
+        **settings.kafka_options(),
+        acks="all",
+        max_batch_size=BATCH_BYTES,
+        max_request_size=2 * BATCH_BYTES,
+        compression_type=codec,
+    )
+    await producer.start()
+    try:
+        began, under_way = time.perf_counter(), deque[asyncio.Future[object]]()
+        for number, batch in enumerate(_batches(producer, load, max(1, load.records // (2 * partitions)))):
+            under_way.append(await producer.send_batch(batch, topic, partition=number % partitions))
+            if len(under_way) > BATCHES_UNDER_WAY:
+                await under_way.popleft()
+        await asyncio.gather(*under_way)
+        return time.perf_counter() - began
+    finally:
+        await producer.stop()
+
+
+def _batches(producer: AIOKafkaProducer, load: Load, limit: int) -> Iterator[Any]:
+    """The log as full batches of at most `limit` records, so that a short one too reaches every partition."""
+    batch = producer.create_batch()
+    for envelope in itertools.chain.from_iterable(itertools.repeat(load.pool, load.rounds)):
+        while batch.record_count() >= limit or batch.append(key=None, value=envelope, timestamp=None) is None:
+            yield batch
+            batch = producer.create_batch()
+    yield batch

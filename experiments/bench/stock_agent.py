@@ -1,0 +1,59 @@
+"""What a first attempt with Faust looks like, to be measured beside our agents: an event and a HINCRBY for every report.
+
+    python -m experiments.bench.stock_agent TOPIC RECORDS FOLDER
+
+counts so many records of the topic (with its own files in the folder) into a Redis hash named after the topic, and ends with
+one JSON object on standard output: reports and seconds from the first event to the last. Everything is Faust's default but what
+it needs to run here. It is spared what really counting would cost: it does not look into the report, checks nothing, and is
+not exactly once.
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import faust
+import msgspec
+import redis.asyncio
+
+from runtime.settings import load_settings
+
+topic_name, wanted, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+settings = load_settings()
+app = faust.App(
+    f"{topic_name}-stock",
+    broker=[f"kafka://{address}" for address in settings.kafka.split(",")],
+    value_serializer="raw",
+    consumer_auto_offset_reset="earliest",
+    topic_allow_declare=False,
+    topic_disable_leader=True,
+    web_enabled=False,
+    datadir=folder,
+)
+store = redis.asyncio.Redis.from_url(settings.redis.get_secret_value())
+
+
+@app.agent(app.topic(topic_name))
+async def count(envelopes: Any) -> None:
+    """One HINCRBY a report."""
+    records = reports = first = 0
+    began = 0.0
+    async for envelope in envelopes:
+        _version, _survey, attribute, level, step, n, _payload = msgspec.msgpack.decode(envelope)
+        for _ in range(n):
+            await store.hincrby(f"ldpstream:{topic_name}:stock", f"{attribute}:{level}:{step}", 1)
+        records, reports = records + 1, reports + n
+        if records == 1:
+            first, began = reports, time.perf_counter()
+        if records == wanted:
+            sys.stdout.write(json.dumps({"reports": reports - first, "seconds": time.perf_counter() - began}) + "\n")
+            sys.stdout.flush()
+            os._exit(0)  # there is nothing to tidy up that the benchmark does not
+
+
+if __name__ == "__main__":
+    worker = faust.Worker(app, loglevel="error", quiet=True, redirect_stdouts=False)
+    worker.spinner = None  # which would write to standard output
+    worker.execute_from_commandline()

@@ -1,0 +1,55 @@
+"""Estimates of multi-freq-ldpy. `experiments.peers.environment` runs this file in a virtual environment of its own.
+
+It imports nothing of ours. Standard input is a JSON list of `{"mechanism", "k", "eps", "counts"}`; every line of standard
+output is one of `{"task": index, "estimates": {"MI": [...], "IBU": [...]}, "seconds": {"MI", "IBU"}}` (processor time of the
+second of two runs, since the first may compile) or `{"task": index, "error"}`.
+"""
+
+import json
+import sys
+import time
+from importlib import import_module  # their names are unknown to our own environment
+from typing import Any
+
+ONCE = {
+    "GRR": ("GRR", {}), "SS": ("SS", {}), "SUE": ("UE", {"optimal": False}), "OUE": ("UE", {"optimal": True}),
+    "THE": ("HE", {}), "BLH": ("LH", {"optimal": False}), "OLH": ("LH", {"optimal": True}),
+}  # fmt: skip
+MEMOIZED = {
+    "L-GRR": ("L_GRR", {}), "L-SUE": ("L_SUE", {}), "L-OSUE": ("L_OSUE", {}), "L-SOUE": ("L_SOUE", {}), "L-OUE": ("L_OUE", {}),
+    "L-BLH": ("L_LH", {"optimal": False}), "L-OLH": ("L_LH", {"optimal": True}),
+}  # fmt: skip
+
+
+def estimate(task: dict[str, Any]) -> dict[str, Any]:
+    """Both of its estimators, on reports that it makes; how long they took is asked for by `"time": true`."""
+    name, k, eps = task["mechanism"], task["k"], task["eps"]
+    theirs, options = (MEMOIZED if name in MEMOIZED else ONCE)[name]
+    folder = "long_freq_est" if name in MEMOIZED else "pure_frequency_oracles"
+    module = import_module(f"multi_freq_ldpy.{folder}.{theirs}")
+    budgets = (2 * eps, eps) if name in MEMOIZED else (eps,)
+    values = [v for v, count in enumerate(task["counts"]) for _ in range(count)]
+    reports = [getattr(module, f"{theirs}_Client")(v, k, *budgets, **options) for v in values]
+    domain = () if theirs.endswith("UE") else (k,)  # aggregators of bits do not take k
+    estimates, seconds = {}, {}
+    for name, where in (("MI", domain), ("IBU", (k,))):
+        for _ in range(2 if task.get("time") else 1):
+            start = time.process_time()
+            found = getattr(module, f"{theirs}_Aggregator_{name}")(reports, *where, *budgets, **options)
+            estimates[name], seconds[name] = [float(x) for x in found], time.process_time() - start
+    return {"estimates": estimates, "seconds": seconds}
+
+
+def main() -> None:
+    """Every task in turn; one that fails says so and the others go on."""
+    for i, task in enumerate(json.load(sys.stdin)):
+        try:
+            line: dict[str, Any] = {"task": i, **estimate(task)}
+        except Exception as error:
+            line = {"task": i, "error": f"{type(error).__name__}: {error}"}
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Other libraries, installed into a virtual environment of their own and timed there by `experiments/peers/clients.py`.
+
+They need what their packages do not declare, and an older xxhash than ours might be; `peers.lock` pins all of it.
+The environment stays in the cache: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
+
+    python -m experiments.peers.environment      makes it if it is missing, and prints its Python
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+LOCK = Path(__file__).with_name("peers.lock")
+LIBRARIES = {"multi-freq-ldpy": "0.2.5", "pure-ldp": "1.2.0"}
+ATTEMPTS, INSTALL_S = 2, 600  # of pip, each with its own retries; a registry that stops in the middle of an answer is left
+CLIENTS = Path(__file__).with_name("clients.py")
+ACCURACY = Path(__file__).with_name("accuracy.py")
+
+
+class PeersError(RuntimeError):
+    """The other libraries could not be installed or run; the message says why, in one line."""
+
+
+def cache_dir() -> Path:
+    """Where the environment is kept; an empty variable counts as not set."""
+    if own := os.environ.get("LDPSTREAM_CACHE"):
+        return Path(own).expanduser()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "ldpstream"
+
+
+def existing_environment() -> Path | None:
+    """The Python of the environment, or None if it has not been made."""
+    place = _place()
+    return place / "bin" / "python" if (place / "whole").exists() else None
+
+
+def environment() -> Path:
+    """The Python of the environment, which is made first if it is not there.
+
+    Raises:
+        PeersError: if pip fails, as without a network, or takes too long.
+    """
+    place = _place()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.with_suffix(".making").open("wb") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # of several processes one makes it
+        if (made := existing_environment()) is not None:
+            return made
+        venv.create(place, clear=True, with_pip=True)
+        python = place / "bin" / "python"
+        # most of it is never imported, so nothing is compiled ahead: that would take three quarters of the time
+        options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--timeout", "30", "--retries", "5"]
+        command = [str(python), "-m", "pip", "install", *options, "--require-hashes", "-r", str(LOCK)]
+        for attempt in range(ATTEMPTS):
+            try:
+                _install(command)
+                break
+            except PeersError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+        (place / "whole").touch()  # last: an installation that was cut short is made again
+    return python
+
+
+def _install(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise PeersError(f"pip did not end within {INSTALL_S} s") from error
+    if done.returncode:
+        raise PeersError(f"pip could not install them: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+
+
+def _place() -> Path:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return cache_dir() / f"peers-{version}-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
+
+
+def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The lines of `peer_clients.py` for the task, as they come.
+
+    Args:
+        task: see `peer_clients.py`.
+        seen: told what is being done.
+
+    Raises:
+        PeersError: if the libraries cannot be installed, or their run ends early.
+    """
+    for line in _run(CLIENTS, task, seen):
+        seen(f"{line['library']} {line['mechanism']}")
+        yield line
+
+
+def accuracy_of_peers(tasks: list[dict[str, Any]], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The lines of `peer_accuracy.py` for the tasks, as they come. Arguments and errors as for `time_peers`."""
+    for done, line in enumerate(_run(ACCURACY, tasks, seen), 1):
+        seen(f"multi-freq-ldpy: {done} of {len(tasks)} settings")
+        yield line
+
+
+def _run(script: Path, task: object, seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The JSON lines that a script writes, given a task, in the other libraries' environment."""
+    seen("installing other libraries")
+    python = environment()
+    process = subprocess.Popen([str(python), "-I", str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        process.stdin.write(json.dumps(task))
+        process.stdin.close()
+        for text in process.stdout:
+            line: dict[str, Any] = json.loads(text)
+            yield line
+    if process.returncode:
+        raise PeersError(f"their run ended with status {process.returncode}")
+
+
+def main() -> int:
+    """Print the environment's Python on standard output; an error goes to standard error with exit status 1."""
+    try:
+        sys.stdout.write(f"{environment()}\n")
+    except (PeersError, OSError) as error:
+        sys.stderr.write(f"peers: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

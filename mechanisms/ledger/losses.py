@@ -1,0 +1,125 @@
+"""The privacy ledger: what t reports of one device tell, exactly where that is known.
+
+Two losses that are easily mixed up, in nats, both worst cases over outputs, for memoizing mechanisms:
+
+    eps_t         t reports of a value that did not change; ε₁ at t = 1, rises to ε∞
+    eps_sequence  any two value sequences
+
+The literature's 'number of memoized values x ε∞', and its refinement Σ_j eps_{t_j} for t_j reports from the j-th memo, bound
+neither. Memoization does not hide *when* a value changed: equal memos in a row betray a constant value, fresh ones a change.
+With ε∞ = 2 and ε₁ = 1, two reports of L-OSUE on 100 bits tell some two sequences apart by 44 nats, not by 4. Even two
+sequences with equal numbers of reports from their memos exceed the sum, if a value returns or hashed values collide.
+
+A one-time mechanism draws afresh at every step: t reports of it lose t ε, between whatever sequences that differ at
+every step, and ε∞ is infinite.
+
+The formulas hold for ε up to 700 and any t: they are computed as ln(1 + x) from ln x, so neither large nor small losses
+cancel.
+"""
+
+import math
+
+import numpy as np
+
+from mechanisms.arguments import MAX_EPS, MAX_K, epsilon, integer, log1mexp, real
+from mechanisms.ledger.bound_unary import UnaryRounds
+from mechanisms.ledger.sequence_hashed import eps_sequence_hashed
+from mechanisms.ledger.sequence_loss import MAX_LOG_RATIO, TINY, SequenceLoss, eps_sequence_grr
+from mechanisms.ledger.sequence_unary import eps_sequence_unary
+
+__all__ = [
+    "SequenceLoss",
+    "UnaryRounds",
+    "eps_sequence_grr",
+    "eps_sequence_hashed",
+    "eps_sequence_unary",
+    "eps_t_grr",
+    "eps_t_one_time",
+    "eps_t_unary",
+]
+
+_MAX_REPORTS = 2**62
+
+
+def eps_t_one_time(t: int, *, eps: float) -> float:
+    """Privacy loss of t reports of a one-time mechanism, t ε, in nats.
+
+    Args:
+        t: number of reports, in [1, 2^62].
+        eps: loss of one report, in (0, 700] nats.
+
+    Returns:
+        The loss between two sequences that differ at every step: exact if one report reaches ε between any two values,
+        as every one-time mechanism here does. Since t ε has no limit, ε∞ is infinite.
+
+    Raises:
+        ValueError: if an argument is outside its range.
+
+    >>> eps_t_one_time(30, eps=0.5)
+    15.0
+    """
+    return integer("t", t, 1, _MAX_REPORTS) * epsilon("eps", eps)
+
+
+def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:
+    """Privacy loss of t reports of GRR∘GRR if the value did not change, in nats; for L-LH with k := g.
+
+        ε_t = ln[(E₁ E^t + k-1) / (E^t + E₁ + k-2)],   E₁ = p₁/q₁ = e^{ε∞},   E = p₂/q₂ = e^{ε₂}
+
+    Args:
+        t: number of reports, in [1, 2^62].
+        k: number of symbols, in [2, 2^31).
+        log_e1: ε∞ = ln(p₁/q₁), in (0, 700] nats.
+        log_e2: ε₂ = ln(p₂/q₂), in (0, 2100] nats.
+
+    Returns:
+        The exact maximum over all pairs of values and all outputs: ε₁ at t = 1, ε∞ in the limit.
+
+    Raises:
+        ValueError: if an argument is outside its range.
+
+    Derivation: the memo's posterior depends on the counts n_m of the reported symbols, and
+    P(y|v)/P(y|v') = (Σ_m E^{n_m} + (E₁-1) E^{n_v}) / (Σ_m E^{n_m} + (E₁-1) E^{n_v'}). It rises with E^{n_v} and falls
+    with every other term, so all t reports are v. ALLOMFREE's Eq. (16) puts ε₁ for ε₂ and 2 for k, and understates it.
+
+    >>> [round(eps_t_grr(t, k=4, log_e1=2.0, log_e2=1.5731722), 4) for t in (1, 2, 3)]  # ε₁ = 1
+    [1.0, 1.6781, 1.9232]
+    """
+    reports = integer("t", t, 1, _MAX_REPORTS)
+    symbols = integer("k", k, 2, MAX_K)
+    first, second = real("log_e1", log_e1, TINY, MAX_EPS), real("log_e2", log_e2, TINY, MAX_LOG_RATIO)
+    # E₁E^t + k-1 exceeds the denominator by (E₁-1)(E^t-1)
+    excess = first + log1mexp(first) + log1mexp(reports * second)
+    others = float(np.logaddexp(first + log1mexp(first), math.log(symbols - 1)))  # ln(E₁+k-2)
+    return float(np.logaddexp(0.0, excess - np.logaddexp(0.0, others - reports * second)))
+
+
+def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
+    """Privacy loss of t reports of UE∘UE if the value did not change, in nats.
+
+        ε_t = ln[(p₁r + 1-p₁) / (q₁r + 1-q₁)] + ln[((1-q₁)s + q₁) / ((1-p₁)s + p₁)],
+        r = (p₂/q₂)^t,   s = ((1-q₂)/(1-p₂))^t
+
+    Args:
+        t: number of reports, in [1, 2^62].
+        rounds: the probabilities of both rounds.
+
+    Returns:
+        The exact maximum over all pairs of values and all outputs: ε₁ at t = 1, ε∞ in the limit.
+
+    Raises:
+        ValueError: if t is outside its range.
+
+    Derivation: only the two values' own bits differ in distribution, and their memos are independent. The first factor
+    is the value's bit, reported 1 at all t steps, the second the other value's bit, reported 0 at all t steps.
+
+    >>> logs = [math.log(x) for x in (0.5, 0.5, 0.1192029, 0.8807971, 0.8033881, 0.1966119, 0.1966119, 0.8033881)]
+    >>> [round(eps_t_unary(t, rounds=UnaryRounds(*logs)), 4) for t in (1, 2, 3, 5)]  # L-OSUE, ε∞ = 2, ε₁ = 1
+    [1.0, 1.6417, 1.8992, 1.9937]
+    """
+    reports = integer("t", t, 1, _MAX_REPORTS)
+    ones, zeros = reports * rounds.alpha, reports * rounds.beta
+    apart = rounds.log_p1 + log1mexp(rounds.log_p1 - rounds.log_q1)  # ln(p₁-q₁)
+    own = apart + log1mexp(ones) - np.logaddexp(rounds.log_q1, rounds.log_not_q1 - ones)
+    other = apart + log1mexp(zeros) - np.logaddexp(rounds.log_not_p1, rounds.log_p1 - zeros)
+    return float(np.logaddexp(0.0, own) + np.logaddexp(0.0, other))

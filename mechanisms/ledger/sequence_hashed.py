@@ -1,0 +1,77 @@
+"""How well reports of memoized local hashing tell any two value sequences apart, if there are fewer values than symbols.
+
+A device's function maps k values to symbols of g, and its reports are those of L-GRR on the symbols (see
+`sequence_loss`). If k >= g some function takes all symbols, so the loss is that of L-GRR on g symbols. If k < g the
+values have k different symbols at most, and that loss is a bound only. Which k they are makes no difference.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from mechanisms.arguments import MAX_K, integer
+from mechanisms.ledger.sequence_loss import GRRRounds, SequenceLoss, between, eps_sequence_grr, partitions
+
+_EXACT_T = 6
+
+
+def eps_sequence_hashed(t: int, *, k: int, g: int, log_e1: float, log_e2: float) -> SequenceLoss:
+    """Loss of t reports of L-LH between any two value sequences, in nats, over all functions.
+
+    For k >= g it is `eps_sequence_grr` on g symbols. For k < g it is exact for t <= 6, and that loss as a bound for larger t.
+
+    Args:
+        t: number of reports, in [1, 2^50].
+        k: number of values, in [2, 2^31).
+        g: number of symbols, in [2, 2^31).
+        log_e1, log_e2: as in `eps_sequence_grr`.
+
+    Raises:
+        ValueError: if an argument is outside its range.
+
+    >>> loss = eps_sequence_hashed(3, k=2, g=4, log_e1=2.0, log_e2=1.5731722)
+    >>> round(loss.value, 3), loss.exact
+    (2.678, True)
+    """
+    bound = eps_sequence_grr(t, k=g, log_e1=log_e1, log_e2=log_e2)
+    if integer("k", k, 2, MAX_K) >= g:
+        return bound
+    rounds = GRRRounds(g, log_e1, log_e2)
+    value, witness = _few_values(min(t, _EXACT_T), k, rounds)
+    if t <= _EXACT_T:
+        return SequenceLoss(value, True, witness)
+    return between(value, bound.value, f"the first {_EXACT_T} steps: {witness}")  # more reports never tell less
+
+
+@lru_cache(maxsize=4096)
+def _few_values(t: int, k: int, rounds: GRRRounds) -> tuple[float, str]:
+    """The largest loss of k values whose symbols differ, over the numbers of times that each symbol is reported."""
+    found = [
+        (_spread(own, others, k, rounds), own, others)
+        for n in range(t + 1)
+        for own in partitions(n, k)
+        for others in partitions(t - n, rounds.k - k)
+    ]
+    loss, own, others = max(found)
+    return loss, f"reports of symbols that some value has: {own}, and that none has: {others}"
+
+
+def _spread(own: tuple[int, ...], others: tuple[int, ...], k: int, rounds: GRRRounds) -> float:
+    """max_x ln P(y|x) - min_x' ln P(y|x') for a y that reports k values' symbols and other symbols so many times.
+
+    ln P(y|x) is the sum, over values v, of f_v of the counts reported while x was v. Values are added one at a time: `least`
+    and `most` hold the extremes over all ways to divide every part of the counts among the values so far.
+    """
+    shape = tuple(n + 1 for n in own + others)
+    states = np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1)
+    below = np.asarray((states[:, None, :] >= states[None, :, :]).all(axis=2))
+    place = np.cumprod((1, *shape[:0:-1]))[::-1]
+    rest = np.where(below, (states @ place)[:, None] - (states @ place)[None, :], 0)
+    most = np.where(states.any(axis=1), -np.inf, 0.0)
+    least = -most
+    unreported = min(k - len(own), sum(own + others))
+    for value in [*range(len(own)), *[None] * unreported]:
+        row = rounds.row(states, value)[None, :]
+        most = np.where(below, most[rest] + row, -np.inf).max(axis=1)
+        least = np.where(below, least[rest] + row, np.inf).min(axis=1)
+    return float(most[-1] - least[-1])

@@ -1,0 +1,195 @@
+"""How well reports tell any two value sequences apart if memos are bits: L-SUE, L-OSUE, L-SOUE and L-OUE.
+
+Every bit of a report is randomized alone, but all k bits are drawn afresh for every new value, so each of them betrays
+a little of when values change. Fix a bit and its t reported bits. A sequence x cuts the t steps into one block for each
+distinct value; a block with `a` reported ones and `b` zeros weighs w = αa - βb, α = ln(p₂/q₂), β = ln((1-q₂)/(1-p₂)).
+But for a term that does not depend on x, and cancels,
+
+    ln P(y|x) = Σ_bits Σ_blocks u_h(w),   u_h(w) = ln(1 - π_h + π_h e^w),   π₁ = p₁, π₀ = q₁
+
+where h = 1 if the bit is the block's value (a *hot* bit, one for each block) and else 0. u_h is convex, u_h(0) = 0 and
+u_h(αa - βb) <= u_h(αa) + u_h(-βb). Hence ln P(y|x) is largest if ones and zeros have blocks of their own, and least if
+every block mixes them: often the worst x has one value or two, and all bits report the pattern of its blocks, while x'
+has one value, or as many as possible.
+
+1. Small t exactly: all pairs of partitions of the steps, all reported bits, and for each pair the best matching of the
+   values of x with those of x', an assignment problem (`_pair_loss`).
+2. Larger t are bounded from above by prices: see `mechanisms.ledger.bound_unary`.
+3. From below, a family of pairs is tried: x with one or two values, x' with blocks that mix them (`_best_known`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import permutations, product
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from mechanisms.arguments import MAX_K, IntArray, integer
+from mechanisms.ledger.bound_unary import PriceProgramme, UnaryRounds
+from mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, between, partitions
+
+_EXACT_T = {2: 12, 3: 8, 4: 7}  # for k bits
+_EXACT_T_OTHERS = 6
+
+
+def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
+    """Loss of t reports of UE∘UE on k bits between any two value sequences, in nats.
+
+    Exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7) and wherever a pair is found that reaches the bound (see the
+    module's text), a proven upper bound elsewhere. At t = 1 it is ε₁; it is never below ε_t; it grows with t without
+    limit and, since all k bits are drawn afresh for a new value, in proportion to k.
+
+    Args:
+        t: number of reports, in [1, 2^50].
+        k: number of bits, in [2, 2^31).
+        rounds: the probabilities of both rounds.
+
+    Raises:
+        ValueError: if an argument is outside its range.
+    """
+    return _loss(integer("t", t, 1, MAX_T), integer("k", k, 2, MAX_K), rounds)
+
+
+@lru_cache(maxsize=4096)
+def _loss(t: int, k: int, rounds: UnaryRounds) -> SequenceLoss:
+    if t <= _EXACT_T.get(k, _EXACT_T_OTHERS):
+        value, witness = max((_pair_loss(p, k, rounds) for p in _pairs(t, min(t, k))), key=lambda found: found[0])
+        return SequenceLoss(value, True, witness)
+    reached, witness = max((_pair_loss(p, k, rounds) for p in _best_known(t, k, rounds)), key=lambda found: found[0])
+    bound = _bound(t, k, rounds)
+    if (bound - reached) * t > bound / 2:  # so loose that it may fall from t to t+1, which the loss never does
+        bound = min(bound, _bound(t + 1, k, rounds))
+    return between(reached, bound, witness)
+
+
+@lru_cache(maxsize=4096)
+def _bound(t: int, k: int, rounds: UnaryRounds) -> float:
+    return PriceProgramme(t, k, rounds).bound()
+
+
+# ---- pairs of sequences
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two sequences up to the names of their values, and reported bits to try.
+
+    Attributes:
+        steps: (blocks of x, blocks of x'), in how many steps they meet.
+        times: (blocks of x',), how many blocks there are of each of these kinds.
+        ones: (tries, blocks of x, blocks of x'), reported ones among the steps.
+    """
+
+    steps: IntArray
+    times: IntArray
+    ones: IntArray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Distinct values of x and x'."""
+        return len(self.steps), int(self.times.sum())
+
+
+def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, str]:
+    """Loss of the pair with the best common values and the best of the reported bits to try; and the pair in words.
+
+    A block of x shares its value with a block of x' or has one of its own; every choice moves bits between the four
+    kinds (hot in x or not, hot in x' or not), so the best one is an assignment of the blocks of x.
+    """
+    left = rounds.weight(total := (pair.ones * pair.times).sum(axis=2), (pair.steps * pair.times).sum(axis=1) - total)
+    right = rounds.weight(total := pair.ones.sum(axis=1), pair.steps.sum(axis=0) - total)
+    cold_left, cold_right = rounds.u(0, left), rounds.u(0, right)
+    gain = cold_left.sum(axis=1) - (cold_right * pair.times).sum(axis=1)
+    more = rounds.u(1, left) - cold_left
+    less = rounds.u(1, right) - cold_right
+    cold = gain.max()
+    hot_left = (gain[:, None] + more).max(axis=0)
+    hot_right = (gain[:, None] - less).max(axis=0)
+    hot_both = (gain[:, None, None] + more[:, :, None] - less[:, None, :]).max(axis=0)
+    blocks, others = pair.shape
+    own = min(blocks, k - others)
+    kinds = np.repeat(np.arange(len(pair.times)), np.minimum(pair.times, blocks))
+    profit = np.concatenate((hot_both - hot_right, np.repeat((hot_left - cold)[:, None], own, axis=1)), axis=1)
+    columns = np.concatenate((kinds, len(pair.times) + np.arange(own)))
+    row, column = linear_sum_assignment(profit[:, columns], maximize=True)
+    loss = float((hot_right * pair.times).sum() + (k - others) * cold + profit[row, columns[column]].sum())
+    return loss, _describe(pair, columns[column])
+
+
+def _describe(pair: _Pair, partner: IntArray) -> str:
+    """A pair of sequences in words; partner: for every block of x the kind of block of x' that has its value."""
+    parts, fresh = [], len(pair.steps)
+    for kind, times in enumerate(pair.times):
+        same = np.flatnonzero(partner == kind)
+        met = [(int(n), value) for value, n in enumerate(pair.steps[:, kind]) if n]
+        if times == 1:
+            name = str(int(same[0])) if len(same) else str(fresh)
+            fresh += not len(same)
+            parts += [f"{n} x ({value}, {name})" for n, value in met]
+        else:
+            also = f" ({', '.join(map(str, same))} among them)" if len(same) else ""
+            parts.append(" and ".join(f"{n} x ({value}, v)" for n, value in met) + f" for {times} values v{also}")
+    return f"steps (x, x'): {', '.join(parts)}"
+
+
+def _fillings(steps: IntArray) -> IntArray:
+    """(tries, *steps.shape): all numbers of reported ones."""
+    grid = np.indices(tuple(steps.ravel() + 1)).reshape(steps.size, -1)
+    return np.moveaxis(grid.reshape(*steps.shape, -1), -1, 0)
+
+
+@cache
+def _pairs(t: int, most: int) -> tuple[_Pair, ...]:
+    """All pairs of sequences of t steps and at most `most` values each, up to names and order; all reported bits."""
+    found = {}
+    for sizes in partitions(t, most):
+        x = np.repeat(np.arange(len(sizes)), sizes)
+        for other in _growing(t, most):
+            steps = np.zeros((len(sizes), max(other) + 1), np.int64)
+            np.add.at(steps, (x, np.array(other)), 1)
+            orders = permutations(steps.tolist()) if len(set(sizes)) < len(sizes) else [steps.tolist()]
+            found[min(tuple(sorted(zip(*order))) for order in orders)] = steps
+    return tuple(_Pair(s, np.ones(s.shape[1], np.int64), _fillings(s)) for s in found.values())
+
+
+def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Sequences of length t with at most `most` values, new ones in the order 0, 1, 2, …."""
+    if t == 0:
+        yield ()
+        return
+    for start in _growing(t - 1, most):
+        for value in range(min(max(start, default=-1) + 2, most)):
+            yield (*start, value)
+
+
+def _best_known(t: int, k: int, rounds: UnaryRounds) -> Iterator[_Pair]:
+    """Pairs among which the worst one usually is: x has one or two values."""
+    most, unit = min(t, k), rounds.alpha + rounds.beta
+    balance = t * rounds.beta / unit  # so many ones, the others zeros, weigh 0
+    tilts = [balance + i * most * (rounds.alpha if i > 0 else rounds.beta) / unit for i in (-2, -1, 0, 1, 2)]
+    first = sorted({n for m in tilts for n in (int(m), int(m) + 1) if 0 < n < t} | {max(t // 2, 1), t - t // 2, t})
+    for n, values in product(first, sorted({1, 2, 3, most - 1, most})):
+        if 1 <= values <= most:
+            rows = [n, t - n] if n < t else [t]
+            steps = np.array([[row // values] * 4 for row in rows])
+            steps[0, :2] += 1
+            steps[1:, 1:3] += 1
+            more, again = n % values, (t - n) % values
+            both = max(more + again - values, 0)
+            times = np.array([more - both, both, again - both, values - more - again + both])
+            steps, times = steps[:, times > 0], times[times > 0]
+            if (steps.sum(axis=0) > 0).all():
+                yield _Pair(steps, times, _pure(steps, rows=True))
+    for n, a, b in product(first, range(3), range(3)):
+        if a <= n < t and b <= t - n and 0 < a + b < t:
+            steps = np.array([[n - a, a], [t - n - b, b]])
+            yield _Pair(steps, np.ones(2, np.int64), _pure(steps, rows=False))
+
+
+def _pure(steps: IntArray, *, rows: bool) -> IntArray:
+    """Reported bits that are equal within every row, or within every cell."""
+    if rows:
+        return np.array(list(product((0, 1), repeat=len(steps))))[:, :, None] * steps
+    return np.array(list(product((0, 1), repeat=steps.size))).reshape(-1, *steps.shape) * steps

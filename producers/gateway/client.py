@@ -1,0 +1,112 @@
+"""A sink that reports through the HTTP gateway, for simulated users and as an example of a client that counts exactly once."""
+
+import http.client
+import json
+import secrets
+import time
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from producers.gateway.intake import BATCH, ENVELOPE
+from producers.gateway.log import MAX_BATCH, MAX_BATCH_BYTES
+from producers.sinks import SinkError
+
+FRAME_BYTES = 8  # of an envelope in a batch, and of the batch
+ANSWER_S = 15.0  # longer than a gateway takes
+PATIENCE_S = 30.0
+
+
+class GatewaySink:
+    """Collects envelopes and posts them in batches, each with an idempotency key of its own until it is acknowledged.
+
+    After a `SinkError` some envelopes may be in the log and others not; the sink then takes no more.
+
+    Args:
+        url: the gateway's, as ``https://host[:port][/path]``.
+        token: bearer token, if it asks for one.
+        patience_s: how long a batch is tried again while the gateway does not answer or asks to wait.
+
+    Raises:
+        SinkError: if the URL is none.
+    """
+
+    def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:
+        try:
+            parts = urlsplit(url)
+            kind = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}[parts.scheme]
+            self._connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_S)
+        except (KeyError, ValueError):
+            raise SinkError(f"a gateway's URL must read http[s]://host[:port], got {url.rpartition('@')[2]}") from None
+        self._path, self._place = (
+            parts.path.rstrip("/") + "/v1/reports",
+            f"gateway at {parts.scheme}://{parts.netloc.rpartition('@')[2]}",
+        )
+        self._token, self._patience_s = token, patience_s
+        self._failed: SinkError | None = None
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+
+    def send(self, envelope: bytes) -> None:
+        if self._failed is not None:
+            raise self._failed
+        size = len(envelope) + FRAME_BYTES
+        if len(self._waiting) == MAX_BATCH or self._waiting_bytes + size > MAX_BATCH_BYTES - FRAME_BYTES:
+            self.flush()
+        self._waiting.append(envelope)
+        self._waiting_bytes += size
+
+    def flush(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+        if not self._waiting:
+            return
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if len(waiting) == 1:
+            self._post(ENVELOPE, waiting[0])
+        else:
+            self._post(BATCH, msgspec.msgpack.encode(waiting))
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _post(self, kind: str, body: bytes) -> None:
+        headers = {"Content-Type": kind, "Idempotency-Key": secrets.token_urlsafe(16)}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        end = time.monotonic() + self._patience_s
+        while True:
+            try:
+                self._connection.request("POST", self._path, body, headers)
+                answer = self._connection.getresponse()
+                status, said = answer.status, answer.read()
+                told = answer.headers.get("Retry-After", "")
+                again = bool(told) or status >= 500
+                wait_s = float(told) if told.isdecimal() else 1.0  # a proxy may tell a date
+            except (OSError, http.client.HTTPException) as error:
+                self._connection.close()  # the next attempt opens it anew
+                status, said, wait_s, again = 0, str(error).encode(), 1.0, True
+            if status == http.HTTPStatus.ACCEPTED:
+                return
+            if not again or time.monotonic() + wait_s > end:
+                self._failed = SinkError(f"{self._place} did not take what was sent: {_reason(status, said)}")
+                raise self._failed
+            time.sleep(wait_s)
+
+
+def _reason(status: int, said: bytes) -> str:
+    """What a problem document, or whatever came instead of one, says."""
+    with suppress(ValueError, KeyError, TypeError):
+        problem = json.loads(said)
+        return f"{problem['title']} ({status}){_places(problem)}"
+    return f"status {status}" if status else said.decode(errors="replace")
+
+
+def _places(problem: dict[str, Any]) -> str:
+    """Which envelopes of a batch the problem is about; nothing if it is not about single ones."""
+    if "elements" not in problem:
+        return ""
+    first = problem["elements"][0]
+    return f", {problem['refused']} envelopes of the batch, the first at {first['index']}: {first['reason']}"

@@ -1,0 +1,340 @@
+"""What the gateway does with a request: `producers.gateway.app` says what it promises.
+
+Nothing here knows Kafka; the log is an argument.
+"""
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from producers.gateway import metrics
+from producers.gateway.admission import Acknowledged, Busy, Place, RateLimit, Room, Tokens, neighbourhood
+from producers.gateway.log import MAX_BATCH, MAX_BATCH_BYTES, Log, NotAppended, Unacknowledged
+from producers.gateway.problems import FINAL, MAX_RETRY_S, STATUS, Element, Problem
+from surveys import Rejected, Survey, check_envelope
+from surveys.envelope import MAX_ENVELOPE_BYTES
+
+ENVELOPE, BATCH = "application/vnd.ldpstream.envelope", "application/vnd.ldpstream.envelopes"
+ENVELOPES = (ENVELOPE, "application/octet-stream")
+KEY = r"[A-Za-z0-9_-]{16,64}"
+ROOM_BYTES = 64 * 2**20  # of bodies that are being read or not yet acknowledged
+OVERHEAD_BYTES = 2048  # of one of them, besides its body
+BODY_S, ACKNOWLEDGE_S = 10.0, 10.0
+STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # once the process has been told to stop
+TIDY_S = 5.0
+UNKNOWN = -1  # reports of an attempt that the log may have, although its acknowledgement will never come
+BREATH = 250  # envelopes that are checked at a stretch, about a hundredth of a second
+
+_BIN = (0xC4, 0xC5, 0xC6)
+
+_decode_batch = msgspec.msgpack.Decoder(list[bytes]).decode
+_key = re.compile(KEY)
+
+
+Client = tuple[int, str]  # number of the token, neighbourhood of the address
+
+
+class Limits(NamedTuple):
+    """What one client may bring a second."""
+
+    requests: float = 50.0
+    body_bytes: float = 5e6
+    reports: float = 100_000.0
+
+
+class Intake:
+    """Takes requests with reports, and answers them.
+
+    Args:
+        survey: the survey whose reports are taken.
+        log: where they go.
+        tokens: bearer tokens of which a request must show one; any request will do if there are none.
+        limits: what one client (one token and one address) may take a second; twice as much at once.
+        room_bytes: how much may wait at a time.
+        now_ms: the time, in milliseconds since 1970 UTC.
+    """
+
+    def __init__(
+        self,
+        survey: Survey,
+        log: Log,
+        tokens: Iterable[str] = (),
+        limits: Limits = Limits(),  # noqa: B008  # it is immutable
+        room_bytes: int = ROOM_BYTES,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 10**6,
+    ) -> None:
+        self.survey, self.log, self.tokens = survey, log, Tokens(tokens)
+        self._requests, self._bytes, self._reports = (RateLimit(rate, 2 * rate) for rate in limits)
+        self._room = Room(room_bytes)
+        self._now_ms = now_ms
+        self._acknowledged = Acknowledged()
+        self._deliveries: set[asyncio.Task[int]] = set()
+        self._by_key: dict[bytes, asyncio.Task[int]] = {}
+        self._waits: dict[asyncio.Timeout, float] = {}  # and how long they may go on when the process is to stop
+        self._stopping = False
+        metrics.waiting_bytes.set_function(lambda: self._room.taken_bytes)
+        metrics.log_available.set_function(lambda: self.log.ready)
+
+    @property
+    def ready(self) -> bool:
+        """Whether reports are taken."""
+        return self.log.ready and not self._stopping
+
+    def stop(self) -> None:
+        """Take nothing more: every request that is under way is answered within three seconds."""
+        self._stopping = True
+        now = asyncio.get_running_loop().time()
+        for wait, grace_s in self._waits.items():
+            if not wait.expired():
+                wait.reschedule(min(wait.when() or now, now + grace_s))
+
+    async def tidy(self) -> None:
+        """Forget what need not be known any more, every few seconds, for ever."""
+        while True:
+            await asyncio.sleep(TIDY_S)
+            now, before = time.monotonic(), self._acknowledged.forgotten_early
+            for limit in (self._requests, self._bytes, self._reports):
+                limit.forget(now)
+            self._acknowledged.forget(now)
+            metrics.keys_forgotten.inc(self._acknowledged.forgotten_early - before)
+
+    # ---- a request
+
+    async def accept(self, request: Request) -> int:
+        """Let a request in and bring its reports to the log.
+
+        Returns:
+            Number of reports acknowledged.
+
+        Raises:
+            Problem: whatever is refused.
+        """
+        begun = time.perf_counter()
+        outcome = "internal error"
+        try:
+            reports = await self._take(request, self.admit(request))
+            outcome = "accepted"
+            return reports
+        except Problem as problem:
+            outcome = problem.cause
+            raise
+        finally:
+            metrics.requests.labels(outcome).inc()
+            metrics.request_seconds.observe(time.perf_counter() - begun)
+
+    def admit(self, request: Request) -> Client:
+        """Let a request in, by its token and its client's rates.
+
+        Returns:
+            Whom to charge for what it takes.
+
+        Raises:
+            Problem: unauthorized, too many requests, stopping.
+        """
+        token = self.tokens.find(request.headers.get("authorization", ""))
+        if token is None:
+            raise Problem("unauthorized", "a bearer token of this gateway is needed", headers={"WWW-Authenticate": "Bearer"})
+        host = "" if request.client is None else neighbourhood(request.client.host)
+        client, now = (token, host), time.monotonic()
+        limits = {"requests": self._requests, "bytes": self._bytes, "reports": self._reports}
+        wait_s, kind = max((limit.wait_s(client, now), kind) for kind, limit in limits.items())
+        if wait_s:
+            retry_s = min(int(wait_s) + 1, MAX_RETRY_S)
+            raise Problem("too many requests", f"this client has sent too many {kind} in a second", retry_s=retry_s)
+        self._requests.charge(client, 1, now)
+        if self._stopping:
+            raise Problem("stopping", "this gateway is about to end; nothing of this attempt is in the log")
+        return client
+
+    async def _take(self, request: Request, client: Client) -> int:
+        kind, key = self._kind(request), self._given_key(request)
+        place = Place(self._room)
+        try:
+            body = await self._read(request, MAX_BATCH_BYTES if kind == BATCH else MAX_ENVELOPE_BYTES, place, client)
+            if key is not None:
+                key = hashlib.blake2b(body, key=key, digest_size=16).digest()
+            known = self._known(key)
+            if known is None:
+                envelopes = _unpack(body) if kind == BATCH else [body]
+                reports = await self._check(envelopes, in_batch=kind == BATCH)
+                known = self._known(key)  # others had a turn while it was checked
+            if known is None:
+                self._reports.charge(client, reports, time.monotonic())
+                known = self._deliver(envelopes, reports, key, place)
+                place = Place(self._room)  # the delivery gives the other one back
+        finally:
+            place.give_back()
+        if known == UNKNOWN:
+            raise Problem("outcome unknown", "the log never acknowledged an attempt with this key; no other one is made")
+        return known if isinstance(known, int) else await self._outcome(known)
+
+    def _known(self, key: bytes | None) -> asyncio.Task[int] | int | None:
+        """What has become of an earlier attempt: its reports if they are acknowledged, `UNKNOWN`, or its delivery."""
+        if key is None:
+            return None
+        reports = self._acknowledged.find(key)
+        return self._by_key.get(key) if reports is None else reports
+
+    def _kind(self, request: Request) -> str:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != BATCH and kind not in ENVELOPES:
+            raise Problem("unsupported content type", f"the content type must be {', '.join(ENVELOPES)} or {BATCH}")
+        if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise Problem("unsupported content type", "a body must not be compressed: randomness does not get shorter")
+        return kind
+
+    def _given_key(self, request: Request) -> bytes | None:
+        given = request.headers.get("idempotency-key")
+        if given is None:
+            return None
+        if not _key.fullmatch(given):
+            raise Problem("malformed idempotency key", f"an idempotency key must match {KEY}")
+        return given.encode()
+
+    async def _read(self, request: Request, limit: int, place: Place, client: Client) -> bytes:
+        declared = request.headers.get("content-length", "")
+        size, parts = 0, []
+        if declared.isdecimal() and (len(declared) > 12 or int(declared) > limit):
+            raise Problem("too large", f"a body of this kind takes at most {limit} bytes")
+        try:
+            place.grow(OVERHEAD_BYTES)
+            async with self._within(BODY_S, STOPPING_BODY_S):
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    self._bytes.charge(client, len(chunk), time.monotonic())
+                    if size > limit:
+                        raise Problem("too large", f"a body of this kind takes at most {limit} bytes")
+                    place.grow(len(chunk))
+                    parts.append(chunk)
+        except ClientDisconnect:
+            raise Problem("undecodable", "the body broke off") from None
+        except Busy:
+            raise Problem("busy", "too much is waiting for the log; nothing of this attempt is in it") from None
+        except TimeoutError:
+            if self._stopping:
+                raise Problem("stopping", "this gateway is about to end; nothing of this attempt is in the log") from None
+            closing = {"Connection": "close"}
+            raise Problem("too slow", f"the body did not come within {BODY_S:.0f} s", headers=closing) from None
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _check(self, envelopes: list[bytes], in_batch: bool) -> int:
+        """The number of reports in sound envelopes."""
+        reports, now_ms, refused = 0, self._now_ms(), list[Element]()
+        for index, envelope in enumerate(envelopes):
+            if index % BREATH == BREATH - 1:
+                await asyncio.sleep(0)  # others have a turn
+            try:
+                reports += check_envelope(self.survey, envelope, now_ms).n
+            except Rejected as rejected:
+                refused.append({"index": index, "reason": rejected.reason})
+                if rejected.reason == "step in the future":
+                    refused[-1]["retry_after"] = self._opens_in_s(envelope, now_ms)
+        if refused:
+            raise _refusal(refused, in_batch)
+        return reports
+
+    def _opens_in_s(self, envelope: bytes, now_ms: int) -> int:
+        """Seconds until a report of the envelope's step may count; a day at most, then the client may ask again."""
+        step = msgspec.msgpack.decode(envelope)[4]
+        wait_ms = self.survey.opens_ms(step) - self.survey.skew_ms - now_ms
+        return min(-(-wait_ms // 1000) + 1, MAX_RETRY_S)  # one more, since the brokers' clocks may be behind ours
+
+    # ---- to the log
+
+    def _deliver(self, envelopes: list[bytes], reports: int, key: bytes | None, place: Place) -> asyncio.Task[int]:
+        """Begin to append; that goes on whatever becomes of the request."""
+
+        async def deliver() -> int:
+            became: int | None = None  # nothing that hinders another attempt
+            try:
+                await self.log.append(envelopes)
+                became = reports
+            except NotAppended:
+                raise
+            except BaseException:
+                became = UNKNOWN
+                raise
+            finally:
+                if key is not None and became is not None:
+                    self._acknowledged.put(key, became, time.monotonic())
+                place.give_back()
+                if key is not None:
+                    del self._by_key[key]
+            metrics.envelopes.inc(len(envelopes))
+            metrics.reports.inc(reports)
+            return reports
+
+        delivery = asyncio.create_task(deliver())
+        self._deliveries.add(delivery)
+        delivery.add_done_callback(self._delivered)
+        if key is not None:
+            self._by_key[key] = delivery
+        return delivery
+
+    def _delivered(self, delivery: asyncio.Task[int]) -> None:
+        self._deliveries.discard(delivery)
+        if not delivery.cancelled():
+            delivery.exception()  # seen, also where nobody waits for it any more
+
+    async def _outcome(self, delivery: asyncio.Task[int]) -> int:
+        unknown = "the log has not acknowledged in time; ask again with the same Idempotency-Key to learn what became of it"
+        try:
+            async with self._within(ACKNOWLEDGE_S, STOPPING_ACKNOWLEDGE_S):
+                return await asyncio.shield(delivery)
+        except NotAppended:
+            raise Problem("log unavailable", "the log does not answer; nothing of this attempt is in it") from None
+        except (Unacknowledged, TimeoutError):
+            raise Problem("outcome unknown", unknown) from None
+
+    @asynccontextmanager
+    async def _within(self, limit_s: float, stopping_s: float) -> AsyncIterator[None]:
+        """A time limit, which `stop` shortens."""
+        async with asyncio.timeout(stopping_s if self._stopping else limit_s) as wait:
+            self._waits[wait] = stopping_s
+            try:
+                yield
+            finally:
+                del self._waits[wait]
+
+
+def _unpack(body: bytes) -> list[bytes]:
+    """The envelopes of a batch."""
+    try:
+        envelopes = _decode_batch(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise Problem("undecodable", "a batch must be one msgpack array of binaries", elements=_no_binaries(body)) from None
+    if not envelopes:
+        raise Problem("undecodable", "a batch must hold an envelope")
+    if len(envelopes) > MAX_BATCH:
+        raise Problem("too large", f"a batch takes at most {MAX_BATCH} envelopes")
+    return envelopes
+
+
+def _no_binaries(body: bytes) -> list[Element]:
+    """The elements of a frame that are no binaries; none if the frame is no array."""
+    try:
+        parts = msgspec.msgpack.decode(body, type=list[msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return []
+    # the first byte of a msgpack binary: bin 8, bin 16 or bin 32
+    return [{"index": index, "reason": "undecodable"} for index, part in enumerate(parts) if bytes(part)[0] not in _BIN]
+
+
+def _refusal(refused: list[Element], in_batch: bool) -> Problem:
+    """The problem of refused envelopes: the first reason for which one never counts, else that of all, a step in the future."""
+    final = next((element for element in refused if STATUS[element["reason"]] in FINAL), None)
+    elements = refused if in_batch else []
+    if final is not None:
+        detail = "the service would never count it" if not in_batch else "the service would never count some of these envelopes"
+        return Problem(final["reason"], detail, elements=elements)
+    retry_s = max(element["retry_after"] for element in refused)
+    return Problem(
+        "step in the future", "the same body may count after Retry-After seconds", elements=elements, retry_s=retry_s
+    )

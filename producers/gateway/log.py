@@ -1,0 +1,199 @@
+"""The gateway's way to the log: what is acknowledged stands there once; for what is not, whether it may stand there is known.
+
+aiokafka's producer serves here, and not kafka-python's as in `producers.sinks`: a gateway waits for thousands of
+acknowledgements at once, each for a request of its own, and that is what an event loop is for. Through a thread, as the other
+works, an acknowledgement costs three times the processor time (7 to 9 µs against 22 to 32 µs for one report, 64 to 256
+requests at once); envelopes of 16 KiB cost both the same.
+
+An idempotent producer of aiokafka never gives an envelope up: while the broker is away it tries again, in order, and nothing
+is doubled by that. So an envelope whose time is up is not lost either; it may come later, and the answer says so. Whoever then
+sends it anew as another request doubles it: therefore `ready` turns false as soon as the broker is known to be away, and what
+comes then is refused before it can be on its way.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
+
+import structlog
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from runtime.settings import Settings
+from surveys.envelope import MAX_ENVELOPE_BYTES
+
+log = structlog.get_logger("ldpstream.gateway")
+
+MAX_BATCH = 10_000  # envelopes that are appended together …
+MAX_BATCH_BYTES = 750_000  # … and bytes: with at most 21 a record around them they fit one record batch, as one envelope does
+REQUEST_MS = 10_000
+QUEUE_S = 3.0  # until there is room in the producer's batches
+OVERDUE_S = 2.0  # an acknowledgement that takes longer tells that something is wrong
+PROBE_S = 1.0  # between two looks at the broker
+ANSWER_S = 3.0  # for the broker to answer one
+GIVE_UP_S = 120.0  # after which a producer without an acknowledgement is replaced
+CLOSE_S = 1.5
+
+
+class NotAppended(Exception):
+    """The envelopes are not in the log, and never will be."""
+
+
+class Unacknowledged(Exception):
+    """The envelopes may be in the log, or not."""
+
+
+class Log(Protocol):
+    """Where the gateway appends."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the log answers."""
+
+    async def append(self, envelopes: Sequence[bytes]) -> None:
+        """Append 1 to `MAX_BATCH` envelopes, all or none; returns when every in-sync replica has them.
+
+        Raises:
+            NotAppended: if none of them is in the log.
+            Unacknowledged: if they may be, or may yet come there.
+        """
+
+
+def kafka_producer(settings: Settings) -> AIOKafkaProducer:
+    """An idempotent producer, not yet connected; to be made within a running event loop."""
+    return AIOKafkaProducer(
+        **settings.kafka_options(),
+        enable_idempotence=True,
+        acks="all",
+        max_batch_size=MAX_ENVELOPE_BYTES,
+        max_request_size=2 * MAX_ENVELOPE_BYTES,
+        request_timeout_ms=REQUEST_MS,
+    )
+
+
+class KafkaLog:
+    """A topic of Kafka. An envelope is a record without a key, one partition after the other.
+
+    Several envelopes travel as one record batch, which the broker takes whole or not at all. A producer that failed to deliver
+    is replaced: after a gap in its sequence of records the broker takes nothing more from it.
+
+    Args:
+        topic: an existing topic that takes record batches of `MAX_ENVELOPE_BYTES` and their header.
+        make_producer: makes an idempotent producer.
+    """
+
+    def __init__(self, topic: str, make_producer: Callable[[], AIOKafkaProducer]) -> None:
+        self._topic, self._make_producer = topic, make_producer
+        self._producer: AIOKafkaProducer | None = None
+        self._partitions: list[int] = []
+        self._turn = 0
+        self._answers = False  # the last look at the broker
+        self._failed = False
+        self._pending: dict[asyncio.Future[Any], float] = {}  # what is not acknowledged, oldest first, and since when
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def ready(self) -> bool:
+        if self._producer is None or not self._answers:
+            return False
+        oldest = next(iter(self._pending.values()), None)
+        return oldest is None or time.monotonic() - oldest < OVERDUE_S
+
+    async def start(self) -> None:
+        """Connect; while the broker does not answer, `ready` is false and further attempts are made."""
+        try:
+            await self._connect()
+        except (KafkaError, TimeoutError) as error:
+            log.warning("the log does not answer", topic=self._topic, error=str(error) or type(error).__name__)
+        self._watching = asyncio.create_task(self._watch())
+
+    async def close(self) -> None:
+        """Wait a little for what is on its way, then let go. What is not acknowledged by then raises Unacknowledged."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching}, timeout=CLOSE_S)
+        await self._dispose()
+
+    async def append(self, envelopes: Sequence[bytes]) -> None:
+        if self._producer is None or not self.ready:
+            raise NotAppended("the log does not answer")
+        self._turn += 1
+        partition = self._partitions[self._turn % len(self._partitions)]
+        try:
+            async with asyncio.timeout(QUEUE_S):
+                future = await self._queue(self._producer, partition, envelopes)
+        except (KafkaError, TimeoutError) as error:
+            raise NotAppended(type(error).__name__) from error
+        self._pending[future] = time.monotonic()
+        try:
+            await future
+        except KafkaError as error:
+            self._failed = True
+            log.error("not delivered", topic=self._topic, error=type(error).__name__)
+            raise Unacknowledged(type(error).__name__) from error
+        except asyncio.CancelledError:
+            raise Unacknowledged("the producer was closed") from None
+        finally:
+            del self._pending[future]
+
+    async def _queue(self, producer: AIOKafkaProducer, partition: int, envelopes: Sequence[bytes]) -> asyncio.Future[Any]:
+        """A future of the acknowledgement; what raises here has not been queued."""
+        if len(envelopes) == 1:
+            return cast(asyncio.Future[Any], await producer.send(self._topic, envelopes[0], partition=partition))
+        batch = producer.create_batch()
+        for envelope in envelopes:
+            if batch.append(timestamp=None, key=None, value=envelope) is None:
+                raise NotAppended(f"{len(envelopes)} envelopes do not fit one record batch")
+        return cast(asyncio.Future[Any], await producer.send_batch(batch, self._topic, partition=partition))
+
+    # ---- the producer's life
+
+    async def _connect(self) -> None:
+        producer = self._make_producer()
+        try:
+            async with asyncio.timeout(REQUEST_MS / 1000):
+                await producer.start()
+                self._partitions = sorted(await producer.partitions_for(self._topic))
+        except BaseException:
+            await producer.stop()  # there is nothing to wait for
+            raise
+        self._producer, self._failed, self._answers = producer, False, True
+
+    async def _dispose(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        stopping = asyncio.create_task(producer.stop())
+        if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # it would wait for the broker for ever
+            producer._sender.sender_task.cancel()
+            await producer.client.close()
+            await asyncio.wait({stopping}, timeout=CLOSE_S)
+            stopping.cancel()
+        for future in list(self._pending):
+            future.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(PROBE_S)
+            before = self._answers
+            try:
+                await self._look()
+            except (KafkaError, TimeoutError, OSError):
+                self._answers = False
+            if self._answers != before:
+                log.warning("the log answers again" if self._answers else "the log does not answer", topic=self._topic)
+
+    async def _look(self) -> None:
+        """See whether the broker answers, and replace a producer that will not deliver any more."""
+        oldest = next(iter(self._pending.values()), None)
+        idle = not self._answers and oldest is None  # then anew from the bootstrap addresses: the brokers may have moved
+        if self._failed or idle or (oldest is not None and time.monotonic() - oldest > GIVE_UP_S):
+            self._answers = False
+            await self._dispose()
+        if self._producer is None:
+            await self._connect()
+        else:
+            async with asyncio.timeout(ANSWER_S):
+                self._answers = bool(await self._producer.client.force_metadata_update())
+                self._partitions = sorted(await self._producer.partitions_for(self._topic))

@@ -1,0 +1,114 @@
+"""The OpenAPI document of the gateway."""
+
+from typing import Any
+
+from producers.gateway.intake import BATCH, ENVELOPES, KEY
+from producers.gateway.problems import MAX_ELEMENTS, MAX_RETRY_S, RETRY_S, STATUS, urn
+from surveys import REASONS
+
+_STRING = {"type": "string"}
+_INTEGER = {"type": "integer", "format": "int64"}  # generators take 32 bits otherwise
+_BINARY = {"type": "string", "format": "binary"}
+_SECONDS = _INTEGER | {"minimum": 1, "maximum": MAX_RETRY_S}
+_ELEMENT = {
+    "type": "object", "required": ["index", "reason"], "additionalProperties": False,
+    "description": "a refused envelope of the batch; with `retry_after` (seconds) it may count later",
+    "properties": {
+        "index": _INTEGER | {"minimum": 0},
+        "reason": {"type": "string", "enum": list(REASONS)}, "retry_after": _SECONDS,
+    },
+}  # fmt: skip
+
+
+def description(survey: str, tokens_required: bool) -> dict[str, Any]:
+    """The document.
+
+    Args:
+        survey: the survey's name.
+        tokens_required: whether a bearer token is asked for.
+    """
+    guarded: dict[str, Any] = {"security": [{"bearer": []}]} if tokens_required else {}
+    key = {
+        "name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string", "pattern": f"^{KEY}$"},
+        "description": "random, the same for every attempt to send this body: they count once",
+    }  # fmt: skip
+    reports = {
+        "summary": "Bring one envelope, or a batch of them, to the log.",
+        "operationId": "postReports",
+        "parameters": [key],
+        "requestBody": {"required": True, "content": {kind: {"schema": _BINARY} for kind in (*ENVELOPES, BATCH)}},
+        "responses": {
+            "202": _answer("The log has the reports.", accepted=_INTEGER | {"minimum": 1}),
+            **_problems(400, 401, 408, 409, 413, 415, 422, 429, 503, 504),
+        },
+        **guarded,
+    }
+    asked = {
+        "summary": "What is asked.",
+        "description": "`fingerprint`: the first 8 bytes of the SHA-256 of `canonical` (JSON), in hex; `toml`: its file.",
+        "operationId": "getSurvey",
+        "responses": {
+            "200": _answer("The survey.", name=_STRING, fingerprint=_STRING, canonical=_STRING, toml=_STRING),
+            **_problems(401, 429, 503),
+        },
+        **guarded,
+    }
+    health = {
+        "summary": "Whether the process lives; that does not depend on the log.",
+        "operationId": "getHealth",
+        "responses": {"200": _answer("It lives.", status=_STRING)},
+    }
+    ready = {
+        "summary": "Whether reports are taken.",
+        "operationId": "getReady",
+        "responses": {"200": _answer("They are.", status=_STRING), **_problems(503)},
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": f"ldpstream gateway: {survey}",
+            "version": "1",
+            "description": "Takes locally private reports from devices, and answers once the log has them.",
+        },
+        "paths": {
+            "/v1/reports": {"post": reports},
+            "/v1/survey": {"get": asked},
+            "/health": {"get": health},
+            "/ready": {"get": ready},
+        },
+        "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}} if tokens_required else {},
+    }
+
+
+def _answer(text: str, **properties: dict[str, Any]) -> dict[str, Any]:
+    schema = {"type": "object", "required": list(properties), "properties": properties, "additionalProperties": False}
+    return {"description": text, "content": {"application/json": {"schema": schema}}}
+
+
+def _problems(*statuses: int) -> dict[str, dict[str, Any]]:
+    """The problems with these statuses."""
+    described: dict[str, dict[str, Any]] = {}
+    for status in statuses:
+        causes = [cause for cause, of in STATUS.items() if of == status]
+        properties: dict[str, Any] = {
+            "type": {"type": "string", "enum": [urn(cause) for cause in causes]},
+            "title": {"type": "string", "enum": list(causes)},
+            "status": _INTEGER | {"const": status},
+            "detail": _STRING,
+        }
+        if status in (400, 409, 413, 422):
+            properties["refused"] = _INTEGER | {"minimum": 1, "description": "how many envelopes of a batch"}
+            properties["elements"] = {"type": "array", "maxItems": MAX_ELEMENTS, "items": _ELEMENT}
+        schema = {
+            "type": "object", "required": ["type", "title", "status", "detail"], "properties": properties,
+            "additionalProperties": False,
+        }  # fmt: skip
+        answer = {
+            "description": " / ".join(causes).capitalize() + ".",
+            "content": {"application/problem+json": {"schema": schema}},
+        }
+        if any(STATUS[cause] == status for cause in RETRY_S):
+            seconds = {"description": "seconds", "required": True, "schema": _SECONDS}
+            answer["headers"] = {"Retry-After": seconds}
+        described[str(status)] = answer
+    return described

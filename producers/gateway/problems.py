@@ -1,0 +1,129 @@
+"""What the gateway refuses, and why: a closed list of problems, told as documents of RFC 9457.
+
+    {"type": "urn:ldpstream:problem:step-too-old", "title": "step too old", "status": 422, "detail": "…", "refused": 2,
+     "elements": [{"index": 3, "reason": "step too old"},
+                  {"index": 9, "reason": "step in the future", "retry_after": 40}]}
+
+The problem of a batch says how many of its envelopes are `refused`, and lists the first 100 of them as `elements`: place in the
+batch from 0, reason, and for a step in the future the seconds until it may count. Nothing of an envelope is repeated.
+
+The status alone tells a client what to do:
+
+- 400, 413, 415, 422: this body never counts;
+- 500, 504: the log may have the reports, or not (`producers.gateway.app` says how to ask again);
+- all others: the log does not have them, and the same body may count later.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NotRequired, TypedDict
+
+import msgspec
+from starlette.responses import Response
+
+from surveys import Reason
+
+Cause = (
+    Reason
+    | Literal[
+        "malformed idempotency key",
+        "unauthorized",
+        "not found",
+        "method not allowed",
+        "too slow",
+        "unsupported content type",
+        "too many requests",
+        "internal error",
+        "busy",
+        "log unavailable",
+        "outcome unknown",
+        "stopping",
+    ]
+)
+STATUS: Final[dict[Cause, int]] = {
+    "undecodable": 400,
+    "unknown version": 400,
+    "malformed idempotency key": 400,
+    "unauthorized": 401,
+    "not found": 404,
+    "method not allowed": 405,
+    "too slow": 408,
+    "step in the future": 409,
+    "too large": 413,
+    "unsupported content type": 415,
+    "wrong survey": 422,
+    "unknown attribute or level": 422,
+    "wrong length": 422,
+    "symbol out of range": 422,
+    "padding bits set": 422,
+    "step too old": 422,
+    "too many requests": 429,
+    "internal error": 500,
+    "busy": 503,
+    "log unavailable": 503,
+    "stopping": 503,
+    "outcome unknown": 504,
+}
+FINAL = (400, 413, 415, 422)  # statuses of what never counts
+RETRY_S: Final[dict[Cause, int]] = {
+    "too slow": 1, "step in the future": 1, "too many requests": 1, "busy": 1, "log unavailable": 2, "stopping": 1,
+    "outcome unknown": 2,
+}  # fmt: skip
+MAX_RETRY_S = 86_400
+MAX_ELEMENTS = 100
+
+
+class Element(TypedDict):
+    """A refused envelope of a batch: its place from 0, the reason, and the seconds until it may count, if it ever does."""
+
+    index: int
+    reason: Reason
+    retry_after: NotRequired[int]
+
+
+class Problem(Exception):
+    """A request that is refused.
+
+    Args:
+        cause: one of `STATUS`.
+        detail: a sentence for a person; never a token, a key or a part of a body.
+        elements: the refused envelopes of a batch.
+        retry_s: seconds until the same body may count, in place of `RETRY_S`.
+        headers: further headers of the answer.
+    """
+
+    def __init__(
+        self,
+        cause: Cause,
+        detail: str,
+        *,
+        elements: Sequence[Element] = (),
+        retry_s: int | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(cause)
+        self.cause: Cause = cause
+        self.detail, self.elements, self.headers = detail, elements, headers or {}
+        self.retry_s = RETRY_S.get(cause) if retry_s is None else retry_s
+
+    def response(self) -> Response:
+        """The problem document, with Retry-After where asking again may help."""
+        document: dict[str, Any] = {
+            "type": urn(self.cause), "title": self.cause, "status": STATUS[self.cause], "detail": self.detail
+        }  # fmt: skip
+        if self.elements:
+            document |= {"refused": len(self.elements), "elements": self.elements[:MAX_ELEMENTS]}
+        headers = dict(self.headers)
+        if self.retry_s is not None:
+            headers["Retry-After"] = str(self.retry_s)
+        return Response(
+            msgspec.json.encode(document), STATUS[self.cause], headers=headers, media_type="application/problem+json"
+        )
+
+
+def urn(cause: Cause) -> str:
+    """The type of a problem.
+
+    >>> urn("step too old")
+    'urn:ldpstream:problem:step-too-old'
+    """
+    return "urn:ldpstream:problem:" + cause.replace(" ", "-")

@@ -1,0 +1,277 @@
+"""The gateway as a process: its sockets, its signals, its end.
+
+uvicorn serves it; no access log is kept, so no address is written down. Told to stop by SIGTERM it takes no new request,
+answers those under way and ends, within ten seconds whatever the broker does. `/metrics` is on a port of its own, which
+devices need not reach. What is no HTTP, and connections beyond 2000, uvicorn answers itself, in plain text. An address that
+holds too many of them has the next one closed.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address
+from threading import Event
+from typing import ClassVar
+
+import structlog
+import uvicorn
+import uvloop
+from prometheus_client import CONTENT_TYPE_LATEST, disable_created_metrics, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from producers.gateway import metrics
+from producers.gateway.admission import Connections
+from producers.gateway.app import create_gateway
+from producers.gateway.intake import Intake, Limits
+from producers.gateway.log import KafkaLog, kafka_producer
+from runtime.settings import Settings, SettingsError
+from runtime.waiting import Stopped, wait_for
+from surveys import Survey
+
+log = structlog.get_logger("ldpstream.gateway")
+
+MIN_TOKEN = 16
+MAX_CONNECTIONS = 2000
+HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # of a request's line and headers; and of what follows an answer, or its body
+GRACEFUL_S = 5  # for requests under way; the intake answers them sooner
+
+
+def serve(survey: Survey, toml: str, settings: Settings, check_topics: Callable[[], None]) -> None:
+    """Run the gateway until SIGTERM or SIGINT; it takes connections once Kafka has answered.
+
+    Args:
+        survey: the survey.
+        toml: its file's text.
+        settings: where Kafka is, where to listen, whom to trust.
+        check_topics: checks the topics, and raises `Away` while Kafka is away; whatever else it raises ends the gateway.
+
+    Raises:
+        SettingsError: if the tokens or the certificate cannot be used, or an address cannot be bound.
+    """
+    tokens = read_tokens(settings)
+    _check_tls(settings)
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    with _listen("GATEWAY", settings.gateway_host, settings.gateway_port) as front:
+        if not settings.metrics_port:
+            _run(survey, toml, settings, tokens, check_topics, front, None)
+            return
+        with _listen("METRICS", settings.metrics_host, settings.metrics_port) as back:
+            _run(survey, toml, settings, tokens, check_topics, front, back)
+
+
+def read_tokens(settings: Settings) -> list[str]:
+    """The bearer tokens of the tokens file; none if there is no such file.
+
+    Raises:
+        SettingsError: if it cannot be read, is empty, or a token is too short or holds other signs than a header can.
+    """
+    path = settings.gateway_tokens_file
+    if path is None:
+        return []
+    try:
+        tokens = path.read_text(encoding="ascii").split()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not ASCII"
+        raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: cannot be read: {reason}") from None
+    if not tokens or min(map(len, tokens)) < MIN_TOKEN:
+        raise SettingsError(
+            f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: must hold a token of at least {MIN_TOKEN} characters on every line"
+        )
+    return tokens
+
+
+def _check_tls(settings: Settings) -> None:
+    cert, key = settings.gateway_tls_cert, settings.gateway_tls_key
+    if cert is None and key is None:
+        return
+    if cert is None or key is None:
+        raise SettingsError("LDPSTREAM_GATEWAY_TLS_CERT and LDPSTREAM_GATEWAY_TLS_KEY belong together")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")  # none is asked for
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"LDPSTREAM_GATEWAY_TLS_CERT: {cert} and {key} cannot be used: {error}") from None
+
+
+@contextmanager
+def _listen(name: str, host: str, port: int) -> Iterator[socket.socket]:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise SettingsError(f"LDPSTREAM_{name}_HOST: {host}: {error.strerror}") from None
+    with listening:
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError as error:
+            raise SettingsError(f"LDPSTREAM_{name}_PORT: {host}:{port}: {error.strerror}") from None
+        yield listening
+
+
+def _run(
+    survey: Survey,
+    toml: str,
+    settings: Settings,
+    tokens: list[str],
+    check_topics: Callable[[], None],
+    front: socket.socket,
+    back: socket.socket | None,
+) -> None:
+    kafka = KafkaLog(survey.reports_topic, lambda: kafka_producer(settings))
+    limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
+    intake = Intake(survey, kafka, tokens, limits)
+    # those of a proxy are its clients', which it can tell apart
+    protocol = _Protocol if settings.gateway_proxies else bounded_protocol(settings.gateway_connections)
+    config = uvicorn.Config(
+        create_gateway(intake, toml), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
+        lifespan="on", limit_concurrency=MAX_CONNECTIONS, timeout_graceful_shutdown=GRACEFUL_S, backlog=MAX_CONNECTIONS,
+        proxy_headers=bool(settings.gateway_proxies), forwarded_allow_ips=settings.gateway_proxies or None,
+        ssl_certfile=settings.gateway_tls_cert, ssl_keyfile=settings.gateway_tls_key,
+    )  # fmt: skip
+    operator_config = uvicorn.Config(
+        operations(intake), ws="none", log_config=None, access_log=False, server_header=False, lifespan="off",
+        timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a warning for everything that is no HTTP
+
+    async def main() -> None:
+        server, operator = _Server(config), _Server(operator_config)
+        loop, told_to_stop = asyncio.get_running_loop(), Event()
+
+        def end() -> None:
+            server.should_exit = True
+            told_to_stop.set()
+            intake.stop()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, end)
+        operating = None if back is None else asyncio.create_task(operator.serve([back]))
+        try:
+            with suppress(Stopped):
+                await asyncio.to_thread(wait_for, f"Kafka at {settings.kafka}", check_topics, told_to_stop.wait, log.warning)
+                await kafka.start()
+                _tell(survey, settings, tokens, front.getsockname())
+                await server.serve([front])
+        finally:
+            operator.should_exit = True
+            await kafka.close()
+            if operating is not None:
+                await operating
+        log.info("ended")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def _tell(survey: Survey, settings: Settings, tokens: list[str], address: tuple[str, int]) -> None:
+    log.info("serving", survey=survey.name, host=address[0], port=address[1], tokens=len(tokens))
+    try:
+        local = ip_address(address[0]).is_loopback
+    except ValueError:
+        local = False
+    if not tokens and not local:
+        log.warning("anybody who reaches this address may report: LDPSTREAM_GATEWAY_TOKENS_FILE is not set")
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to us: uvicorn would end the process by the signal that it got, and not in order."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def operations(intake: Intake) -> Starlette:
+    """`/metrics`, `/health` and `/ready`, for operators."""
+
+    async def tell(_: Request) -> Response:
+        return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def health(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def ready(_: Request) -> Response:
+        return PlainTextResponse("ok\n") if intake.ready else PlainTextResponse("not ready\n", 503)
+
+    return Starlette(routes=[Route("/metrics", tell), Route("/health", health), Route("/ready", ready)])
+
+
+def bounded_protocol(limit: int) -> type[HttpToolsProtocol]:
+    """The gateway's protocol, for at most so many connections from one address at a time."""
+    return type("_BoundedProtocol", (_Protocol,), {"addresses": Connections(limit)})
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn's protocol, which reads for ever what is no body: here heads, trailers and the frames of chunks are bounded.
+
+    A connection must begin a head at once, and a request that was answered before its end must come to it.
+    """
+
+    _loose_bytes = 0  # that came since the head began, or since the last piece of the body
+    _timer: asyncio.TimerHandle | None = None
+    addresses: ClassVar[Connections | None] = None
+    _host: str | None = None  # if it counts as a connection from there
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+        if self.addresses is not None:
+            host = self.client[0] if self.client else ""
+            if self.addresses.enter(host):
+                self._host = host
+            else:
+                metrics.connections_refused.inc()
+                self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._loose_bytes += len(data)
+        super().data_received(data)
+        if self._loose_bytes > HEAD_BYTES:
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._loose_bytes = 0
+        self._wait()
+
+    def on_headers_complete(self) -> None:
+        self._loose_bytes = 0
+        self._wait_no_more()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._loose_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._loose_bytes = 0
+        self._wait_no_more()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and self.cycle.more_body:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait_no_more()
+        if self.addresses is not None and self._host is not None:
+            self.addresses.leave(self._host)
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._wait_no_more()
+        self._timer = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def _wait_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

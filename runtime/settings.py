@@ -1,0 +1,284 @@
+"""Where the broker and the count store are, who we are to them, and what may be tuned: one typed object per process.
+
+Every field is an environment variable with the prefix ``LDPSTREAM_``, e.g. ``LDPSTREAM_KAFKA=broker:9092``. A secret may stand
+in a file instead, as Kubernetes mounts it: ``LDPSTREAM_KAFKA_PASSWORD_FILE=/run/secrets/kafka/password`` in place of
+``LDPSTREAM_KAFKA_PASSWORD``; the line end at its end does not belong to it. Files are read when the process starts.
+"""
+
+import os
+import re
+import ssl
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from runtime.redis_url import RedisUrl, parse_redis_url
+
+PREFIX = "LDPSTREAM_"
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+
+
+def _addresses(value: str) -> str:
+    for address in value.split(","):
+        host, _, port = address.rpartition(":")
+        if not re.fullmatch(rf"{_HOST}(?:\.{_HOST})*", host) or not re.fullmatch(r"\d{1,5}", port) or int(port) > 65535:
+            raise ValueError("must be host:port[,host:port…]")
+    return value
+
+
+def _redis_url(value: SecretStr) -> SecretStr:
+    parse_redis_url(value.get_secret_value())
+    return value
+
+
+def _readable(value: Path) -> Path:
+    try:
+        with value.open("rb"):
+            return value
+    except OSError as error:
+        raise ValueError(f"the file cannot be read: {error.strerror}") from None
+
+
+File = Annotated[Path, AfterValidator(_readable)]
+Name = Annotated[str, Field(min_length=1)]
+Secret = Annotated[SecretStr, Field(min_length=1)]
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used: one line that names the variable, what was given and what is allowed."""
+
+
+class Settings(BaseSettings):
+    """Settings of every service.
+
+    Attributes:
+        kafka: bootstrap servers, ``host:port[,host:port…]``.
+        kafka_security_protocol: as Kafka calls it: whether connections have TLS (``SSL``), log in by password (``SASL``), both.
+        kafka_sasl_mechanism: how the password is shown to the broker; ``PLAIN`` shows it as it is.
+        kafka_user, kafka_password: who we are, with SASL.
+        kafka_ca_file: certificates (PEM) of the authorities that may vouch for the brokers; else those of the system.
+        kafka_cert_file, kafka_key_file: our own certificate and its key (PEM, not encrypted), if brokers ask for one.
+        redis: URL of the count store, see `runtime.redis_url`; shown without its password.
+        redis_user, redis_password: who we are to Redis, where the URL does not say.
+        redis_sentinel_user, redis_sentinel_password: who we are to the Sentinels, if they ask.
+        redis_ca_file, redis_cert_file, redis_key_file: as for Kafka.
+        survey: path of the survey file, for ``faust -A agents.app worker``; the commands take it as an argument.
+        partitions: partitions of the reports topic when the service creates it.
+        replication: replication factor of the topics when the service creates them.
+        commit_interval_ms: how often an agent writes its count tables to the store.
+        post: post-processing of the matrix inversion that is published, a method of `estimators.post_processing`.
+        margin_ms: how long after a step's close the estimator takes the log for complete: longer than brokers' clocks differ,
+            and with replicas longer than they lag.
+        metrics_port: port of ``/metrics`` on `metrics_host`; 0 for none.
+        metrics_host: address that ``/metrics`` listens on.
+        page_port: port of the estimator's live page and API on `page_host`; 0 for none (in the demo: a free one).
+        page_host: address that they listen on.
+        gateway_port: port of the gateway on `gateway_host`.
+        gateway_host: address that it listens on.
+        gateway_tokens_file: file of the bearer tokens that the gateway asks for, at least 16 characters each, a line each;
+            without it anybody may report.
+        gateway_rate, gateway_bytes_rate, gateway_reports_rate: requests, bytes of bodies and reports a second that one client
+            of the gateway may bring.
+        gateway_connections: connections that one address may hold at a time, unless there are proxies.
+        gateway_tls_cert, gateway_tls_key: PEM files, if the gateway is to speak TLS itself.
+        gateway_proxies: addresses or networks of proxies, with commas, whose X-Forwarded-For names the gateway's client.
+        log_level: of the structured log.
+    """
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    kafka: Annotated[str, AfterValidator(_addresses)] = "127.0.0.1:9092"
+    kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    kafka_sasl_mechanism: Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"] = "SCRAM-SHA-512"
+    kafka_user: Name | None = None
+    kafka_password: Secret | None = None
+    kafka_ca_file: File | None = None
+    kafka_cert_file: File | None = None
+    kafka_key_file: File | None = None
+    redis: Annotated[SecretStr, AfterValidator(_redis_url)] = SecretStr("redis://127.0.0.1:6379/0")
+    redis_user: Name | None = None
+    redis_password: Secret | None = None
+    redis_sentinel_user: Name | None = None
+    redis_sentinel_password: Secret | None = None
+    redis_ca_file: File | None = None
+    redis_cert_file: File | None = None
+    redis_key_file: File | None = None
+    survey: str | None = None
+    partitions: Annotated[int, Field(ge=1, le=1024)] = 4
+    replication: Annotated[int, Field(ge=1, le=7)] = 1
+    commit_interval_ms: Annotated[int, Field(ge=10, le=60_000)] = 500
+    post: Literal["none", "base-pos", "norm", "norm-sub", "norm-mul", "norm-cut", "power", "power-ns"] = "none"
+    margin_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 500
+    metrics_port: Port = 0
+    metrics_host: str = "127.0.0.1"
+    page_port: Port = 8080
+    page_host: str = "127.0.0.1"
+    gateway_port: Port = 8081
+    gateway_host: str = "127.0.0.1"
+    gateway_tokens_file: Path | None = None
+    gateway_rate: Annotated[float, Field(gt=0, le=1e9)] = 50.0
+    gateway_bytes_rate: Annotated[float, Field(gt=0, le=1e12)] = 5_000_000.0
+    gateway_reports_rate: Annotated[float, Field(gt=0, le=1e12)] = 100_000.0
+    gateway_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 200
+    gateway_tls_cert: Path | None = None
+    gateway_tls_key: Path | None = None
+    gateway_proxies: str = ""
+    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
+
+    # ---- what clients are made with
+
+    def kafka_options(self) -> dict[str, Any]:
+        """Options of every client of kafka-python and of aiokafka: ``KafkaProducer(**settings.kafka_options(), acks=1)``."""
+        options: dict[str, Any] = {
+            "bootstrap_servers": self.kafka.split(","),
+            "security_protocol": self.kafka_security_protocol,
+        }
+        if self.kafka_security_protocol in ("SSL", "SASL_SSL"):
+            options["ssl_context"] = self.tls("kafka")
+        if self.kafka_password is not None:
+            options["sasl_mechanism"] = self.kafka_sasl_mechanism
+            options["sasl_plain_username"] = self.kafka_user
+            options["sasl_plain_password"] = self.kafka_password.get_secret_value()
+        return options
+
+    def redis_url(self) -> RedisUrl:
+        """Where the count store is."""
+        return parse_redis_url(self.redis.get_secret_value())
+
+    def redis_credentials(self) -> tuple[str | None, str | None]:
+        """User and password of the count store."""
+        url = self.redis_url()
+        password = self.redis_password or url.password
+        return self.redis_user or url.user, None if password is None else password.get_secret_value()
+
+    def tls(self, store: Literal["kafka", "redis"]) -> ssl.SSLContext:
+        """A new context for connections with TLS; the other side's certificate and name are always checked."""
+        authorities, cert, key = (getattr(self, f"{store}_{what}_file") for what in ("ca", "cert", "key"))
+        name = f"{PREFIX}{store.upper()}"
+        try:
+            context = ssl.create_default_context(cafile=authorities)
+        except (ssl.SSLError, OSError):
+            raise ValueError(f"{name}_CA_FILE: {authorities} holds no certificate (PEM)") from None
+        if cert is not None:
+            try:
+                context.load_cert_chain(cert, key, password="")  # with none given, OpenSSL would ask the terminal for one
+            except (ssl.SSLError, OSError):
+                files = f"{cert} and {key} are not a certificate and its key (PEM, not encrypted)"
+                raise ValueError(f"{name}_CERT_FILE, {name}_KEY_FILE: {files}") from None
+        return context
+
+    def secrets(self) -> list[str]:
+        """All secrets, so that whoever repeats what a library says can leave them out."""
+        given = (self.kafka_password, self.redis_password, self.redis_sentinel_password, self.redis_url().password)
+        return [secret.get_secret_value() for secret in given if secret is not None]
+
+    # ---- what must fit together
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        protocol = f"{PREFIX}KAFKA_SECURITY_PROTOCOL={self.kafka_security_protocol}"
+        given = self._given("kafka_user", "kafka_password")
+        if self.kafka_security_protocol.startswith("SASL") and len(given) < 2:
+            raise ValueError(f"{protocol} needs {PREFIX}KAFKA_USER and {PREFIX}KAFKA_PASSWORD")
+        if not self.kafka_security_protocol.startswith("SASL") and given:
+            raise ValueError(f"{given[0]} is of no use with {protocol}: that has no SASL")
+        self._check_tls("kafka", self.kafka_security_protocol.endswith("SSL"), f"with {protocol}")
+
+        url = self.redis_url()
+        if self.redis_user and url.user:
+            raise ValueError(f"{PREFIX}REDIS_USER: the URL in {PREFIX}REDIS names a user too")
+        if self.redis_password and url.password:
+            raise ValueError(f"{PREFIX}REDIS_PASSWORD: the URL in {PREFIX}REDIS holds a password too")
+        if (self.redis_user or url.user) and not (self.redis_password or url.password):
+            raise ValueError(f"{PREFIX}REDIS_PASSWORD is needed for the user of Redis")
+        if self.redis_sentinel_user and not self.redis_sentinel_password:
+            raise ValueError(f"{PREFIX}REDIS_SENTINEL_USER needs {PREFIX}REDIS_SENTINEL_PASSWORD")
+        if self.redis_sentinel_password and url.kind != "sentinel":
+            raise ValueError(f"{PREFIX}REDIS_SENTINEL_PASSWORD is of no use: {PREFIX}REDIS names no Sentinels")
+        self._check_tls("redis", url.tls, f"with a URL in {PREFIX}REDIS that does not begin with rediss")
+        return self
+
+    def _check_tls(self, store: Literal["kafka", "redis"], used: bool, why_not: str) -> None:
+        given = self._given(*(f"{store}_{what}_file" for what in ("ca", "cert", "key")))
+        if given and not used:
+            raise ValueError(f"{given[0]} is of no use {why_not}: that has no TLS")
+        cert, key = f"{store}_cert_file", f"{store}_key_file"
+        if len(self._given(cert, key)) == 1:
+            raise ValueError(f"{PREFIX}{cert.upper()} and {PREFIX}{key.upper()} belong together")
+        if used:
+            self.tls(store)
+
+    def _given(self, *names: str) -> list[str]:
+        """The variables among those fields that have a value."""
+        return [PREFIX + name.upper() for name in names if getattr(self, name) is not None]
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, _SecretFiles(settings_cls), env_settings
+
+
+class _SecretFiles(PydanticBaseSettingsSource):
+    """Secrets from the files that the environment names."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return None, field_name, False  # asked for by nobody: `__call__` knows them all
+
+    def __call__(self) -> dict[str, Any]:
+        found = {}
+        for field, about in self.settings_cls.model_fields.items():
+            variable = PREFIX + field.upper()
+            path = os.environ.get(f"{variable}_FILE")
+            if path is None or not _is_secret(about):
+                continue
+            if variable in os.environ:
+                raise SettingsError(f"{variable} and {variable}_FILE are both set")
+            found[field] = _read_secret(f"{variable}_FILE", path)
+        return found
+
+
+def _is_secret(field: FieldInfo) -> bool:
+    return "SecretStr" in str(field.annotation)  # also as `Annotated`, and where None is allowed
+
+
+def _read_secret(variable: str, path: str) -> str:
+    try:
+        secret = Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise SettingsError(f"{variable}: the file cannot be read: {error.strerror}, got {path!r}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{variable}: the file is not text in UTF-8, got {path!r}") from None
+    if not secret or "\n" in secret:
+        raise SettingsError(f"{variable}: the file must hold the secret in one line, got {path!r}")
+    return secret
+
+
+def load_settings() -> Settings:
+    """The settings of this process.
+
+    Raises:
+        SettingsError: if a variable's value is not allowed, a file cannot be used, or two settings do not fit together.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        said = first["msg"].removeprefix("Value error, ")
+        if not first["loc"]:  # about several
+            raise SettingsError(said) from None
+        field = str(first["loc"][0])
+        given = "" if _is_secret(Settings.model_fields[field]) else f", got {first['input']!r}"
+        raise SettingsError(f"{PREFIX}{field.upper()}: {said}{given}") from None

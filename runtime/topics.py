@@ -1,0 +1,248 @@
+"""The survey's topics: made if they are missing and may be made, and checked.
+
+- reports: the envelopes; its settings must be ones that agents can count (`_COUNTABLE`), LogAppendTime above all
+- rejected: the dead letters
+- estimates: the publications, compacted, so that the last one of every key is kept
+
+A process that has no right to make topics finds them made by somebody else. What it checks either way, before it does anything
+else: that the topics it uses are there, that the broker lets it do with them what it must (`RIGHTS`), and the settings of the
+reports topic, if it may ask (an agent must). How long the topics keep records, and how large those may be, is the affair of
+whoever made them.
+"""
+
+import re
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Literal
+
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import (
+    AuthorizationError,
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+
+from runtime.kafka_errors import hearing
+from runtime.settings import Settings
+from runtime.waiting import Away
+from surveys import Survey
+from surveys.envelope import MAX_ENVELOPE_BYTES
+
+ANSWER_MS = 5_000
+WEEK_MS = 7 * 86_400_000  # the least retention of reports: from the log a lost count store is folded again
+OVERHEAD_BYTES = 4096  # of a record batch and of a dead letter's headers
+
+Role = Literal["producer", "agent", "estimator"]
+RIGHTS: dict[Role, dict[str, set[str]]] = {  # what each does with the survey's topics; to read or write implies to describe
+    "producer": {"reports": {"WRITE"}},
+    "agent": {"reports": {"READ", "DESCRIBE_CONFIGS"}, "rejected": {"WRITE"}},
+    "estimator": {"reports": {"DESCRIBE"}, "estimates": {"READ", "WRITE"}},
+}
+_UNSEEN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
+
+
+class TopicError(Exception):
+    """The broker cannot be reached, or a topic cannot be used: one line for the person who runs the command."""
+
+
+class BrokerAway(TopicError, Away):
+    """No broker can be reached, or none answers."""
+
+
+def group_id(survey: Survey) -> str:
+    """The consumer group of the agents of a survey; one that has changed is counted from the beginning, by another group."""
+    return f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
+
+
+def check_broker(settings: Settings) -> None:
+    """Raise TopicError within a few seconds, naming the address, unless the broker answers."""
+    with _admin(settings) as admin:
+        admin.describe_cluster()
+
+
+def check_session(settings: Settings, session_s: float) -> None:
+    """Check that the broker lets the members of a group have that session timeout: a member that it refuses would never count.
+
+    A broker that keeps its settings to itself is not asked; then the watchdog ends an agent that is refused.
+
+    Raises:
+        TopicError: if the broker cannot be reached, or refuses the timeout.
+    """
+    wanted_ms = round(session_s * 1000)
+    with _admin(settings) as admin:
+        broker = str(admin.describe_cluster()["brokers"][0]["broker_id"])
+        try:
+            answer = admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, broker)], config_filter="all")
+        except (ClusterAuthorizationFailedError, TopicAuthorizationFailedError):
+            return
+        told = {key: config["value"] for key, config in answer["broker"][broker].items()}
+        least, most = (int(told.get(f"group.{end}.session.timeout.ms") or wanted_ms) for end in ("min", "max"))
+        if not least <= wanted_ms <= most:
+            raise TopicError(
+                f"Kafka at {settings.kafka}: group.min.session.timeout.ms and group.max.session.timeout.ms must allow "
+                f"{wanted_ms} ms, in which an agent that was killed is noticed; they allow {least} to {most} ms"
+            )
+
+
+def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) -> None:
+    """Make the survey's topics unless they exist, and check that they can be used.
+
+    Args:
+        settings: where the broker is, and who we are.
+        survey: the survey.
+        role: who asks: only the topics that it uses are looked at, and its rights to them are checked. None for all topics.
+
+    Raises:
+        TopicError: if the broker cannot be reached, does not let us in or refuses, or if the reports topic does not have the
+            settings that agents can count.
+    """
+    specs = _specs(settings, survey)
+    rights = RIGHTS[role] if role else {kind: set[str]() for kind in specs}
+    names = {kind: str(getattr(survey, f"{kind}_topic")) for kind in rights}
+    with _admin(settings) as admin:
+        seen = _describe(admin, names.values())
+        missing = [kind for kind, name in names.items() if name not in seen]
+        for kind in missing:
+            _create(admin, settings, names[kind], *specs[kind])
+        if missing:
+            seen = _describe(admin, names.values())
+        for kind, name in names.items():
+            _check_rights(settings, f"topic {name}", rights[kind], seen.get(name))
+        if role == "agent":
+            _check_group(admin, settings, group_id(survey))
+        if role == "estimator" and (n := len(seen[names["estimates"]]["partitions"])) != 1:
+            raise TopicError(f"topic {names['estimates']} must have 1 partition, got {n}: what was told last must be known")
+        _check_reports(survey.reports_topic, _configs(admin, survey.reports_topic))
+
+
+def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str, str]]]:
+    """Number of partitions and settings of each topic."""
+    majority = str(settings.replication // 2 + 1)  # see docs/counting.md
+    kept_ms = max(WEEK_MS, (survey.window_steps + survey.lateness_steps + 2) * survey.step_ms)
+    reports = {
+        "message.timestamp.type": "LogAppendTime",
+        "max.message.bytes": str(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
+        "retention.ms": str(kept_ms),
+        "min.insync.replicas": majority,
+    }
+    return {
+        "reports": (settings.partitions, reports),
+        "rejected": (1, {"max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES)}),
+        "estimates": (1, {"cleanup.policy": "compact", "max.message.bytes": str(16 * 2**20), "min.insync.replicas": majority}),
+    }
+
+
+def _check_reports(topic: str, configs: dict[str, str]) -> None:
+    """Raise TopicError if agents could not count what a topic of these settings takes; one that is missing is not checked."""
+    for setting, wanted, usable, why in _COUNTABLE:
+        found = configs.get(setting)
+        if found is not None and not usable(found):
+            raise TopicError(f"topic {topic} must have {setting}={wanted}, got {found}: {why}")
+
+
+_COUNTABLE: tuple[tuple[str, str, Callable[[str], bool], str], ...] = (
+    ("message.timestamp.type", "LogAppendTime", "LogAppendTime".__eq__, "lateness is judged by the log's own time"),
+    ("cleanup.policy", "delete", lambda found: "compact" not in found, "compaction removes reports before they are counted"),
+    ("compression.type", "producer", {"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"}.__contains__,
+     "agents read no other compression than gzip, snappy, lz4 and zstd"),
+    ("message.format.version", "0.11.0 or later", lambda found: not re.match(r"0\.([0-9]|10)(\.|-|$)", found),
+     "agents do not read the compressed batches of older formats"),
+)  # fmt: skip
+
+
+def _describe(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Any]:
+    """What the broker tells of those topics that exist and that we may see."""
+    return {about["name"]: about for about in admin.describe_topics(list(topics)) if about["error_code"] not in _UNSEEN}
+
+
+def _create(admin: KafkaAdminClient, settings: Settings, name: str, partitions: int, configs: dict[str, str]) -> None:
+    wanted = {name: {"num_partitions": partitions, "replication_factor": settings.replication, "configs": configs}}
+    try:
+        with suppress(TopicAlreadyExistsError):  # another process was faster
+            admin.create_topics(wanted, timeout_ms=ANSWER_MS, wait_for_metadata=True)
+    except AuthorizationError:
+        hidden = f"topic {name} does not exist or is hidden from {_who(settings)} (no right to DESCRIBE it)"
+        raise TopicError(f"Kafka at {settings.kafka}: {hidden}, who may not CREATE it either") from None
+
+
+def _check_rights(settings: Settings, what: str, needed: set[str], about: Any) -> None:
+    allowed = about and about.get("authorized_operations")  # None from a broker too old to say
+    lacking = needed - set(allowed) if allowed is not None else set()
+    if lacking:
+        raise TopicError(f"Kafka at {settings.kafka}: {_who(settings)} may not {', '.join(sorted(lacking))} {what}")
+
+
+def _check_group(admin: KafkaAdminClient, settings: Settings, group: str) -> None:
+    try:
+        about = admin.describe_groups([group])[group]
+    except GroupAuthorizationFailedError:
+        about = {"authorized_operations": []}
+    except KafkaError as error:
+        if not error.retriable:
+            raise
+        return  # the broker is just making its list of groups
+    _check_rights(settings, f"group {group}", {"READ"}, about)
+
+
+def _who(settings: Settings) -> str:
+    return f"user {settings.kafka_user}" if settings.kafka_user else "this client"
+
+
+def _configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
+    """The topic's settings; none if we may not be told."""
+    answer = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
+    return {key: str(config["value"]) for key, config in answer["topic"][topic].items()}
+
+
+@contextmanager
+def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
+    """An administrator's client that fails with one TopicError, within a few seconds and without lines in the log."""
+    with hearing(settings) as heard:
+        let_in = False
+        try:
+            _knock(settings)
+            limits = {"bootstrap_timeout_ms": ANSWER_MS, "request_timeout_ms": ANSWER_MS}
+            with KafkaAdminClient(**settings.kafka_options(), **limits) as admin:
+                let_in = True
+                yield admin
+        except KafkaError as error:
+            away = error.retriable and (let_in or not heard.turned_away)
+            kind = BrokerAway if away else TopicError
+            raise kind(f"Kafka at {settings.kafka}: {heard.why(error)}") from None
+
+
+def _knock(settings: Settings) -> None:
+    """Raise BrokerAway unless one of the addresses takes a connection; the library would try for long, and noisily.
+
+    With TLS it must also answer: the library waits for ever for a listener that says nothing.
+    """
+    addresses = settings.kafka.split(",")
+    timeout_s = ANSWER_MS / 1000 / len(addresses)
+    reasons = []
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+                if settings.kafka_security_protocol.endswith("SSL"):
+                    _greet(connection, settings, host)
+        except OSError as error:
+            reasons.append(error.strerror or str(error))
+        else:
+            return
+    raise BrokerAway(f"Kafka at {settings.kafka} cannot be reached: {', '.join(sorted(set(reasons)))}")
+
+
+def _greet(connection: socket.socket, settings: Settings, host: str) -> None:
+    """Raise TimeoutError if the listener says nothing. The library finds out what else may be wrong with TLS."""
+    try:
+        settings.tls("kafka").wrap_socket(connection, server_hostname=host).close()
+    except TimeoutError:
+        raise
+    except (OSError, ValueError):
+        return

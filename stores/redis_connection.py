@@ -1,0 +1,149 @@
+"""The way to Redis, be it one server, one that Sentinels keep alive, or a Cluster: one client, and one kind of error."""
+
+import ssl
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias, cast
+
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode, RedisCluster
+from redis.exceptions import RedisClusterException
+from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+
+from runtime.settings import Settings
+from stores.count_store import StoreUnavailable
+
+Client: TypeAlias = redis.Redis | RedisCluster
+Command: TypeAlias = tuple[str | int, ...]
+
+TIMEOUT_S = 3.0
+ERRORS = (redis.RedisError, RedisClusterException, OSError)  # all that the library raises when Redis is not as it should be
+
+# ARGV: a command. Gives 0 if we may not give it; a Redis before 7 cannot tell.
+_MAY = "return redis.acl_check_cmd and not redis.acl_check_cmd(unpack(ARGV)) and 0 or 1"
+
+
+class StoreRefused(StoreUnavailable):
+    """Redis turns us away for who we are, or is not who it should be. Trying again does not help until somebody acts."""
+
+
+def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
+    """A client of the count store. It reads and writes on masters only and is connected when first used, except to a Cluster.
+
+    After a failover the next command finds the new master: through the Sentinels, or as the Cluster's other nodes tell.
+
+    Args:
+        settings: where it is, and who we are.
+        timeout_s: how long to wait for a connection, and for each piece of an answer, in seconds.
+
+    Raises:
+        StoreUnavailable: if no node of a Cluster answers.
+    """
+    url = settings.redis_url()
+    user, password = settings.redis_credentials()
+    common: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+    if url.tls:
+        files = {
+            "ssl_ca_certs": settings.redis_ca_file,
+            "ssl_certfile": settings.redis_cert_file,
+            "ssl_keyfile": settings.redis_key_file,
+        }
+        common |= {"ssl": True, "ssl_check_hostname": True}
+        common |= {option: str(file) for option, file in files.items() if file is not None}
+    ours = common | {"username": user, "password": password}
+    at_once = Retry(NoBackoff(), 0)
+    if url.kind == "cluster":
+        nodes = [ClusterNode(host, port) for host, port in url.addresses]  # type: ignore[no-untyped-call]
+        with store_errors(settings):  # one more try, since a node may have ended and others know who took over
+            return RedisCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), 1), **ours)
+    if url.kind == "sentinel":
+        secret = settings.redis_sentinel_password
+        theirs: dict[str, Any] = {"username": settings.redis_sentinel_user, "retry": at_once}
+        theirs["password"] = None if secret is None else secret.get_secret_value()
+        sentinel: Any = Sentinel(url.addresses, sentinel_kwargs=common | theirs, **ours)  # type: ignore[no-untyped-call]
+        client: redis.Redis = sentinel.master_for(url.service, redis_class=_SentinelClient, db=url.db, retry=at_once)
+        return client
+    if url.socket is not None:
+        return redis.Redis(unix_socket_path=url.socket, db=url.db, retry=at_once, **ours)
+    host, port = url.addresses[0]
+    return redis.Redis(host, port, db=url.db, retry=at_once, **ours)
+
+
+class _SentinelClient(redis.Redis):
+    """A client of the present master, which lets go of the Sentinels too."""
+
+    def close(self) -> None:
+        super().close()
+        for sentinel in self.sentinels:
+            sentinel.close()
+
+    @property
+    def sentinels(self) -> list[redis.Redis]:
+        """Clients of the Sentinels."""
+        found: list[redis.Redis] = cast(SentinelConnectionPool, self.connection_pool).sentinel_manager.sentinels
+        return found
+
+
+@contextmanager
+def store_errors(settings: Settings) -> Iterator[None]:
+    """Turn what the library raises into StoreUnavailable or StoreRefused, in one line without secrets."""
+    try:
+        yield
+    except ERRORS as error:
+        said = str(error).partition("\n")[0] or type(error).__name__
+        if isinstance(error, MasterNotFoundError):
+            said = f"no Sentinel that answers knows a master {settings.redis_url().service}"
+        if said.startswith("HELLO must"):  # goes on for two lines about the protocol
+            said = "it asks for a password"
+        for secret in settings.secrets():
+            said = said.replace(secret, "***")
+        kind = StoreRefused if _refused(error) else StoreUnavailable
+        raise kind(f"Redis at {settings.redis_url()}: {said}") from None
+
+
+def _refused(error: BaseException | None) -> bool:
+    """Whether the error, or what caused it, is about credentials, rights or a certificate."""
+    reasons = (redis.AuthenticationError, redis.exceptions.AuthorizationError, redis.exceptions.NoPermissionError, ssl.SSLError)
+    while error is not None:
+        if isinstance(error, reasons):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def check_rights(client: Client, settings: Settings, commands: Iterable[Command]) -> None:
+    """Check that we are let in and may give those commands, without giving them. Of a Cluster one node is asked.
+
+    Args:
+        client: of `connect`.
+        settings: what it was made with.
+        commands: each with arguments, such as it will be given; of a script the name does not matter.
+
+    Raises:
+        StoreRefused: naming what is not allowed; also if user, password or certificate are not accepted.
+        StoreUnavailable: if Redis does not answer.
+    """
+    with store_errors(settings):
+        if isinstance(client, _SentinelClient):
+            _ask_sentinels(client)
+        may = client.register_script(_MAY)
+        refused = [command for command in commands if not may(args=command)]
+    if refused:
+        listed = ", ".join(" ".join(map(str, command)) for command in refused)
+        raise StoreRefused(f"Redis at {settings.redis_url()}: the user may not {listed}")
+
+
+def _ask_sentinels(client: _SentinelClient) -> None:
+    """Raise what the Sentinels say, if none of them lets us in; else the library says but that there is no master."""
+    raised: redis.RedisError | None = None
+    for sentinel in client.sentinels:
+        try:
+            sentinel.ping()
+        except redis.RedisError as error:
+            raised = error
+        else:
+            return
+    if raised is not None:
+        raise raised

@@ -1,0 +1,239 @@
+"""The count store on Redis: one hash per Kafka partition, written by one script.
+
+    ldpstream:{<survey>:<fingerprint>:<partition>}:counts
+        next_offset                         first offset that is not counted
+        newest_ms                           latest append time among the records counted
+        rejected                            JSON, refused envelopes by reason
+        log_id                              which log the offset belongs to
+        missing                             JSON of `Missing`; empty if there is none
+        writer                              random name of the fold that wrote it
+        pane:<attribute>:<level>:<step>     CountTable.to_bytes()
+    ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
+        the panes of all steps below this one have been removed; a key of its own, so that only estimators need to write it
+    ldpstream:<survey>:<fingerprint>:partitions
+        the partitions that have, or are about to have, a hash
+
+The braces are a Redis Cluster's hash tag: the two keys of a partition are on one node, which loses or keeps both, and one
+script is one atomic step there too.
+The fingerprint keeps the counts of a changed survey apart.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from mechanisms import CountTable
+from runtime.settings import Settings
+from stores.count_store import Checkpoint, CountStore, Missing, PaneKey, first_open_step, sum_rejected
+from stores.redis_connection import TIMEOUT_S, Client, Command, check_rights, connect, store_errors
+from surveys import Reason, Survey
+
+_PANE = b"pane:"
+_HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing", "writer")
+_LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles
+
+# KEYS: the hash. ARGV: expected offset ("" for none), expected log, then the values of `_HEAD`, then field and blob of every
+# pane. Where no log is stored, since it was not known, it is taken for the one that is expected.
+_COMMIT = """
+local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'missing', 'writer')
+local offset, log = stored[1] or '', stored[2] or ''
+if offset == ARGV[3] and log == ARGV[6] and stored[3] == ARGV[7] and stored[4] == ARGV[8] then return 1 end
+if log == '' then log = ARGV[2] end
+if offset ~= ARGV[1] or log ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], 'next_offset', ARGV[3], 'newest_ms', ARGV[4], 'rejected', ARGV[5])
+redis.call('HSET', KEYS[1], 'log_id', ARGV[6], 'missing', ARGV[7], 'writer', ARGV[8])
+for i = 9, #ARGV, 2 do
+  if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+end
+return 1
+"""
+
+# KEYS: the hash, and the key of `pruned` if that is wanted. ARGV: first and last step. Gives the fields of `_HEAD`, then
+# `pruned`, then field and blob of every such pane.
+_READ = """
+local found = redis.call('HMGET', KEYS[1], 'next_offset', 'newest_ms', 'rejected', 'log_id', 'missing', 'writer')
+if not found[1] then return {} end
+found[#found + 1] = KEYS[2] and redis.call('GET', KEYS[2]) or ''
+local first, last = tonumber(ARGV[1]), tonumber(ARGV[2])
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  local step = string.match(field, '^pane:%d+:%d+:(%d+)$')
+  if step and tonumber(step) >= first and tonumber(step) <= last then
+    found[#found + 1] = field
+    found[#found + 1] = redis.call('HGET', KEYS[1], field)
+  end
+end
+return found
+"""
+
+# KEYS: the hash, the key of `pruned`. ARGV: writer, log and offset that were seen; the first step that stays.
+_PRUNE = """
+local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'writer')
+if not stored[1] or tonumber(stored[1]) < tonumber(ARGV[3]) then return 0 end
+if (stored[2] or '') ~= ARGV[2] or (stored[3] or '') ~= ARGV[1] then return 0 end
+local before = tonumber(ARGV[4])
+if before > tonumber(redis.call('GET', KEYS[2]) or 0) then redis.call('SET', KEYS[2], ARGV[4]) end
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  local step = string.match(field, '^pane:%d+:%d+:(%d+)$')
+  if step and tonumber(step) < before then redis.call('HDEL', KEYS[1], field) end
+end
+return 1
+"""
+
+
+class RedisCountStore(CountStore):
+    """A count store in Redis: one server, one behind Sentinels, or a Cluster. It connects when first used.
+
+    Args:
+        survey: the survey that is being counted.
+        settings: where Redis is, and who we are.
+        timeout_s: how long to wait for a connection, and for each piece of an answer, in seconds.
+    """
+
+    def __init__(self, survey: Survey, settings: Settings, timeout_s: float = TIMEOUT_S) -> None:
+        self.survey = survey
+        self._settings, self._timeout_s = settings, timeout_s
+        self._client: Client | None = None
+        self._connecting = threading.Lock()
+        self._id = f"{survey.name}:{survey.fingerprint.hex()}"
+
+    @property
+    def _redis(self) -> Client:
+        with self._connecting:
+            if self._client is None:
+                self._client = connect(self._settings, self._timeout_s)
+            return self._client
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+
+    def check_counting(self) -> None:
+        """Check, writing nothing, that an agent may do here what it must.
+
+        Raises:
+            StoreRefused: naming what is not allowed, or why we are not let in.
+            StoreUnavailable: if Redis does not answer.
+        """
+        counts, partitions = self._key(0), self._partitions_key
+        written: list[Command] = [("HSET", counts, "next_offset", 0), ("HDEL", counts, "pane:0:0:0"), ("SADD", partitions, 0)]
+        check_rights(self._redis, self._settings, [*self._reading, *written, ("INFO", "memory")])
+
+    def check_estimating(self) -> None:
+        """The same for an estimator."""
+        pruned = self._pruned_key(0)
+        counts = self._key(0)
+        needed: list[Command] = [("EVALSHA", "", 2, counts, pruned), ("GET", pruned), ("SET", pruned, 0)]
+        check_rights(self._redis, self._settings, [*self._reading, ("HDEL", counts, "pane:0:0:0"), *needed])
+
+    @property
+    def _reading(self) -> list[Command]:
+        counts = self._key(0)
+        scripts: list[Command] = [("EVALSHA", "", 1, counts), ("HMGET", counts, "next_offset"), ("HKEYS", counts)]
+        return [*scripts, ("HGET", counts, "next_offset"), ("SMEMBERS", self._partitions_key)]
+
+    def evicts(self) -> str | None:
+        """The policy by which this Redis throws away keys that have no expiry, as counts are; None if it does not."""
+        about = self._ask(self._redis.info, "memory")
+        policy = str(about.get("maxmemory_policy", "noeviction"))
+        return policy if policy.startswith("allkeys") and int(about.get("maxmemory", 0)) else None
+
+    # ---- CountStore
+
+    def load(self, partition: int) -> Checkpoint | None:
+        newest = self._ask(self._redis.hget, self._key(partition), "newest_ms")
+        if newest is None:
+            return None
+        self._ask(self._redis.sadd, self._partitions_key, partition)  # in case that key alone was lost
+        # a write in between can only have raised the newest time, which leaves too many panes and not too few
+        return self._read([self._key(partition)], first_open_step(self.survey, int(newest)), _LATEST_STEP)
+
+    def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
+        if expected is None:
+            self._ask(self._redis.sadd, self._partitions_key, partition)
+        return self._write(partition, "" if expected is None else str(expected), change.log_id, change)
+
+    def begin_anew(self, partition: int, expected: tuple[int, str], change: Checkpoint) -> bool:
+        return self._write(partition, str(expected[0]), expected[1], change)
+
+    def _write(self, partition: int, expected: str, expected_log: str, change: Checkpoint) -> bool:
+        arguments: list[str | int | bytes] = [expected, expected_log, change.next_offset, change.newest_ms]
+        missing = json.dumps(change.missing) if change.missing else ""
+        arguments += [json.dumps(change.rejected), change.log_id, missing, change.writer]
+        for key, table in change.panes.items():
+            arguments += [f"pane:{key.attribute}:{key.level}:{key.step}", table.to_bytes() if table.n else b""]
+        return bool(self._ask(self._redis.register_script(_COMMIT), keys=[self._key(partition)], args=arguments))
+
+    def heads(self) -> dict[int, Checkpoint]:
+        partitions = self._partitions()
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for partition in partitions:
+                pipeline.hmget(self._key(partition), _HEAD)
+            found = self._ask(pipeline.execute)
+        return {partition: _checkpoint(head) for partition, head in zip(partitions, found) if head[0] is not None}
+
+    def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
+        return self._read_all(steps[0], steps[-1]) if steps else self._read_all(1, 0)
+
+    def rejected(self) -> dict[Reason, int]:
+        return sum_rejected(checkpoint.rejected for checkpoint in self._read_all(1, 0).values())
+
+    def snapshot(self) -> dict[int, Checkpoint]:
+        return self._read_all(0, _LATEST_STEP)
+
+    def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
+        script = self._redis.register_script(_PRUNE)
+        for partition, checkpoint in seen.items():
+            keys = [self._key(partition), self._pruned_key(partition)]
+            self._ask(script, keys=keys, args=[checkpoint.writer, checkpoint.log_id, checkpoint.next_offset, before_step])
+
+    # ---- reading
+
+    @property
+    def _partitions_key(self) -> str:
+        return f"ldpstream:{self._id}:partitions"
+
+    def _key(self, partition: int) -> str:
+        return f"ldpstream:{{{self._id}:{partition}}}:counts"
+
+    def _pruned_key(self, partition: int) -> str:
+        return f"ldpstream:{{{self._id}:{partition}}}:pruned"
+
+    def _partitions(self) -> list[int]:
+        members = cast(set[bytes], self._ask(self._redis.smembers, self._partitions_key))
+        return sorted(int(member) for member in members)
+
+    def _read_all(self, first_step: int, last_step: int) -> dict[int, Checkpoint]:
+        keys = {partition: [self._key(partition), self._pruned_key(partition)] for partition in self._partitions()}
+        found = {partition: self._read(names, first_step, last_step) for partition, names in keys.items()}
+        return {partition: checkpoint for partition, checkpoint in found.items() if checkpoint is not None}
+
+    def _read(self, keys: list[str], first_step: int, last_step: int) -> Checkpoint | None:
+        script = self._redis.register_script(_READ)
+        found: list[bytes] = self._ask(script, keys=keys, args=[first_step, last_step])
+        if not found:
+            return None
+        head, pruned, panes = found[: len(_HEAD)], found[len(_HEAD)], found[len(_HEAD) + 1 :]
+        tables: dict[PaneKey, CountTable] = {}
+        for field, blob in zip(panes[::2], panes[1::2]):
+            key = _pane_key(field)
+            tables[key] = self.survey.mechanisms[key.attribute][key.level].table_from_bytes(blob)
+        return replace(_checkpoint(head), panes=tables, pruned_below=int(pruned or 0))
+
+    def _ask(self, command: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        with store_errors(self._settings):
+            return command(*arguments, **named)
+
+
+def _checkpoint(head: Sequence[bytes | None]) -> Checkpoint:
+    """From the values of the fields of `_HEAD`."""
+    next_offset, newest_ms, rejected, log_id, missing, writer = (value or b"" for value in head)
+    where = Missing(*json.loads(missing)) if missing else None
+    return Checkpoint(int(next_offset), int(newest_ms), {}, json.loads(rejected), log_id.decode(), where, writer.decode())
+
+
+def _pane_key(field: bytes) -> PaneKey:
+    attribute, level, step = field.removeprefix(_PANE).split(b":")
+    return PaneKey(int(attribute), int(level), int(step))

@@ -1,0 +1,235 @@
+"""The settings: what is taken, what is refused in one line, and that no secret is ever shown."""
+
+import copy
+import os
+import pickle
+import traceback
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr, ValidationError
+
+from runtime.redis_url import RedisUrl, parse_redis_url
+from runtime.settings import Settings, SettingsError, load_settings
+from tests.services.certificates import Authority
+
+SECRET = "s3cr3t-Wort"
+SASL = {"KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT", "KAFKA_USER": "agent", "KAFKA_PASSWORD": SECRET}
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("LDPSTREAM_"):
+            monkeypatch.delenv(name)
+
+
+def load(monkeypatch: pytest.MonkeyPatch, **environment: object) -> Settings:
+    for name, value in environment.items():
+        monkeypatch.setenv(f"LDPSTREAM_{name}", str(value))
+    return load_settings()
+
+
+def refusal(monkeypatch: pytest.MonkeyPatch, **environment: object) -> str:
+    """The line that refuses that environment; neither it nor the traceback holds the secret."""
+    with pytest.raises(SettingsError) as caught:
+        load(monkeypatch, **environment)
+    assert SECRET not in "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# ---- URLs of Redis
+
+
+@pytest.mark.parametrize(
+    ("url", "means"),
+    [
+        ("redis://one", RedisUrl("single", (("one", 6379),))),
+        ("redis://one:7/3", RedisUrl("single", (("one", 7),), db=3)),
+        (
+            "rediss://a:b@one.two-three:7/",
+            RedisUrl("single", (("one.two-three", 7),), tls=True, user="a", password=SecretStr("b")),
+        ),
+        ("redis://:b%40%3A%2F@my_redis", RedisUrl("single", (("my_redis", 6379),), password=SecretStr("b@:/"))),
+        ("redis://[::1]:7", RedisUrl("single", (("::1", 7),))),
+        ("redis://agent@one", RedisUrl("single", (("one", 6379),), user="agent")),
+        ("unix:///run/redis.sock", RedisUrl("single", socket="/run/redis.sock")),
+        ("unix://a:b@/run/r.sock?db=2", RedisUrl("single", (), "/run/r.sock", db=2, user="a", password=SecretStr("b"))),
+        ("redis+sentinel://one,two:7/counts", RedisUrl("sentinel", (("one", 26379), ("two", 7)), service="counts")),
+        ("rediss+sentinel://one/my.counts-1/2", RedisUrl("sentinel", (("one", 26379),), None, "my.counts-1", 2, True)),
+        ("redis+cluster://one,two:7", RedisUrl("cluster", (("one", 6379), ("two", 7)))),
+        ("rediss+cluster://one/0", RedisUrl("cluster", (("one", 6379),), tls=True)),
+    ],
+)
+def test_what_urls_of_redis_mean(url: str, means: RedisUrl) -> None:
+    assert parse_redis_url(url) == means
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "one", "http://one", "redis:/one", "redis://", "redis:///0", "redis://one:port", "redis://one:0", "redis://one:65536",
+        "redis://one/zero", "redis://one/-1", "redis://one,two", "redis://one/0?ssl_cert_reqs=none", "redis://one/0#x",
+        "redis://one two", "redis://-one", "rediss+unix://one", "unix://run/redis.sock", "unix:///run/r.sock?password=x",
+        "redis+sentinel://one", "redis+sentinel://one/", "redis+sentinel://one/counts/x", "redis+sentinel:///counts",
+        "redis+sentinel://one,/counts", "redis+cluster://", "redis+cluster://one,,two", "redis+cluster://one/1",
+        f"redis://user:{SECRET}/@one", f"redis://user:{SECRET}@one:port", f"redis://user:{SECRET}@one@two:x",
+    ],
+)  # fmt: skip
+def test_other_urls_are_refused_without_being_shown(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal(monkeypatch, REDIS=url).startswith("LDPSTREAM_REDIS: ")
+    with pytest.raises(ValidationError) as caught:
+        Settings(redis=url)
+    assert SECRET not in str(caught.value) + repr(caught.value)
+
+
+@given(st.text(min_size=1, max_size=30), st.text(min_size=1, max_size=30))
+def test_any_user_and_password_arrive(user: str, password: str) -> None:
+    from urllib.parse import quote
+
+    try:
+        encoded = f"{quote(user, safe='')}:{quote(password, safe='')}"
+    except UnicodeEncodeError:  # half a surrogate pair is no text
+        return
+    url = parse_redis_url(f"redis+sentinel://{encoded}@one,two/counts/1")
+    assert (url.user, url.password) == (user, SecretStr(password))
+    assert str(url) == "sentinel one:26379,two:26379/counts"
+    assert "SecretStr('*" in repr(url)
+
+
+# ---- what belongs together
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"KAFKA_SECURITY_PROTOCOL": "SASL"}, "LDPSTREAM_KAFKA_SECURITY_PROTOCOL: Input should be 'PLAINTEXT', 'SSL', "),
+        ({"KAFKA_SECURITY_PROTOCOL": "SASL_SSL"}, "LDPSTREAM_KAFKA_SECURITY_PROTOCOL=SASL_SSL needs LDPSTREAM_KAFKA_USER and "),
+        (SASL | {"KAFKA_USER": ""}, "LDPSTREAM_KAFKA_USER: String should have at least 1 character"),
+        (SASL | {"KAFKA_PASSWORD": ""}, "LDPSTREAM_KAFKA_PASSWORD: Value should have at least 1 item"),
+        (
+            {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "KAFKA_PASSWORD": SECRET},
+            "LDPSTREAM_KAFKA_SECURITY_PROTOCOL=SASL_SSL needs ",
+        ),
+        ({"KAFKA_PASSWORD": SECRET}, "LDPSTREAM_KAFKA_PASSWORD is of no use with LDPSTREAM_KAFKA_SECURITY_PROTOCOL=PLAINTEXT"),
+        ({"KAFKA_USER": "me"}, "LDPSTREAM_KAFKA_USER is of no use with "),
+        (SASL | {"KAFKA_SASL_MECHANISM": "GSSAPI"}, "LDPSTREAM_KAFKA_SASL_MECHANISM: Input should be 'SCRAM-SHA-512', "),
+        ({"KAFKA_CA_FILE": "/nowhere/ca.pem"}, "LDPSTREAM_KAFKA_CA_FILE: the file cannot be read: No such file"),
+        ({"KAFKA_CA_FILE": __file__}, "LDPSTREAM_KAFKA_CA_FILE is of no use with LDPSTREAM_KAFKA_SECURITY_PROTOCOL=PLAINTEXT"),
+        (SASL | {"KAFKA_CA_FILE": __file__}, "LDPSTREAM_KAFKA_CA_FILE is of no use with "),
+        (
+            {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_CA_FILE": __file__},
+            f"LDPSTREAM_KAFKA_CA_FILE: {__file__} holds no certificate",
+        ),
+        (
+            {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_CERT_FILE": __file__},
+            "LDPSTREAM_KAFKA_CERT_FILE and LDPSTREAM_KAFKA_KEY_FILE ",
+        ),
+        (
+            {"REDIS": "rediss://one", "REDIS_KEY_FILE": __file__},
+            "LDPSTREAM_REDIS_CERT_FILE and LDPSTREAM_REDIS_KEY_FILE belong",
+        ),
+        ({"REDIS_CA_FILE": __file__}, "LDPSTREAM_REDIS_CA_FILE is of no use with a URL in LDPSTREAM_REDIS that does not begin"),
+        ({"REDIS": "redis://agent@one"}, "LDPSTREAM_REDIS_PASSWORD is needed"),
+        ({"REDIS_USER": "agent"}, "LDPSTREAM_REDIS_PASSWORD is needed"),
+        (
+            {"REDIS": f"redis://:{SECRET}@one", "REDIS_PASSWORD": "x"},
+            "LDPSTREAM_REDIS_PASSWORD: the URL in LDPSTREAM_REDIS holds",
+        ),
+        ({"REDIS": "redis://me@one", "REDIS_USER": "me", "REDIS_PASSWORD": SECRET}, "LDPSTREAM_REDIS_USER: the URL in "),
+        (
+            {"REDIS_SENTINEL_PASSWORD": SECRET},
+            "LDPSTREAM_REDIS_SENTINEL_PASSWORD is of no use: LDPSTREAM_REDIS names no Sentinels",
+        ),
+        ({"REDIS": "redis+sentinel://one/x", "REDIS_SENTINEL_USER": "me"}, "LDPSTREAM_REDIS_SENTINEL_USER needs "),
+        ({"KAFKA_PASSWORD_FILE": "/nowhere/password"}, "LDPSTREAM_KAFKA_PASSWORD_FILE: the file cannot be read: No such file"),
+        (SASL | {"KAFKA_PASSWORD_FILE": __file__}, "LDPSTREAM_KAFKA_PASSWORD and LDPSTREAM_KAFKA_PASSWORD_FILE are both set"),
+        ({"REDIS_PASSWORD_FILE": __file__}, "LDPSTREAM_REDIS_PASSWORD_FILE: the file must hold the secret in one line"),
+        ({"PARTITIONS": 0}, "LDPSTREAM_PARTITIONS: Input should be greater than or equal to 1, got '0'"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal(monkeypatch, **environment).startswith(said)
+
+
+def test_a_key_that_is_encrypted_or_anothers_is_refused_and_asks_nobody(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
+    one, other = (authority.issue("client.example", common_name=name) for name in ("one", "other"))
+    key, encrypted = load_pem_private_key(one.key.read_bytes(), None), tmp_path / "key.pem"
+    encrypted.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(SECRET.encode())))
+    for wrong in (encrypted, other.key):
+        given = {"KAFKA_CA_FILE": authority.file, "KAFKA_CERT_FILE": one.cert, "KAFKA_KEY_FILE": wrong}
+        said = refusal(monkeypatch, KAFKA_SECURITY_PROTOCOL="SSL", **given)
+        assert said == (
+            f"LDPSTREAM_KAFKA_CERT_FILE, LDPSTREAM_KAFKA_KEY_FILE: {one.cert} and {wrong} are not a certificate and its key "
+            "(PEM, not encrypted)"
+        )
+
+
+# ---- what clients are made with
+
+
+def test_options_of_kafka_clients(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Settings(kafka="one:1,two:2").kafka_options()
+    assert plain == {"bootstrap_servers": ["one:1", "two:2"], "security_protocol": "PLAINTEXT"}
+    options = load(
+        monkeypatch, **SASL | {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "KAFKA_CA_FILE": authority.file}
+    ).kafka_options()
+    context = options.pop("ssl_context")
+    assert context.check_hostname
+    assert context.verify_mode.name == "CERT_REQUIRED"
+    assert len(context.get_ca_certs()) == 1
+    assert options == {
+        "bootstrap_servers": ["127.0.0.1:9092"], "security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "agent", "sasl_plain_password": SECRET,
+    }  # fmt: skip
+
+
+def test_credentials_of_redis_come_from_the_url_or_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().redis_credentials() == (None, None)
+    assert Settings(redis="redis://me:x@one").redis_credentials() == ("me", "x")
+    assert Settings(redis="redis://me@one", redis_password="x").redis_credentials() == ("me", "x")
+    assert Settings(redis="redis://one", redis_user="me", redis_password="x").redis_credentials() == ("me", "x")
+
+
+def test_secrets_come_from_mounted_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As from a Secret of Kubernetes, whatever its editor put at the end."""
+    for end in ("", "\n", "\r\n"):
+        (tmp_path / "password").write_bytes(f" {SECRET}ß ".encode() + end.encode())
+        settings = load(monkeypatch, KAFKA_SECURITY_PROTOCOL="SASL_PLAINTEXT", KAFKA_USER="me",
+                        KAFKA_PASSWORD_FILE=tmp_path / "password")  # fmt: skip
+        assert settings.kafka_options()["sasl_plain_password"] == f" {SECRET}ß "
+    (tmp_path / "url").write_text(f"redis://me:{SECRET}@one\n")
+    assert load(monkeypatch, REDIS_FILE=tmp_path / "url").redis_credentials() == ("me", SECRET)
+    monkeypatch.setenv("LDPSTREAM_PARTITIONS_FILE", "/nowhere")  # no secret, so no such setting
+    assert load(monkeypatch).partitions == 4
+    (tmp_path / "url").write_bytes(b"\xff")
+    assert refusal(monkeypatch, REDIS_FILE=tmp_path / "url").startswith("LDPSTREAM_REDIS_FILE: the file is not text")
+    (tmp_path / "url").write_bytes(b"\n")
+    assert "in one line" in refusal(monkeypatch, REDIS_FILE=tmp_path / "url")
+
+
+def test_settings_never_show_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load(monkeypatch, **SASL | {"REDIS": f"redis+sentinel://me:{SECRET}@one/x", "REDIS_SENTINEL_PASSWORD": SECRET})
+    assert settings.secrets() == [SECRET] * 3
+    for shown in (str(settings), repr(settings), settings.model_dump_json(), str(settings.model_dump()),
+                  str(settings.redis_url()), repr(settings.redis_url())):  # fmt: skip
+        assert SECRET not in shown
+    assert copy.copy(settings) == settings
+    assert pickle.loads(pickle.dumps(settings)) == settings  # the control: it is there

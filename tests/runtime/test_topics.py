@@ -1,0 +1,37 @@
+"""The settings with which topics are made."""
+
+import pytest
+
+from runtime.settings import Settings
+from runtime.topics import TopicError, _check_reports, _specs
+from tests.agents.samples import make_survey
+
+
+@pytest.mark.parametrize(("replication", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
+def test_a_report_is_acknowledged_once_a_majority_of_the_replicas_has_it(replication: int, needed: int) -> None:
+    """So any two sets that acknowledge have a replica in common, and a leader elected from a majority has all."""
+    _, configs = _specs(Settings(replication=replication), make_survey())["reports"]
+    assert configs["min.insync.replicas"] == str(needed)
+    assert 2 * needed > replication >= needed
+
+
+@pytest.mark.parametrize(
+    ("setting", "countable", "others"),
+    [
+        ("message.timestamp.type", ["LogAppendTime"], ["CreateTime"]),
+        ("cleanup.policy", ["delete", ""], ["compact", "compact,delete", "delete, compact"]),
+        ("compression.type", ["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"], ["brotli", ""]),
+        ("message.format.version", ["0.11.0-IV2", "1.0", "2.8-IV1", "3.0-IV1"], ["0.8.2", "0.9.0", "0.10.2-IV0", "0.10.0"]),
+    ],
+)
+def test_a_topic_that_cannot_be_counted_is_refused(setting: str, countable: list[str], others: list[str]) -> None:
+    for value in countable:
+        _check_reports("reports", {setting: value})
+    for value in others:
+        with pytest.raises(TopicError, match=rf"^topic reports must have {setting}=.*, got {value}: .*"):
+            _check_reports("reports", {setting: value})
+
+
+def test_settings_that_the_broker_does_not_tell_are_not_checked() -> None:
+    """A producer may lack the right to ask; the agent has it."""
+    _check_reports("reports", {})

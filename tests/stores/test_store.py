@@ -1,0 +1,361 @@
+"""What every count store promises, run against each of them."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import redis
+
+from agents import tally
+from agents.app import check_redis
+from runtime.settings import Settings, SettingsError
+from stores import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable
+from stores.count_store import Missing
+from stores.redis_store import RedisCountStore
+from surveys import Survey
+from tests.agents.samples import during, make_log, make_survey
+from tests.services.rig import RedisNode
+
+SURVEY = make_survey("contract")
+LOG = make_log(SURVEY, np.random.default_rng(17), length=40, steps=6, share_spoilt=0.0)
+COUNTED = tally(SURVEY, LOG).counts
+
+MakeStore = Callable[[Survey], CountStore]
+
+
+@pytest.fixture(params=["memory", "redis"])
+def make_store(request: pytest.FixtureRequest) -> Iterator[MakeStore]:
+    if request.param == "memory":
+        yield MemoryCountStore
+        return
+    node: RedisNode = request.getfixturevalue("redis_node")
+    stores: list[RedisCountStore] = []
+
+    def make(survey: Survey) -> CountStore:
+        stores.append(RedisCountStore(survey, Settings(redis=node.url)))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+    with redis.Redis.from_url(node.url) as client:
+        client.flushall()
+
+
+@pytest.fixture
+def store(make_store: MakeStore) -> CountStore:
+    return make_store(SURVEY)
+
+
+def checkpoint(next_offset: int, step: int = 5, *keys: PaneKey) -> Checkpoint:
+    """A checkpoint whose newest record came during the step, with the tables of those panes (of all if none is named)."""
+    panes = {key: table for key, table in COUNTED.items() if not keys or key in keys}
+    return Checkpoint(next_offset, during(SURVEY, step), panes, {"undecodable": next_offset})
+
+
+def test_empty(store: CountStore) -> None:
+    assert store.load(0) is None
+    assert store.positions() == {}
+    assert store.snapshot() == {}
+    assert store.tables(range(100)) == {}
+    assert store.tables(range(5, 5)) == {}
+    assert store.rejected() == {}
+    store.prune(100, {0: checkpoint(1)})
+    assert store.snapshot() == {}
+
+
+def test_what_is_written_is_read_back_whole(store: CountStore) -> None:
+    written = checkpoint(40)
+    assert store.commit(3, None, written)
+    assert store.snapshot() == {3: written}
+    assert store.positions() == {3: 40}
+    assert store.rejected() == {"undecodable": 40}
+
+
+def test_load_leaves_out_what_can_change_no_more(store: CountStore) -> None:
+    store.commit(0, None, checkpoint(40, step=4))
+    loaded = store.load(0)
+    assert loaded is not None
+    assert {key.step for key in loaded.panes} == {3, 4, 5, 6}  # step 3 closes a step after its end
+    assert loaded.panes == {key: table for key, table in COUNTED.items() if key.step >= 3}
+    assert replace(loaded, panes={}) == replace(checkpoint(40, step=4), panes={})
+
+
+def test_at_the_survey_s_beginning_the_first_open_step_lies_before_it(store: CountStore) -> None:
+    early = {key: table for key, table in COUNTED.items() if key.step == 0}
+    written = Checkpoint(4, during(SURVEY, 0), early, {"undecodable": 4})
+    store.commit(0, None, written)
+    assert store.load(0) == written
+    assert store.tables(range(-3, 2)) == early
+    before_the_start = replace(written, newest_ms=SURVEY.start_ms - 60_000, next_offset=5)
+    store.commit(0, 4, before_the_start)
+    assert store.load(0) == before_the_start
+
+
+def test_a_write_replaces_the_panes_it_names_and_keeps_the_others(store: CountStore) -> None:
+    keys = list(COUNTED)
+    store.commit(0, None, checkpoint(10))
+    doubled = COUNTED[keys[0]] + COUNTED[keys[0]]
+    assert store.commit(0, 10, Checkpoint(20, during(SURVEY, 5), {keys[0]: doubled}, {}))
+    assert store.snapshot()[0].panes == COUNTED | {keys[0]: doubled}
+    assert store.rejected() == {}
+
+
+@pytest.mark.parametrize("expected", [None, 0, 9, 11, 30])
+def test_a_write_from_another_offset_is_refused_and_changes_nothing(store: CountStore, expected: int | None) -> None:
+    store.commit(0, None, checkpoint(10, 5, *list(COUNTED)[:1]))
+    before = store.snapshot()
+    assert not store.commit(0, expected, checkpoint(20))
+    assert store.snapshot() == before
+
+
+def test_a_first_write_is_refused_if_something_was_expected(store: CountStore) -> None:
+    assert not store.commit(0, 5, checkpoint(10))
+    assert store.snapshot() == {}
+
+
+def test_writing_the_same_twice_is_harmless(store: CountStore) -> None:
+    """As after a lost answer: the writer does not know that its change has been written."""
+    store.commit(0, None, checkpoint(10))
+    assert store.commit(0, 10, checkpoint(20))
+    before = store.snapshot()
+    assert store.commit(0, 10, checkpoint(20))
+    assert store.commit(0, None, checkpoint(20))
+    assert store.snapshot() == before
+
+
+def test_the_same_offset_is_not_the_same_change_if_other_records_are_missing(store: CountStore) -> None:
+    """One agent has counted records which another, slower one has found expired: the second must not take itself for right."""
+    store.commit(0, None, checkpoint(10))
+    assert store.commit(0, 10, checkpoint(20))
+    before = store.snapshot()
+    assert not store.commit(0, 10, replace(checkpoint(20), missing=Missing(1, 2, 20)))
+    assert store.snapshot() == before
+    assert store.commit(0, 20, replace(checkpoint(30), missing=Missing(1, 2, 30)))
+    assert store.commit(0, 20, replace(checkpoint(30), missing=Missing(1, 2, 30)))
+
+
+def test_an_offset_may_go_back(store: CountStore) -> None:
+    """As after a broker has lost the end of its log."""
+    store.commit(0, None, checkpoint(10))
+    assert store.commit(0, 10, checkpoint(7))
+    assert store.positions() == {0: 7}
+
+
+def test_offset_zero_is_an_offset(store: CountStore) -> None:
+    assert store.commit(0, None, Checkpoint(0))
+    assert not store.commit(0, None, checkpoint(1))
+    assert store.commit(0, 0, checkpoint(1))
+
+
+def test_what_is_missing_and_from_which_log_is_kept(store: CountStore) -> None:
+    written = replace(checkpoint(10), log_id="one", missing=Missing(3, 2**41, 7))
+    assert store.commit(0, None, written)
+    assert store.snapshot() == {0: written}
+    assert store.heads() == {0: replace(written, panes={})}
+    loaded = store.load(0)
+    assert loaded is not None
+    assert replace(loaded, panes={}) == replace(written, panes={})
+
+
+def test_an_offset_of_another_log_is_refused(store: CountStore) -> None:
+    """Even the same offset, which would else pass for a change that was written before."""
+    store.commit(0, None, replace(checkpoint(10), log_id="one"))
+    before = store.snapshot()
+    for offset in (10, 20):
+        assert not store.commit(0, 10, replace(checkpoint(offset), log_id="two"))
+    for expected in ((10, "none"), (9, "one")):
+        assert not store.begin_anew(0, expected, replace(checkpoint(0), log_id="two"))
+    assert store.snapshot() == before
+
+
+def test_another_log_begins_with_the_steps_that_had_closed(store: CountStore) -> None:
+    store.commit(0, None, replace(checkpoint(10), log_id="one"))
+    open_ = {key: replace(table, n=0) for key, table in COUNTED.items() if key.step >= 4}
+    change = Checkpoint(10, during(SURVEY, 5), open_, {}, "two", Missing(1, 2, 10))
+    for _ in range(2):  # the answer may be lost
+        assert store.begin_anew(0, (10, "one"), change)
+    assert store.snapshot() == {0: replace(change, panes={key: table for key, table in COUNTED.items() if key.step < 4})}
+    assert not store.commit(0, 10, replace(checkpoint(20), log_id="one"))
+    assert store.commit(0, 10, replace(checkpoint(20), log_id="two"))
+
+
+def test_a_log_that_was_not_known_is_taken_for_the_one_that_is(store: CountStore) -> None:
+    store.commit(0, None, checkpoint(10))
+    assert store.commit(0, 10, replace(checkpoint(20), log_id="one"))
+    assert not store.commit(0, 20, checkpoint(30))
+
+
+def test_tables_are_summed_over_partitions_for_the_steps_asked(store: CountStore) -> None:
+    for partition in range(3):
+        store.commit(partition, None, checkpoint(10 + partition))
+    found = store.tables(range(1, 4))
+    assert found == {key: table + table + table for key, table in COUNTED.items() if 1 <= key.step < 4}
+    assert store.rejected() == {"undecodable": 33}
+    assert store.positions() == {0: 10, 1: 11, 2: 12}
+
+
+def test_prune_removes_old_steps_only(store: CountStore) -> None:
+    for partition in range(2):
+        store.commit(partition, None, checkpoint(10))
+    store.prune(4, store.heads())
+    assert {key.step for key in store.tables(range(100))} == {4, 5, 6}
+    kept = {key: table for key, table in COUNTED.items() if key.step >= 4}
+    pruned = replace(checkpoint(10), panes=kept, pruned_below=4)
+    assert store.snapshot()[1] == pruned
+    assert store.commit(0, 10, replace(checkpoint(20), panes={}))
+    assert store.snapshot()[0] == replace(pruned, next_offset=20, rejected={"undecodable": 20})
+    store.prune(3, store.heads())
+    assert store.snapshot()[1] == pruned  # what is gone stays gone
+
+
+@pytest.mark.parametrize(
+    ("seen", "pruned"),
+    [
+        (checkpoint(10), False),  # of another writer: the partition was loaded again, perhaps since the store was lost
+        (replace(checkpoint(10), writer="a"), True),
+        (replace(checkpoint(9), writer="a"), True),  # it has been counted on since
+        (replace(checkpoint(11), writer="a"), False),  # an older copy of the store
+        (replace(checkpoint(10), writer="a", log_id="other"), False),
+    ],
+)
+def test_prune_leaves_tables_that_were_counted_anew(store: CountStore, seen: Checkpoint, pruned: bool) -> None:
+    store.commit(0, None, replace(checkpoint(10), writer="a"))
+    store.prune(4, {0: seen, 1: seen})
+    assert store.snapshot()[0].pruned_below == (4 if pruned else 0)
+    assert (min(key.step for key in store.tables(range(100))) == 4) is pruned
+    assert set(store.positions()) == {0}
+
+
+def test_the_same_offset_of_another_writer_is_refused(store: CountStore) -> None:
+    """Else an estimator could take a store that was lost and counted anew for the one that it has read."""
+    store.commit(0, None, replace(checkpoint(10), writer="a"))
+    assert store.commit(0, None, replace(checkpoint(10), writer="a"))
+    assert not store.commit(0, None, replace(checkpoint(10), writer="b"))
+    assert store.heads()[0].writer == "a"
+    assert store.commit(0, 10, replace(checkpoint(20), writer="b"))
+    assert store.heads()[0].writer == "b"
+
+
+def test_of_many_writers_one_wins(make_store: MakeStore) -> None:
+    store, won = make_store(SURVEY), []
+    barrier = threading.Barrier(8)
+
+    def write(offset: int) -> None:
+        barrier.wait()
+        if store.commit(0, None, checkpoint(offset)):
+            won.append(offset)
+
+    threads = [threading.Thread(target=write, args=(offset,)) for offset in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [store.positions()[0]] == won
+
+
+# ---- Redis only
+
+
+def test_surveys_do_not_mix(redis_node: RedisNode) -> None:
+    """A survey that has changed has another fingerprint, even under its old name."""
+    one = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
+    other = RedisCountStore(make_survey("contract", lateness_steps=2), Settings(redis=redis_node.url))
+    again = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
+    one.commit(0, None, checkpoint(10))
+    assert other.snapshot() == {}
+    assert again.positions() == {0: 10}
+    for store in (one, other, again):
+        store.close()
+    with redis.Redis.from_url(redis_node.url) as client:
+        client.flushall()
+
+
+def test_one_hash_holds_a_partition_under_one_hash_tag(redis_node: RedisNode) -> None:
+    store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
+    store.commit(2, None, checkpoint(10))
+    store.close()
+    with redis.Redis.from_url(redis_node.url, decode_responses=True) as client:
+        tag = f"contract:{SURVEY.fingerprint.hex()}"
+        assert set(client.keys()) == {f"ldpstream:{{{tag}:2}}:counts", f"ldpstream:{tag}:partitions"}
+        fields = set(client.hkeys(f"ldpstream:{{{tag}:2}}:counts"))
+        client.flushall()
+    panes = {f"pane:{key.attribute}:{key.level}:{key.step}" for key in COUNTED}
+    assert fields == {"next_offset", "newest_ms", "rejected", "log_id", "missing", "writer"} | panes
+
+
+@pytest.mark.parametrize("call", [
+    lambda store: store.load(0),
+    lambda store: store.commit(0, None, checkpoint(1)),
+    lambda store: store.positions(),
+    lambda store: store.tables(range(3)),
+    lambda store: store.rejected(),
+    lambda store: store.snapshot(),
+    lambda store: store.prune(1, {0: checkpoint(1)}),
+])  # fmt: skip
+def test_a_redis_that_is_gone_is_one_error_without_the_password(call: Callable[[CountStore], object]) -> None:
+    store = RedisCountStore(SURVEY, Settings(redis="redis://someone:s3cr3t@127.0.0.1:1/0"), timeout_s=0.5)
+    with pytest.raises(StoreUnavailable, match=r"Redis at 127\.0\.0\.1:1") as caught:
+        call(store)
+    assert "s3cr3t" not in str(caught.value) + repr(store)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_a_redis_that_hangs_or_refuses_is_unavailable_and_comes_back(redis_node: RedisNode) -> None:
+    store = RedisCountStore(SURVEY, Settings(redis=redis_node.url), timeout_s=3)
+    assert store.commit(0, None, checkpoint(10))
+    redis_node.pause()
+    try:
+        with pytest.raises(StoreUnavailable):
+            store.commit(0, 10, checkpoint(20))
+    finally:
+        redis_node.resume()
+    with redis.Redis.from_url(redis_node.url) as client:
+        client.config_set("maxmemory", "1b")
+        try:
+            with pytest.raises(StoreUnavailable, match=r"maxmemory|OOM"):
+                store.commit(0, store.positions()[0], checkpoint(30))
+        finally:
+            client.config_set("maxmemory", "0")
+        assert store.commit(0, store.positions()[0], checkpoint(30))
+        assert store.snapshot()[0] == checkpoint(30)
+        client.script_flush()  # as after a restart
+        assert store.commit(0, 30, checkpoint(40))
+        client.flushall()
+    store.close()
+
+
+def test_a_redis_that_evicts_counts_is_refused_and_one_that_evicts_others_is_not(redis_node: RedisNode) -> None:
+    store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
+    with redis.Redis.from_url(redis_node.url) as client:
+        try:
+            for policy, limit, refused in [
+                ("noeviction", "1gb", False), ("volatile-lru", "1gb", False),
+                ("allkeys-lru", "0", False), ("allkeys-lru", "1gb", True), ("allkeys-random", "1gb", True),
+            ]:  # fmt: skip
+                client.config_set("maxmemory", limit)
+                client.config_set("maxmemory-policy", policy)
+                assert store.evicts() == (policy if refused else None)
+                if refused:
+                    with pytest.raises(SettingsError, match=f"LDPSTREAM_REDIS: .*{policy}.*noeviction"):
+                        check_redis(store)
+                else:
+                    check_redis(store)
+        finally:
+            client.config_set("maxmemory", "0")
+            client.config_set("maxmemory-policy", "noeviction")
+    store.close()
+    check_redis(RedisCountStore(SURVEY, Settings(redis="redis://127.0.0.1:1/0"), timeout_s=0.5))  # waits for one that is away
+
+
+def test_a_password_that_redis_repeats_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise redis.ResponseError("unknown command s3cr3t\nand more")
+
+    store = RedisCountStore(SURVEY, Settings(redis="redis://someone:s3cr3t@127.0.0.1:1/0"))
+    monkeypatch.setattr(redis.Redis, "hget", fail)
+    with pytest.raises(StoreUnavailable, match=r"unknown command \*\*\*$"):
+        store.load(0)
