@@ -1,4 +1,4 @@
-"""Certificates of the tests, made anew each time: an authority, servers on loopback, and clients."""
+"""Creates certificates for the tests: an authority, servers on loopback, and clients."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,16 +21,16 @@ class Identity:
 
     @property
     def both(self) -> Path:
-        """One file with the key and the certificate, as Kafka wants it."""
+        """One file with the key and the certificate, the form that Kafka requires."""
         return self.key.with_suffix(".both.pem")
 
 
 class Authority:
-    """A certificate authority of its own, in a folder.
+    """A new certificate authority, with its files in a folder.
 
     Args:
-        folder: where its files go.
-        name: of the files, where a folder holds several authorities.
+        folder: folder for the files.
+        name: stem of the file names, unique in the folder.
     """
 
     def __init__(self, folder: Path, name: str = "ca") -> None:
@@ -40,7 +40,7 @@ class Authority:
         self._ca.cert_pem.write_to_path(str(self.file))
 
     def issue(self, *hosts: str, common_name: str) -> Identity:
-        """A certificate for those addresses (for a client any name will do)."""
+        """Issues a certificate for those addresses. For a client, any name will do."""
         made = self._ca.issue_cert(*hosts, common_name=common_name)
         stem = self._folder / f"{self._name}-{common_name}"
         identity = Identity(stem.with_suffix(".cert.pem"), stem.with_suffix(".key.pem"))

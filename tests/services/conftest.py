@@ -1,8 +1,7 @@
-"""Fixtures of the tests that need a real Kafka or Redis.
+"""Fixtures for the tests that need a real Kafka or Redis.
 
-Each test gets what it names, and only then is it started: one Kafka and one Redis a session. Where they can't be
-had the test is skipped with the reason, except where `CI` is set: there a service missing is a failure, so that
-nothing goes untested unnoticed.
+A session starts one Kafka and one Redis, each when the first test requests it. If a service cannot be started, the
+test is skipped with the reason. If `CI` is set, the test fails instead.
 """
 
 import re
@@ -23,9 +22,9 @@ MakeTopic = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaNode]:
-    """The Kafka that this session started; for `kafka` and `kafka_node`, which look after it."""
+    """The Kafka that this session started. `kafka_node` restores it after a test that disturbs it."""
     if request.config.getoption("--kafka"):
-        pytest.skip("stops and kills the broker, which it does not do to the one given by --kafka")
+        pytest.skip("this test needs a broker of the session, not the one given by --kafka: it may stop or kill it")
     if reason := missing(redis=False):
         give_up(reason)
     try:
@@ -38,7 +37,7 @@ def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaNode]:
 
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest) -> str:
-    """A broker's `host:port`: the one of `--kafka`, else of a Kafka started for this session."""
+    """A broker's `host:port`: from `--kafka`, or of a Kafka started for this session."""
     given: str | None = request.config.getoption("--kafka")
     if given:
         return given
@@ -48,7 +47,7 @@ def kafka(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def kafka_node(own_kafka: KafkaNode) -> Iterator[KafkaNode]:
-    """The session's Kafka, for a test that stops, kills or pauses it; afterwards it serves again."""
+    """The session's Kafka, for a test that stops, kills or pauses it. Resumes or restarts it afterwards."""
     yield own_kafka
     if own_kafka.running:
         own_kafka.resume()
@@ -58,16 +57,16 @@ def kafka_node(own_kafka: KafkaNode) -> Iterator[KafkaNode]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name that no other test or run uses; the topic itself is not made."""
+    """A topic name that no other test or run uses. The topic does not exist yet."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name)[:80]
     return f"{name}-{secrets.token_hex(6)}"
 
 
 @pytest.fixture
 def make_topic(topic: str, kafka: str) -> MakeTopic:
-    """Makes this test's topic and returns its name: `make_topic(partitions=4, **{"retention.ms": "1000"})`.
+    """Creates this test's topic and returns its name: `make_topic(partitions=4, **{"retention.ms": "1000"})`.
 
-    Its time stamps are those of the log (LogAppendTime) unless the keywords say otherwise, as in all topics of reports.
+    By default the broker sets the time stamps (LogAppendTime), as in every topic of reports.
     """
 
     def make(partitions: int = 1, **configs: str) -> str:
@@ -82,7 +81,7 @@ def make_topic(topic: str, kafka: str) -> MakeTopic:
 
 @pytest.fixture(scope="session")
 def own_redis() -> Iterator[RedisNode]:
-    """The Redis that this session started; for `redis_url` and `redis_node`, which look after it."""
+    """The Redis that this session started. `redis_url` and `redis_node` empty it."""
     if reason := missing(kafka=False):
         give_up(reason)
     with RedisNode() as node:
@@ -91,12 +90,12 @@ def own_redis() -> Iterator[RedisNode]:
 
 @pytest.fixture
 def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of an empty Redis database: the one of `--redis`, else of a Redis started for this session."""
+    """The URL of an empty Redis database: from `--redis`, or of a Redis started for this session."""
     given: str | None = request.config.getoption("--redis")
     url: str = given or request.getfixturevalue("own_redis").url
     with redis.Redis.from_url(url) as client:
         if given and (n_keys := client.dbsize()):
-            pytest.fail(f"the tests would empty the database of --redis, which holds {n_keys} keys: name an empty one")
+            pytest.fail(f"--redis names a database with {n_keys} keys, which the tests would delete: name an empty one")
         client.flushdb()
         yield url
         client.flushdb()
@@ -104,7 +103,7 @@ def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def redis_node(own_redis: RedisNode) -> Iterator[RedisNode]:
-    """The session's Redis, empty, for a test that stops, kills or pauses it; afterwards it serves again, empty."""
+    """The session's Redis, for a test that stops, kills or pauses it. Resumes or restarts, and empties it afterwards."""
     yield own_redis
     if own_redis.running:
         own_redis.resume()

@@ -1,9 +1,8 @@
 """The jars of Apache Kafka, fetched once by Maven into a cache outside the source tree.
 
-Kafka's own archive is not needed to run a broker: the published jar of its server and the jars it depends on are a
-whole class path. Maven finds them where its own settings say (a company's mirror works without a change here), so no
-host is named.
-Needs Python's standard library only, so that it runs before anything is installed:
+A broker needs only the published jar of Kafka's server and its dependencies. Maven finds them through its own settings,
+so a company's mirror works without a change here.
+This module needs only Python's standard library, so it runs before anything is installed:
 
     python3 tests/services/kafka_jars.py      prints the folder, after fetching what is missing
 """
@@ -16,10 +15,10 @@ import tempfile
 from pathlib import Path
 
 KAFKA_VERSION = "4.1.0"
-LOG4J_VERSION = "2.24.3"  # the one Kafka 4.1.0 depends on
+LOG4J_VERSION = "2.24.3"  # the version that Kafka 4.1.0 depends on
 
-# Kafka logs through slf4j, but its published dependencies leave out the binding to log4j: without it a broker that
-# fails says nothing at all.
+# Kafka logs through slf4j, but its published dependencies omit the binding to log4j. Without it, a failing broker logs
+# nothing.
 POM = f"""\
 <project>
   <modelVersion>4.0.0</modelVersion>
@@ -48,9 +47,9 @@ class JarsError(RuntimeError):
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
+    """Folder for downloads: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
 
-    An empty variable counts as not set, as the XDG specification asks.
+    An empty variable counts as not set, as the XDG specification requires.
     """
     if own := os.environ.get("LDPSTREAM_CACHE"):
         return Path(own).expanduser()
@@ -59,26 +58,26 @@ def cache_dir() -> Path:
 
 
 def jars_dir() -> Path:
-    """The folder that holds the jars of `KAFKA_VERSION`, whether or not they have been fetched."""
+    """Folder of the jars of `KAFKA_VERSION`. It exists once they have been fetched."""
     return cache_dir() / f"kafka-{KAFKA_VERSION}"
 
 
 def cached() -> bool:
-    """Whether the jars are there. The folder appears in one rename, so if it exists it is whole."""
+    """True if the jars are there. One rename creates the folder, so it is always complete."""
     return jars_dir().is_dir()
 
 
 def fetch(timeout_s: float = 600) -> Path:
-    """Return the folder of the jars, after letting Maven copy them there if they are missing.
+    """Returns the folder of the jars. Maven copies them there if they are missing.
 
-    Maven copies into a temporary sibling, which is renamed at the end: an interrupted download leaves no half cache,
-    and of two processes that fetch at once the first to finish wins and the other uses its folder.
+    Maven copies into a temporary sibling folder, which is renamed at the end. So an interrupted download leaves no
+    partial cache. If two processes fetch at once, both use the folder of the first to finish.
 
     Args:
-        timeout_s: seconds to give Maven for the whole download.
+        timeout_s: seconds that Maven may take for the whole download.
 
     Returns:
-        A folder of `*.jar`: the broker, its runtime dependencies and the binding of its log.
+        A folder of `*.jar`: the broker, its runtime dependencies and its log binding.
 
     Raises:
         JarsError: if Maven is not installed, fails, takes longer than `timeout_s`, or the cache cannot be written.
@@ -96,7 +95,7 @@ def fetch(timeout_s: float = 600) -> Path:
             try:
                 (Path(scratch) / "jars").rename(target)
             except OSError:
-                if not cached():  # else another process was first, and its jars are as good as ours
+                if not cached():  # otherwise another process was first, and we use its jars
                     raise
     except OSError as err:
         raise JarsError(f"cannot write the cache of Kafka {KAFKA_VERSION}: {err}") from err
@@ -104,7 +103,7 @@ def fetch(timeout_s: float = 600) -> Path:
 
 
 def _copy_dependencies(mvn: str, scratch: Path, timeout_s: float) -> None:
-    """Have Maven put the jars into `scratch/jars`, and check that the broker is among them."""
+    """Runs Maven to copy the jars into `scratch/jars`, and checks that the broker is among them."""
     pom, jars = scratch / "pom.xml", scratch / "jars"
     pom.write_text(POM, encoding="utf-8")
     command = [mvn, "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies"]
@@ -120,7 +119,7 @@ def _copy_dependencies(mvn: str, scratch: Path, timeout_s: float) -> None:
 
 
 def main() -> int:
-    """Print the folder of the jars on standard output; an error goes to standard error with exit code 1."""
+    """Prints the folder of the jars. An error goes to standard error, with exit code 1."""
     try:
         print(fetch())
     except JarsError as err:

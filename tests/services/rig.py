@@ -1,10 +1,9 @@
-"""A real Apache Kafka and a real Redis on loopback, for the tests and for trying things on one's own machine.
+"""Starts a real Apache Kafka and a real Redis on loopback, for tests and local experiments.
 
     python -m tests.services.rig      starts both, prints their addresses, ends them at Ctrl-C
 
-Each node owns a temporary folder and one process. It signals that process alone, by the handle it got when it started
-it, and the process does not outlive us: it is ended at exit, and where util-linux's `setpriv` exists also when we are
-killed.
+Each node owns a temporary folder and one process, and signals only that process. The process ends when ours exits. If
+util-linux's `setpriv` is installed, it also ends when ours is killed.
 """
 
 import atexit
@@ -33,51 +32,50 @@ from kafka.errors import KafkaError
 
 from . import kafka_jars
 
-JAVA_RELEASE = 17  # the least that a Kafka 4 broker runs on
+JAVA_RELEASE = 17  # the oldest release that runs a Kafka 4 broker
 CLUSTER_ID = "bGRwc3RyZWFtLWxvY2FsMQ"  # any 16 bytes in URL-safe base 64
 LOOPBACK = "127.0.0.1"
 
-# Below every system's range for outgoing connections. A port from inside it can be lost while a node is down: a client
-# that keeps trying to reconnect to a closed loopback port may be given that very port as its own end, and so connect to
-# itself.
+# Below every system's range for outgoing connections. A node that is down could lose a port inside that range: a client
+# that reconnects to the closed loopback port may get the same port as its own, and connect to itself.
 PORTS = range(20_000, 30_000)
 
-PATIENCE_S = 240.0  # how long a test waits for what must come; only a failure takes so long, on the busiest machine
-ENDED_S = 30.0  # a process promises to end within 10 s of being told to; a machine that is three times too busy is allowed this
+PATIENCE_S = 240.0  # how long a test waits before it fails; long enough for a very busy machine
+ENDED_S = 30.0  # a process ends within 10 s of SIGTERM; a busy machine may take three times that
 
-# `setpriv --pdeathsig` ends a process with the *thread* that started it, so all are started from one that lives as long
-# as we do; started from an event loop's executor, a broker would die with that loop.
+# `setpriv --pdeathsig` ends a process together with the *thread* that started it. So one thread, which lives as long as
+# our process, starts them all. A broker started from an event loop's executor would end with that loop.
 _launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rig")
 
 
 class NodeError(RuntimeError):
-    """A node did not come up, or died; the message holds the end of its log."""
+    """A node did not start, or it died; the message holds the end of its log."""
 
 
 def missing(*, kafka: bool = True, redis: bool = True) -> str | None:
-    """Why the nodes can't run on this machine, or None if they can.
+    """Returns why the nodes cannot run on this machine, or None if they can.
 
     Args:
-        kafka: whether a `KafkaNode` is wanted.
-        redis: whether a `RedisNode` is wanted.
+        kafka: True if a `KafkaNode` is needed.
+        redis: True if a `RedisNode` is needed.
     """
     reasons = []
     if kafka and (reason := _java_missing()):
         reasons.append(reason)
     if kafka and not kafka_jars.cached() and shutil.which("mvn") is None:
-        reasons.append(f"neither the jars of Kafka in {kafka_jars.jars_dir()} nor Maven (mvn) to fetch them")
+        reasons.append(f"no jars of Kafka in {kafka_jars.jars_dir()} and no Maven (mvn) to fetch them")
     if redis and shutil.which("redis-server") is None:
         reasons.append("no redis-server on PATH")
     return f"{'; '.join(reasons)} (deploy/local/setup_services.sh installs it)" if reasons else None
 
 
 def _java_path() -> str | None:
-    """The `java` that runs the broker: of `$JAVA_HOME`, else of PATH."""
+    """The `java` that runs the broker: from `$JAVA_HOME`, otherwise from PATH."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
 
 
-@functools.cache  # starting a Java machine takes a tenth of a second
+@functools.cache  # starting a Java virtual machine takes 0.1 s
 def _java_missing() -> str | None:
     command = _java_path()
     if command is None:
@@ -85,12 +83,12 @@ def _java_missing() -> str | None:
     said = subprocess.run([command, "-version"], capture_output=True, text=True, errors="replace", check=False).stderr
     found = re.search(r'version "(\d+)', said)
     if found is None or int(found[1]) < JAVA_RELEASE:
-        return f"{command} is no Java {JAVA_RELEASE} or later"
+        return f"{command} is not Java {JAVA_RELEASE} or later"
     return None
 
 
 def wait_until(well: Callable[[], object], what: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
-    """Return when that holds; who does not listen yet counts as no. `what` says what there is instead, for the failure."""
+    """Waits until `well` is true; an OSError counts as false. The failure message shows `what`."""
     deadline = time.monotonic() + timeout_s
     while True:
         with contextlib.suppress(OSError):
@@ -104,9 +102,9 @@ _claims: list[IO[bytes]] = []
 
 
 def free_ports(n_ports: int) -> list[int]:
-    """`n_ports` loopback ports that nobody listens on now, drawn at random from `PORTS`.
+    """Returns `n_ports` loopback ports without a listener, drawn at random from `PORTS`.
 
-    They stay ours until this process ends: neither it nor another run of the tests draws one of them again.
+    They stay reserved until this process ends: no run of the tests draws one of them again.
     """
     free = (port for port in random.sample(PORTS, k=len(PORTS)) if _is_free(port) and _claim(port))
     return list(itertools.islice(free, n_ports))
@@ -127,7 +125,7 @@ def _claim(port: int) -> bool:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as attempt:
-        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections that linger don't count
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections that linger
         try:
             attempt.bind((LOOPBACK, port))
         except OSError:
@@ -136,7 +134,7 @@ def _is_free(port: int) -> bool:
 
 
 class Node:
-    """One server process on loopback with its temporary folder: what Kafka and Redis have in common.
+    """Base class of the Kafka and Redis nodes: one server process on loopback with its temporary folder.
 
     A context manager: entering starts the process, leaving ends it and deletes the folder.
     """
@@ -151,27 +149,27 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Whether the process is alive, be it paused or not."""
+        """True if the process is alive, also while it is paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The process's id; raises `NodeError` when it is not running."""
+        """The process id. Raises `NodeError` if the process is not running."""
         return self._alive().pid
 
     def start(self) -> None:
-        """Start the server, again on the same data and port after a stop, and return when it serves."""
+        """Starts the server and returns when it serves. After a stop, it uses the same folder and port."""
         raise NotImplementedError
 
     def stop(self, timeout_s: float = 15) -> None:
-        """End the process in order (SIGTERM), or by SIGKILL if that takes longer than `timeout_s`.
+        """Ends the process by SIGTERM, or by SIGKILL if that takes longer than `timeout_s`.
 
         Does nothing if it is not running.
         """
         if self._process is None:
             return
         if self.running:
-            self._process.send_signal(signal.SIGCONT)  # a paused process would never see the SIGTERM
+            self._process.send_signal(signal.SIGCONT)  # a paused process would not handle SIGTERM
             self._process.terminate()
         try:
             self._process.wait(timeout_s)
@@ -179,21 +177,21 @@ class Node:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL: the process ends at once, with nothing written that it had not written already."""
+        """Sends SIGKILL: the process ends at once and writes nothing more."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing is answered, as with a machine that hangs."""
+        """Sends SIGSTOP: connections stay open but get no answer, as from a machine that hangs."""
         self._alive().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT: go on after `pause`."""
+        """Sends SIGCONT: the process continues after `pause`."""
         self._alive().send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """Stop the process and delete its data. The node cannot be started again."""
+        """Stops the process and deletes its data. The node cannot be started again."""
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
         atexit.unregister(self.close)
@@ -210,11 +208,11 @@ class Node:
         self.close()
 
     def _launch(self, command: list[str]) -> None:
-        """Start `command` in its own session (Ctrl-C is for us, not for it), its output appended to the node's log."""
+        """Starts `command` and appends its output to the node's log. A separate session shields it from Ctrl-C."""
         if self.running:
             raise NodeError(f"{self.name} is running already (process {self.pid})")
         for port in self._ports:
-            if not _is_free(port):  # else we would wait for, and talk to, whoever is there
+            if not _is_free(port):  # otherwise we would use another server
                 raise NodeError(f"{self.name} cannot start: port {port} of {LOOPBACK} is taken")
         setpriv = shutil.which("setpriv")
         whole = [setpriv, "--pdeathsig", "KILL", *command] if setpriv else command
@@ -227,13 +225,13 @@ class Node:
         return self._process
 
     def _failed(self, what: str) -> NodeError:
-        """The error to raise when the server did not come up; ends what is left of it."""
+        """Kills the process, and returns the error to raise for a server that did not start."""
         self.kill()
         tail = "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-25:])
         return NodeError(f"{self.name} {what}; its log ends:\n{tail or '(empty)'}")
 
     def _wait_for_port(self, deadline: float) -> None:
-        """Return when the first port takes a connection; raise if the process ends first, or at `deadline`."""
+        """Returns when the first port accepts a connection. Raises if the process ends first, or at `deadline`."""
         while time.monotonic() < deadline:
             if not self.running:
                 raise self._failed("ended before it served")
@@ -251,14 +249,14 @@ def _spawn(command: list[str], folder: Path, log: IO[bytes]) -> subprocess.Popen
 
 
 class KafkaNode(Node):
-    """One Apache Kafka, broker and KRaft controller in one process, with topics made by request only.
+    """One Apache Kafka: broker and KRaft controller in one process, without automatic creation of topics.
 
         with KafkaNode() as node:
             KafkaProducer(bootstrap_servers=node.bootstrap)
 
     Raises:
-        kafka_jars.JarsError: on making one, if the jars cannot be had.
-        NodeError: on starting it, if it does not serve within `start_timeout_s`.
+        kafka_jars.JarsError: from the constructor, if the jars cannot be fetched.
+        NodeError: from `start`, if the broker does not serve within `start_timeout_s`.
     """
 
     def __init__(self, start_timeout_s: float = PATIENCE_S, n_ports: int = 2) -> None:
@@ -272,12 +270,12 @@ class KafkaNode(Node):
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` for a client's `bootstrap_servers`; stays the same over restarts."""
+        """`host:port` for a client's `bootstrap_servers`; a restart does not change it."""
         return f"{LOOPBACK}:{self._ports[0]}"
 
     @property
     def admin_options(self) -> dict[str, Any]:
-        """What kafka-python's clients need to do everything here."""
+        """Options for kafka-python's clients, with all rights."""
         return {"bootstrap_servers": self.bootstrap}
 
     def _properties(self) -> dict[str, str | int | Path]:
@@ -292,23 +290,23 @@ class KafkaNode(Node):
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": self.folder / "data",
             "auto.create.topics.enable": "false",
-            # One broker, and short internal logs, which it creates when the first group or transaction comes.
+            # One broker and few internal partitions, which the first group or transaction creates.
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 1,
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 1,
-            # A killed broker's registration must run out before it may register again; by default after 9 s.
+            # A killed broker may register again only when its old registration has expired, by default after 9 s.
             "broker.session.timeout.ms": 2000,
             "broker.heartbeat.interval.ms": 500,
-            # Groups form at once, and tests may let a member time out quickly.
+            # Groups form at once, and tests may use short session timeouts.
             "group.initial.rebalance.delay.ms": 0,
             "group.min.session.timeout.ms": 1000,
-            "log.cleaner.dedupe.buffer.size": 4 << 20,  # a quarter of our heap by default
+            "log.cleaner.dedupe.buffer.size": 4 << 20,  # the default would be a quarter of our heap
         }
 
     def start(self) -> None:
-        """Start the broker, on its old data if it has any, and return when it answers an administrator's request."""
+        """Starts the broker, on its old data if there is any. Returns when it answers an administrator's request."""
         deadline = time.monotonic() + self.start_timeout_s
         if not (self.folder / "data").exists():
             self._format()
@@ -330,9 +328,9 @@ class KafkaNode(Node):
             raise self._failed(f"could not format its folder (exit code {code})")
 
     def _java(self) -> list[str]:
-        """The Java machine and its options, for a fast start: small heap, simplest collector, quick compiler."""
+        """The Java command with options for a fast start: small heap, serial garbage collector, quick compiler."""
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-        options += ["-Dlog4j2.level=WARN", "-Dlog4j2.disable.jmx=true"]  # and log4j's own defaults: to standard output
+        options += ["-Dlog4j2.level=WARN", "-Dlog4j2.disable.jmx=true"]  # log4j's defaults otherwise: to standard output
         return [_java_path() or "java", *options, "-cp", self._class_path]
 
 
@@ -343,11 +341,11 @@ class RedisNode(Node):
             redis.Redis.from_url(node.url)
 
     Args:
-        append_fsync: when the append-only file reaches the disk, as Redis names it; None keeps everything in memory.
-            With any of the three, what was answered outlives a kill of the process (not of the machine).
+        append_fsync: Redis's setting `appendfsync`; None keeps everything in memory. With any of the three values,
+            acknowledged writes survive a kill of the process (not of the machine).
         start_timeout_s: seconds to wait until it serves.
         options: further options of redis-server, ``["--maxmemory", "1mb"]``.
-        n_ports: how many ports it needs.
+        n_ports: number of ports that it needs.
     """
 
     def __init__(
@@ -364,20 +362,20 @@ class RedisNode(Node):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port; stay the same over restarts."""
+        """Host and port; a restart does not change them."""
         return LOOPBACK, self._ports[0]
 
     def client(self) -> redis.Redis:
-        """A client that may do everything here, with an answer or an error within ten seconds."""
+        """A client with all rights and a timeout of 10 s."""
         return redis.Redis.from_url(self.url, socket_timeout=10)
 
     @property
     def url(self) -> str:
-        """Its logical database 0; stays the same over restarts."""
+        """URL of logical database 0; a restart does not change it."""
         return f"redis://{LOOPBACK}:{self._ports[0]}/0"
 
     def start(self) -> None:
-        """Start the server, on its old append-only file if it has one, and return when it has loaded it and answers."""
+        """Starts the server, which loads its append-only file if there is one. Returns when it answers."""
         deadline = time.monotonic() + self.start_timeout_s
         command = ["redis-server", "--bind", LOOPBACK, "--port", str(self._ports[0]), "--dir", str(self.folder)]
         command += ["--save", "", "--appendonly", "yes" if self._append_fsync else "no"]
@@ -395,15 +393,15 @@ class RedisNode(Node):
 
 
 def main() -> int:
-    """Run a Kafka and a Redis until Ctrl-C, with what to export so that the commands find them."""
+    """Runs a Kafka and a Redis until Ctrl-C, and prints the variables to export for the commands."""
     if reason := missing():
         print(f"rig: {reason}", file=sys.stderr)
         return 1
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` tidies up as Ctrl-C does
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` cleans up like Ctrl-C
     try:
         with contextlib.suppress(KeyboardInterrupt), KafkaNode() as kafka, RedisNode() as store:
             print(f"export LDPSTREAM_KAFKA={kafka.bootstrap}\nexport LDPSTREAM_REDIS={store.url}", flush=True)
-            print("Both run until Ctrl-C; their data is deleted then.", file=sys.stderr)
+            print("Both run until Ctrl-C, which also deletes their data.", file=sys.stderr)
             signal.pause()
     except (kafka_jars.JarsError, NodeError) as err:
         print(f"rig: {err}", file=sys.stderr)

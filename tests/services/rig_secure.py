@@ -1,4 +1,4 @@
-"""A Kafka and a Redis that let in only whom they know: TLS, passwords, client certificates, and rights for each user."""
+"""A Kafka and a Redis with access control: TLS, passwords, client certificates, and rights for each user."""
 
 import re
 import secrets
@@ -30,13 +30,13 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class SecureKafkaNode(KafkaNode):
-    """A Kafka whose listener wants TLS and a password (SASL_SSL), and one that wants a client's certificate (SSL).
+    """A Kafka with two listeners: one requires TLS and a password (SASL_SSL), one a client certificate (SSL).
 
-    Nobody has any rights but the super user `admin`, who is known to `admin_options`. A user who logs in by certificate is
-    called after its whole name, ``CN=…,O=…``.
+    At first only the super user `admin` has rights; `admin_options` logs in as `admin`. The name of a user who logs in by
+    certificate is the whole subject, ``CN=…,O=…``.
 
     Args:
-        authority: signs the broker's certificate, and is believed about clients.
+        authority: signs the broker's certificate; the broker accepts client certificates that it signed.
     """
 
     def __init__(self, authority: Authority) -> None:
@@ -46,7 +46,7 @@ class SecureKafkaNode(KafkaNode):
 
     @property
     def mutual(self) -> str:
-        """`host:port` where a client's certificate takes the place of user and password."""
+        """`host:port` of the listener that requires a client certificate instead of user and password."""
         return f"{LOOPBACK}:{self._ports[2]}"
 
     @property
@@ -60,16 +60,16 @@ class SecureKafkaNode(KafkaNode):
         return Settings(**given)
 
     def add_user(self, user: str, password: str, mechanism: str = "SCRAM_SHA_512") -> None:
-        """Let somebody log in, or log in with another password."""
+        """Creates a user, or changes the user's password."""
         with KafkaAdminClient(**self.admin_options) as admin:
             admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, ScramMechanism[mechanism], password)])
 
     def grant(self, principal: str, rights: Iterable[tuple[str, str, str]]) -> None:
-        """Give rights.
+        """Grants rights.
 
         Args:
             principal: ``User:name``.
-            rights: type of resource, its name (``x*`` for all that begin so) and operation, e.g. ("topic", "t", "write").
+            rights: type of resource, its name (``x*`` is a prefix) and operation, e.g. ("topic", "t", "write").
         """
         acls = []
         for kind, name, operation in rights:
@@ -109,13 +109,13 @@ class SecureKafkaNode(KafkaNode):
 
 
 class SecureRedisNode(RedisNode):
-    """A Redis that speaks TLS only, with users and their rights; without a password nobody may do anything.
+    """A Redis that accepts TLS only, with users and their rights. A client without a password has no rights.
 
     Args:
-        authority: signs its certificate, and is believed about clients.
-        users: of each user the password and the rights, as Redis writes them: ``("secret", "~key* +get")``.
-        client_certificates: whether a client must show one.
-        options, n_ports: as of `RedisNode`.
+        authority: signs the server's certificate; the server accepts client certificates that it signed.
+        users: password and rights of each user, in Redis's syntax: ``("secret", "~key* +get")``.
+        client_certificates: True if a client must present a certificate.
+        options, n_ports: as for `RedisNode`.
     """
 
     def __init__(
@@ -143,16 +143,16 @@ class SecureRedisNode(RedisNode):
 
     @property
     def url(self) -> str:
-        """Its logical database 0, without user and password."""
+        """URL of logical database 0, without user and password."""
         return f"rediss://{LOOPBACK}:{self._ports[0]}/0"
 
     @property
     def admin_credentials(self) -> tuple[str, str]:
-        """User and password of whoever may do everything."""
+        """User and password of the administrator."""
         return "admin", self._password
 
     def set_user(self, name: str, password: str, rights: str) -> None:
-        """Let somebody in with exactly those rights."""
+        """Creates or replaces a user with exactly those rights."""
         with self.client() as client:
             client.execute_command("ACL SETUSER", name, "reset", "on", f">{password}", *_words(rights))
 
@@ -165,5 +165,5 @@ class SecureRedisNode(RedisNode):
 
 
 def _words(rights: str) -> list[str]:
-    """The rules of an ACL line; what stands in parentheses is one of them."""
+    """Splits an ACL line into its rules; a group in parentheses is one rule."""
     return re.findall(r"\([^)]*\)|\S+", rights)

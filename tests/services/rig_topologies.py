@@ -1,4 +1,4 @@
-"""Several redis-servers together: a Cluster of three masters, and a master with a replica and a Sentinel."""
+"""Groups of redis-servers: a Cluster of three masters, and a master with a replica and a Sentinel."""
 
 import contextlib
 import time
@@ -11,12 +11,12 @@ import redis
 from .rig import LOOPBACK, PATIENCE_S, Node, NodeError, RedisNode, free_ports
 
 SLOTS = 16384
-# After so long without an answer a node counts as dead: longer than a busy machine lets it wait, so that none is by mistake.
+# A node counts as dead after this time without an answer. A busy machine answers sooner.
 DEAD_MS = 3000
 
 
 def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> None:
-    """Return when that holds; a Redis that does not answer counts as no."""
+    """Waits until `condition` is true; a Redis error counts as false."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         with contextlib.suppress(redis.RedisError):
@@ -44,7 +44,7 @@ class _Together:
         self._started.close()
 
     def start(self) -> None:
-        """Start the nodes, and return when they serve together."""
+        """Starts the nodes, and returns when they serve together."""
         raise NotImplementedError
 
 
@@ -52,8 +52,8 @@ class RedisClusterNodes(_Together):
     """A Redis Cluster of masters without replicas; each has an equal share of the slots.
 
     Args:
-        n_nodes: how many.
-        make: makes a node with the given options of redis-server and number of ports.
+        n_nodes: number of nodes.
+        make: creates a node with the given `options` of redis-server.
     """
 
     def __init__(self, n_nodes: int = 3, make: Callable[..., RedisNode] = RedisNode) -> None:
@@ -73,7 +73,7 @@ class RedisClusterNodes(_Together):
 
     @property
     def url(self) -> str:
-        """Without user and password."""
+        """URL of the cluster, without user and password."""
         return f"{self.nodes[0].url.partition('://')[0]}+cluster://{self.hosts}"
 
     def start(self) -> None:
@@ -97,14 +97,14 @@ class RedisClusterNodes(_Together):
         return about["cluster_state"] == "ok" and int(about["cluster_known_nodes"]) == len(self.nodes)
 
     def owner(self, slot: int) -> RedisNode:
-        """The node that has a slot."""
+        """Returns the node that holds a slot."""
         with self.nodes[0].client() as client:
             shares = client.execute_command("CLUSTER SLOTS")
         [port] = {place[1] for first, last, place, *_replicas in shares if first <= slot <= last}
         return next(node for node in self.nodes if node.address[1] == port)
 
     def move(self, slot: int, target: RedisNode) -> None:
-        """Give a slot with its keys to another node, as when a cluster grows."""
+        """Moves a slot with its keys to another node, as when a cluster grows."""
         source = self.owner(slot)
         with source.client() as giver, target.client() as taker:
             ids = {node: client.execute_command("CLUSTER MYID") for node, client in ((source, giver), (target, taker))}
@@ -117,12 +117,12 @@ class RedisClusterNodes(_Together):
 
 
 class SentinelNode(Node):
-    """One Sentinel, whose word alone decides.
+    """One Sentinel, which decides alone (quorum 1).
 
     Args:
-        master: whom it looks after.
-        service: what it calls that master.
-        password: what it asks of its clients, if anything.
+        master: the master that it monitors.
+        service: its name for that master.
+        password: password that it requires of clients, or None.
         lines: further lines of its configuration.
     """
 
@@ -151,11 +151,11 @@ class SentinelNode(Node):
 
 
 class WatchedRedis(_Together):
-    """A master, its replica, and a Sentinel that puts the replica in the place of a master that ended.
+    """A master, its replica, and a Sentinel that promotes the replica when the master fails.
 
     Args:
-        service: what the Sentinel calls the master.
-        sentinel_password: what the Sentinel asks of its clients.
+        service: the Sentinel's name for the master.
+        sentinel_password: password that the Sentinel requires of clients, or None.
     """
 
     def __init__(self, service: str = "counts", sentinel_password: str | None = None) -> None:
@@ -169,38 +169,38 @@ class WatchedRedis(_Together):
 
     @property
     def url(self) -> str:
-        """Of the master, by way of the Sentinel."""
+        """URL of the master, found through the Sentinel."""
         return f"redis+sentinel://{self.sentinel.address}/{self.service}/0"
 
     def start(self) -> None:
         for node in (self.master, self.replica):
             self._started.enter_context(node)
         with self.replica.client() as client:
-            wait_for(lambda: client.info("replication")["master_link_status"] == "up", "the replica follows")
+            wait_for(lambda: client.info("replication")["master_link_status"] == "up", "the replica is connected")
         self._started.enter_context(self.sentinel)
         with self.sentinel.client() as client:
             known: Any = lambda: [replica["master-link-status"] for replica in client.sentinel_slaves(self.service)]  # noqa: E731
             wait_for(lambda: known() == ["ok"], "the Sentinel knows the replica")
 
     def await_replica(self) -> None:
-        """Return when the replica has all that the master has."""
+        """Waits until the replica has all the master's writes."""
         with self.master.client() as client:
-            wait_for(lambda: client.wait(1, 1000) == 1, "the replica has all")
+            wait_for(lambda: client.wait(1, 1000) == 1, "the replica has all writes")
 
     def fail_over(self) -> None:
-        """Kill the master, and return when the replica is master."""
+        """Kills the master, and waits until the replica is master."""
         self.master.kill()
         self.await_promotion()
 
     def cut_replica_off(self) -> None:
-        """Let the replica hear of nothing more that the master takes; it serves again when it is resumed."""
+        """Pauses the replica and closes its connection: it misses further writes. `replica.resume()` makes it serve again."""
         self.replica.pause()
-        with self.master.client() as client:  # else what it missed would wait for it in the connection
+        with self.master.client() as client:  # otherwise the writes would wait in the connection
             client.client_kill_filter(_type="replica")
 
     def await_promotion(self) -> None:
-        """Return when the replica is master and the Sentinel says so."""
+        """Waits until the replica is master and the Sentinel reports it."""
         with self.replica.client() as client:
             wait_for(lambda: client.info("replication")["role"] == "master", "the replica is master")
         with self.sentinel.client() as client:
-            wait_for(lambda: client.sentinel_master(self.service)["port"] == self.replica.address[1], "the Sentinel says so")
+            wait_for(lambda: client.sentinel_master(self.service)["port"] == self.replica.address[1], "the Sentinel agrees")
