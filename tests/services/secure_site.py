@@ -1,4 +1,4 @@
-"""A Kafka and a Redis with users who have the rights that docs/security.md lists, and what each process asks of them."""
+"""A Kafka and a Redis whose users have the rights in docs/security.md, and the operations of each process on Redis."""
 
 import os
 import re
@@ -40,13 +40,13 @@ REDIS_RULES = dict(re.findall(r"^    user (\w+) on >PASSWORD resetchannels (.*)$
 
 
 def operation(name: str) -> str:
-    """As kafka-python calls it: ``DescribeConfigs`` is ``DESCRIBE_CONFIGS``."""
+    """Kafka-python's name of an operation: ``DESCRIBE_CONFIGS`` for ``DescribeConfigs``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
 
 
 @dataclass
 class Site:
-    """A Kafka and a Redis with users, and the secrets that nobody may ever see."""
+    """A Kafka and a Redis with users, and the secrets that no output may show."""
 
     authority: Authority
     kafka: SecureKafkaNode
@@ -55,12 +55,12 @@ class Site:
     secrets: list[str] = field(default_factory=list)
 
     def password(self) -> str:
-        """A new password, with what URLs and shells trip over."""
+        """A new password, with characters that URLs and shells must escape."""
         self.secrets.append(f"{secrets.token_hex(8)}:@/%#$&\"'")
         return self.secrets[-1]
 
     def survey(self, name: str, folder: Path) -> Survey:
-        """A survey of that name with its topics, made by an operator."""
+        """Creates a survey of that name, and its topics as the administrator."""
         file = folder / f"{name}.toml"
         file.write_text(DEMO.read_text().replace('name = "demo"', f'name = "{name}"'))
         survey = load_survey(file)
@@ -68,18 +68,18 @@ class Site:
         return survey
 
     def make_topics(self, survey: Survey) -> None:
-        """As whoever may do everything."""
+        """Creates the survey's topics as the administrator."""
         user, password = "admin", self.kafka.admin_options["sasl_plain_password"]
         ensure_topics(self.kafka.settings(user, password), survey)
 
     def user(self, role: str, survey: str, but: tuple[str, ...] = (), rules: str | None = None) -> Settings:
-        """The settings of somebody new with the rights of that role.
+        """Creates a user with the rights of a role, and returns the user's settings.
 
         Args:
-            role: of the tables of docs/security.md.
-            survey: its name.
-            but: the row of `KAFKA_RIGHTS` that is left out.
-            rules: instead of the role's in Redis.
+            role: role in the tables of docs/security.md.
+            survey: name of the survey.
+            but: row of `KAFKA_RIGHTS` to leave out.
+            rules: rules in Redis, instead of the role's.
         """
         name, password = f"{role}-{secrets.token_hex(4)}", self.password()
         self.kafka.add_user(name, password)
@@ -92,7 +92,7 @@ class Site:
         return self.kafka.settings(name, password, **known)
 
     def redis_user(self, survey: str, rules: str) -> Settings:
-        """The same for Redis alone."""
+        """Creates a user of Redis alone, and returns the user's settings."""
         return Settings(**self._redis_user(secrets.token_hex(4), self.password(), survey, rules))
 
     def _redis_user(self, name: str, password: str, survey: str, rules: str) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Site:
 
 
 def environment(settings: Settings, folder: Path, **more: object) -> dict[str, str]:
-    """What makes a process have these settings; passwords in files."""
+    """Returns the environment variables for these settings, with the passwords in files."""
     named: dict[str, object] = {"PYTHONPATH": ROOT}
     for name in ("kafka", "kafka_security_protocol", "kafka_user", "kafka_ca_file", "redis_user", "redis_ca_file"):
         if (value := getattr(settings, name)) is not None:
@@ -118,7 +118,7 @@ def environment(settings: Settings, folder: Path, **more: object) -> dict[str, s
 
 
 class Process:
-    """A command of ldpstream."""
+    """A running command of ldpstream."""
 
     def __init__(self, log: Path, env: dict[str, str], *command: object) -> None:
         self.log = log
@@ -128,7 +128,7 @@ class Process:
             )
 
     def finish(self, timeout_s: float = PATIENCE_S) -> tuple[int | None, str]:
-        """Exit status and output; a process that takes longer is killed."""
+        """Returns exit status and output. Kills a process that takes longer than `timeout_s`; its status is None."""
         try:
             self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -145,22 +145,22 @@ def a_pane(survey: Survey) -> dict[PaneKey, CountTable]:
 
 
 def exercise_agent(survey: Survey, settings: Settings) -> None:
-    """All that an agent asks of Redis."""
+    """Performs every operation of an agent on Redis."""
     with closing(RedisCountStore(survey, settings)) as store:
         offset = store.positions().get(0)
-        empty = {PaneKey(0, 0, 1): survey.mechanisms[0][0].empty_table()}  # which is removed
+        empty = {PaneKey(0, 0, 1): survey.mechanisms[0][0].empty_table()}  # the commit removes it
         assert store.commit(0, offset, Checkpoint((offset or 0) + 1, survey.start_ms, a_pane(survey) | empty))
         assert store.load(0) is not None
         assert store.evicts() is None
 
 
 def exercise_estimator(survey: Survey, settings: Settings) -> None:
-    """All that an estimator asks of Redis."""
+    """Performs every operation of an estimator on Redis."""
     with closing(RedisCountStore(survey, settings)) as store, closing(connect(settings)) as client:
         results = RedisResults(survey, client)
         store.positions()
         store.tables(range(3))
-        store.prune(time.time_ns() // 10**6, store.heads())  # ever more, so that there is something to write
+        store.prune(time.time_ns() // 10**6, store.heads())  # grows with each call, so each call has something to write
         before, nothing = results.progress(), [[m.empty_table() for m in survey.mechanisms[0]]]
         publication = conclude(survey, 0, 0, "step", nothing, True, "none")
         assert results.save([publication], before, Progress(first_step=0, next_step=(before.next_step if before else 0) + 1))

@@ -1,8 +1,8 @@
-"""Lists of faults with real processes: agents, a real Kafka and a real Redis, under traffic, with an estimator beside them.
+"""Runs lists of faults on real processes: agents, an estimator, a real Kafka and a real Redis, under traffic.
 
-The operations are those of `tests.faults.operations` that can be done to a real thing, and so is the invariant; what the count
-tables are compared with is a direct tally of the topic by a reference that shares no code with the service, and the topic with
-what the broker has acknowledged.
+The operations are those of `tests.faults.operations` that apply to real processes. The invariant: the count tables equal
+a direct tally of the topic, by a reference that shares no code with the service. The topic holds every record that the
+broker acknowledged.
 """
 
 import contextlib
@@ -35,17 +35,17 @@ from .rig import PATIENCE_S, KafkaNode, RedisNode
 from .test_agents import PARTITIONS, Site, Worker
 
 MAX_AGENTS = 3
-ENOUGH = 600  # records, at least, in every run
+ENOUGH = 600  # minimum number of records in a run
 SESSION_S = 6.0
-EVERY_S, AT_ONCE = 0.05, 8  # the traffic's pace
+EVERY_S, AT_ONCE = 0.05, 8  # the traffic sends AT_ONCE records every EVERY_S seconds
 
 
 class Traffic(threading.Thread):
-    """Devices that report all the time.
+    """Devices that report continuously.
 
     Attributes:
-        acknowledged: by partition and value, how many records the broker has acknowledged.
-        unknown: of how many the producer was never told.
+        acknowledged: number of records that the broker acknowledged, by partition and value.
+        unknown: number of records without an acknowledgement.
     """
 
     def __init__(self, site: Site, seed: int) -> None:
@@ -72,34 +72,34 @@ class Traffic(threading.Thread):
 
     @property
     def sent(self) -> int:
-        """How many records were sent so far."""
+        """Number of records sent so far."""
         return len(self._sent)
 
     def send(self, value: bytes, partition: int | None = None) -> None:
-        """One record, to a random partition if none is named."""
+        """Sends one record, to a random partition if none is given."""
         with self._lock:
             where = int(self._rng.integers(PARTITIONS)) if partition is None else partition % PARTITIONS
-            with contextlib.suppress(KafkaError):  # not even queued
+            with contextlib.suppress(KafkaError):  # the producer did not queue it
                 self._sent.append((where, value, self._producer.send(self.site.survey.reports_topic, value, partition=where)))
 
     def produce(self, n: int, partition: int) -> None:
-        """Sound envelopes of the present step."""
+        """Sends sound envelopes of the current step."""
         for _ in range(n):
             self.send(self._sound(), partition)
 
     def poison(self, reason: int, partition: int) -> None:
-        """An envelope that is refused; the broker itself refuses what is too large."""
+        """Sends an envelope that agents refuse. It is never too large, because the broker itself would refuse it."""
         with self._lock:
             value = spoilt(self.site.survey, self._rng, self._step(), REASONS[reason % (len(REASONS) - 1)])
         self.send(value, partition)
 
     def repeat(self, n: int) -> None:
-        """The last n records once more."""
+        """Sends the last n records again."""
         for where, value, _ in self._sent[-n:]:
             self.send(value, where)
 
     def finish(self) -> None:
-        """Send no more, and wait until the broker has said what became of all."""
+        """Stops sending, and waits for the outcome of every record."""
         self._over.set()
         self.join()
         with contextlib.suppress(KafkaError):
@@ -113,10 +113,10 @@ class Traffic(threading.Thread):
 
 
 class _Unpruned(RedisCountStore):
-    """Keeps all panes, so that all can be compared in the end."""
+    """Keeps all panes for the comparison at the end."""
 
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class Estimator(threading.Thread):
@@ -145,11 +145,11 @@ class Estimator(threading.Thread):
             self.error = error
 
     def publish(self, publications: list[Published]) -> None:
-        """Note them."""
+        """Keeps them."""
         self.told += publications
 
     def finish(self) -> None:
-        """End, and raise whatever went wrong."""
+        """Ends the thread and raises its error, if any."""
         self._over.set()
         self.join(PATIENCE_S)
         if self.error is not None:
@@ -157,10 +157,10 @@ class Estimator(threading.Thread):
 
 
 class Run:
-    """A list of operations, carried out.
+    """Carries out a list of operations.
 
     Attributes:
-        done: how often what happened.
+        done: how often each event happened.
     """
 
     def __init__(self, site: Site, kafka: KafkaNode, store: RedisNode, seed: int) -> None:
@@ -175,7 +175,7 @@ class Run:
         return [worker for worker in self.site.workers if worker.process.poll() is None]
 
     def run(self, operations: Sequence[op.Operation], n_agents: int = 2) -> None:
-        """Carry out the list while reports come in; then let everything be counted, and check."""
+        """Carries out the list under traffic, waits until everything is counted, and checks the invariant."""
         try:
             self.traffic.start()
             self.estimator.start()
@@ -247,7 +247,7 @@ class Run:
                 if self._living:
                     self._do_to_agent(what, self._living[agent % len(self._living)])
             case _:
-                raise ValueError(f"{what} cannot be done to a real thing")
+                raise ValueError(f"{what} does not apply to real processes")
 
     def _do_to_agent(self, what: op.Operation, worker: Worker) -> None:
         self._changed()
@@ -258,7 +258,7 @@ class Run:
                 worker.stop()
             case op.FreezeAgent(_, seconds):
                 if seconds > SESSION_S:
-                    self._changed()  # it leaves, and comes back
+                    self._changed()  # it leaves the group and rejoins
                 worker.process.send_signal(signal.SIGSTOP)
                 self._later(seconds, lambda: worker.process.send_signal(signal.SIGCONT))
 
@@ -276,7 +276,7 @@ class Run:
         self._timers.append(timer)
 
     def _restart_redis(self, lost: int) -> None:
-        """SIGKILL, and back with what its append-only file held so many tenths of a second before."""
+        """Kills Redis, and restarts it with its append-only file of `lost` tenths of a second before."""
         kept = self._redis.folder / "kept"
         shutil.copytree(self._redis.folder / "appendonlydir", kept)
         time.sleep(lost / 10)
@@ -291,7 +291,7 @@ class Run:
     # ---- the invariant
 
     def check(self) -> None:
-        """To the last report; and notes what is lost and doubled."""
+        """Checks the invariant to the last report, and counts lost and doubled reports."""
         site = self.site
         logs: dict[int, list[Record]] = {p: [] for p in range(PARTITIONS)}
         for record in site.read(site.survey.reports_topic):
@@ -299,7 +299,7 @@ class Run:
         found = Counter((partition, record.value) for partition, log in logs.items() for record in log)
         lacking = self.traffic.acknowledged - found
         beyond = found - self.traffic.acknowledged
-        assert not lacking, f"{lacking.total()} records were acknowledged and are not in the log"
+        assert not lacking, f"{lacking.total()} acknowledged records are not in the log"
         assert beyond.total() <= self.traffic.unknown
 
         direct = direct_tally(site.survey, list(logs.values()))
@@ -333,14 +333,14 @@ class Run:
         assert stored == wanted, (self.done["lost"], self.done["doubled"])
 
     def _check_published(self, direct: Tallied) -> None:
-        """Every publication ever made that says complete; and every step with reports has one."""
+        """Checks every publication marked complete, and that every step with reports has one."""
         complete = [p for p in self.estimator.told if p.complete]
         for p in complete:
             assert p.counts == truth_of(self.site.survey, direct, p), p.key
         assert {key.step for key in direct.panes} <= {p.step for p in complete}
 
 
-# what agents log, by the beginning of the event
+# beginning of an event in the agents' logs -> name of its count
 EVENTS = {
     "counting": "partitions placed",
     "commit refused": "commits refused",

@@ -1,4 +1,4 @@
-"""What agents must survive, and what they must not sit out, with a real Kafka and a real Redis."""
+"""Agents under faults of a real Kafka and a real Redis."""
 
 import signal
 import time
@@ -24,7 +24,7 @@ from .test_agents import PARTITIONS, Site, make_site  # noqa: F401
 
 MakeSite = Callable[[str, str], Site]
 
-# An agent that gives up within seconds, and whose consumer's thread hangs for ever once the file HANG is there.
+# An agent with short timeouts, whose consumer thread hangs while the file HANG exists.
 HANGING = """
 import pathlib, threading, time
 import agents.app as app, agents.progress as progress
@@ -42,7 +42,7 @@ app._work(app._from_environment())
 """
 
 
-# An agent that may not do WHAT in its group while the file SHUT is there.
+# An agent whose group refuses the call WHAT while the file SHUT exists.
 SHUT_OUT = """
 import pathlib
 import agents.app as app
@@ -63,7 +63,7 @@ app._work(app._from_environment())
 
 
 def send_sound(site: Site, rng: np.random.Generator, n_envelopes: int) -> None:
-    """Sound envelopes of the present step."""
+    """Sends sound envelopes of the current step."""
     with site.producer() as producer:
         for _ in range(n_envelopes):
             step = site.survey.step_at(int(time.time() * 1000))
@@ -75,7 +75,7 @@ def send_sound(site: Site, rng: np.random.Generator, n_envelopes: int) -> None:
 
 
 def delete_reports(site: Site) -> None:
-    """Delete the reports topic, and return when the broker says so too: what it shows lags behind what it has done."""
+    """Deletes the reports topic, and waits until the broker no longer lists it. The list lags behind the deletion."""
     topic = site.survey.reports_topic
     with KafkaAdminClient(bootstrap_servers=site.settings.kafka) as admin:
         admin.delete_topics([topic])
@@ -83,7 +83,7 @@ def delete_reports(site: Site) -> None:
 
 
 def ready(port: int) -> int:
-    """The status of `/ready`; 0 if nobody answers."""
+    """HTTP status of `/ready`; 0 without an answer."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=30) as answer:
             return int(answer.status)
@@ -95,13 +95,13 @@ def ready(port: int) -> int:
 
 
 @pytest.mark.parametrize("n_after", [40, 400])
-def test_a_topic_that_is_deleted_and_made_again_is_counted_from_its_beginning(
+def test_a_recreated_topic_is_counted_from_its_beginning(
     kafka: str,
     redis_url: str,
     make_site: MakeSite,  # noqa: F811
     n_after: int,
 ) -> None:
-    """Also when its offsets have passed the old ones before an agent can notice."""
+    """Also if its offsets pass the old ones before an agent notices."""
     site, rng = make_site(kafka, redis_url), np.random.default_rng(3)
     send_sound(site, rng, 120)
     worker = site.start()
@@ -129,13 +129,13 @@ def test_a_topic_that_is_deleted_and_made_again_is_counted_from_its_beginning(
 
 
 @pytest.mark.parametrize("seen", ["missing for a while", "only when it is there again"])
-def test_a_topic_that_is_made_again_with_fewer_partitions_is_counted_on(
+def test_a_topic_recreated_with_fewer_partitions_is_counted(
     kafka: str,
     redis_url: str,
     make_site: MakeSite,  # noqa: F811
     seen: str,
 ) -> None:
-    """By the agent that runs, which says so; nothing waits for the partitions that are gone, nor are their open steps kept."""
+    """The running agent logs the change. Nothing waits for the removed partitions, and their open steps are dropped."""
     site, rng = make_site(kafka, redis_url), np.random.default_rng(3)
     send_sound(site, rng, 120)
     worker = site.start()
@@ -170,7 +170,7 @@ def test_a_topic_that_is_made_again_with_fewer_partitions_is_counted_on(
     [("_do_rejoin_group", True), ("_do_rejoin_group", False), ("_do_heartbeat", False)],
     ids=["joining at first", "joining again", "as a member"],
 )
-def test_an_agent_that_its_group_shuts_out_comes_back(
+def test_an_agent_refused_by_its_group_rejoins(
     kafka: str,
     redis_url: str,
     make_site: MakeSite,  # noqa: F811
@@ -178,7 +178,7 @@ def test_an_agent_that_its_group_shuts_out_comes_back(
     what: str,
     at_first: bool,
 ) -> None:
-    """The library stays away for good, without a word, until somebody asks what happened."""
+    """After a refusal the Kafka library silently stays out of the group until its caller checks."""
     site, rng, shut, port = make_site(kafka, redis_url), np.random.default_rng(6), tmp_path / "SHUT", free_ports(1)[0]
     send_sound(site, rng, 60)
     if at_first:
@@ -187,7 +187,7 @@ def test_an_agent_that_its_group_shuts_out_comes_back(
     if not at_first:
         site.until(lambda: site.counted() == site.n_sent and ready(port) == 200)
         shut.touch()
-        other = site.start()  # whose coming makes the first one join again
+        other = site.start()  # its arrival makes the first one rejoin
     site.until(lambda: shut.read_text().count("refused") >= 3 and ready(port) == 503)
     shut.unlink()
     if not at_first:
@@ -200,13 +200,13 @@ def test_an_agent_that_its_group_shuts_out_comes_back(
 
 
 @pytest.mark.parametrize("away", ["paused", "stopped"])
-def test_told_to_stop_while_the_broker_is_away_it_ends_in_time(
+def test_an_agent_stops_in_time_while_the_broker_is_down(
     kafka_node: KafkaNode,
     redis_url: str,
     make_site: MakeSite,  # noqa: F811
     away: str,
 ) -> None:
-    """In order, whatever it was waiting for; another agent then counts what was left."""
+    """It ends with status 0, whatever it was waiting for. Another agent then counts the rest."""
     site, rng = make_site(kafka_node.bootstrap, redis_url), np.random.default_rng(5)
     send_sound(site, rng, 60)
     worker = site.start()
@@ -229,7 +229,7 @@ def test_told_to_stop_while_the_broker_is_away_it_ends_in_time(
     site.check()
 
 
-# An agent that lets the test do something between its checks and its start.
+# An agent that waits between its checks and its start until the test creates the file GO.
 CHECKED = """
 import pathlib, time
 import agents.app as app
@@ -244,7 +244,7 @@ app._work(app._from_environment())
 """
 
 
-def test_a_broker_that_goes_away_after_the_checks_is_waited_for(
+def test_an_agent_waits_for_a_broker_lost_after_the_checks(
     kafka_node: KafkaNode,
     redis_url: str,
     make_site: MakeSite,  # noqa: F811
@@ -265,7 +265,7 @@ def test_a_broker_that_goes_away_after_the_checks_is_waited_for(
     site.check_logs()
 
 
-def test_a_hanging_consumer_ends_the_process_and_an_outage_of_the_broker_does_not(
+def test_a_hanging_consumer_ends_the_process_an_outage_does_not(
     kafka_node: KafkaNode,
     redis_url: str,
     make_site: MakeSite,  # noqa: F811
@@ -276,7 +276,7 @@ def test_a_hanging_consumer_ends_the_process_and_an_outage_of_the_broker_does_no
     worker = site.start(program=HANGING)
     site.until(lambda: site.counted() == site.n_sent)
     kafka_node.pause()
-    time.sleep(22)  # for longer than a hanging consumer would be borne with
+    time.sleep(22)  # longer than a consumer may hang
     assert worker.process.poll() is None
     kafka_node.resume()
     send_sound(site, rng, 60)
@@ -289,12 +289,12 @@ def test_a_hanging_consumer_ends_the_process_and_an_outage_of_the_broker_does_no
     site.until(lambda: site.counted() == site.n_sent)
 
 
-def test_a_redis_whose_disk_is_full_stops_the_counting_and_not_the_process(
+def test_a_redis_with_a_full_disk_pauses_the_agent(
     kafka: str,
     redis_node: RedisNode,
     make_site: MakeSite,  # noqa: F811
 ) -> None:
-    """It answers every question, and refuses to write."""
+    """Such a Redis answers reads and refuses writes. The agent stops counting and keeps running."""
     site, rng, port = make_site(kafka, redis_node.url), np.random.default_rng(5), free_ports(1)[0]
     send_sound(site, rng, 100)
     worker = site.start(LDPSTREAM_METRICS_PORT=str(port))
@@ -312,7 +312,7 @@ def test_a_redis_whose_disk_is_full_stops_the_counting_and_not_the_process(
         send_sound(site, rng, 300)
         site.until(lambda: ready(port) == 503)
         for _ in range(20):
-            assert ready(port) == 503  # it does not waver, although the store answers
+            assert ready(port) == 503  # it stays 503, although the store answers reads
             time.sleep(0.1)
         assert site.counted() == before
         assert worker.process.poll() is None
@@ -325,7 +325,7 @@ def test_a_redis_whose_disk_is_full_stops_the_counting_and_not_the_process(
     worker.stop()
 
 
-def test_a_session_timeout_that_the_broker_refuses_is_an_error_at_the_start(kafka: str) -> None:
+def test_a_session_timeout_below_the_brokers_limit_is_refused(kafka: str) -> None:
     settings = Settings(kafka=kafka)
     check_session(settings, 6.0)
     with pytest.raises(TopicError, match=r"must allow 500 ms.* they allow 1000 to 1800000 ms"):

@@ -1,4 +1,4 @@
-"""Agents as real processes, against a real Kafka and a real Redis, killed and starved while they count."""
+"""Agents as real processes with a real Kafka and a real Redis, and the `Site` that other service tests share."""
 
 import contextlib
 import json
@@ -57,7 +57,7 @@ level = [
 
 
 class Worker:
-    """An agent in a process of its own."""
+    """An agent as a separate process."""
 
     def __init__(self, environment: dict[str, str], log: Path, program: str = "") -> None:
         self.log = log
@@ -67,19 +67,19 @@ class Worker:
             self.process = subprocess.Popen(command, env=environment, cwd=log.parent, stdout=out, stderr=out)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Sends SIGKILL."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> None:
-        """SIGTERM, and an end in order and in time."""
+        """Sends SIGTERM. The agent must end with status 0 within `ENDED_S`."""
         self.process.terminate()
         assert self.process.wait(ENDED_S) == 0, self.log.read_text()
 
 
 @dataclass
 class Site:
-    """A survey that has just begun, its topics, and what was sent to them."""
+    """A survey that has just begun, its topics, and the records sent to them."""
 
     survey: Survey
     settings: Settings
@@ -87,11 +87,11 @@ class Site:
     environment: dict[str, str]
     folder: Path
     sent: Counter[Reason | None] = field(default_factory=Counter)
-    judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # why refused in its step, and the step
+    judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # reason of rejection if it is not late, step
     workers: list[Worker] = field(default_factory=list)
 
     def start(self, program: str = "", **environment: str) -> Worker:
-        """A new agent; or that program, which starts one."""
+        """Starts an agent, or `program`, which starts one."""
         worker = Worker(self.environment | environment, self.folder / f"agent-{len(self.workers)}.log", program)
         self.workers.append(worker)
         return worker
@@ -100,11 +100,11 @@ class Site:
         return KafkaProducer(bootstrap_servers=self.settings.kafka, enable_idempotence=True, acks="all", **options)
 
     def send(self, producer: KafkaProducer, rng: np.random.Generator, n_envelopes: int) -> None:
-        """Envelopes of the present step to random partitions, one in ten of them spoilt in one of the possible ways."""
+        """Sends envelopes of the current step to random partitions. One in ten is spoilt in a random way."""
         for _ in range(n_envelopes):
             step, reason = self.survey.step_at(int(time.time() * 1000)), None
             if rng.random() < 0.1:
-                reason = REASONS[int(rng.integers(len(REASONS) - 1))]  # the broker itself refuses what is too large
+                reason = REASONS[int(rng.integers(len(REASONS) - 1))]  # the broker itself refuses oversized records
                 value = spoilt(self.survey, rng, step, reason)
             else:
                 value = sound(self.survey, rng, step, int(rng.integers(len(PANES))), int(rng.integers(1, 20)))
@@ -118,11 +118,11 @@ class Site:
         return self.sent.total()
 
     def counted(self) -> int:
-        """Records below the stored offsets."""
+        """Number of records below the stored offsets."""
         return sum(self.store.positions().values())
 
     def until(self, reached: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
-        """Wait until that holds."""
+        """Waits until `reached` is true; fails after that many seconds."""
         deadline = time.monotonic() + seconds
         while not reached():
             if time.monotonic() > deadline:
@@ -131,7 +131,7 @@ class Site:
             time.sleep(0.05)
 
     def read(self, topic: str) -> Iterator[Any]:
-        """All records of a topic."""
+        """Yields all records of a topic."""
         with KafkaConsumer(bootstrap_servers=self.settings.kafka) as consumer:
             partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
             consumer.assign(partitions)
@@ -142,20 +142,20 @@ class Site:
                     yield from records
 
     def group_offsets(self) -> dict[int, int]:
-        """What the consumer group has committed."""
+        """Offsets that the consumer group has committed, by partition."""
         group = f"ldpstream-{self.survey.name}-{self.survey.fingerprint.hex()}"
         with KafkaConsumer(bootstrap_servers=self.settings.kafka, group_id=group, enable_auto_commit=False) as consumer:
             found = {p: consumer.committed(TopicPartition(self.survey.reports_topic, p)) for p in range(PARTITIONS)}
         return {p: offset for p, offset in found.items() if offset is not None}
 
     def reason(self, record: Record) -> Reason | None:
-        """Why a record that was sent must be refused; this machine may have been held up on the way to the log."""
+        """Reason for which a sent record must be refused. A slow machine may have appended it too late."""
         reason, step = self.judged[record.value]
         late = record.appended_ms >= self.survey.closes_ms(step)
         return "step too old" if late and reason in (None, "symbol out of range", "padding bits set") else reason
 
     def check(self) -> None:
-        """What is stored is a direct tally of the log, to the last report; and the log is what was sent."""
+        """Checks that the store equals a direct tally of the log, and that the log holds what was sent."""
         logs: dict[int, list[Record]] = {p: [] for p in range(PARTITIONS)}
         for record in self.read(self.survey.reports_topic):
             logs[record.partition].append(Record(record.offset, record.timestamp, record.value))
@@ -180,18 +180,18 @@ class Site:
         assert as_set == letters
 
     def check_logs(self) -> None:
-        """The agents log JSON, and none of what was reported."""
+        """Checks that the agents log no content of reports and no tracebacks."""
         for worker in self.workers:
             for line in worker.log.read_text().splitlines():
                 logger = json.loads(line).get("logger", "") if line.startswith("{") else ""
                 assert "not msgpack" not in line
-                if not logger.startswith(("kafka", "aiokafka")):  # who say at length that a broker has gone
+                if not logger.startswith(("kafka", "aiokafka")):  # they log tracebacks when a broker is unreachable
                     assert "Traceback" not in line, worker.log.read_text()
 
 
 @pytest.fixture
 def make_site(tmp_path: Path) -> Iterator[Callable[[str, str], Site]]:
-    """Makes a survey that begins now, with its topics on that Kafka and its counts in that Redis."""
+    """Creates a survey that begins now, with topics in the given Kafka and counts in the given Redis."""
     sites: list[Site] = []
 
     def make(kafka: str, url: str, step_seconds: int = 2) -> Site:
@@ -213,7 +213,7 @@ def make_site(tmp_path: Path) -> Iterator[Callable[[str, str], Site]]:
                 worker.kill()
 
 
-def test_an_agent_commits_when_told_to_stop_and_counts_whatever_the_end_of_a_transaction(
+def test_a_stopping_agent_commits_and_transactions_count(
     kafka: str, redis_url: str, make_site: Callable[[str, str], Site]
 ) -> None:
     site = make_site(kafka, redis_url)
@@ -222,7 +222,7 @@ def test_an_agent_commits_when_told_to_stop_and_counts_whatever_the_end_of_a_tra
         site.send(producer, rng, 200)
     with site.producer(transactional_id=site.survey.name) as producer:
         producer.init_transactions()
-        for end in (producer.commit_transaction, producer.abort_transaction):  # no matter which
+        for end in (producer.commit_transaction, producer.abort_transaction):  # both count
             producer.begin_transaction()
             site.send(producer, rng, 20)
             end()
@@ -250,7 +250,7 @@ def test_an_agent_commits_when_told_to_stop_and_counts_whatever_the_end_of_a_tra
 
 
 class _NotUtf8(str):
-    """A header's name that our client library would not send; others do."""
+    """A header name that our client library cannot encode; other clients send such names."""
 
     __slots__ = ()
 
@@ -258,8 +258,8 @@ class _NotUtf8(str):
         return b"\xff"
 
 
-def test_batches_that_cannot_be_read_stop_nothing(kafka: str, redis_url: str, make_site: Callable[[str, str], Site]) -> None:
-    """Sent to a real broker, which takes them: 40 MB in 40 kB, and a header whose name is not UTF-8; a batch of gzip counts."""
+def test_unreadable_batches_do_not_stop_an_agent(kafka: str, redis_url: str, make_site: Callable[[str, str], Site]) -> None:
+    """The broker accepts 40 MB compressed to 40 kB, and a header name that is not UTF-8. A sound gzip batch counts."""
     site = make_site(kafka, redis_url)
     rng, topic = np.random.default_rng(1), site.survey.reports_topic
     with site.producer(compression_type="gzip") as producer:
@@ -283,7 +283,7 @@ def test_batches_that_cannot_be_read_stop_nothing(kafka: str, redis_url: str, ma
     site.check_logs()
 
 
-def test_topics_are_made_once_and_as_they_must_be(kafka: str, redis_url: str, make_site: Callable[[str, str], Site]) -> None:
+def test_topics_are_created_once_with_all_partitions(kafka: str, redis_url: str, make_site: Callable[[str, str], Site]) -> None:
     site = make_site(kafka, redis_url)
     ensure_topics(site.settings, site.survey)
     with KafkaAdminClient(bootstrap_servers=kafka) as admin:
@@ -292,7 +292,7 @@ def test_topics_are_made_once_and_as_they_must_be(kafka: str, redis_url: str, ma
     assert topics[site.survey.rejected_topic] == topics[site.survey.estimates_topic] == 1
 
 
-def test_a_reports_topic_with_the_producers_time_is_refused(kafka: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+def test_a_reports_topic_with_producer_time_stamps_is_refused(kafka: str, make_topic: MakeTopic, tmp_path: Path) -> None:
     topic = make_topic(**{"message.timestamp.type": "CreateTime"})
     file = tmp_path / "survey.toml"
     file.write_text(SURVEY.format(name="refused", start="2026-01-05T00:00:00Z", step_seconds=2))
