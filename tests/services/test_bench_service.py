@@ -1,4 +1,4 @@
-"""The service's benchmark runs over a real Kafka and a real Redis, at sizes that say nothing, and leaves nothing behind."""
+"""`ldpstream bench service` with a real Kafka and a real Redis, at tiny sizes: it measures everything and cleans up."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def held(kafka: str) -> tuple[set[str], set[str]]:
         return {t for t in admin.list_topics() if "bench-" in t}, {g for g in groups if "bench-" in g}
 
 
-def test_the_command_measures_everything_and_tidies_up(kafka: str, redis_url: str, tmp_path: Path) -> None:
+def test_the_command_measures_everything_and_cleans_up(kafka: str, redis_url: str, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     environment = {"LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": redis_url, "PYTHONPATH": str(ROOT)}
     with redis.Redis.from_url(redis_url) as client:
@@ -45,7 +45,7 @@ def test_the_command_measures_everything_and_tidies_up(kafka: str, redis_url: st
     assert [row["kind"] for row in result["counted"]] == [kind.name for kind in QUICK.kinds]
     for row, kind in zip(result["counted"], QUICK.kinds, strict=True):
         for run in (*row["bare"], *row["agent"]):
-            assert 0 < run["records"] <= kind.records  # from the first commit on
+            assert 0 < run["records"] <= kind.records  # counted from the first commit on
             assert run["seconds"] > 0
         assert row["ratio"] > 0
     assert 40 <= result["counted"][0]["record_bytes"] <= 100
@@ -68,7 +68,7 @@ def test_the_command_measures_everything_and_tidies_up(kafka: str, redis_url: st
     assert "wanted 0.8" in done.stdout
 
 
-def test_a_report_lost_or_doubled_is_found_out(kafka: str, redis_url: str, tmp_path: Path) -> None:
+def test_a_lost_or_doubled_report_is_detected(kafka: str, redis_url: str, tmp_path: Path) -> None:
     with Site(Settings(kafka=kafka, redis=redis_url), tmp_path, DAY_S, ATTRIBUTES, 1) as site:
         load = make_load(site.survey, (0, 2), 0, 100)
         assert site.store.commit(0, None, Checkpoint(load.records, 0, load.counts))
@@ -84,7 +84,7 @@ def test_a_report_lost_or_doubled_is_found_out(kafka: str, redis_url: str, tmp_p
     assert held(kafka) == (set(), set())
 
 
-def test_without_a_broker_it_is_one_line(redis_url: str, tmp_path: Path) -> None:
+def test_a_missing_broker_is_a_one_line_error(redis_url: str, tmp_path: Path) -> None:
     environment = {"LDPSTREAM_KAFKA": "127.0.0.1:1", "LDPSTREAM_REDIS": redis_url, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "ldpstream", "bench", "service", "--quick"]
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, cwd=tmp_path, check=False)

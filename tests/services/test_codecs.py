@@ -1,4 +1,4 @@
-"""Reports that a client or the broker compressed, against a real Kafka and a real Redis: counted to the last one."""
+"""Reports that a client or the broker compressed all count, with a real Kafka and a real Redis."""
 
 import asyncio
 import time
@@ -20,11 +20,11 @@ from .test_agents import PARTITIONS, Site, make_site
 __all__ = ["make_site"]
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-ENVELOPES = 125  # of each codec and writer, so that 500 come by the broker's and 500 by a client's codecs
+ENVELOPES = 125  # per codec and writer: at least 500 compressed by the broker, and 500 by a client
 
 
 class Codecs(FetchedBytes):
-    """Notes the codec of every batch that is fetched."""
+    """Records the codec of every fetched batch."""
 
     seen: set[int] = set()  # noqa: RUF012
 
@@ -37,7 +37,7 @@ class Codecs(FetchedBytes):
 
 
 async def codecs_in_log(site: Site) -> set[int]:
-    """The codecs of the batches that the broker keeps."""
+    """Codecs of the batches in the broker's log."""
     Codecs.seen.clear()
     partitions = [TopicPartition(site.survey.reports_topic, number) for number in range(PARTITIONS)]
     consumer = AIOKafkaConsumer(bootstrap_servers=site.settings.kafka, auto_offset_reset="earliest")
@@ -54,7 +54,7 @@ async def codecs_in_log(site: Site) -> set[int]:
 
 
 async def send(site: Site, values: list[bytes], codec: str | None) -> None:
-    """All of them, by a client that compresses with that codec."""
+    """Sends the values from a client that compresses with `codec`."""
     producer = AIOKafkaProducer(bootstrap_servers=site.settings.kafka, acks="all", compression_type=codec, linger_ms=50)
     await producer.start()
     try:
@@ -68,12 +68,12 @@ async def send(site: Site, values: list[bytes], codec: str | None) -> None:
 def test_reports_in_every_codec_of_kafka_count(
     kafka: str, redis_url: str, make_site: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compressed by the broker, as the topic's `compression.type` says, or by the client."""
+    """The broker compresses them (topic setting `compression.type`), or the client does."""
     monkeypatch.setattr(fetcher, "MemoryRecords", Codecs)
     site, rng, values = make_site(kafka, redis_url, step_seconds=3600), np.random.default_rng(8), list[bytes]()
 
     def write(codec: str | None) -> None:
-        """Sound envelopes of the first step."""
+        """Sends sound envelopes of the first step."""
         more = [sound(site.survey, rng, 0, number % len(PANES), 1 + number % 9) for number in range(ENVELOPES)]
         asyncio.run(send(site, more, codec))
         values.extend(more)
@@ -83,7 +83,7 @@ def test_reports_in_every_codec_of_kafka_count(
             topic = ConfigResource(ConfigResourceType.TOPIC, site.survey.reports_topic, {"compression.type": codec})
             admin.alter_configs([topic])
         deadline = time.monotonic() + 60
-        while number not in asyncio.run(codecs_in_log(site)):  # the broker takes a moment to hear of the setting
+        while number not in asyncio.run(codecs_in_log(site)):  # the setting takes a moment to reach the broker
             assert time.monotonic() < deadline, f"no batch in {codec}"
             write(None)
     with KafkaAdminClient(bootstrap_servers=kafka) as admin:

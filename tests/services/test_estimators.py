@@ -1,4 +1,4 @@
-"""Two estimators over a real Redis and a real topic: one hangs where that did harm, and goes on after it was replaced."""
+"""Two estimators with a real Redis and a real topic: one hangs, is replaced, and then continues."""
 
 import secrets
 import threading
@@ -30,7 +30,7 @@ STEPS = SURVEY.window_steps + 3
 
 @dataclass
 class Hang:
-    """A place where an estimator waits until it is told to go on."""
+    """A point where an estimator waits until the test releases it."""
 
     there: threading.Event = field(default_factory=threading.Event)
     on: threading.Event = field(default_factory=threading.Event)
@@ -59,7 +59,7 @@ class HangingTopic(KafkaPublisher):
 
 
 class Estimator:
-    """A schedule with connections of its own. Redis's lease is not asked: each takes itself for the leader."""
+    """A schedule with separate connections. It ignores the lease in Redis, so each estimator acts as the leader."""
 
     def __init__(self, survey: Survey, settings: Settings, log: Log) -> None:
         self.store, self.client = HangingStore(survey, settings), connect(settings)
@@ -97,14 +97,14 @@ class Site:
     two: Estimator
 
     def count(self, steps: int) -> None:
-        """What agents write when they count the log from its beginning."""
+        """Writes what agents write when they count the log from its beginning."""
         panes = {key: table for step in range(steps) for key, table in pane(step).items()}
         with closing(RedisCountStore(self.survey, self.settings)) as store:
             change = Checkpoint(steps, SURVEY.opens_ms(steps - 1), panes, writer=secrets.token_hex(8))  # type: ignore[arg-type]
             assert store.commit(0, None, change)
 
     def check(self) -> None:
-        """What was published complete was so, none was replaced by a poorer one, and both hold the same in the end."""
+        """Checks that no publication is wrongly complete or replaces a better one. Redis and the topic must agree."""
         last: dict[str, Publication] = {}
         for p in all_published(self.settings, self.survey.estimates_topic):
             panes = 1 if p.span == "step" else min(p.step + 1, SURVEY.window_steps)
@@ -134,7 +134,7 @@ def flush(settings: Settings) -> None:
         client.flushall()
 
 
-def test_a_late_pruning_after_a_lost_redis_does_no_harm(site: Site) -> None:
+def test_late_pruning_after_redis_lost_its_data_has_no_effect(site: Site) -> None:
     site.one.run(STEPS - 2)
     hang = site.one.store.hang = Hang()
     thread = site.one.run_apart(SURVEY.closes_ms(STEPS - 1) + MARGIN_MS)
@@ -150,7 +150,7 @@ def test_a_late_pruning_after_a_lost_redis_does_no_harm(site: Site) -> None:
 
 
 def test_a_late_publication_of_a_replaced_estimator_is_refused(site: Site) -> None:
-    """It hangs with an incomplete step in its hands; meanwhile another one tells it complete."""
+    """It hangs before it publishes a step as incomplete. Meanwhile another estimator publishes the step as complete."""
     site.log.times[0].append(SURVEY.closes_ms(STEPS - 1) - 1)  # not counted yet
     site.one.run(STEPS - 2)
     hang = site.one.topic.hang = Hang()
@@ -164,19 +164,19 @@ def test_a_late_publication_of_a_replaced_estimator_is_refused(site: Site) -> No
     site.check()
 
 
-def test_a_lost_redis_gets_its_history_back_from_the_topic(site: Site) -> None:
+def test_an_emptied_redis_gets_its_history_from_the_topic(site: Site) -> None:
     assert site.one.run(STEPS - 1)
     before = site.one.results.history()
     told = len(all_published(site.settings, site.survey.estimates_topic))
     flush(site.settings)
-    assert site.one.schedule.run(site.one.schedule.deadline_ms(STEPS - 1)) == []  # nothing is counted again yet
+    assert site.one.schedule.run(site.one.schedule.deadline_ms(STEPS - 1)) == []  # no agent has counted again yet
     assert site.one.results.history() == before
     assert len(all_published(site.settings, site.survey.estimates_topic)) == told
     site.check()
 
 
-def test_progress_that_is_lost_alone_does_no_harm(site: Site) -> None:
-    """As when one node of a Redis Cluster comes back empty: the tables of the oldest steps are pruned by then."""
+def test_losing_the_progress_alone_does_no_harm(site: Site) -> None:
+    """One emptied node of a Redis Cluster can cause this. The tables of the oldest steps are already pruned."""
     assert site.one.run(STEPS - 1)
     with redis.Redis.from_url(site.settings.redis.get_secret_value()) as client:
         client.delete(site.one.results._progress_key, site.one.results._estimates_key)

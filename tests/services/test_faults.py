@@ -1,8 +1,7 @@
-"""Lists of faults with real processes: two that are always the same, and random ones by seed.
+"""Lists of faults with real processes: two fixed lists, and random ones by seed.
 
-LDPSTREAM_REAL_FAULT_LISTS sets how many random lists are run, LDPSTREAM_REAL_FAULT_SEED the first seed. A list that fails is
-printed; `FIXED` is where it goes, so that it is run ever after. What Faust does wrong, and where that is provoked, is said in
-`tests/faults/test_lists.py`.
+LDPSTREAM_REAL_FAULT_LISTS sets the number of random lists, LDPSTREAM_REAL_FAULT_SEED the first seed. The test prints each
+list; add one that fails to `FIXED`. `tests/faults/test_lists.py` describes Faust's faults and the tests that provoke them.
 """
 
 import dataclasses
@@ -56,7 +55,7 @@ FIXED: dict[str, list[Operation]] = {
 
 
 def random_list(seed: int, length: int = 18) -> list[Operation]:
-    """The list of that seed."""
+    """Returns the list of a seed."""
     draws: list[tuple[float, Callable[[random.Random], Operation]]] = [
         (8, lambda r: Wait(round(r.uniform(0.1, 1.5), 1))),
         (2, lambda r: Produce(r.randrange(4), r.randint(1, 200), 0)),
@@ -83,7 +82,7 @@ def carry_out(
     make_site: MakeSite,  # noqa: F811
     figures: Figures,
 ) -> CarryOut:
-    """Carries out a list, prints it if it fails, and adds up what happened."""
+    """Carries out a list, prints it, and sums up the events."""
 
     def do(seed: int, operations: list[Operation]) -> Run:
         run = Run(make_site(kafka_node.bootstrap, redis_node.url), kafka_node, redis_node, seed)
@@ -100,13 +99,13 @@ def carry_out(
 
 
 @pytest.mark.parametrize("name", FIXED)
-def test_fixed_lists(name: str, carry_out: CarryOut) -> None:
+def test_fixed_fault_lists_keep_the_invariant(name: str, carry_out: CarryOut) -> None:
     run = carry_out(0, FIXED[name])
     assert run.done["records acknowledged"] > 500
     assert run.done["steps published"] > 3
     assert run.done["refused"] > 0
     _count_a_pane_twice(run.site)
-    with pytest.raises(AssertionError):  # the control: had reports been counted twice, that would have been noticed
+    with pytest.raises(AssertionError):  # the control: the check notices reports counted twice
         run.check()
 
 
@@ -119,5 +118,5 @@ def _count_a_pane_twice(site: Site) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + LISTS))
-def test_random_lists(seed: int, carry_out: CarryOut) -> None:
+def test_random_fault_lists_keep_the_invariant(seed: int, carry_out: CarryOut) -> None:
     assert carry_out(seed, random_list(seed)).done["records acknowledged"] > 500

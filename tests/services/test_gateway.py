@@ -1,4 +1,4 @@
-"""The gateway as a process over a real Kafka: what is acknowledged is in the log exactly once, whatever ends or is away."""
+"""The gateway as a process with a real Kafka: the log holds each acknowledged envelope exactly once, also after outages."""
 
 import http.client
 import json
@@ -30,7 +30,7 @@ from .test_kafka_sink import read
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "token-of-the-service-tests"
-FORWARDED = "203.0.113.77"  # a device's address, as a proxy names it
+FORWARDED = "203.0.113.77"  # a device's address, as a proxy forwards it
 SURVEY = """
 name = "gate-NUMBER"
 start = 2026-01-05T00:00:00Z
@@ -51,12 +51,12 @@ eps_1 = 2.0
 
 
 class Process:
-    """A gateway started by the command line.
+    """A gateway process, started from the command line.
 
     Args:
-        bootstrap: the broker.
-        folder: for the survey, the tokens and the log.
-        settings: further settings, without their prefix.
+        bootstrap: the broker's `host:port`.
+        folder: folder for the survey, the tokens and the log.
+        settings: further settings, without the prefix `LDPSTREAM_`.
     """
 
     def __init__(self, bootstrap: str, folder: Path, **settings: str) -> None:
@@ -80,7 +80,7 @@ class Process:
             self.process = subprocess.Popen(command, env=self.env, stdout=log, stderr=log)
 
     def status(self, path: str, port: int | None = None) -> int:
-        """The status of a GET; 0 if nobody answers."""
+        """HTTP status of a GET; 0 without an answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port or self.port}{path}", timeout=30) as answer:
                 return int(answer.status)
@@ -93,7 +93,7 @@ class Process:
         wait_until(lambda: self.status(path, port) == status, self.log.read_text)
 
     def finish(self) -> None:
-        """SIGTERM, and an end in order and in time."""
+        """Sends SIGTERM. The gateway must end with status 0 within `ENDED_S`."""
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(ENDED_S) == 0, self.log.read_text()
 
@@ -118,7 +118,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def unlike_envelopes(survey: Survey, count: int, seed: int) -> list[bytes]:
-    """Envelopes no two of which are equal (but with probability below 2^-400): four reports of 500 bits each."""
+    """Distinct envelopes of four reports of 500 bits each. Two are equal with probability below 2^-400."""
     mechanism, rng = survey.mechanisms[0][0], np.random.default_rng(seed)
     memos = mechanism.memoize(rng.integers(0, mechanism.k, 4 * count), rng)  # type: ignore[attr-defined]
     reports = mechanism.report(memos, rng)
@@ -126,18 +126,18 @@ def unlike_envelopes(survey: Survey, count: int, seed: int) -> list[bytes]:
 
 
 class Client(threading.Thread):
-    """Posts its envelopes one by one, or some as a batch, and writes down what it was told of each.
+    """Posts envelopes one by one or in batches, and records the outcomes.
 
     Args:
-        port: the gateway's.
-        parts: what to post; more than one envelope is a batch.
-        insist: ask again, with the same key, until it is accepted.
+        port: the gateway's port.
+        parts: what to post; a part with more than one envelope is a batch.
+        insist: retry with the same key until the gateway accepts.
     """
 
     def __init__(self, port: int, parts: list[list[bytes]], insist: bool) -> None:
         super().__init__()
         self.port, self.parts, self.insist = port, parts, insist
-        self.told: list[tuple[list[bytes], str]] = []  # envelopes, and "accepted", a problem, or "no answer"
+        self.told: list[tuple[list[bytes], str]] = []  # envelopes, and "accepted", a problem's title, or "no answer"
         self.start()
 
     def run(self) -> None:
@@ -180,7 +180,7 @@ def in_log(bootstrap: str, survey: Survey) -> Counter[bytes]:
 
 
 def parts_of(envelopes: list[bytes], sizes: list[int]) -> list[list[bytes]]:
-    """The envelopes in parts of these sizes, again and again."""
+    """Splits the envelopes into parts of these sizes, which repeat."""
     parts: list[list[bytes]] = []
     while envelopes:
         size = sizes[len(parts) % len(sizes)]
@@ -189,7 +189,7 @@ def parts_of(envelopes: list[bytes], sizes: list[int]) -> list[list[bytes]]:
     return parts
 
 
-def test_under_load_and_told_to_stop_it_has_acknowledged_what_is_in_the_log(kafka: str, start: Start) -> None:
+def test_a_gateway_stopped_under_load_loses_and_doubles_nothing(kafka: str, start: Start) -> None:
     gateway = start(kafka)
     envelopes = unlike_envelopes(gateway.survey, 40_000, seed=1)
     clients = [Client(gateway.port, parts_of(envelopes[i::8], [1, 1, 1, 40]), insist=False) for i in range(8)]
@@ -207,7 +207,7 @@ def test_under_load_and_told_to_stop_it_has_acknowledged_what_is_in_the_log(kafk
     accepted = {envelope for envelope, outcome in told.items() if outcome == "accepted"}
     assert accepted <= set(found)
     assert all(told[envelope] in ("accepted", "outcome unknown", "no answer") for envelope in found)
-    for part in (part for client in clients for part, _ in client.told):  # whole or not at all
+    for part in (part for client in clients for part, _ in client.told):  # the log holds a batch whole or not at all
         assert len({envelope in found for envelope in part}) == 1
     log = gateway.log.read_text()
     assert [json.loads(line)["event"] for line in log.splitlines()] == ["serving", "ended"]
@@ -215,7 +215,7 @@ def test_under_load_and_told_to_stop_it_has_acknowledged_what_is_in_the_log(kafk
     assert TOKEN not in log
 
 
-def test_a_broker_that_goes_and_comes_back_doubles_and_loses_nothing(kafka_node: KafkaNode, start: Start) -> None:
+def test_a_broker_outage_loses_and_doubles_nothing(kafka_node: KafkaNode, start: Start) -> None:
     gateway = start(kafka_node.bootstrap)
     envelopes = unlike_envelopes(gateway.survey, 12_000, seed=2)
     parts = parts_of(envelopes, [1, 1, 1, 1, 20])
@@ -225,7 +225,7 @@ def test_a_broker_that_goes_and_comes_back_doubles_and_loses_nothing(kafka_node:
     gateway.until("/ready", 503)
     assert gateway.status("/health") == gateway.status("/health", gateway.metrics_port) == 200
     assert gateway.status("/ready", gateway.metrics_port) == 503
-    assert post(gateway.port, [unlike_envelopes(gateway.survey, 1, seed=3)[0]]) == "log unavailable"  # and is not in the log
+    assert post(gateway.port, [unlike_envelopes(gateway.survey, 1, seed=3)[0]]) == "log unavailable"  # and it is not in the log
     kafka_node.start()
     for client in clients:
         client.join(PATIENCE_S)
@@ -238,7 +238,7 @@ def test_a_broker_that_goes_and_comes_back_doubles_and_loses_nothing(kafka_node:
 
 
 @pytest.mark.parametrize("away", ["killed", "paused"])
-def test_with_the_broker_away_it_ends_and_answers_what_is_under_way(away: str, kafka_node: KafkaNode, start: Start) -> None:
+def test_a_gateway_without_a_broker_ends_and_answers_all(away: str, kafka_node: KafkaNode, start: Start) -> None:
     gateway = start(kafka_node.bootstrap)
     first, *rest = unlike_envelopes(gateway.survey, 9, seed=4)
     assert post(gateway.port, [first]) == "accepted"
@@ -261,7 +261,7 @@ def test_with_the_broker_away_it_ends_and_answers_what_is_under_way(away: str, k
         assert outcome == "outcome unknown" or part[0] not in found
 
 
-def test_simulated_users_report_through_it_and_a_device_can_fetch_the_survey(kafka: str, start: Start, tmp_path: Path) -> None:
+def test_users_report_through_the_gateway_and_fetch_the_survey(kafka: str, start: Start, tmp_path: Path) -> None:
     ca = trustme.CA()
     issued = ca.issue_cert("localhost")
     cert, key, trusted = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "ca.pem"
@@ -290,7 +290,7 @@ def test_simulated_users_report_through_it_and_a_device_can_fetch_the_survey(kaf
     gateway.finish()
 
 
-def test_the_largest_bodies_are_taken(kafka: str, start: Start) -> None:
+def test_the_largest_bodies_are_accepted(kafka: str, start: Start) -> None:
     gateway = start(kafka)
     survey, row = gateway.survey, gateway.survey.mechanisms[0][0].report_dtype
     largest = seal(survey, 0, 0, 0, np.zeros(((10**6 - 40) // row.itemsize, *row.shape), row.base))
