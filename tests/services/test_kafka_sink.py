@@ -1,4 +1,4 @@
-"""The Kafka sink against a real broker: every envelope exactly once, evenly spread, also where the broker dies."""
+"""The Kafka sink with a real broker delivers every envelope exactly once, evenly spread, even if the broker is killed."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ from .rig import PATIENCE_S, KafkaNode
 
 
 def wait_for_brokers(bootstrap: str) -> None:
-    """Until one is registered: one that was stopped for a while answers before it is, naming none, which is an error here."""
+    """Waits until a broker is registered. Before that, a restarted broker answers with no brokers, an error here."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -38,7 +38,7 @@ def wait_for_brokers(bootstrap: str) -> None:
 
 
 def read(bootstrap: str, topic: str) -> list[list[tuple[bytes | None, bytes, int]]]:
-    """For each partition its records: key, value, append time."""
+    """Returns each partition's records: key, value, append time."""
     wait_for_brokers(bootstrap)
     with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=None) as consumer:
         partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
@@ -52,7 +52,7 @@ def read(bootstrap: str, topic: str) -> list[list[tuple[bytes | None, bytes, int
     return list(records.values())
 
 
-def test_every_envelope_arrives_once_without_a_key_and_evenly_spread(kafka: str, make_topic: MakeTopic) -> None:
+def test_envelopes_arrive_once_evenly_spread_and_without_a_key(kafka: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=3)
     envelopes = [b"%06d" % number + bytes(number % 3000) for number in range(5000)]
     with closing(KafkaSink(Settings(kafka=kafka), topic)) as sink:
@@ -70,7 +70,7 @@ def test_every_envelope_arrives_once_without_a_key_and_evenly_spread(kafka: str,
     assert sorted(map(len, partitions)) == [1666, 1667, 1667]
 
 
-def test_a_populations_step_stands_in_the_log(kafka: str, make_topic: MakeTopic) -> None:
+def test_a_populations_step_is_in_the_log(kafka: str, make_topic: MakeTopic) -> None:
     topic, survey = make_topic(partitions=2), one_question("L-OSUE", k=100)
     with closing(KafkaSink(Settings(kafka=kafka), topic)) as sink:
         truths = produce_step(survey, Population(survey, MarkovValues(survey, 5000, 1, 1), 1), sink, 0)
@@ -79,7 +79,7 @@ def test_a_populations_step_stands_in_the_log(kafka: str, make_topic: MakeTopic)
     assert sum(open_envelope(survey, value, survey.opens_ms(0)).n for value in envelopes) == truth.reports == 5000
 
 
-def test_waiting_envelopes_are_bounded(kafka: str, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bytes_of_waiting_envelopes_are_bounded(kafka: str, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "MAX_WAITING_BYTES", 50_000)
     topic = make_topic()
     with closing(KafkaSink(Settings(kafka=kafka), topic)) as sink:
@@ -91,14 +91,14 @@ def test_waiting_envelopes_are_bounded(kafka: str, make_topic: MakeTopic, monkey
     assert sum(map(len, read(kafka, topic))) == 2000
 
 
-def test_an_envelope_of_the_largest_size_is_taken(kafka: str, make_topic: MakeTopic) -> None:
+def test_an_envelope_of_the_largest_size_is_accepted(kafka: str, make_topic: MakeTopic) -> None:
     topic = make_topic(**{"max.message.bytes": str(MAX_ENVELOPE_BYTES + 4096)})
     with closing(KafkaSink(Settings(kafka=kafka), topic)) as sink:
         sink.send(bytes(MAX_ENVELOPE_BYTES))
         sink.flush()
 
 
-def test_a_topic_that_does_not_exist_is_one_clear_error_and_is_not_made(kafka: str, topic: str) -> None:
+def test_a_missing_topic_is_an_error_and_is_not_created(kafka: str, topic: str) -> None:
     for _ in range(2):
         with pytest.raises(SinkError, match=f"Kafka at {kafka} has no topic {topic}"):
             KafkaSink(Settings(kafka=kafka), topic)
@@ -106,7 +106,7 @@ def test_a_topic_that_does_not_exist_is_one_clear_error_and_is_not_made(kafka: s
 
 @pytest.fixture
 def restarting(kafka_node: KafkaNode) -> Iterator[threading.Timer]:
-    """Starts the broker again a few seconds after the test has started it."""
+    """A timer that restarts the broker 2 s after the test starts it."""
     timer = threading.Timer(2, kafka_node.start)
     yield timer
     timer.cancel()
@@ -114,7 +114,7 @@ def restarting(kafka_node: KafkaNode) -> Iterator[threading.Timer]:
         timer.join()
 
 
-def test_a_broker_that_is_killed_and_comes_back_costs_only_time(
+def test_a_killed_and_restarted_broker_loses_nothing(
     kafka_node: KafkaNode,
     make_topic: MakeTopic,
     restarting: threading.Timer,
@@ -136,7 +136,7 @@ def test_a_broker_that_is_killed_and_comes_back_costs_only_time(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_broker_that_stays_away_is_one_clear_error_and_leaves_no_noise(
+def test_a_broker_that_never_returns_is_one_clear_error(
     kafka_node: KafkaNode, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sinks, "REQUEST_MS", 3000)

@@ -1,4 +1,4 @@
-"""What the estimator learns of a real broker's log."""
+"""The estimator's view of a real broker's log."""
 
 from contextlib import closing
 from pathlib import Path
@@ -13,8 +13,8 @@ from surveys import load_survey
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 
 
-def test_a_partition_that_was_added_is_waited_for_at_once(kafka: str, topic: str) -> None:
-    """Else the steps that close meanwhile would be published as complete without its records."""
+def test_the_estimator_waits_for_an_added_partition_at_once(kafka: str, topic: str) -> None:
+    """Otherwise steps that close meanwhile would be published as complete without its records."""
     survey = SURVEY.model_copy(update={"name": topic[-40:]})
     settings = Settings(kafka=kafka, partitions=1)
     ensure_topics(settings, survey)

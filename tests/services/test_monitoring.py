@@ -1,6 +1,6 @@
-"""What the processes tell those who look after them: every metric is in the table, every query of the dashboards has an answer.
+"""Monitoring of real processes: the table lists every metric, and every dashboard query has a result.
 
-A real Prometheus scrapes the real processes while they count and estimate a survey with short steps.
+A real Prometheus scrapes the processes while they count and estimate a survey with short steps.
 """
 
 import json
@@ -45,7 +45,7 @@ DEADLINE_S = 300
 
 @dataclass
 class Running:
-    """Everything that runs: where each process serves, and where it logs."""
+    """The running processes: their monitoring ports and the folder of their logs."""
 
     survey: Survey
     monitoring: dict[str, int]
@@ -56,7 +56,7 @@ class Running:
         return fetch(f"http://127.0.0.1:{self.monitoring[process]}{path}")
 
     def ask(self, path: str, **parameters: str) -> Any:
-        """Prometheus' answer."""
+        """Returns the data of Prometheus's answer."""
         status, body = fetch(f"http://127.0.0.1:{self.prometheus}/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
         assert status == 200, body
         return json.loads(body)["data"]
@@ -108,7 +108,7 @@ def running(own_kafka: Any, own_redis: Any, tmp_path_factory: pytest.TempPathFac
     try:
         for name in ports:
             wait_until(partial(is_ready, made, name), partial(made_log, folder, name))
-        steps = 'min(ldpstream_estimate_panes{span="window"}) >= 3'  # nothing was rejected, and the gateway got no request
+        steps = 'min(ldpstream_estimate_panes{span="window"}) >= 3'  # no rejections, no gateway requests
         wait_until(lambda: made.has(steps), lambda: made_log(folder, "estimate"))
         yield made
     finally:
@@ -121,7 +121,7 @@ def running(own_kafka: Any, own_redis: Any, tmp_path_factory: pytest.TempPathFac
 
 
 def report(survey: Survey, settings: Settings, stop: threading.Event) -> None:
-    """Simulated people who report in every step, as `ldpstream produce`, but for steps that a slow machine has missed."""
+    """Simulates users who report in every step, like `ldpstream produce`. Skips steps that a slow machine missed."""
     population = Population(survey, MarkovValues(survey, 2000, 10_000, 1), 1)
     with closing(KafkaSink(settings, survey.reports_topic)) as sink:
         done = -1
@@ -136,7 +136,7 @@ def made_log(folder: Path, name: str) -> str:
 
 
 def write_configuration(folder: Path, ports: dict[str, int], port: int) -> list[str]:
-    """Prometheus' command line: the project's alerts, every process a target, a scrape a second."""
+    """Configures Prometheus (the project's alerts, every process, a scrape each second) and returns its arguments."""
     targets = [{"targets": [f"127.0.0.1:{p}" for p in ports.values()]}]
     configuration = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -152,7 +152,7 @@ def write_configuration(folder: Path, ports: dict[str, int], port: int) -> list[
 
 
 def exported(text: str) -> dict[str, Metric]:
-    """Our metrics in an exposition: name as in a query -> what the table says of it, but for its meaning."""
+    """Our metrics in an exposition: name as in a query -> type and labels."""
     made = {}
     for family in text_string_to_metric_families(text):
         if family.name.startswith("ldpstream_"):
@@ -162,12 +162,12 @@ def exported(text: str) -> dict[str, Metric]:
     return made
 
 
-def test_every_metric_is_in_the_table_and_the_table_has_no_other(running: Running) -> None:
+def test_the_table_lists_exactly_the_exported_metrics(running: Running) -> None:
     told = {process: exported(running.fetch(process, "/metrics")[1].decode()) for process in running.monitoring}
     assert told == METRICS
 
 
-def test_metrics_are_few_and_well_named(running: Running) -> None:
+def test_metrics_are_small_and_pass_the_linter(running: Running) -> None:
     for process in running.monitoring:
         text = running.fetch(process, "/metrics")[1].decode()
         print(
@@ -180,7 +180,7 @@ def test_metrics_are_few_and_well_named(running: Running) -> None:
         assert not ours
 
 
-def test_a_process_says_how_it_is(running: Running) -> None:
+def test_every_process_serves_health_and_readiness(running: Running) -> None:
     for process in running.monitoring:
         assert running.fetch(process, "/health")[0] == 200
         assert running.fetch(process, "/ready")[0] == 200
@@ -199,7 +199,7 @@ def test_processes_log_json(running: Running) -> None:
 
 
 def queries() -> list[tuple[str, str, str]]:
-    """Dashboard, panel and query of every panel and of every variable that has one."""
+    """Lists dashboard, panel and query, for every query of a panel or a variable."""
     made = []
     for path in DASHBOARDS:
         board = json.loads(path.read_text())
@@ -217,13 +217,13 @@ def filled_in(query: str, survey: Survey, estimator: str, span: str) -> str:
     return re.sub(r"\$(\w+)", lambda found: values[found[1]], query)
 
 
-def test_every_query_has_an_answer_for_a_fresh_service(running: Running) -> None:
-    """As soon as there are two scrapes, for the rates."""
+def test_every_query_has_a_result_on_a_fresh_service(running: Running) -> None:
+    """The test waits for two scrapes, which rates need."""
     wait_until(lambda: not unanswered(running), lambda: unanswered(running))
 
 
 def unanswered(running: Running) -> list[tuple[str, str, str]]:
-    """Dashboard, panel and query of those without an answer."""
+    """Lists dashboard, panel and query, for every query without a result."""
     empty = []
     for board, panel, query in queries():
         for estimator, span in (("ibu", "window"), ("mi", "step")):
@@ -237,14 +237,14 @@ def unanswered(running: Running) -> list[tuple[str, str, str]]:
     return empty
 
 
-def test_the_answers_are_what_the_panels_claim(running: Running) -> None:
-    """A query that has an answer may still ask the wrong thing: the histogram has all values and sums to 1."""
+def test_the_panels_show_what_their_titles_claim(running: Running) -> None:
+    """A query with a result may still be wrong. The histogram must have all values and sum to 1."""
     asked = {panel: filled_in(query, running.survey, "ibu", "window") for _, panel, query in queries()}
     histogram = running.ask("query", query=asked["Histogram"])["result"]
     assert {bar["metric"]["value"] for bar in histogram} == {"home", "search", "map", "chat", "settings", "help"}
     shares = [float(bar["value"][1]) for bar in histogram]
     assert sum(shares) == pytest.approx(1, abs=1e-6)
-    assert max(shares) > 2 * min(shares), "nobody has reported"
+    assert max(shares) > 2 * min(shares), "no reports arrived"
     spent = running.ask("query", query=asked["Privacy budget spent: ε_t of ε∞"])["result"]
     assert {(s["metric"]["attribute"], s["metric"]["level"]) for s in spent} == {
         ("screen", "standard"), ("latency_ms", "standard"), ("latency_ms", "cautious"),
@@ -253,7 +253,7 @@ def test_the_answers_are_what_the_panels_claim(running: Running) -> None:
 
 
 def test_bars_are_in_the_order_of_the_survey(running: Running) -> None:
-    """By the column `index`; as texts, "[100, 150)" would come before "[20, 30)"."""
+    """The column `index` sorts them. As text, "[100, 150)" would come before "[20, 30)"."""
     [query] = [query for _, panel, query in queries() if panel == "Histogram"]
     asked = filled_in(query, running.survey, "ibu", "window").replace('"screen"', '"latency_ms"')
     bars = [bar["metric"] for bar in running.ask("query", query=asked)["result"]]
@@ -262,23 +262,23 @@ def test_bars_are_in_the_order_of_the_survey(running: Running) -> None:
     assert [bar["value"] for bar in sorted(bars, key=lambda bar: bar["index"])] == labels != sorted(labels)
 
 
-def test_nobody_is_woken_while_all_is_well(running: Running) -> None:
+def test_no_alert_pages_while_the_service_is_healthy(running: Running) -> None:
     rules = running.ask("rules")["groups"][0]["rules"]
     assert all(rule["health"] == "ok" for rule in rules)
 
     def pages() -> set[str]:
         return {a["labels"]["alertname"] for a in running.ask("alerts")["alerts"] if a["labels"]["severity"] == "page"}
 
-    wait_until(lambda: not pages(), pages)  # not even pending: none waits for its time to be up
+    wait_until(lambda: not pages(), pages)  # no alert is even pending
 
 
-def test_the_gauges_of_due_and_lag_move(running: Running) -> None:
+def test_the_gauges_of_due_time_and_lag_move(running: Running) -> None:
     def due_s() -> float:
         (due,) = running.ask("query", query="ldpstream_next_estimate_due_timestamp_seconds")["result"]
         return float(due["value"][1])
 
     first_s = due_s()
-    assert (first_s - running.survey.start_ms / 1000) % STEP_S == pytest.approx(0.5, abs=0.01)  # a step's close, and the margin
+    assert (first_s - running.survey.start_ms / 1000) % STEP_S == pytest.approx(0.5, abs=0.01)  # a step's close plus the margin
     wait_until(lambda: due_s() > first_s, due_s)
     (lag,) = running.ask("query", query="ldpstream_lag_records")["result"]
     assert 0 <= float(lag["value"][1]) < 10_000

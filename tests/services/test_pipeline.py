@@ -1,4 +1,4 @@
-"""The main job over a real Kafka and a real Redis, each command a process of its own: from people's values to histograms."""
+"""The whole pipeline with a real Kafka and a real Redis: separate processes turn people's values into histograms."""
 
 import json
 import os
@@ -39,11 +39,11 @@ VISITS = DATA / "ms_fimu_visits.csv"
 MS_FIMU = ROOT / "surveys" / "samples" / "ms_fimu.toml"
 REPORTS, STEPS = 190_345, 7  # of the MS-FIMU visits
 STEP_S, SEED = 3, 5
-LATENESS = 4  # steps: so long may the sending of a step's reports take
+LATENESS = 4  # steps; the reports of a step may take this long to send
 
 
 class Services:
-    """Commands of ldpstream as processes."""
+    """Runs commands of ldpstream as processes."""
 
     def __init__(self, kafka: str, redis_url: str, folder: Path) -> None:
         self.metrics_port = free_ports(1)[0]
@@ -64,7 +64,7 @@ class Services:
         return process
 
     def finish(self, process: subprocess.Popen[bytes], timeout_s: float = PATIENCE_S) -> None:
-        """Wait for an end without complaint."""
+        """Waits for the process to end with status 0."""
         try:
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -90,7 +90,7 @@ def services(kafka: str, redis_url: str, tmp_path: Path) -> Iterator[Services]:
 
 
 def visits(folder: Path) -> tuple[Path, int]:
-    """The MS-FIMU visits where they can be had, else as many simulated ones; and their number."""
+    """The file of the MS-FIMU visits if it exists, otherwise of simulated ones; and their number."""
     if VISITS.exists():
         return VISITS, REPORTS
     path, rng = folder / "visits.csv", np.random.default_rng(1)
@@ -106,7 +106,7 @@ def visits(folder: Path) -> tuple[Path, int]:
 
 
 def produced_again(survey: Survey, data: Path, steps: list[int], partitions: int) -> MemoryLog:
-    """The same values and seed, reported in those steps, in a log without any service."""
+    """Reports the same values with the same seed in those steps, into a log in memory."""
     log = MemoryLog(partitions, survey.opens_ms(steps[0]))
     population = Population(survey, load_values(data, survey, 1), SEED)
     for turn, step in enumerate(steps):
@@ -116,7 +116,7 @@ def produced_again(survey: Survey, data: Path, steps: list[int], partitions: int
 
 
 def embedded(survey: Survey, data: Path, steps: list[int]) -> dict[str, Publication]:
-    """The same through the embedded service: publications by key."""
+    """Publications of the embedded service for the same reports, by key."""
     service = EmbeddedService(survey, produced_again(survey, data, steps, partitions=4))
     service.count()
     service.log.now_ms = survey.closes_ms(steps[-1]) + survey.step_ms
@@ -124,11 +124,11 @@ def embedded(survey: Survey, data: Path, steps: list[int]) -> dict[str, Publicat
 
 
 def direct_tally(survey: Survey, data: Path, steps: list[int]) -> dict[PaneKey, CountTable]:
-    """Count tables of what was produced, without any service."""
+    """Count tables of the same reports, tallied directly."""
     return tally(survey, produced_again(survey, data, steps, partitions=1).partitions[0]).counts
 
 
-def test_visits_from_values_to_histograms(services: Services, kafka: str, redis_url: str, tmp_path: Path) -> None:
+def test_visits_become_histograms_without_loss(services: Services, kafka: str, redis_url: str, tmp_path: Path) -> None:
     data, n_reports = visits(tmp_path)
     survey_file, out = tmp_path / "visits.toml", tmp_path / "estimates.json"
     text = MS_FIMU.read_text().replace('name = "ms-fimu"', f'name = "visits-{os.getpid()}-{time.time_ns()}"')
@@ -136,11 +136,11 @@ def test_visits_from_values_to_histograms(services: Services, kafka: str, redis_
     survey = rehearse(tmp_path / "source.toml", survey_file, STEP_S, now_s=time.time())
     agents = [services.start("agent", survey_file) for _ in range(2)]
     sent = tmp_path / "sent.json"
-    wait_until(lambda: time.time_ns() // 10**6 > survey.opens_ms(1), services.logs)  # as after a pause between two commands
+    wait_until(lambda: time.time_ns() // 10**6 > survey.opens_ms(1), services.logs)  # as after a pause between the commands
     produce = services.start("produce", survey_file, "--data", data, "--first-step", 1, "--seed", SEED, "--json", sent)
     services.finish(produce)
 
-    # every acknowledged report is counted, once: the tables equal a tally without any service
+    # every acknowledged report is counted once: the tables equal a direct tally
     produced = json.loads(sent.read_text())["produced"]
     assert sum(row["reports"] for row in produced) == n_reports
     steps = sorted({row["step"] for row in produced})
@@ -158,7 +158,7 @@ def test_visits_from_values_to_histograms(services: Services, kafka: str, redis_
     assert not any(store.rejected().values())
     store.close()
 
-    # an agent that is told to stop does so, having written everything; the estimator does without agents
+    # a stopping agent writes everything before it ends; the estimator needs no running agent
     for agent in agents:
         agent.send_signal(signal.SIGTERM)
         services.finish(agent)
@@ -166,10 +166,10 @@ def test_visits_from_values_to_histograms(services: Services, kafka: str, redis_
     wait_until(lambda: scrape(services.metrics_port, steps[-1]), services.logs)
     estimate.send_signal(signal.SIGTERM)
     services.finish(estimate)
-    # started again, it finds everything published
+    # after a restart, it finds everything published
     services.finish(services.start("estimate", survey_file, "--until", steps[-1], "--json", out))
 
-    # the histograms equal those of the embedded log, bit for bit
+    # the histograms equal those of the embedded service, bit for bit
     published = {f"{e['attribute']}|{e['span']}|{e['step']}": e for e in json.loads(out.read_text())["estimates"]}
     reference = embedded(survey, data, steps)
     truth = {f"visit_duration|step|{row['step']}": np.array(row["truth"]) / row["reports"] for row in produced}
@@ -186,8 +186,7 @@ def test_visits_from_values_to_histograms(services: Services, kafka: str, redis_
         assert mine["privacy"]["standard"]["eps_t"] == other.privacy["standard"].eps_t
     assert sum(published[f"visit_duration|step|{step}"]["reports"] for step in steps) == n_reports
 
-    # and the truth lies within the intervals about as often as it should: 70 intervals of 95 %, of which 16 or more miss
-    # with probability below 1e-6 even if all were independent; 50 % intervals must miss far more often
+    # The intervals cover the truth. If independent, 16 or more of the 70 (95 %) miss with probability below 1e-6.
     misses = {0.6745: 0, 1.96: 0}
     for key in (k for k in wanted if "|step|" in k):
         mi = published[key]["estimators"]["mi"]
@@ -195,9 +194,9 @@ def test_visits_from_values_to_histograms(services: Services, kafka: str, redis_
         for width in misses:
             misses[width] += int((z > width).sum())
     assert misses[1.96] <= 15
-    assert misses[0.6745] >= 16  # the control: narrower intervals are found out
+    assert misses[0.6745] >= 16  # the control: intervals of 50 % miss more often
 
-    # the same in the compacted topic and in Redis
+    # Redis and the compacted topic hold the same
     client = redis.Redis.from_url(redis_url)
     assert {p.key for p in RedisResults(survey, client).history()} >= wanted
     client.close()
@@ -211,14 +210,14 @@ def test_visits_from_values_to_histograms(services: Services, kafka: str, redis_
 
 
 def scrape(port: int, step: int) -> bool:
-    """Whether /metrics shows that step's histogram or a later one's, and the privacy loss."""
+    """True if /metrics shows the histogram of that step or a later one, and the privacy loss."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
     except OSError:
         return False
     shown = re.search(r'ldpstream_estimate_step\{attribute="visit_duration",span="window",.*\} (\d+)\.0', text)
-    wanted = (  # a later step has no reports
+    wanted = (  # NaN for a later step, which has no reports
         r'ldpstream_frequency_ratio\{attribute="visit_duration",estimator="mi",.*span="step",.*value="Duration 3h"\} [\d.Na]+',
         r'ldpstream_privacy_eps_t_nats\{attribute="visit_duration",level="standard",.*\} (1\.9\d+|2\.0)',
     )
