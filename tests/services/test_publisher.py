@@ -1,4 +1,4 @@
-"""The publisher of estimates against a real broker that goes away."""
+"""The publisher of estimates with a real broker, also through an outage."""
 
 from contextlib import closing
 from pathlib import Path
@@ -26,7 +26,7 @@ def publication(survey: Survey, step: int, complete: bool) -> Publication:
 
 
 def all_published(settings: Settings, topic: str) -> list[Publication]:
-    """All publications that were committed to the topic, in order."""
+    """All committed publications of the topic, in order."""
     options = {"isolation_level": "read_committed", "group_id": None}
     with KafkaConsumer(bootstrap_servers=settings.kafka, **options) as consumer:
         where = TopicPartition(topic, 0)
@@ -40,12 +40,12 @@ def all_published(settings: Settings, topic: str) -> list[Publication]:
 
 
 def published(settings: Settings, topic: str) -> list[tuple[int, bool]]:
-    """Step and completeness of all that the topic holds."""
+    """Step and completeness of all publications in the topic."""
     return [(p.step, p.complete) for p in all_published(settings, topic)]
 
 
-def test_what_was_given_up_is_not_published_later(kafka_node: KafkaNode, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker goes away and comes back: what it did not take in time is gone, and its publisher must take over anew."""
+def test_an_abandoned_publication_never_arrives(kafka_node: KafkaNode, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publication that times out in an outage never arrives. Its publisher must take over again."""
     survey = SURVEY.model_copy(update={"name": topic[-40:]})
     settings = Settings(kafka=kafka_node.bootstrap)
     ensure_topics(settings, survey)
@@ -69,7 +69,7 @@ def test_what_was_given_up_is_not_published_later(kafka_node: KafkaNode, topic: 
     assert published(settings, survey.estimates_topic) == [(0, True), (2, True)]
 
 
-def test_only_the_last_to_take_over_can_publish(kafka: str, topic: str) -> None:
+def test_only_the_last_publisher_to_take_over_can_publish(kafka: str, topic: str) -> None:
     survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     old, new = KafkaPublisher(survey, settings), KafkaPublisher(survey, settings)
@@ -86,8 +86,8 @@ def test_only_the_last_to_take_over_can_publish(kafka: str, topic: str) -> None:
     assert published(settings, survey.estimates_topic) == [(0, True), (1, False), (1, True)]
 
 
-def test_records_of_another_survey_are_passed_over(kafka: str, topic: str) -> None:
-    """Of another fingerprint under the same name, and whatever else somebody may have written there."""
+def test_records_of_another_survey_are_skipped(kafka: str, topic: str) -> None:
+    """Another fingerprint under the same name, or no publication at all."""
     survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     other = msgspec.structs.replace(publication(survey, 3, complete=True), fingerprint="00")
@@ -100,8 +100,8 @@ def test_records_of_another_survey_are_passed_over(kafka: str, topic: str) -> No
         assert {t.step for t in publisher.take_over(0, lambda: True).values()} == {0}
 
 
-def test_a_record_that_looks_right_and_is_none_is_not_read(kafka: str, topic: str) -> None:
-    """As of another version of this program: its step is estimated anew."""
+def test_a_record_that_only_resembles_a_publication_is_skipped(kafka: str, topic: str) -> None:
+    """Another version of the program may have written it. Its step is estimated again."""
     survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     value = {"fingerprint": survey.fingerprint.hex(), "step": 0, "complete": True, "reports": 9}
@@ -127,7 +127,7 @@ def test_a_take_over_ends_when_another_estimator_leads(kafka: str, topic: str) -
             publisher.take_over(0, lambda: next(leads, False))
 
 
-def test_a_topic_of_estimates_has_one_partition(kafka: str, topic: str) -> None:
+def test_a_topic_of_estimates_must_have_one_partition(kafka: str, topic: str) -> None:
     survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
     with KafkaAdminClient(bootstrap_servers=kafka) as admin:
         admin.create_topics({survey.estimates_topic: {"num_partitions": 2, "replication_factor": 1}}, timeout_ms=30_000)
@@ -135,8 +135,8 @@ def test_a_topic_of_estimates_has_one_partition(kafka: str, topic: str) -> None:
         ensure_topics(settings, survey, "estimator")
 
 
-def test_the_largest_publication_is_taken(kafka: str, topic: str) -> None:
-    """Of as many values as may be published, each written as long as a number can be."""
+def test_the_largest_publication_is_accepted(kafka: str, topic: str) -> None:
+    """It has the maximum number of values, each of the maximum length in JSON."""
     survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     longest: list[float | None] = [-1.2345678901234567e-100] * MAX_PUBLISHED_K

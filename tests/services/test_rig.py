@@ -1,4 +1,4 @@
-"""Smoke tests of the rig: what it starts is a real Kafka and a real Redis, which keep their data over a restart."""
+"""Smoke tests of the rig: it starts a real Kafka and a real Redis, which keep their data over a restart."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ N_RECORDS = 1000
 
 
 def produce(bootstrap: str, topic: str, n_records: int) -> None:
-    """Send the numbers below `n_records`, each as its decimal digits, stamped by the client with a time long past."""
+    """Sends the numbers below `n_records` as decimal digits, with client time stamps of 1 ms after the epoch."""
     with KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, acks="all") as producer:
         sent = [producer.send(topic, str(number).encode(), timestamp_ms=1) for number in range(n_records)]
         for future in sent:
@@ -31,7 +31,7 @@ def produce(bootstrap: str, topic: str, n_records: int) -> None:
 
 
 def consume(bootstrap: str, topic: str, n_records: int) -> list[Any]:
-    """The first `n_records` of partition 0, with their offsets and time stamps."""
+    """Returns the first `n_records` of partition 0, with their offsets and time stamps."""
     partition = TopicPartition(topic, 0)
     records: list[Any] = []
     deadline = time.monotonic() + PATIENCE_S
@@ -43,15 +43,13 @@ def consume(bootstrap: str, topic: str, n_records: int) -> list[Any]:
 
 
 def ping_for(client: redis.Redis, seconds: float) -> None:
-    """Ping again and again, for as long as it is answered."""
+    """Pings for that many seconds; raises the first ping's error."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         client.ping()
 
 
-def test_records_are_read_back_in_order_with_the_time_of_the_log_also_after_a_kill(
-    kafka_node: KafkaNode, make_topic: MakeTopic
-) -> None:
+def test_records_keep_order_and_append_time_after_a_kill(kafka_node: KafkaNode, make_topic: MakeTopic) -> None:
     topic = make_topic()
     before_ms = int(time.time() * 1000)
     produce(kafka_node.bootstrap, topic, N_RECORDS)
@@ -71,13 +69,13 @@ def test_records_are_read_back_in_order_with_the_time_of_the_log_also_after_a_ki
         assert [(r.offset, r.timestamp, r.value) for r in again] == [(r.offset, r.timestamp, r.value) for r in first]
 
 
-def test_no_topic_is_made_unasked(kafka_node: KafkaNode, topic: str) -> None:
+def test_the_broker_creates_no_topic_automatically(kafka_node: KafkaNode, topic: str) -> None:
     with KafkaConsumer(bootstrap_servers=kafka_node.bootstrap) as consumer:
         assert not consumer.partitions_for_topic(topic)
         assert topic not in consumer.topics()
 
 
-def test_a_broker_that_cannot_start_says_why(kafka_node: KafkaNode) -> None:
+def test_a_broker_that_cannot_start_reports_the_reason(kafka_node: KafkaNode) -> None:
     kafka_node.stop()
     properties = kafka_node.folder / "server.properties"
     good = properties.read_text()
@@ -91,14 +89,14 @@ def test_a_broker_that_cannot_start_says_why(kafka_node: KafkaNode) -> None:
 
 
 @pytest.mark.usefixtures("own_redis")
-def test_a_taken_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_a_port_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     (port,) = free_ports(1)
     monkeypatch.setattr(rig, "free_ports", lambda n_ports: [port])
     with RedisNode(), closing(RedisNode()) as second, pytest.raises(NodeError, match=f"port {port} .* is taken"):
         second.start()
 
 
-def test_redis_keeps_what_it_answered_when_killed(redis_node: RedisNode) -> None:
+def test_a_killed_redis_keeps_acknowledged_writes(redis_node: RedisNode) -> None:
     with redis.Redis.from_url(redis_node.url) as client:
         client.set("count", 42)
         redis_node.kill()
@@ -106,7 +104,7 @@ def test_redis_keeps_what_it_answered_when_killed(redis_node: RedisNode) -> None
         assert client.get("count") == b"42"
 
 
-def test_paused_redis_answers_after_it_is_resumed(redis_node: RedisNode) -> None:
+def test_a_paused_redis_answers_when_resumed(redis_node: RedisNode) -> None:
     with redis.Redis.from_url(redis_node.url, socket_timeout=0.2, retry=None) as client:
         redis_node.pause()
         with pytest.raises(redis.TimeoutError):
@@ -133,7 +131,7 @@ def test_nodes_outlive_the_thread_that_started_them() -> None:
             assert client.ping()
 
 
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="without setpriv a node can outlive us if we are killed")
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="without setpriv, a node outlives a killed owner")
 @pytest.mark.usefixtures("own_redis")
 def test_nodes_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     script = "from tests.services.rig import RedisNode; n = RedisNode(); n.start(); print(n.url, flush=True); input()"
@@ -156,14 +154,14 @@ def test_nodes_end_with_the_process_that_started_them(tmp_path: Path) -> None:
                 ping_for(client, PATIENCE_S)
 
 
-def test_free_ports_are_distinct_and_outside_the_range_of_outgoing_connections() -> None:
+def test_free_ports_are_distinct_and_in_our_range() -> None:
     ports = free_ports(5)
     assert len(set(ports)) == 5
     assert set(ports) <= set(PORTS)
 
 
-def test_a_port_is_given_to_one_run_of_the_tests_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between its drawing and its use nobody listens on it, and still no other process draws it."""
+def test_a_port_is_reserved_for_one_test_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other process draws the port, even while nothing listens on it."""
     (mine,) = free_ports(1)
     monkeypatch.setattr(rig, "PORTS", range(mine, mine + 1))
     assert free_ports(1) == []

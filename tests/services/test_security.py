@@ -1,4 +1,4 @@
-"""Kafka and Redis that let in only whom they know: the rights that docs/security.md lists are enough, and each is needed."""
+"""Kafka and Redis with access control: the rights in docs/security.md are enough, and each is needed."""
 
 import json
 import re
@@ -54,15 +54,15 @@ from .secure_site import (
     operation,
 )
 
-# kafka-python drops the broker's answer if the end of the connection comes with it
+# kafka-python drops the broker's answer if the connection closes together with it
 NOT_LET_IN = r".*(invalid credentials with SASL mechanism SCRAM-SHA-512|are user nobody and password right\?)"
 STEP_S, STEPS, USERS, SEED = 4, 2, 3000, 4
-LATENESS = 4  # steps: so long may the sending of a step's reports take
+LATENESS = 4  # steps; the reports of a step may take this long to send
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The two, started for this module."""
+    """A Kafka and a Redis with access control, started for this module."""
     if reason := missing():
         give_up(reason)
     folder = tmp_path_factory.mktemp("security")
@@ -80,7 +80,7 @@ Launch = Callable[..., Process]
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
-    """Starts a command, with its output in a file of that name; none outlives the test."""
+    """Starts a command with its output in NAME.log. The fixture ends it after the test."""
     started: list[Process] = []
 
     def start(name: str, env: dict[str, str], *command: object) -> Process:
@@ -92,13 +92,13 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
         process.finish(0)
 
 
-def test_the_tables_of_the_documentation_are_read() -> None:
+def test_the_tables_in_the_docs_are_parsed() -> None:
     assert {right[0] for right in KAFKA_RIGHTS} == set(ROLES)
     assert {operation(op) for who, kind, _, op in KAFKA_RIGHTS if who == "agent"} == {"READ", "DESCRIBE_CONFIGS", "WRITE"}
     assert set(REDIS_RULES) == {"agent", "estimator"}
 
 
-def test_the_users_of_the_deployment_have_the_rights_of_the_table() -> None:
+def test_the_users_of_the_deployment_have_the_documented_rights() -> None:
     users = yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "strimzi" / "users.yaml").read_text())
     granted: set[tuple[str, str, str, str]] = set()
     for user in users:
@@ -115,8 +115,8 @@ def test_the_users_of_the_deployment_have_the_rights_of_the_table() -> None:
 # ---- the whole pipeline
 
 
-def test_the_pipeline_counts_exactly_with_the_rights_of_the_tables(site: Site, launch: Launch, tmp_path: Path) -> None:
-    """Every process as a user of its own, from certificates and passwords to histograms; no secret in any output."""
+def test_the_pipeline_counts_exactly_with_the_documented_rights(site: Site, launch: Launch, tmp_path: Path) -> None:
+    """Each process logs in as a different user. No output shows a secret."""
     source, file = tmp_path / "source.toml", tmp_path / "survey.toml"
     text = DEMO.read_text().replace('name = "demo"', f'name = "secure-{secrets.token_hex(4)}"')
     source.write_text(text.replace("lateness_steps = 1", f"lateness_steps = {LATENESS}"))
@@ -133,7 +133,7 @@ def test_the_pipeline_counts_exactly_with_the_rights_of_the_tables(site: Site, l
         "estimator": environment(settings["estimator"], tmp_path, **debug, LDPSTREAM_REDIS_FILE=tmp_path / "url"),
     }
     for variable in ("LDPSTREAM_REDIS", "LDPSTREAM_REDIS_USER", "LDPSTREAM_REDIS_PASSWORD_FILE"):
-        del own["estimator"][variable]  # that is all in the URL
+        del own["estimator"][variable]  # the URL holds these three
     sent = tmp_path / "sent.json"
     options = ["--users", USERS, "--steps", STEPS, "--seed", SEED, "--json", sent]
     produce = launch("produce", own["producer"], "produce", file, *options)
@@ -183,7 +183,7 @@ def redis_login(settings: Settings) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("right", KAFKA_RIGHTS, ids=" ".join)
-def test_each_right_in_kafka_is_needed_and_its_lack_is_one_line_at_the_start(
+def test_each_kafka_right_is_needed_and_checked_at_the_start(
     right: tuple[str, str, str, str], site: Site, tmp_path: Path
 ) -> None:
     role: Any = right[0]
@@ -201,13 +201,13 @@ def test_each_right_in_kafka_is_needed_and_its_lack_is_one_line_at_the_start(
 
 
 @pytest.mark.parametrize("role", REDIS_RULES)
-def test_each_right_in_redis_is_needed_and_its_lack_is_one_line_at_the_start(role: str, site: Site, tmp_path: Path) -> None:
+def test_each_redis_right_is_needed_and_checked_at_the_start(role: str, site: Site, tmp_path: Path) -> None:
     survey, rules = load_survey(DEMO), REDIS_RULES[role]
     check, exercise = CHECKS[role]
     allowed = site.redis_user("demo", rules)
     agent = site.redis_user("demo", REDIS_RULES["agent"])
     check(survey, allowed)
-    exercise_agent(survey, agent)  # so that there is something to prune
+    exercise_agent(survey, agent)  # gives the estimator something to prune
     exercise(survey, allowed)
     for found in re.finditer(r"[+~][^\s()]+", rules):
         lacking = site.redis_user("demo", rules[: found.start()] + rules[found.end() :])
@@ -215,7 +215,7 @@ def test_each_right_in_redis_is_needed_and_its_lack_is_one_line_at_the_start(rol
             client.script_flush()
         with pytest.raises(StoreRefused, match=f"^Redis at {site.redis.url[9:-2]}: [^\n]*$"):
             check(survey, lacking)
-            pytest.fail(f"{found[0]} is not needed, or its lack not noticed")
+            pytest.fail(f"{found[0]} is not needed, or the check misses it")
         exercise_agent(survey, agent)
         with site.redis.client() as client:
             client.script_flush()
@@ -224,10 +224,10 @@ def test_each_right_in_redis_is_needed_and_its_lack_is_one_line_at_the_start(rol
             pytest.fail(f"{found[0]} is not needed")
 
 
-# ---- who may write what
+# ---- rights to write
 
 
-def test_nobody_writes_but_where_the_tables_say(site: Site, tmp_path: Path) -> None:
+def test_each_user_writes_only_where_the_docs_allow(site: Site, tmp_path: Path) -> None:
     survey = site.survey(f"w{secrets.token_hex(4)}", tmp_path)
     users = {role: site.user(role, survey.name) for role in ROLES}
     may = {("producer", survey.reports_topic), ("agent", survey.rejected_topic), ("estimator", survey.estimates_topic)}
@@ -240,7 +240,7 @@ def test_nobody_writes_but_where_the_tables_say(site: Site, tmp_path: Path) -> N
                     with pytest.raises(TopicAuthorizationFailedError):
                         producer.send(topic, b"x", b"key").get(timeout=PATIENCE_S)
     tag = f"{survey.name}:{survey.fingerprint.hex()}"
-    writes: list[tuple[str, tuple[object, ...]]] = [  # who may, and what
+    writes: list[tuple[str, tuple[object, ...]]] = [  # roles that may run it, and the command
         ("agent", ("HSET", f"ldpstream:{{{tag}:0}}:counts", "next_offset", 1)),
         ("agent", ("SADD", f"ldpstream:{tag}:partitions", 1)),
         ("agent, estimator", ("HDEL", f"ldpstream:{{{tag}:0}}:counts", "next_offset")),
@@ -263,10 +263,10 @@ def test_nobody_writes_but_where_the_tables_say(site: Site, tmp_path: Path) -> N
                         give(*command)
 
 
-# ---- getting in
+# ---- logging in
 
 
-def test_ways_to_log_in(site: Site) -> None:
+def test_every_way_to_log_in_works(site: Site) -> None:
     password = site.password()
     site.kafka.add_user("short", password, "SCRAM_SHA_256")
     check_broker(site.kafka.settings("short", password, kafka_sasl_mechanism="SCRAM-SHA-256"))
@@ -293,7 +293,7 @@ async def test_a_gateways_producer_logs_in_with_a_producers_rights(site: Site, t
         await log.close()
 
 
-def test_whoever_is_not_let_in_is_told_why(site: Site, tmp_path: Path) -> None:
+def test_a_refused_client_gets_the_reason(site: Site, tmp_path: Path) -> None:
     survey = site.survey(f"l{secrets.token_hex(4)}", tmp_path)
     sound = site.user("producer", survey.name)
     other = Authority(tmp_path, "other").file
@@ -322,7 +322,7 @@ def test_whoever_is_not_let_in_is_told_why(site: Site, tmp_path: Path) -> None:
         KafkaLogPosition(survey, nobody, timeout_ms=5000)
 
 
-def test_a_process_that_may_not_start_says_so_in_one_line(site: Site, launch: Launch, tmp_path: Path) -> None:
+def test_a_refused_process_reports_the_reason_in_one_line(site: Site, launch: Launch, tmp_path: Path) -> None:
     survey = site.survey(f"p{secrets.token_hex(4)}", tmp_path)
     file, other = tmp_path / f"{survey.name}.toml", Authority(tmp_path, "other").file
     agent, estimator, producer = (site.user(role, survey.name) for role in ("agent", "estimator", "producer"))
@@ -347,7 +347,7 @@ def test_a_process_that_may_not_start_says_so_in_one_line(site: Site, launch: La
         assert not any(secret in output for secret in site.secrets)
 
 
-def test_a_topic_that_is_missing_and_may_not_be_made_is_named(site: Site, tmp_path: Path) -> None:
+def test_the_error_names_a_topic_that_may_not_be_created(site: Site, tmp_path: Path) -> None:
     survey = load_survey(DEMO)
     settings = site.user("producer", survey.name)
     hidden = (
@@ -356,4 +356,4 @@ def test_a_topic_that_is_missing_and_may_not_be_made_is_named(site: Site, tmp_pa
     with pytest.raises(TopicError, match=re.escape(f"{hidden}, who may not CREATE it either")):
         ensure_topics(settings, survey, "producer")
     site.kafka.grant(f"User:{settings.kafka_user}", [("topic", f"ldpstream.{survey.name}.*", "create")])
-    ensure_topics(settings, survey, "producer")  # with the right it makes what it needs
+    ensure_topics(settings, survey, "producer")  # with the right, it creates its topics

@@ -1,4 +1,4 @@
-"""Processes that start before their stores: they wait, then work."""
+"""Processes that start before Kafka and Redis wait for them, then work."""
 
 import os
 import re
@@ -22,7 +22,7 @@ NAMES = ("agent", "estimate", "gateway", "produce")
 
 
 class Early:
-    """All four processes, started while Kafka and Redis are away. Step 0 of their survey lasts an hour."""
+    """All four processes, started while Kafka and Redis are down. Step 0 of their survey lasts an hour."""
 
     def __init__(self, kafka: KafkaNode, redis: RedisNode, folder: Path) -> None:
         source = folder / "source.toml"
@@ -75,7 +75,7 @@ def early(kafka_node: KafkaNode, redis_node: RedisNode, tmp_path: Path) -> Itera
         process.wait(DEADLINE_S)
 
 
-def test_all_processes_may_start_before_their_stores(early: Early, kafka_node: KafkaNode, redis_node: RedisNode) -> None:
+def test_all_processes_wait_for_kafka_and_redis(early: Early, kafka_node: KafkaNode, redis_node: RedisNode) -> None:
     early.until(lambda: all("waiting for Kafka at" in early.said(name) for name in NAMES))
     kafka_node.start()
     early.until(lambda: all("Kafka at" in early.said(name) and " answers" in early.said(name) for name in NAMES))
@@ -86,6 +86,6 @@ def test_all_processes_may_start_before_their_stores(early: Early, kafka_node: K
 
 
 def counted(metrics: str) -> int:
-    """The reports that an agent has counted."""
+    """Number of reports that an agent has counted."""
     found = re.search(r"(?m)^ldpstream_reports_total (\S+)", metrics)
     return int(float(found[1])) if found else 0

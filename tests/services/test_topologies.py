@@ -1,4 +1,4 @@
-"""The count store on a Redis Cluster and behind Sentinels: the same answers as in memory, through moves and failovers."""
+"""The count store on a Redis Cluster and behind Sentinels answers as in memory, through slot moves and failovers."""
 
 import functools
 import time
@@ -64,7 +64,7 @@ def random_change(rng: np.random.Generator, offset: int) -> Checkpoint:
 
 
 def operate(stores: list[CountStore], rng: np.random.Generator, operations: int) -> None:
-    """The same random commits, right and wrong ones, and prunings; every answer is compared."""
+    """Applies the same random commits (valid and invalid) and prunings to all stores, and compares every answer."""
     for _ in range(operations):
         partition, offsets = int(rng.integers(PARTITIONS)), stores[0].positions()
         now = offsets.get(partition)
@@ -90,7 +90,7 @@ def assert_equal(stores: list[CountStore]) -> None:
 
 
 def retried(ask: Callable[[], object], timeout_s: float = PATIENCE_S) -> object:
-    """The answer of a store that is away for a while, which must say so by one kind of error, soon each time."""
+    """Retries until the store answers. Each failed call must raise `StoreUnavailable` with a one-line message."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -104,14 +104,14 @@ def retried(ask: Callable[[], object], timeout_s: float = PATIENCE_S) -> object:
 # ---- Cluster
 
 
-def test_a_cluster_answers_as_memory_does_also_while_slots_move(cluster: RedisClusterNodes) -> None:
+def test_a_cluster_answers_as_memory_while_slots_move(cluster: RedisClusterNodes) -> None:
     rng = np.random.default_rng(20261121)
     with closing(RedisCountStore(SURVEY, Settings(redis=cluster.url))) as store:
         stores: list[CountStore] = [MemoryCountStore(SURVEY), store]
         operate(stores, rng, 60)
         keys = [store._key(partition) for partition in range(PARTITIONS)]
         owners = {key: cluster.owner(key_slot(key.encode())) for key in keys}
-        assert len(set(owners.values())) > 1  # else this would test nothing
+        assert len(set(owners.values())) > 1  # otherwise the test proves nothing
         for key in (*keys[:3], store._partitions_key):
             slot = key_slot(key.encode())
             others = [node for node in cluster.nodes if node is not cluster.owner(slot)]
@@ -121,7 +121,7 @@ def test_a_cluster_answers_as_memory_does_also_while_slots_move(cluster: RedisCl
             assert_equal([stores[0], another])
 
 
-def test_results_on_a_cluster(cluster: RedisClusterNodes) -> None:
+def test_a_cluster_stores_results(cluster: RedisClusterNodes) -> None:
     with closing(connect(Settings(redis=cluster.url))) as client:
         results = RedisResults(SURVEY, client)
         empty = [[m.empty_table() for m in SURVEY.mechanisms[0]]]
@@ -133,7 +133,7 @@ def test_results_on_a_cluster(cluster: RedisClusterNodes) -> None:
         assert results.history() == [publication]
 
 
-def test_a_node_that_is_away_is_waited_for(cluster: RedisClusterNodes) -> None:
+def test_the_store_recovers_after_a_cluster_node_was_down(cluster: RedisClusterNodes) -> None:
     rng = np.random.default_rng(3)
     survey = Settings(redis=cluster.url)
     with closing(RedisCountStore(make_survey("away"), survey, timeout_s=10)) as store:
@@ -153,7 +153,7 @@ def test_a_node_that_is_away_is_waited_for(cluster: RedisClusterNodes) -> None:
         operate(stores, rng, 20)
 
 
-def test_a_cluster_that_is_not_there_is_one_error() -> None:
+def test_an_unreachable_cluster_is_one_error() -> None:
     ports = free_ports(2)
     url = f"redis+cluster://me:s3cr3t@127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}"
     with (
@@ -164,7 +164,7 @@ def test_a_cluster_that_is_not_there_is_one_error() -> None:
     assert "s3cr3t" not in str(caught.value)
 
 
-def test_a_cluster_with_tls_and_users_wants_two_rights_more(tmp_path: Path) -> None:
+def test_a_cluster_with_tls_and_users_needs_two_more_rights(tmp_path: Path) -> None:
     if reason := missing(kafka=False):
         give_up(reason)
     survey, authority = load_survey(DEMO), Authority(tmp_path)
@@ -191,7 +191,7 @@ def test_a_cluster_with_tls_and_users_wants_two_rights_more(tmp_path: Path) -> N
 # ---- Sentinel
 
 
-def test_a_failover_is_survived_and_a_commit_lost_in_it_is_refused_and_counted_again(watched: WatchedRedis) -> None:
+def test_a_commit_after_one_lost_in_a_failover_is_refused(watched: WatchedRedis) -> None:
     rng = np.random.default_rng(5)
     with closing(RedisCountStore(SURVEY, Settings(redis=watched.url), timeout_s=10)) as store:
         stores: list[CountStore] = [MemoryCountStore(SURVEY), store]
@@ -205,20 +205,20 @@ def test_a_failover_is_survived_and_a_commit_lost_in_it_is_refused_and_counted_a
         retried(store.positions)
         watched.await_promotion()
         assert not retried(lambda: store.commit(0, before + 5, random_change(rng, before + 9)))
-        assert_equal(stores)  # as if the lost commit had never been
+        assert_equal(stores)  # as if the lost commit had never happened
         operate(stores, rng, 30)
 
 
-def test_a_master_that_was_demoted_takes_no_commit(watched: WatchedRedis) -> None:
+def test_a_demoted_master_takes_no_commit(watched: WatchedRedis) -> None:
     rng = np.random.default_rng(6)
     with closing(RedisCountStore(SURVEY, Settings(redis=watched.url), timeout_s=10)) as store:
         stores: list[CountStore] = [MemoryCountStore(SURVEY), store]
         operate(stores, rng, 10)
         watched.await_replica()
         with watched.sentinel.client() as client:
-            wait_for(lambda: client.sentinel_failover(watched.service), "the Sentinel knows enough to choose")
+            wait_for(lambda: client.sentinel_failover(watched.service), "the Sentinel can start a failover")
         watched.await_promotion()
-        with watched.master.client() as client:  # as the Sentinel does 8 s later; until then it takes commits that will be lost
+        with watched.master.client() as client:  # the Sentinel does so after 8 s; until then it takes commits that get lost
             client.replicaof(*watched.replica.address)
         change = random_change(rng, 1000)
         assert retried(lambda: store.commit(0, stores[0].positions()[0], change))
@@ -228,7 +228,7 @@ def test_a_master_that_was_demoted_takes_no_commit(watched: WatchedRedis) -> Non
             assert promoted.hget(store._key(0), "next_offset") == str(store.positions()[0]).encode()
 
 
-def test_a_sentinel_may_ask_for_a_password() -> None:
+def test_a_sentinel_may_require_a_password() -> None:
     if reason := missing(kafka=False):
         give_up(reason)
     with WatchedRedis(sentinel_password="sesame") as watched:
@@ -253,7 +253,7 @@ def test_a_sentinel_may_ask_for_a_password() -> None:
 
 
 @pytest.mark.parametrize("topology", ["cluster", "sentinel"])
-def test_an_agent_counts_exactly(
+def test_an_agent_counts_exactly_on_each_topology(
     topology: str,
     kafka: str,
     cluster: RedisClusterNodes,

@@ -1,4 +1,4 @@
-"""Reports that were sent in transactions, against a real Kafka and a real Redis."""
+"""Reports sent in transactions, with a real Kafka and a real Redis."""
 
 import urllib.request
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from .test_agents import PARTITIONS, Site, make_site
 __all__ = ["make_site"]
 
 
-def test_a_marker_at_the_end_is_no_lost_record(kafka: str, redis_url: str, make_site: Callable[..., Site]) -> None:
-    """The checkpoints reach the log's end, where a marker stands, and the metric behind the alert stays 0."""
+def test_a_transaction_marker_at_the_end_is_no_lost_record(kafka: str, redis_url: str, make_site: Callable[..., Site]) -> None:
+    """The checkpoints reach the log's end, behind the last marker, and the alert's metric stays 0."""
     site, rng, port = make_site(kafka, redis_url, step_seconds=3600), np.random.default_rng(9), free_ports(1)[0]
     worker = site.start(LDPSTREAM_METRICS_PORT=str(port))
 
