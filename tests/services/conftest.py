@@ -24,7 +24,7 @@ MakeTopic = Callable[..., str]
 def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaNode]:
     """The Kafka that this session started. `kafka_node` restores it after a test that disturbs it."""
     if request.config.getoption("--kafka"):
-        pytest.skip("this test needs a broker of the session, not the one given by --kafka: it may stop or kill it")
+        pytest.skip("this test may stop its broker, so it does not use the one given by --kafka")
     if reason := missing(redis=False):
         give_up(reason)
     try:

@@ -208,7 +208,7 @@ class Node:
         self.close()
 
     def _launch(self, command: list[str]) -> None:
-        """Starts `command` and appends its output to the node's log. A separate session shields it from Ctrl-C."""
+        """Starts `command` and appends its output to the node's log. A separate session keeps Ctrl-C from reaching it."""
         if self.running:
             raise NodeError(f"{self.name} is running already (process {self.pid})")
         for port in self._ports:
