@@ -1,4 +1,4 @@
-"""Who counts: the tally of envelopes, the fold of a partition, and the Faust app that drives them."""
+"""Agents count the reports: the tally of envelopes, the count stores, the fold of a partition, and the Faust app."""
 
 from agents.fold import FoldResult, PartitionFold
 from agents.tally import Record, Tally, tally

@@ -1,8 +1,8 @@
 """The agent as a Faust app: `faust -A agents.app worker`, or `run` for the command line.
 
-Faust brings the consumer group, the partitions and the life of the process. `agents.consumer.chunks` reads the records, a chunk
-at a time; `agents.counting` counts them. Any number of agents may run. A partition belongs to one of them at a time, and two
-agents that both believe to own it do no harm.
+Faust manages the consumer group, the partitions and the process. `agents.chunks` delivers the records in chunks and
+`agents.counting` counts them. Any number of agents may run. Each partition has one owner at a time, and two agents that both
+believe they own it do no harm.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Any, NoReturn, cast
 import mode.loop
 import structlog
 
-with suppress(ImportError):  # there is none for Windows
+with suppress(ImportError):  # uvloop does not exist for Windows
     mode.loop.use("uvloop")  # before Faust is imported
 
 import faust
@@ -46,23 +46,23 @@ from surveys import Survey, SurveyError, load_survey
 
 log = structlog.get_logger("ldpstream.agent")
 
-SESSION_S = 6.0  # after which the partitions of an agent that was killed go to another
+SESSION_S = 6.0  # session timeout: then the partitions of a killed agent go to another
 WAITING_CHUNKS = 8
-STOP_S = 8.5  # from the signal to the end; the last commit gets what `Counting.close` allows it
+STOP_S = 8.5  # shutdown deadline, from the signal on; includes the last commit (`Counting.close`)
 UNUSABLE, STALLED = 2, 3  # exit codes
 
 
 def create_app(survey: Survey, settings: Settings) -> "AgentApp":
-    """The Faust app that counts a survey; nothing is connected until it starts."""
+    """Returns the Faust app that counts a survey. It connects to nothing until it starts."""
     return AgentApp(survey, settings)
 
 
 class _WithoutWeb(BootStrategy):
-    enable_web = False  # else `faust worker` opens Faust's own server to all the world, whatever the settings say
+    enable_web = False  # else `faust worker` opens Faust's own server on all interfaces, whatever the settings are
 
 
 class AgentApp(faust.App):
-    """A Faust app with one agent, which counts the reports topic of a survey.
+    """A Faust app with one agent that counts the reports topic of a survey.
 
     Args:
         survey: the survey to count.
@@ -82,7 +82,7 @@ class AgentApp(faust.App):
             broker=[f"kafka://{address}" for address in settings.kafka.split(",")],
             broker_credentials=broker_credentials(settings),
             Worker=_Worker,
-            table_standby_replicas=0,  # so the client's assignor is used; Faust's fails where a topic has got fewer partitions
+            table_standby_replicas=0,  # selects the client's assignor; Faust's fails when a topic has lost partitions
             value_serializer="raw",
             key_serializer="raw",
             topic_allow_declare=False,
@@ -91,9 +91,9 @@ class AgentApp(faust.App):
             worker_redirect_stdouts=False,
             broker_session_timeout=SESSION_S,
             broker_heartbeat_interval=SESSION_S / 4,
-            broker_max_poll_interval=86_400.0,  # while the store is away no chunk is taken, and that is no reason to leave
-            consumer_auto_offset_reset="none",  # we say where to begin
-            consumer_metadata_max_age_ms=10_000,  # so that a topic that was made again, or got more partitions, is soon found
+            broker_max_poll_interval=86_400.0,  # we stop reading while the store is down; that must not cost our membership
+            consumer_auto_offset_reset="none",  # we seek ourselves
+            consumer_metadata_max_age_ms=10_000,  # finds a recreated topic or new partitions soon
             consumer_max_fetch_size=CHUNK_BYTES,
             stream_buffer_maxsize=WAITING_CHUNKS,
             stream_wait_empty=False,
@@ -121,11 +121,11 @@ class AgentApp(faust.App):
         """Serve the metrics, wait for Kafka, run the start-up checks, then start the watchdog.
 
         Raises:
-            Stopped: if the process is told to stop while it waits.
+            Stopped: if the process gets a stop signal while it waits.
             TopicError: if the broker or a topic cannot be used.
-            StoreRefused: if Redis does not let us in, or do what we must.
-            SettingsError: if Redis would throw counts away.
-            OSError: if the address of the metrics cannot be bound.
+            StoreRefused: if Redis denies the login or a right that we need.
+            SettingsError: if Redis would evict counts.
+            OSError: if the metrics server cannot bind its address.
         """
         settings = self.agent_settings
         keep_freed_memory()
@@ -151,11 +151,11 @@ class AgentApp(faust.App):
         return ChunkTransport(self.conf.broker_consumer, self)
 
     def _create_directories(self) -> None:
-        """None: there are no local tables, and the file system may be read-only."""
+        """Creates none: there are no local tables, and the file system may be read-only."""
 
 
 class _FaustLog:
-    """The log as `Counting` asks for it: one topic, through Faust's consumer and producer."""
+    """The log of `Counting`: one topic, through Faust's consumer and producer."""
 
     def __init__(self, app: AgentApp, survey: Survey) -> None:
         self._app, self._topic, self._rejected_topic = app, survey.reports_topic, survey.rejected_topic
@@ -189,23 +189,25 @@ class _FaustLog:
         await self._consumer.commit_group(self._topic, offsets)
 
     async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        """A letter that the broker will never take, being too large or without a topic, is counted as lost."""
+        """Sends the letters. Counts a letter as lost if the broker refuses it for good: too large, or no topic."""
         try:
             async with asyncio.timeout(2 * ANSWER_S):
                 failed = [error for error in await self._send_all(letters) if error is not None]
         except TimeoutError:
-            raise LogUnavailable(f"{self._rejected_topic} takes no dead letters") from None
+            raise LogUnavailable(f"{self._rejected_topic} did not acknowledge dead letters in time") from None
         for cause in failed:
             retriable = isinstance(cause, KafkaError) and (cause.retriable or isinstance(cause, KafkaTimeoutError))
             if retriable and not isinstance(cause, UnknownTopicOrPartitionError):
-                raise LogUnavailable(f"{self._rejected_topic} takes no dead letters: {type(cause).__name__}")
+                raise LogUnavailable(f"{self._rejected_topic} does not accept dead letters: {type(cause).__name__}")
         if failed:
             metrics.dead_letters_lost.inc(len(failed))
             log.error("dead letters refused", topic=self._rejected_topic, letters=len(failed))
 
     async def _send_all(self, letters: Sequence[DeadLetter]) -> list[BaseException | None]:
-        """What went wrong with each letter. One that is too large for our own producer is left out; after one that could not
-        be queued for another reason the rest is not tried."""
+        """Returns the error of each letter, or None; in another order than the letters.
+
+        Skips a letter that is too large for our own producer. Stops at a letter that cannot be queued for another reason.
+        """
         queued: list[Any] = []
         refused: list[BaseException | None] = []
         for letter in letters:
@@ -226,20 +228,21 @@ class _FaustLog:
 
 
 class _Watchdog(threading.Thread):
-    """Ends the process if nobody has said for two minutes that all is well: whatever is counted is in the store or in the log.
+    """Ends the process after two minutes without a call of `alive`, so that a supervisor restarts it.
 
-    So an agent that never gets into its group, or whose event loop hangs, is started anew by whoever looks after processes.
+    This covers an agent that never joins its group and an event loop that hangs. No counts are lost: they are in the store,
+    or their records are in the log.
     """
 
     TICK_S = 5.0
-    TICKS = 24  # ticks and not times, so that a process that was stopped for a while may go on
+    TICKS = 24  # ticks, not clock times: a process that was suspended for a while may go on
 
     def __init__(self) -> None:
         super().__init__(name="watchdog", daemon=True)
         self._ticks = 0
 
     def alive(self) -> None:
-        """All is well."""
+        """Resets the watchdog."""
         self._ticks = 0
 
     def run(self) -> None:
@@ -251,27 +254,27 @@ class _Watchdog(threading.Thread):
 
 
 class _Worker(faust.Worker):
-    """Faust's worker, without its spinner, which would change our log's handlers; told to stop, it ends in time."""
+    """Faust's worker without the spinner (it replaces our log handlers) and with a shutdown deadline."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.spinner = None
 
     def _install_signal_handlers_unix(self) -> None:
-        """As the library's, with a deadline that runs from the signal itself: the event loop may be busy for seconds."""
+        """Starts the deadline in the signal handler itself: the event loop may be busy for seconds."""
         super()._install_signal_handlers_unix()
-        for number in (signal.SIGINT, signal.SIGTERM):  # the loop hears of them through its file descriptor all the same
+        for number in (signal.SIGINT, signal.SIGTERM):  # the loop still gets the signals, through its file descriptor
             signal.signal(number, _end_in_time)
             signal.siginterrupt(number, False)
 
     def _schedule_shutdown(self, number: Any) -> None:
-        """End the waiting for Kafka, too."""
+        """Also ends the wait for Kafka."""
         cast(AgentApp, self.app).told_to_stop.set()
         super()._schedule_shutdown(number)
 
     async def on_first_start(self) -> None:
         app = cast(AgentApp, self.app)
-        await super().on_first_start()  # the log and the signals, which `prepare` needs while it waits
+        await super().on_first_start()  # sets up the log and the signals; `prepare` needs both while it waits
         try:
             await asyncio.to_thread(app.prepare)
         except Stopped:
@@ -283,16 +286,16 @@ class _Worker(faust.Worker):
 
 
 def _end_in_time(*_signal: Any) -> None:
-    """Set the shutdown deadline: the libraries may wait longer for an unreachable broker."""
-    end_within(STOP_S, lambda: log.warning("shutdown deadline passed, ending without leaving the group"))
+    """Sets the shutdown deadline. Our libraries may wait longer for an unreachable broker."""
+    end_within(STOP_S, lambda: log.warning("shutdown deadline passed, exiting without leaving the group"))
 
 
 def check_redis(store: RedisCountStore) -> None:
-    """Check that Redis lets us count, and would not throw counts away; one that does not answer is waited for.
+    """Checks that Redis grants our rights and does not evict counts. Skips the check if Redis does not answer.
 
     Raises:
-        StoreRefused: if it does not let us in, or do what we must.
-        SettingsError: if it would throw counts away when its memory is full.
+        StoreRefused: if Redis denies the login or a right that we need.
+        SettingsError: if Redis would evict counts when its memory is full.
     """
     try:
         store.check_counting()
@@ -300,17 +303,17 @@ def check_redis(store: RedisCountStore) -> None:
     except StoreRefused:
         raise
     except StoreUnavailable as error:
-        log.warning("not checked whether Redis may be used", error=str(error))
+        log.warning("Redis does not answer, its rights and policy are not checked", error=str(error))
         return
     if policy is not None:
         raise SettingsError(
-            f"LDPSTREAM_REDIS: this Redis throws keys away when its memory is full (maxmemory-policy {policy}); "
-            "it must have maxmemory-policy noeviction, or one of the volatile ones"
+            f"LDPSTREAM_REDIS: this Redis evicts keys when its memory is full (maxmemory-policy {policy}); "
+            "set maxmemory-policy to noeviction or to a volatile policy"
         )
 
 
 def broker_credentials(settings: Settings) -> Any:
-    """What Faust's clients log in with; None for a broker that lets everybody in."""
+    """Returns the credentials of Faust's clients; None if the broker needs none."""
     options = settings.kafka_options()
     context = options.get("ssl_context")
     if "sasl_mechanism" not in options:
@@ -320,7 +323,7 @@ def broker_credentials(settings: Settings) -> Any:
 
 
 def run(survey: Survey, settings: Settings) -> NoReturn:
-    """Count until the process is told to stop; exits with 2 and one line if the broker, a topic or Redis cannot be used."""
+    """Counts until a stop signal. Exits with status 2 and one line if the broker, a topic or Redis cannot be used."""
     _work(create_app(survey, settings))
 
 
@@ -345,7 +348,7 @@ def _from_environment() -> AgentApp:
 
 
 def __getattr__(name: str) -> Any:
-    """`app`, as `faust -A agents.app` looks for it, made from the environment."""
+    """Makes `app` from the environment, for `faust -A agents.app`."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     app = globals()["app"] = _from_environment()

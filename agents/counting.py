@@ -1,21 +1,21 @@
-"""The driver of the folds: between the log, the count store and the chunks that arrive. Knows asyncio, but not Faust.
+"""Drives the folds: feeds them the chunks that arrive and commits their changes to the count store. Uses asyncio, not Faust.
 
-A partition's life: it is *assigned*; its checkpoint is loaded and the log is *placed* at its offset; chunks are folded and
-the changes committed at intervals; it is *revoked*: committed a last time and forgotten. Whatever goes wrong in between ends
-in the same two steps, load and place, which cannot lose or double anything:
+A partition goes through these states. It is *assigned*: its checkpoint is loaded, and the log is *placed* (seeks) at its
+offset. Then chunks are folded and the changes committed at intervals. At last it is *revoked*: committed once more and
+forgotten. Recovery from any fault uses the same two steps, load and place. They can neither lose nor double a record:
 
     the store refuses a commit (another agent has written)  forget, load, place
-    the store has lost what was written (looked at often)   forget, load, place
-    a record is missing from what was delivered             place
-    the log no longer has the offset                        go to where the log begins, and write down what is missing
-    the topic has been deleted and made again               forget, load, drop the open steps, begin with the new log
-    … with fewer partitions                                 drop the open steps of the others, too
-    the store does not answer, or refuses to write          take no more chunks, try again, ever slower up to 5 s
+    the store has lost our writes (compared every 2 s)      forget, load, place
+    a record is missing from a delivery                     place
+    the log no longer has the offset                        seek to the log's beginning, write down the missing records
+    the topic was deleted and recreated                     forget, load, drop the open steps, begin with the new log
+    … with fewer partitions                                 also drop the open steps of the vanished partitions
+    the store does not answer or refuses writes             take no more chunks, retry with back-off up to 5 s
 
-What was read is written only after the broker has confirmed that its topic is still the one that the counts belong to. Not more
-than `MAX_UNWRITTEN_BYTES` of count tables wait for the store: a log of many steps, counted again, is written as it goes along.
+A commit is written only after the broker has confirmed that the counts belong to its present topic. At most
+`MAX_UNWRITTEN_BYTES` of count tables wait for the store, also while a log of many steps is counted again.
 
-Rejected envelopes go to the dead-letter topic before the commit that covers them: at least once, after a crash maybe twice.
+Rejected envelopes go to the dead-letter topic before the commit that covers them: at least once, perhaps twice after a crash.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ T = TypeVar("T")
 
 log = structlog.get_logger("ldpstream.agent")
 
-MAX_WAITING_BYTES = 2**23  # of dead letters, before no more chunks are taken
-MAX_UNWRITTEN_BYTES = 2**26  # of count tables that have changed, before no more chunks are taken
-LETTER_BYTES = 400  # about what a letter takes in memory besides its value
-LETTERS_AT_ONCE = 2_000  # few enough to be acknowledged in time
+MAX_WAITING_BYTES = 2**23  # of dead letters; beyond it we take no chunks
+MAX_UNWRITTEN_BYTES = 2**26  # of changed count tables; beyond it we take no chunks
+LETTER_BYTES = 400  # approximate memory of a letter besides its value
+LETTERS_AT_ONCE = 2_000  # few enough for an acknowledgement in time
 SLOWEST_RETRY_S = 5.0
-LOOK_S = 2.0  # how often the store is compared with what was written to it
+LOOK_S = 2.0  # interval at which the store is compared with our writes
 CLOSE_S = 6.0
 
 
@@ -53,12 +53,12 @@ class Counting:
     """Counts the partitions that are assigned to this process.
 
     Args:
-        survey: the survey that is being counted.
-        store: where count tables and offsets are kept; its methods run in threads.
+        survey: the survey to count.
+        store: holds count tables and offsets; its methods run in threads.
         source: the log.
         commit_interval_s: time between commits, in seconds.
         clock: monotonic time in seconds.
-        now_ms: the time, for what is missing from the log (see `PartitionFold.lose`).
+        now_ms: Unix time in milliseconds, for records missing from the log (see `PartitionFold.lose`).
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class Counting:
         self._closed = False
         self._set_flow()
 
-    # ---- what the outside tells
+    # ---- events from outside
 
     @property
     def ready(self) -> bool:
-        """Whether we belong to the group, the store answers, and all our partitions are being read."""
+        """True if we are a member of the group, the store answers, and all our partitions are being read."""
         member = self._joined and not self._log.shut_out()
         return member and self._store_answers and all(p.placement is not None for p in list(self._partitions.values()))
 
     def assign(self, partitions: Iterable[int]) -> None:
-        """These are our partitions now, and none of them is placed any more."""
+        """Replaces the set of our partitions. All of them have to be placed again."""
         wanted = set(partitions)
         self._assignments += 1
         self._joined = True
@@ -107,14 +107,14 @@ class Counting:
         self._wake.set()
 
     def displace(self, partitions: Iterable[int]) -> None:
-        """The log cannot be read on from where it is: these partitions have to be placed again."""
+        """Marks partitions that have to be placed again, because their reading cannot continue."""
         for number in partitions:
             if number in self._partitions:
                 self._partitions[number].placement = None
         self._wake.set()
 
     async def revoke(self, partitions: Iterable[int]) -> None:
-        """These partitions go to another agent: commit them a last time, if that is possible, and forget them."""
+        """Commits partitions that go to another agent a last time, if possible, and forgets them."""
         going = [self._partitions[number] for number in partitions if number in self._partitions]
         for partition in going:
             partition.placement = None
@@ -122,30 +122,30 @@ class Counting:
             try:
                 await self._commit(going)
             except (StoreUnavailable, LogUnavailable) as error:
-                log.warning("not committed before revocation; the next owner counts it again", error=str(error))
+                log.warning("not committed before revocation; the next owner counts these records again", error=str(error))
             await self._commit_group()
             for partition in going:
                 self._forget(partition.number)
             metrics.partitions.set(len(self._partitions))
 
     async def close(self) -> None:
-        """Commit everything a last time and stop, within a few seconds."""
+        """Commits everything a last time and stops, within `CLOSE_S` seconds."""
         self._closed = True
         self._wake.set()
         try:
             await asyncio.wait_for(self.revoke(list(self._partitions)), CLOSE_S)
         except TimeoutError:
-            log.warning("not committed before the end; the next owner counts it again")
+            log.warning("not committed before the end; the next owner counts these records again")
 
     # ---- chunks
 
     async def take(self, chunk: Chunk) -> None:
-        """Fold a chunk. Waits while the store does not answer, so that no more are fetched meanwhile."""
+        """Folds a chunk. Waits while the store does not answer: this back-pressure stops the fetching."""
         for records in [chunk.records] if chunk.refusal or chunk.markers else Records.of(chunk.records).by_step(self._survey):
             await self._flowing.wait()
             partition = self._partitions.get(chunk.partition)
             if partition is None or partition.fold is None or partition.placement != chunk.placement:
-                return  # read before the last placement, or for an owner that we no longer are
+                return  # read before the last placement, or the partition is no longer ours
             self._take(partition, partition.fold, chunk._replace(records=records))
 
     def _take(self, partition: Partition, fold: PartitionFold, chunk: Chunk) -> None:
@@ -154,7 +154,7 @@ class Counting:
             return
         expected, found = result.gap
         if chunk.sequence == 0 and result.records == 0 and expected == partition.placed_at:
-            # the broker itself, asked for `expected`, began with `found`: there is no record in between
+            # we asked the broker for `expected` and it began with `found`: there is no record in between
             metrics.missing_offsets.inc(found - expected)
             log.warning("offsets without records", partition=partition.number, expected=expected, found=found)
             fold.jump(found)
@@ -209,7 +209,7 @@ class Counting:
     # ---- the loop
 
     async def run(self) -> None:
-        """Commit at intervals and place what is not placed, until closed. To be begun once we belong to the group."""
+        """Commits at intervals and places partitions that need it, until closed. Start it once we are in the group."""
         self._joined = True
         delay = self._interval_s
         while not self._closed:
@@ -226,32 +226,32 @@ class Counting:
                 delay = self._interval_s
 
     async def step(self) -> None:
-        """One round: commit all changes, then load and place the partitions that wait for it.
+        """Runs one round: commits all changes, then loads and places the partitions that wait for it.
 
         Raises:
-            StoreUnavailable, LogUnavailable: if that could not be finished; nothing is lost, another round goes on.
+            StoreUnavailable, LogUnavailable: if the round could not finish. Nothing is lost; the next round continues.
         """
         async with self._lock:
-            if not self._store_answers:  # there may be nothing to write or to load, and chunks wait
+            if not self._store_answers:  # chunks wait for an answer, even if there is nothing to write or load
                 await self._ask_store(self._store.positions)
             await self._commit(list(self._partitions.values()))
             await self._look_at_the_store()
-            self._store_is_well()  # only now: one whose disk is full answers questions and refuses to write
+            self._store_is_well()  # only after the commit: a Redis with a full disk answers reads and refuses writes
             if waiting := [p for p in self._partitions.values() if p.placement is None]:
                 await self._place(waiting)
             await self._commit_group()
 
     async def _commit(self, partitions: list[Partition]) -> None:
-        """Dead letters first, then the store. Chunks may be folded meanwhile: what is written stays as it is."""
+        """Sends the dead letters, then writes to the store. Chunks folded meanwhile do not alter the changes written."""
         changed: list[tuple[Partition, PartitionFold, Checkpoint]] = []
-        due: dict[int, int] = {}  # how many letters belong to the change
+        due: dict[int, int] = {}  # number of letters that belong to the change
         for partition in partitions:
             if partition.fold is not None and (change := partition.fold.changes()) is not None:
                 changed.append((partition, partition.fold, change))
                 due[partition.number] = len(partition.letters)
         if not changed:
             return
-        log_id = await self._log.identity()  # asked after the records were read: so they came from this log, or an earlier one
+        log_id = await self._log.identity()  # asked after the read: the records came from this log or an earlier one
         for partition, fold, _ in changed:
             if fold.of_another_log(log_id):
                 self._start_over(partition)
@@ -260,11 +260,11 @@ class Counting:
             for first in range(0, min(n_due, len(letters)), LETTERS_AT_ONCE):
                 batch = letters[: min(LETTERS_AT_ONCE, n_due - first)]
                 await self._log.send_dead_letters(batch)
-                del letters[: len(batch)]  # what the broker has is not sent again, whatever happens next
+                del letters[: len(batch)]  # never sent again, whatever fails next
                 self._weigh_letters()
         for partition, fold, change in changed:
             if partition.fold is not fold:
-                continue  # of a log that is no more
+                continue  # its log was replaced
             expected = fold.stored_offset
             started = time.perf_counter()
             if expected is not None and fold.stored_log not in ("", None, change.log_id):
@@ -283,7 +283,7 @@ class Counting:
                 self._start_over(partition)
 
     async def _look_at_the_store(self) -> None:
-        """Notice a store that was emptied, or came back from an older copy: its records have to be counted again."""
+        """Detects a store that was emptied or restored from an older copy. Its records have to be counted again."""
         if self._clock() - self._looked_s < LOOK_S:
             return
         heads = await self._ask_store(self._store.heads)
@@ -291,24 +291,24 @@ class Counting:
         for partition in self._partitions.values():
             if partition.fold is not None and not partition.fold.agrees(heads.get(partition.number)):
                 metrics.store_losses.inc()
-                log.warning("the count store has lost or got other writes: loading them", partition=partition.number)
+                log.warning("the count store lost or replaced our writes, loading it again", partition=partition.number)
                 self._start_over(partition)
 
     def _start_over(self, partition: Partition) -> None:
-        """Forget what was folded: the partition has to be loaded and placed."""
+        """Discards the fold of a partition, which then has to be loaded and placed."""
         partition.fold, partition.placement, partition.letters = None, None, []
         self._weigh_letters()
         self._wake.set()
 
     async def _place(self, partitions: list[Partition]) -> None:
-        """Load the checkpoints that we do not have, see what the log still has, and read on from there."""
+        """Loads missing checkpoints, gets the log's bounds and seeks to where counting continues."""
         assignments, log_id = self._assignments, await self._log.identity()
         for partition in partitions:
             if partition.fold is not None and partition.fold.of_another_log(log_id):
                 self._start_over(partition)
-        if any(p.number == 0 for p in partitions):  # whose owner looks after those that nobody owns
+        if any(p.number == 0 for p in partitions):  # the owner of partition 0 closes vanished partitions
             await self._close_vanished(log_id)
-        there = await self._log.partitions()  # the group hears later of a topic that was made again with fewer
+        there = await self._log.partitions()  # the group learns later that a recreated topic has fewer partitions
         partitions = [p for p in partitions if p.number in there]
         checkpoints = {p.number: await self._ask_store(self._store.load, p.number) for p in partitions if p.fold is None}
         bounds = await self._log.bounds([p.number for p in partitions])
@@ -320,12 +320,12 @@ class Counting:
                 partition.fold = PartitionFold(self._survey, checkpoint, begin, log_id, self._now_ms(), writer)
             await self._go_where_the_log_is(partition, partition.fold, log_id, begin, end)
             if partition.fold is None:
-                self._wake.set()  # refused: load it again
+                self._wake.set()  # commit refused: load it again
                 continue
             offset = partition.fold.next_offset
             placement = await self._log.place(partition.number, offset)
             if assignments != self._assignments:
-                self._wake.set()  # assigned anew meanwhile, so all placements are void
+                self._wake.set()  # a rebalance in between has voided all placements
                 return
             partition.placement, partition.placed_at, partition.tried_s = placement, offset, self._clock()
             if partition.fold.stored_offset is not None:
@@ -333,14 +333,14 @@ class Counting:
             log.info("counting", partition=partition.number, offset=offset)
 
     async def _close_vanished(self, log_id: str) -> None:
-        """Drop the open steps of partitions that a topic which was made again does not have any more: nobody else will."""
+        """Drops the open steps of partitions that a recreated topic no longer has. Such partitions have no owner."""
         heads = await self._ask_store(self._store.heads)
         old = {number for number, head in heads.items() if log_id and head.log_id not in ("", log_id)}
         for number in sorted(old - await self._log.partitions()) if old else ():
             checkpoint = await self._ask_store(self._store.load, number)
             if checkpoint is None or checkpoint.log_id == log_id:
                 continue  # another agent was faster
-            log.error("the topic was made again without this partition: its open steps are lost", partition=number)
+            log.error("the topic was recreated without this partition: its open steps are lost", partition=number)
             metrics.new_logs.inc()
             fold = PartitionFold(self._survey, checkpoint, writer=secrets.token_hex(8))
             fold.begin_anew(log_id, 0, self._now_ms())
@@ -348,10 +348,10 @@ class Counting:
                 await self._ask_store(self._store.begin_anew, number, checkpoint.position, change)
 
     async def _go_where_the_log_is(self, partition: Partition, fold: PartitionFold, log_id: str, begin: int, end: int) -> None:
-        """Leave an offset that the log does not have, and write that down before anything else is counted."""
+        """Moves the fold off an offset that the log does not have, and commits that before counting anything else."""
         number, before = partition.number, fold.next_offset
         if fold.of_another_log(log_id):
-            log.error("the topic was deleted and made again: open steps are counted anew", partition=number, offset=before)
+            log.error("the topic was deleted and recreated: counting its open steps again", partition=number, offset=before)
             metrics.new_logs.inc()
             fold.begin_anew(log_id, begin, self._now_ms())
         elif before < begin:
@@ -377,10 +377,10 @@ class Counting:
         if not self._store_answers:
             self._store_answers = True
             self._set_flow()
-            log.info("the count store takes counts again")
+            log.info("the count store accepts counts again")
 
     async def _commit_group(self) -> None:
-        """Advisory, so a failure is not worth more than a line: the next commit carries it along."""
+        """Commits the group's offsets. They are advisory: a failure is only logged, and the next commit includes them."""
         ours = {number: offset for number, offset in self._group_offsets.items() if number in self._partitions}
         if ours:
             try:
@@ -391,10 +391,10 @@ class Counting:
         self._group_offsets.clear()
 
     async def watch(self, alive: Callable[[], None]) -> None:
-        """Look after the progress until closed, and call `alive` every second while there is some or none is due.
+        """Stall detector: calls `alive` every second until closed, except while a partition or the consumer is stalled.
 
-        A partition that makes none although the log has records and the store answers is placed again; if that does not help
-        for a minute `alive` is called no more.
+        Places a partition again if it makes no progress although the log has records and the store answers. Without
+        progress for a minute, stops calling `alive`.
         """
         while not self._closed:
             await asyncio.sleep(1)
@@ -402,7 +402,7 @@ class Counting:
                 alive()
 
     async def progressing(self) -> bool:
-        """Whether nothing has been stalled for a minute; see `watch`."""
+        """True unless something has been stalled for a minute; see `watch`."""
         return await self._progress.going_on(waiting=not self._flowing.is_set())
 
     def _forget(self, number: int) -> None:

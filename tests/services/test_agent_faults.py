@@ -158,7 +158,7 @@ def test_a_topic_recreated_with_fewer_partitions_is_counted(
     heads = site.store.heads()
     assert len({head.log_id for head in heads.values()}) == 1
     assert all(head.missing is not None for head in heads.values())
-    assert "made again without this partition" in worker.log.read_text()
+    assert "recreated without this partition" in worker.log.read_text()
     with closing(KafkaLogPosition(site.survey, site.settings)) as position:
         assert position.offsets_at(2**53) == {0: 25, 1: 25}
     assert worker.process.poll() is None
