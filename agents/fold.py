@@ -1,15 +1,15 @@
 """The fold of one partition: a pure state machine between the log and the count store.
 
-It knows which offset comes next, so a record that is delivered twice counts once, and a record that is missing is noticed.
-It holds the panes that may still change; the others leave memory as soon as they are written. It does no input or output:
-whoever drives it feeds records, writes its changes to a store, and tells it when they are written.
+It knows the next offset. A record delivered twice therefore counts once, and a missing record is noticed. It holds only the
+panes that may still change; the others leave memory once they are written. It does no input or output: its driver feeds
+records, writes its changes to a store, and confirms the writes.
 
-Records that nobody can count any more, because they expired before they were counted or went with a topic that was deleted,
-are written down too (`Missing`): by their append times, so that an estimator knows which steps they may have belonged to.
+Some records can never be counted: they expired first, or their topic was deleted. The fold keeps their range of append times
+(`Missing`). An estimator finds the steps that they may have belonged to.
 
-Append times are taken as never falling within a partition: should a broker's clock step back, a record counts as appended
-when the newest record before it was. So a step that is closed for one record is closed for all that follow, which is what
-makes "every partition has passed the close" the moment after which nothing is missing.
+The fold never lets append times fall: if a broker's clock steps back, a record gets the newest append time before it.
+A step that is closed for one record is therefore closed for all later ones. Once every partition has passed the close of a
+step, no record of that step can follow.
 """
 
 from bisect import bisect_left
@@ -27,14 +27,14 @@ from surveys import Reason, Survey
 
 @dataclass(frozen=True, slots=True)
 class FoldResult:
-    """What feeding records did.
+    """The result of feeding records.
 
     Attributes:
         records: number of records folded.
         reports: number of reports counted.
-        redelivered: number of records skipped, because they had been folded before.
+        redelivered: number of records skipped because they had been folded before.
         rejected: the records refused, with their reasons, in order.
-        gap: the offset expected and the higher one found in its place, if any. The records from there on were not folded.
+        gap: the expected offset and the higher one found instead; None if none is missing. Records after a gap are not folded.
     """
 
     records: int
@@ -48,12 +48,12 @@ class PartitionFold:
     """Folds the records of one partition, each exactly once.
 
     Args:
-        survey: the survey that is being counted.
-        checkpoint: what the store holds for the partition; None if nothing.
-        begin: the offset to start at if the store holds nothing: the partition's first.
-        log_id: which log the partition belongs to, if the store does not know.
-        now_ms: the time, for when the partition's first offset is not 0: what is missing was appended before.
-        writer: a name that no other fold has; "" where a store is never lost.
+        survey: the survey to count.
+        checkpoint: the partition's checkpoint from the store; None if there is none.
+        begin: the partition's first offset; the start if there is no checkpoint.
+        log_id: the partition's log, for a store that does not know it.
+        now_ms: the time in Unix milliseconds. If `begin` is not 0, the records below it count as appended before then.
+        writer: a name that no other fold has; "" if the store is never lost.
     """
 
     def __init__(
@@ -85,25 +85,25 @@ class PartitionFold:
 
     @property
     def log_id(self) -> str:
-        """The log that is folded."""
+        """The id of the folded log."""
         return self._log_id
 
     def of_another_log(self, log_id: str) -> bool:
-        """Whether that is another log than the one that is folded, as far as its broker tells logs apart."""
+        """True if `log_id` is known and differs from the folded log."""
         return log_id not in ("", self._log_id)
 
     @property
     def stored_offset(self) -> int | None:
-        """The next offset as last written to the store; None if nothing is."""
+        """The next offset as last written to the store; None if nothing is stored."""
         return None if self._stored is None else self._stored[0]
 
     @property
     def stored_log(self) -> str | None:
-        """The log as last written to the store; None if nothing is."""
+        """The log as last written to the store; None if nothing is stored."""
         return None if self._stored is None else self._stored[1]
 
     def agrees(self, head: Checkpoint | None) -> bool:
-        """Whether the store still holds what was last loaded or written; not if it has lost or got other writes."""
+        """True if the store still holds the checkpoint that we last loaded or wrote."""
         if head is None:
             return self._stored is None
         return (head.position, head.writer) == (self._stored, self._stored_by)
@@ -119,7 +119,7 @@ class PartitionFold:
         return len(self._panes)
 
     def feed(self, records: Sequence[Record]) -> FoldResult:
-        """Fold the records that come next; skip those folded before; stop where one is missing.
+        """Folds the next records. Skips those folded before and stops where one is missing.
 
         Args:
             records: records of the partition, offsets ascending.
@@ -144,12 +144,12 @@ class PartitionFold:
         return FoldResult(length, added.reports, redelivered, rejected, gap)
 
     def refuse(self, record: Record, n: int, reason: Reason) -> FoldResult:
-        """Fold a batch of records that cannot be read: they count as rejected, like records that can.
+        """Folds an unreadable batch: counts all its records as rejected.
 
         Args:
-            record: stands for the batch: its first offset and when the log took it.
+            record: represents the batch, with its first offset and append time.
             n: number of its records, at least 1.
-            reason: why it cannot be read.
+            reason: the reason of rejection.
         """
         left = record.offset + n - self._next
         if left <= 0:
@@ -162,45 +162,46 @@ class PartitionFold:
         return FoldResult(left, 0, n - left, ((record, reason),))
 
     def skip(self, offset: int, n: int) -> FoldResult:
-        """Pass over transaction markers: n offsets from that one on never had a record to count."""
+        """Skips transaction markers: `n` offsets, from `offset` on, that never held a record to count."""
         if offset > self._next:
             return FoldResult(0, 0, 0, gap=(self._next, offset))
         self._next = max(self._next, offset + n)
         return FoldResult(0, 0, 0)
 
     def _go_on(self, length: int, first_ms: int, last_ms: int) -> None:
-        """So many records have been folded; the first and the last were appended then."""
+        """Advances past `length` folded records, given the append times of the first and the last."""
         if self._missing is not None and self._missing.below_offset == self._next:
             self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, first_ms + 1))
         self._next, self._newest_ms = self._next + length, last_ms
 
     def jump(self, offset: int) -> None:
-        """Go on at a later offset, because the broker has confirmed that there never was a record in between to count."""
+        """Continues at a later offset. The broker has confirmed that it has no record in between."""
         self._next = offset
 
     def lose(self, offset: int, now_ms: int) -> None:
-        """Go on at another offset, because the log does not have the next one any more: records are missing.
+        """Continues at another offset, because the log no longer has the next one, and notes the missing records.
 
-        Forwards when they have expired; backwards when the log's end lies below, since the broker has lost its end.
+        Moves forwards if records expired, backwards if the broker lost the end of its log.
 
         Args:
-            offset: where the log can be read on.
-            now_ms: the time; whatever is missing was appended before. The first record read from there says it better.
+            offset: the offset to continue at.
+            now_ms: Unix time in milliseconds; the missing records were appended before. The first record read at `offset`
+                tightens this bound.
         """
         after_ms = self._newest_ms if self._missing is None else min(self._newest_ms, self._missing.after_ms)
         self._missing = Missing(after_ms, now_ms, offset)
         self._next = offset
 
     def begin_anew(self, log_id: str, begin: int, now_ms: int) -> None:
-        """Fold another log from its beginning: the topic has been deleted and made again.
+        """Starts to fold another log from its beginning, after the topic was deleted and recreated.
 
-        The tables of the steps that were still open are dropped, since the log that they were folded from is gone; records of
-        those steps are missing. Steps that had closed stay as they are, closed and counted.
+        Drops the tables of open steps, because the log they came from is gone, and notes missing records for these steps.
+        Closed steps keep their counts.
 
         Args:
             log_id: the new log.
             begin: its first offset.
-            now_ms: the time.
+            now_ms: Unix time in milliseconds.
         """
         first = first_open_step(self._survey, self._newest_ms)
         self._panes = {key: self._empty(key) for key in self._panes if key.step >= first}
@@ -219,9 +220,9 @@ class PartitionFold:
         return self._survey.mechanisms[key.attribute][key.level].empty_table()
 
     def changes(self) -> Checkpoint | None:
-        """What has to be written to the store, starting from `stored_offset`; None if nothing.
+        """Returns the changes to write to the store, starting from `stored_offset`; None if there are none.
 
-        The checkpoint stays as it is while the fold goes on.
+        Further folding does not alter the returned checkpoint.
         """
         if (self._next, self._log_id) == (self._stored or (0, self._log_id)):
             return None
@@ -230,7 +231,7 @@ class PartitionFold:
         return Checkpoint(self._next, self._newest_ms, dirty, rejected, self._log_id, self._missing, self._writer)
 
     def committed(self, change: Checkpoint) -> None:
-        """The store has written that change. Panes that can change no more leave memory."""
+        """Notes that the store has written a change, and drops panes that cannot change any more."""
         self._stored, self._stored_by = change.position, change.writer
         for key, table in change.panes.items():
             if self._panes[key] is table:  # else it has changed since
@@ -242,7 +243,7 @@ class PartitionFold:
 
 
 def _consecutive(offsets: Sequence[int], first: int) -> int:
-    """How many of the ascending offsets run on from `first` without a hole."""
+    """Returns how many of the ascending offsets continue from `first` without a gap."""
     n = len(offsets)
     if not n or offsets[-1] == first + n - 1:
         return n

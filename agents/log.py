@@ -1,4 +1,4 @@
-"""What counting asks of the log, and what comes from it; `agents.consumer.chunks` and `agents.app` answer with Kafka."""
+"""The interface between counting and the log. `agents.chunks` and `agents.app` implement it for Kafka."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -8,26 +8,26 @@ from surveys import Reason
 
 
 class LogUnavailable(Exception):
-    """The broker cannot be reached, does not answer in time, or refuses. Worth another try later."""
+    """The broker is unreachable, does not answer in time, or refuses. A later retry may succeed."""
 
 
 class Refusal(NamedTuple):
-    """Why a whole batch of the log is refused, and how many records that are."""
+    """The reason why a whole batch of the log is refused, and its number of records."""
 
     records: int
     reason: Reason
 
 
 class Chunk(NamedTuple):
-    """Consecutive records of a partition as read in one go.
+    """Consecutive records of a partition, from one read.
 
     Attributes:
         partition: number of the Kafka partition.
-        placement: the placement after which they were read.
-        sequence: how many chunks had been read since that placement.
+        placement: number of the last placement before the read.
+        sequence: number of chunks read before this one since that placement.
         records: at least one, offsets ascending.
-        refusal: if it is given, the one record stands for a batch that cannot be read: the batch's first offset and its bytes.
-        markers: if it is not 0, the one record stands for so many offsets of transaction markers, and counts nothing.
+        refusal: if given, the only record represents an unreadable batch: the batch's first offset and its bytes.
+        markers: if not 0, the only record represents this many offsets of transaction markers, and counts nothing.
     """
 
     partition: int
@@ -39,7 +39,7 @@ class Chunk(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A rejected envelope, and where it was; or a batch that cannot be read, and how many records that are."""
+    """A rejected envelope or an unreadable batch, with its place in the log and its number of records."""
 
     partition: int
     record: Record
@@ -48,31 +48,31 @@ class DeadLetter(NamedTuple):
 
 
 class Log(Protocol):
-    """What is asked of the log. Every method raises LogUnavailable if it cannot answer."""
+    """One topic, as counting needs it. Every method raises LogUnavailable if it cannot answer."""
 
     async def identity(self) -> str:
-        """Which log this is: another one if the topic has been deleted and made again. "" if the broker does not say."""
+        """Returns the log's id, which changes if the topic is deleted and recreated; "" if the broker has no such ids."""
 
     async def partitions(self) -> set[int]:
-        """The partitions that the log has."""
+        """Returns the numbers of the log's partitions."""
 
     async def witness(self, partitions: Sequence[int]) -> None:
-        """Return if the broker serves the partitions to others: asked past the client that reads them."""
+        """Returns if the broker serves these partitions to a second client, independent of the consumer."""
 
     def shut_out(self) -> str:
-        """What keeps the client that reads out of its group; "" while nothing does."""
+        """Returns the reason why the consumer is shut out of its group; "" if it is not."""
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """For each partition the first offset that the log still has, and the one that its next record will get."""
+        """Returns for each partition the first offset that the log still has, and the offset of its next record."""
 
     async def place(self, partition: int, offset: int) -> int:
-        """Read on from that offset; gives the number that later chunks carry."""
+        """Seeks to an offset. Returns the placement number, which later chunks carry."""
 
     async def read_in_vain(self, partition: int) -> int | None:
-        """The offset up to which the log was read since the partition was placed, if that gave no record at all."""
+        """Returns the offset reached if the reads since the placement found no record; else None."""
 
     async def commit_group(self, offsets: dict[int, int]) -> None:
-        """Tell the consumer group's lag watchers how far the store is."""
+        """Commits offsets of the consumer group, only for tools that watch its lag."""
 
     async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        """Write to the dead-letter topic, and return when the broker has them."""
+        """Writes letters to the dead-letter topic. Returns when the broker has acknowledged them."""

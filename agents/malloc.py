@@ -1,4 +1,4 @@
-"""What becomes of memory that is freed."""
+"""Settings of the C library's memory allocator."""
 
 import ctypes
 import sys
@@ -8,13 +8,13 @@ LARGEST_BYTES, KEPT_BYTES = 32 * 2**20, 64 * 2**20
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library keep what is freed, up to 64 MiB in each of its arenas, for what comes next.
+    """Makes the C library keep freed memory for reuse, up to 64 MiB in each of its arenas.
 
-    glibc gives large pieces back to the system, at thresholds that it moves by what happens to be freed first. Then every chunk
-    pays for its pages anew: up to seven page faults for a record of 16 KiB, a third of an agent's time.
+    By default glibc returns large blocks to the system, at thresholds that depend on the first blocks freed. Every chunk then
+    needs new pages: up to seven page faults for a record of 16 KiB, a third of an agent's time.
 
     Returns:
-        Whether that could be done: only glibc can be told.
+        True if the settings took effect. Only glibc has them.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     return mallopt is not None and mallopt(_MMAP_THRESHOLD, LARGEST_BYTES) + mallopt(_TRIM_THRESHOLD, KEPT_BYTES) == 2

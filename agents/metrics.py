@@ -1,7 +1,7 @@
-"""What an agent tells Prometheus.
+"""Prometheus metrics of an agent.
 
-The counters start at zero with the process and count what this process did, also what a crash made it do twice; the exact
-totals are the count store's.
+The counters start at zero with the process. They count all work of this process, also work repeated after a fault. The
+exact totals are in the count store.
 """
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -12,16 +12,16 @@ records = Counter("ldpstream_records", "Envelopes folded, accepted or rejected")
 reports = Counter("ldpstream_reports", "Reports counted")
 rejected = Counter("ldpstream_rejected", "Envelopes rejected", ["reason"])
 for _reason in REASONS:
-    rejected.labels(_reason)  # from the start at zero: a rate needs a sample before the first rejection
+    rejected.labels(_reason)  # starts at zero: a rate needs a sample before the first rejection
 redelivered = Counter("ldpstream_redelivered", "Envelopes delivered again and skipped")
 gaps = Counter("ldpstream_gaps", "Times that envelopes were missing from a delivery and were fetched again")
-missing_offsets = Counter("ldpstream_missing_offsets", "Offsets whose record the log no longer had; no transaction markers")
+missing_offsets = Counter("ldpstream_missing_offsets", "Offsets whose record the log no longer had, excluding markers")
 new_logs = Counter("ldpstream_new_logs", "Partitions whose topic had been deleted and made again")
 refused_commits = Counter("ldpstream_refused_commits", "Commits refused because another agent had written since")
 store_losses = Counter(
     "ldpstream_store_losses", "Partitions loaded again because the count store lost or replaced their counts"
 )
-dead_letters_lost = Counter("ldpstream_dead_letters_lost", "Rejected envelopes that the dead-letter topic would not take")
+dead_letters_lost = Counter("ldpstream_dead_letters_lost", "Rejected envelopes that the dead-letter topic refused")
 commit_seconds = Histogram("ldpstream_commit_seconds", "Time to write the changes of one partition to the count store")
 partitions = Gauge("ldpstream_partitions", "Partitions that this agent counts now")
 store_available = Gauge("ldpstream_store_available", "1 while the count store answers, else 0")

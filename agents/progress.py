@@ -1,8 +1,7 @@
-"""Whether the counting goes on: partitions without progress are placed again, and given up if that does not help.
+"""Stall detector: re-seeks partitions that make no progress, then reports the process unhealthy.
 
-Waiting is no stall: for records, for the count store, for a broker that is away. But a consumer that gets no answer from a
-broker that serves others is one, so before an outage is waited out the broker is asked past the consumer (`Log.witness`). So is
-one that its group does not take.
+Waiting is not a stall: for records, for the count store, or for an unreachable broker. A consumer has stalled if it gets no
+answer, or is shut out of its group, while the broker answers a second client (`Log.witness`).
 """
 
 import math
@@ -18,29 +17,29 @@ from agents.log import DeadLetter, Log, LogUnavailable
 log = structlog.get_logger("ldpstream.agent")
 
 REPLACE_AFTER_S = 10.0  # without progress although there are records: place the partition again
-STALLED_AFTER_S = 60.0  # and then: nothing helps but a new process
+STALLED_AFTER_S = 60.0  # without progress: only a new process helps
 
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """A partition that is assigned to this process."""
+    """A partition assigned to this process."""
 
     number: int
     fold: PartitionFold | None = None
-    placement: int | None = None  # None: chunks are not taken, and the partition waits to be placed
+    placement: int | None = None  # None: takes no chunks and waits to be placed
     placed_at: int = 0  # offset
     letters: list[DeadLetter] = field(default_factory=list)
-    moved_s: float = 0.0  # when records were last folded, or there were none
-    tried_s: float = 0.0  # when it was last placed, or looked after
+    moved_s: float = 0.0  # when records were last folded or none were left to fold
+    tried_s: float = 0.0  # when it was last placed or checked
 
 
 class Progress:
-    """The progress of the partitions.
+    """Detects stalled partitions and a stalled consumer.
 
     Args:
-        partitions: those that are assigned, by number; the dictionary is shared with whoever counts them.
+        partitions: the assigned partitions by number; the dictionary is shared with `Counting`.
         source: the log.
-        displace: told of partitions that have to be placed again.
+        displace: called with partitions that have to be placed again.
         clock: monotonic time in seconds.
     """
 
@@ -52,14 +51,14 @@ class Progress:
         clock: Callable[[], float],
     ) -> None:
         self._partitions, self._log, self._displace, self._clock = partitions, source, displace, clock
-        self._answered_s = clock()  # when the log last answered, by way of the consumer
+        self._answered_s = clock()  # when the log last answered the consumer
         self._asked_s = -math.inf  # when the broker was last asked about a group that shuts us out
 
     async def going_on(self, waiting: bool) -> bool:
-        """Whether nothing has been stalled for a minute: no partition, and not the consumer itself.
+        """True unless a partition or the consumer has been stalled for a minute.
 
         Args:
-            waiting: whether no records are taken now, so that no partition can be expected to move.
+            waiting: True if no records are taken now; then no partition counts as stalled.
         """
         now = self._clock()
         if waiting:
@@ -84,7 +83,7 @@ class Progress:
         )
 
     async def _look_after(self, partition: Partition, end: int, log_id: str) -> None:
-        """A partition has not moved for a while: there is nothing to read, or it has to be placed again."""
+        """Checks a partition that has not moved: places it again unless there is nothing to read."""
         fold, partition.tried_s = partition.fold, self._clock()
         if fold is not None and fold.of_another_log(log_id):
             self._displace([partition.number])
@@ -98,11 +97,11 @@ class Progress:
         if fold is not None and fold.next_offset >= end:
             partition.moved_s = self._clock()
         else:
-            log.warning("no progress although there are records", partition=partition.number, end=end)
+            log.warning("no progress although the log has records", partition=partition.number, end=end)
             self._displace([partition.number])
 
     async def _forgive_if_the_broker_is_away(self, still: list[Partition], reason: str) -> None:
-        """The consumer gets no answer: while the broker serves nobody else either, that counts as progress."""
+        """Counts as progress if the broker does not answer the second client either: an outage is not a stall."""
         numbers = [partition.number for partition in still]
         try:
             await self._log.witness(numbers)
@@ -111,4 +110,4 @@ class Progress:
             for partition in still:
                 partition.moved_s = now
         else:
-            log.warning("the broker serves others, and not our consumer", partitions=numbers, error=reason)
+            log.warning("the broker serves other clients but not our consumer", partitions=numbers, error=reason)

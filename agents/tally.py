@@ -2,7 +2,7 @@
 
     tally(survey, a + b) == tally(survey, a) + tally(survey, b)
 
-An envelope counts whole or not at all: one row that no device could have sent rejects it, and it changes no count.
+An envelope counts whole or not at all. One row that no device could have sent rejects the whole envelope.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,16 @@ from surveys import Envelope, Reason, Rejected, Survey, open_envelope
 from surveys.alike import open_alike
 
 
+class PaneKey(NamedTuple):
+    """Key of a count table: attribute, level and time step of its reports. Indices as in the survey."""
+
+    attribute: int
+    level: int
+    step: int
+
+
 class Record(NamedTuple):
-    """One record of the log: its offset in the partition, when the log took it, and the envelope."""
+    """One record of the log: its offset in the partition, its append time in Unix milliseconds, and the envelope."""
 
     offset: int
     appended_ms: int
@@ -29,11 +37,11 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What a batch of records adds.
+    """The counts of a batch of records.
 
     Attributes:
-        counts: count table of every pane that at least one accepted envelope belongs to.
-        rejected: offset and reason of every envelope that was refused, in the order of the records.
+        counts: count table of every pane with at least one accepted envelope.
+        rejected: offset and reason of every refused envelope, in the order of the records.
     """
 
     counts: dict[PaneKey, CountTable] = field(default_factory=dict)
@@ -52,11 +60,11 @@ class Tally:
 
 
 class Records(Sequence[Record]):
-    """Records by columns, which takes a third of the time and memory of a list of them.
+    """Records by columns. They take a third of the time and memory of a list of records.
 
     Attributes:
         offsets: ascending.
-        appended_ms: when the log took each.
+        appended_ms: append times in Unix milliseconds.
         values: the envelopes.
     """
 
@@ -67,7 +75,7 @@ class Records(Sequence[Record]):
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> "Records":
-        """The same records by columns."""
+        """Returns the same records by columns."""
         if isinstance(records, Records):
             return records
         return cls(*zip(*records, strict=True)) if records else cls((), (), ())
@@ -85,7 +93,7 @@ class Records(Sequence[Record]):
         return Record(self.offsets[index], self.appended_ms[index], self.values[index])
 
     def by_step(self, survey: Survey) -> "Iterator[Records]":
-        """The records, cut where their append times enter another step: each piece has reports for a few steps only."""
+        """Cuts the records where their append time enters another step. Each piece then has reports for few steps."""
         if not len(self):
             return
         if survey.step_at(self.appended_ms[0]) == survey.step_at(self.appended_ms[-1]):
@@ -98,7 +106,7 @@ class Records(Sequence[Record]):
 
 @dataclass(slots=True)
 class _Pane:
-    """Envelopes of one pane: runs of equally long ones."""
+    """Envelopes of one pane, as runs of equal length."""
 
     positions: list[IntArray | list[int]] = field(default_factory=list)  # of each run's envelopes, in the batch
     n: list[int] = field(default_factory=list)  # reports in each envelope of the run
@@ -106,13 +114,13 @@ class _Pane:
 
 
 def tally(survey: Survey, records: Sequence[Record]) -> Tally:
-    """Count the reports of the records.
+    """Counts the reports of the records.
 
-    The payloads of a pane are read, checked and counted together, with one NumPy call each.
+    All payloads of a pane are read, checked and counted together, with one NumPy call for each task.
 
     Args:
-        survey: the survey that is being counted.
-        records: envelopes with the append times by which their lateness is judged.
+        survey: the survey to count.
+        records: envelopes with their append times, which decide whether a report is late.
     """
     batch = Records.of(records)
     panes: dict[tuple[int, int, int], _Pane] = {}
@@ -148,13 +156,13 @@ def tally(survey: Survey, records: Sequence[Record]) -> Tally:
 
 
 def _count(mechanism: Mechanism, pane: _Pane) -> tuple[CountTable, list[int]]:
-    """The table of the envelopes that are whole reports of the mechanism, and the positions of those that are not."""
+    """Returns the count table of the pane's valid envelopes, and the positions of the invalid ones."""
     row = mechanism.report_dtype
     joined = pane.payloads[0] if len(pane.payloads) == 1 else b"".join(pane.payloads)
     rows = np.frombuffer(joined, row.base).reshape(-1, *row.shape)
     try:
         return mechanism.tabulate(rows), []
-    except ValueError:  # tabulate has checked every row, so a check of our own beforehand would read them all twice
+    except ValueError:  # tabulate checks every row; a check before it would read them all twice
         valid = mechanism.valid(rows)
     positions = np.concatenate(pane.positions)
     sizes = np.repeat(pane.n, [len(run) for run in pane.positions])  # of the envelopes; none is 0

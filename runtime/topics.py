@@ -1,13 +1,12 @@
-"""The survey's topics: made if they are missing and may be made, and checked.
+"""Creates the survey's topics if they are missing and we have the right, and checks them.
 
-- reports: the envelopes; its settings must be ones that agents can count (`_COUNTABLE`), LogAppendTime above all
+- reports: the envelopes; agents need certain settings (`_COUNTABLE`), above all LogAppendTime
 - rejected: the dead letters
-- estimates: the publications, compacted, so that the last one of every key is kept
+- estimates: the publications; compaction keeps the last one of every key
 
-A process that has no right to make topics finds them made by somebody else. What it checks either way, before it does anything
-else: that the topics it uses are there, that the broker lets it do with them what it must (`RIGHTS`), and the settings of the
-reports topic, if it may ask (an agent must). How long the topics keep records, and how large those may be, is the affair of
-whoever made them.
+A process without the right to create topics needs them to exist. Every process first checks three things: its topics exist,
+it has its rights to them (`RIGHTS`), and the reports topic has usable settings. The settings are checked only with the right
+to read them, which an agent must have. We do not check retention and record sizes: the creator of a topic chooses them.
 """
 
 import re
@@ -35,11 +34,11 @@ from surveys import Survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
 ANSWER_MS = 5_000
-WEEK_MS = 7 * 86_400_000  # the least retention of reports: from the log a lost count store is folded again
+WEEK_MS = 7 * 86_400_000  # minimum retention of reports: a lost count store is counted again from the log
 OVERHEAD_BYTES = 4096  # of a record batch and of a dead letter's headers
 
 Role = Literal["producer", "agent", "estimator"]
-RIGHTS: dict[Role, dict[str, set[str]]] = {  # what each does with the survey's topics; to read or write implies to describe
+RIGHTS: dict[Role, dict[str, set[str]]] = {  # needed rights to the survey's topics; READ or WRITE implies DESCRIBE
     "producer": {"reports": {"WRITE"}},
     "agent": {"reports": {"READ", "DESCRIBE_CONFIGS"}, "rejected": {"WRITE"}},
     "estimator": {"reports": {"DESCRIBE"}, "estimates": {"READ", "WRITE"}},
@@ -48,31 +47,31 @@ _UNSEEN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.err
 
 
 class TopicError(Exception):
-    """The broker cannot be reached, or a topic cannot be used: one line for the person who runs the command."""
+    """The broker is unreachable or a topic cannot be used. The message is one line for the operator."""
 
 
 class BrokerAway(TopicError, Away):
-    """No broker can be reached, or none answers."""
+    """No broker is reachable, or none answers."""
 
 
 def group_id(survey: Survey) -> str:
-    """The consumer group of the agents of a survey; one that has changed is counted from the beginning, by another group."""
+    """Returns the consumer group of a survey's agents. A changed survey gets another group and is counted from the start."""
     return f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
 
 
 def check_broker(settings: Settings) -> None:
-    """Raise TopicError within a few seconds, naming the address, unless the broker answers."""
+    """Raises TopicError within a few seconds, naming the address, unless the broker answers."""
     with _admin(settings) as admin:
         admin.describe_cluster()
 
 
 def check_session(settings: Settings, session_s: float) -> None:
-    """Check that the broker lets the members of a group have that session timeout: a member that it refuses would never count.
+    """Checks that the broker allows our session timeout; otherwise the agent can never join.
 
-    A broker that keeps its settings to itself is not asked; then the watchdog ends an agent that is refused.
+    Skips the check without the right to read the broker's settings. The watchdog then ends an agent that cannot join.
 
     Raises:
-        TopicError: if the broker cannot be reached, or refuses the timeout.
+        TopicError: if the broker is unreachable or does not allow the timeout.
     """
     wanted_ms = round(session_s * 1000)
     with _admin(settings) as admin:
@@ -86,21 +85,21 @@ def check_session(settings: Settings, session_s: float) -> None:
         if not least <= wanted_ms <= most:
             raise TopicError(
                 f"Kafka at {settings.kafka}: group.min.session.timeout.ms and group.max.session.timeout.ms must allow "
-                f"{wanted_ms} ms, in which an agent that was killed is noticed; they allow {least} to {most} ms"
+                f"{wanted_ms} ms, the session timeout of agents; they allow {least} to {most} ms"
             )
 
 
 def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) -> None:
-    """Make the survey's topics unless they exist, and check that they can be used.
+    """Creates the survey's topics unless they exist, and checks that they can be used.
 
     Args:
-        settings: where the broker is, and who we are.
+        settings: the broker's address and our credentials.
         survey: the survey.
-        role: who asks: only the topics that it uses are looked at, and its rights to them are checked. None for all topics.
+        role: creates and checks only the topics of this role, and checks its rights to them. None: all topics, no rights.
 
     Raises:
-        TopicError: if the broker cannot be reached, does not let us in or refuses, or if the reports topic does not have the
-            settings that agents can count.
+        TopicError: if the broker is unreachable, denies our login or refuses, or if the reports topic has settings that
+            agents cannot count.
     """
     specs = _specs(settings, survey)
     rights = RIGHTS[role] if role else {kind: set[str]() for kind in specs}
@@ -117,12 +116,12 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) 
         if role == "agent":
             _check_group(admin, settings, group_id(survey))
         if role == "estimator" and (n := len(seen[names["estimates"]]["partitions"])) != 1:
-            raise TopicError(f"topic {names['estimates']} must have 1 partition, got {n}: what was told last must be known")
+            raise TopicError(f"topic {names['estimates']} must have 1 partition, got {n}: publications need one order")
         _check_reports(survey.reports_topic, _configs(admin, survey.reports_topic))
 
 
 def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str, str]]]:
-    """Number of partitions and settings of each topic."""
+    """Returns the number of partitions and the settings of each topic."""
     majority = str(settings.replication // 2 + 1)  # see docs/counting.md
     kept_ms = max(WEEK_MS, (survey.window_steps + survey.lateness_steps + 2) * survey.step_ms)
     reports = {
@@ -139,7 +138,7 @@ def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str,
 
 
 def _check_reports(topic: str, configs: dict[str, str]) -> None:
-    """Raise TopicError if agents could not count what a topic of these settings takes; one that is missing is not checked."""
+    """Raises TopicError if agents could not count a topic with these settings. Skips settings that are missing."""
     for setting, wanted, usable, why in _COUNTABLE:
         found = configs.get(setting)
         if found is not None and not usable(found):
@@ -147,17 +146,17 @@ def _check_reports(topic: str, configs: dict[str, str]) -> None:
 
 
 _COUNTABLE: tuple[tuple[str, str, Callable[[str], bool], str], ...] = (
-    ("message.timestamp.type", "LogAppendTime", "LogAppendTime".__eq__, "lateness is judged by the log's own time"),
+    ("message.timestamp.type", "LogAppendTime", "LogAppendTime".__eq__, "agents judge lateness by the log's append time"),
     ("cleanup.policy", "delete", lambda found: "compact" not in found, "compaction removes reports before they are counted"),
     ("compression.type", "producer", {"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"}.__contains__,
-     "agents read no other compression than gzip, snappy, lz4 and zstd"),
+     "agents read only gzip, snappy, lz4 and zstd compression"),
     ("message.format.version", "0.11.0 or later", lambda found: not re.match(r"0\.([0-9]|10)(\.|-|$)", found),
      "agents do not read the compressed batches of older formats"),
 )  # fmt: skip
 
 
 def _describe(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Any]:
-    """What the broker tells of those topics that exist and that we may see."""
+    """Returns the broker's descriptions of those topics that exist and that we may see."""
     return {about["name"]: about for about in admin.describe_topics(list(topics)) if about["error_code"] not in _UNSEEN}
 
 
@@ -172,7 +171,7 @@ def _create(admin: KafkaAdminClient, settings: Settings, name: str, partitions: 
 
 
 def _check_rights(settings: Settings, what: str, needed: set[str], about: Any) -> None:
-    allowed = about and about.get("authorized_operations")  # None from a broker too old to say
+    allowed = about and about.get("authorized_operations")  # None from an old broker
     lacking = needed - set(allowed) if allowed is not None else set()
     if lacking:
         raise TopicError(f"Kafka at {settings.kafka}: {_who(settings)} may not {', '.join(sorted(lacking))} {what}")
@@ -186,7 +185,7 @@ def _check_group(admin: KafkaAdminClient, settings: Settings, group: str) -> Non
     except KafkaError as error:
         if not error.retriable:
             raise
-        return  # the broker is just making its list of groups
+        return  # the broker is still loading its groups
     _check_rights(settings, f"group {group}", {"READ"}, about)
 
 
@@ -195,14 +194,14 @@ def _who(settings: Settings) -> str:
 
 
 def _configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
-    """The topic's settings; none if we may not be told."""
+    """Returns the topic's settings; empty if we have no right to read them."""
     answer = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
     return {key: str(config["value"]) for key, config in answer["topic"][topic].items()}
 
 
 @contextmanager
 def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
-    """An administrator's client that fails with one TopicError, within a few seconds and without lines in the log."""
+    """Yields an administration client. It fails with one TopicError within a few seconds, without log lines."""
     with hearing(settings) as heard:
         let_in = False
         try:
@@ -218,9 +217,9 @@ def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
 
 
 def _knock(settings: Settings) -> None:
-    """Raise BrokerAway unless one of the addresses takes a connection; the library would try for long, and noisily.
+    """Raises BrokerAway unless one of the addresses accepts a connection. The library would retry for long and log much.
 
-    With TLS it must also answer: the library waits for ever for a listener that says nothing.
+    With TLS the listener must also answer: the library waits for ever for a silent one.
     """
     addresses = settings.kafka.split(",")
     timeout_s = ANSWER_MS / 1000 / len(addresses)
@@ -239,7 +238,7 @@ def _knock(settings: Settings) -> None:
 
 
 def _greet(connection: socket.socket, settings: Settings, host: str) -> None:
-    """Raise TimeoutError if the listener says nothing. The library finds out what else may be wrong with TLS."""
+    """Raises TimeoutError if the listener does not answer. The library reports any other fault of TLS."""
     try:
         settings.tls("kafka").wrap_socket(connection, server_hostname=host).close()
     except TimeoutError:

@@ -1,8 +1,8 @@
-"""Where the count tables are kept: together with the offset up to which they count the log, per Kafka partition.
+"""Count stores: hold the count tables of each Kafka partition and the offset up to which they count the log.
 
-The tables are a fold over the log, so neither is ever written without the other. A write names the offset that the writer
-started from and is refused if somebody else has written since; writing the same twice does no harm. So of two agents that
-both take themselves for a partition's owner only one succeeds, and the other learns of it.
+The tables are a fold over the log, so tables and offset are always written together. Each write names the offset that the
+writer started from. The store refuses it if another agent has written since. Writes are idempotent. If two agents believe
+they own a partition, only one of them succeeds and the other is refused.
 
 All methods are synchronous and safe to call from several threads.
 """
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from mechanisms import CountTable
 from surveys import Reason, Survey
 
-MAX_MS: Final = 2**53 - 1  # the largest integer that a double holds: later than any time
+MAX_MS: Final = 2**53 - 1  # later than any time; doubles are exact up to here
 
 
 class PaneKey(NamedTuple):
@@ -29,18 +29,18 @@ class PaneKey(NamedTuple):
 
 
 class StoreUnavailable(Exception):
-    """The count store cannot be reached, does not answer in time, or refuses to answer. Worth another try later.
+    """The count store is unreachable, does not answer in time, or refuses to answer. A later retry may succeed.
 
-    After it, a write may or may not have happened.
+    A write that raised it may or may not have happened.
     """
 
 
 class Missing(NamedTuple):
-    """Records that were never counted and never will be, because the log does not have them any more.
+    """Records that can never be counted, because the log no longer has them.
 
     Attributes:
-        after_ms, until_ms: they were appended at or after the one and before the other.
-        below_offset: their offsets were below this one, at which counting went on.
+        after_ms, until_ms: they were appended in [after_ms, until_ms), in Unix milliseconds.
+        below_offset: their offsets were below this one; counting continued here.
     """
 
     after_ms: int
@@ -50,17 +50,17 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Everything that the records of one partition below an offset have added up to.
+    """The counts of one partition: the sum of all its records below an offset.
 
     Attributes:
         next_offset: the first offset that is not counted.
-        newest_ms: the latest append time among the records counted; 0 if there are none.
-        panes: count tables; which of them depends on who hands the checkpoint out.
+        newest_ms: the latest append time among the counted records, in Unix milliseconds; 0 if there are none.
+        panes: count tables; the method that returns the checkpoint determines which ones.
         rejected: number of envelopes refused so far, by reason.
-        log_id: the log whose offset it is, since a topic that is deleted and made again is another one; "" if not known.
-        missing: the records that are missing from the counts, if there are any: from the first that is missing to the last.
-        writer: random name of the fold that wrote it. Every load begins a new fold, so a store that came back from an older
-            copy gets a new writer before it reaches the same offset again.
+        log_id: the log that the offset belongs to; "" if unknown. A recreated topic is another log.
+        missing: the records missing from the counts, as one range from the first to the last; None if there are none.
+        writer: random name of the fold that wrote it. Every load begins a new fold. A store restored from an older copy
+            therefore gets a new writer before it reaches the same offset again.
         pruned_below: the panes of all steps below this one have been removed. Only `prune` sets it.
     """
 
@@ -75,29 +75,29 @@ class Checkpoint:
 
     @property
     def position(self) -> tuple[int, str]:
-        """The offset and the log that it belongs to."""
+        """The next offset and its log."""
         return self.next_offset, self.log_id
 
     def follows(self, earlier: "Checkpoint") -> bool:
-        """Whether this is the earlier checkpoint with more records counted, or the same one."""
+        """True if this is the earlier checkpoint, perhaps with more records counted."""
         same_fold = (self.writer, self.log_id) == (earlier.writer, earlier.log_id)
         return same_fold and self.next_offset >= earlier.next_offset
 
     def same_change(self, stored: "Checkpoint") -> bool:
-        """Whether the stored checkpoint has this one's position, missing records and writer: it was written before.
+        """True if this change is already stored: same position, same missing records, same writer.
 
-        A writer whose answer was lost asks that. The tables are not compared: one fold has one table at one position.
+        This makes a retry after a lost answer idempotent. It compares no tables: a fold has one table at one position.
         """
         return (self.position, self.missing, self.writer) == (stored.position, stored.missing, stored.writer)
 
 
 def first_open_step(survey: Survey, newest_ms: int) -> int:
-    """The first step that a record appended at that time, or later, may still report for."""
+    """Returns the first step for which a record appended at `newest_ms` or later may still report."""
     return survey.step_at(newest_ms) - survey.lateness_steps
 
 
 def sum_tables(partitions: Iterable[dict[PaneKey, CountTable]]) -> dict[PaneKey, CountTable]:
-    """The tables of several partitions, added up."""
+    """Adds up the tables of several partitions."""
     total: dict[PaneKey, CountTable] = {}
     for panes in partitions:
         for key, table in panes.items():
@@ -106,7 +106,7 @@ def sum_tables(partitions: Iterable[dict[PaneKey, CountTable]]) -> dict[PaneKey,
 
 
 def sum_rejected(partitions: Iterable[dict[Reason, int]]) -> dict[Reason, int]:
-    """The rejections of several partitions, added up."""
+    """Adds up the rejections of several partitions."""
     total: Counter[Reason] = Counter()
     for rejected in partitions:
         total.update(rejected)
@@ -116,94 +116,94 @@ def sum_rejected(partitions: Iterable[dict[Reason, int]]) -> dict[Reason, int]:
 class CountStore(ABC):
     """The count tables of one survey.
 
-    Every method raises StoreUnavailable if the store is out of reach. What is read of a partition belongs together: tables,
-    offset and rejections of one moment.
+    Every method raises StoreUnavailable if the store is unreachable. A read of one partition is atomic: its tables, offset
+    and rejections belong together.
     """
 
     survey: Survey
 
-    # ---- what an agent asks
+    # ---- methods for agents
 
     @abstractmethod
     def load(self, partition: int) -> Checkpoint | None:
-        """The partition's checkpoint, with the panes that may still change; None if nothing is stored.
+        """Returns the partition's checkpoint with the panes that may still change; None if nothing is stored.
 
-        A pane whose step had closed by the newest append time cannot change any more and is left out, as is `pruned_below`.
+        Leaves out `pruned_below`, and panes whose step had closed by the newest append time: they cannot change any more.
         """
 
     @abstractmethod
     def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
-        """Write the checkpoint with the given panes, in one atomic step; other panes stay as they are.
+        """Writes the checkpoint and its panes in one atomic step. Other panes stay as they are.
 
         Args:
             partition: number of the Kafka partition.
             expected: the stored offset that the change starts from; None if nothing is stored.
-            change: the new checkpoint, and the panes that have changed, whole.
+            change: the new checkpoint and its changed panes, each one whole.
 
         Returns:
-            False, and nothing is written, if the stored offset is not `expected`, or if another log is stored. True if this
-            very change is stored already: same position, same missing records, same writer.
+            False, and nothing written, if the stored offset is not `expected` or if another log is stored. True also if the
+            same change is already stored: same position, same missing records, same writer.
         """
 
     @abstractmethod
     def begin_anew(self, partition: int, expected: tuple[int, str], change: Checkpoint) -> bool:
-        """Write the first checkpoint of another log, in one atomic step; its empty panes are removed, the others stay.
+        """Writes the first checkpoint of another log in one atomic step. Removes its empty panes; others stay.
 
         Args:
             partition: number of the Kafka partition.
-            expected: the stored offset and the log that it belongs to.
-            change: the new checkpoint; its log is another one.
+            expected: the stored offset and its log.
+            change: the new checkpoint, with another log.
 
         Returns:
-            False, and nothing is written, if the stored position is not `expected`. True if this very change is stored
-            already.
+            False, and nothing written, if the stored position is not `expected`. True also if the same change is already
+            stored.
         """
 
-    # ---- what an estimator asks
+    # ---- methods for estimators
 
     @abstractmethod
     def heads(self) -> dict[int, Checkpoint]:
-        """The checkpoint of every partition that has one, without its panes and `pruned_below`."""
+        """Returns all checkpoints by partition, without panes and `pruned_below`."""
 
     def positions(self) -> dict[int, int]:
-        """The next offset of every partition that has a checkpoint."""
+        """Returns the next offset of every partition that has a checkpoint."""
         return {partition: head.next_offset for partition, head in self.heads().items()}
 
     @abstractmethod
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
-        """The checkpoint of every partition that has one, with the panes of those consecutive steps.
+        """Returns all checkpoints by partition, with the panes of these consecutive steps.
 
-        Tables are complete if the offsets that they were read with say so. Offsets that were asked for before say nothing:
-        a store may lose its last writes in between.
+        Judge the tables' completeness by the offsets in the same checkpoint, never by offsets read earlier: a store may lose
+        its last writes in between.
         """
 
     def tables(self, steps: range) -> dict[PaneKey, CountTable]:
-        """The count tables of those consecutive steps, summed over all partitions; panes without a report are absent."""
+        """Returns the count tables of these consecutive steps, summed over all partitions, without empty panes."""
         return sum_tables(checkpoint.panes for checkpoint in self.checkpoints(steps).values())
 
     @abstractmethod
     def rejected(self) -> dict[Reason, int]:
-        """Number of envelopes refused so far, by reason, over all partitions."""
+        """Returns the number of envelopes refused so far by reason, over all partitions."""
 
     @abstractmethod
     def snapshot(self) -> dict[int, Checkpoint]:
-        """The whole checkpoint of every partition, with all panes."""
+        """Returns the whole checkpoint of every partition, with all panes."""
 
     @abstractmethod
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
-        """Remove the panes of all steps below that one, and keep in each checkpoint that they are gone.
+        """Removes the panes of all steps below `before_step` and records that in `pruned_below`.
 
-        A partition is left alone unless its checkpoint follows the one that was seen. A caller that hung could otherwise
-        remove tables that agents have counted again since.
+        Skips a partition whose checkpoint does not follow the one seen. Otherwise a caller that hung could remove tables
+        that agents have since counted again.
 
         Args:
             before_step: the first step whose panes stay.
-            seen: checkpoints from which the caller has concluded that the panes are needed no more; by partition.
+            seen: the checkpoints, by partition, from which the caller concluded that the panes are no longer needed.
         """
 
 
 class MemoryCountStore(CountStore):
-    """A count store in this process, for the embedded mode and for tests."""
+    """A count store in this process's memory, for the embedded mode and for tests."""
 
     def __init__(self, survey: Survey) -> None:
         self.survey = survey

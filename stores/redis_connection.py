@@ -1,4 +1,4 @@
-"""The way to Redis, be it one server, one that Sentinels keep alive, or a Cluster: one client, and one kind of error."""
+"""Connections to Redis: one client and one kind of error for a single server, for Sentinels and for a Cluster."""
 
 import ssl
 from collections.abc import Iterable, Iterator
@@ -19,24 +19,24 @@ Client: TypeAlias = redis.Redis | RedisCluster
 Command: TypeAlias = tuple[str | int, ...]
 
 TIMEOUT_S = 3.0
-ERRORS = (redis.RedisError, RedisClusterException, OSError)  # all that the library raises when Redis is not as it should be
+ERRORS = (redis.RedisError, RedisClusterException, OSError)  # everything that the library raises for a fault of Redis
 
-# ARGV: a command. Gives 0 if we may not give it; a Redis before 7 cannot tell.
+# ARGV: a command. Returns 0 if we have no right to it. A Redis before version 7 always returns 1.
 _MAY = "return redis.acl_check_cmd and not redis.acl_check_cmd(unpack(ARGV)) and 0 or 1"
 
 
 class StoreRefused(StoreUnavailable):
-    """Redis turns us away for who we are, or is not who it should be. Trying again does not help until somebody acts."""
+    """Redis denies our login or a right, or a certificate is wrong. A retry does not help until somebody fixes it."""
 
 
 def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
-    """A client of the count store. It reads and writes on masters only and is connected when first used, except to a Cluster.
+    """Returns a client of the count store that uses masters only. It connects at first use; a Cluster's client connects now.
 
-    After a failover the next command finds the new master: through the Sentinels, or as the Cluster's other nodes tell.
+    After a failover the next command finds the new master through the Sentinels or the Cluster's other nodes.
 
     Args:
-        settings: where it is, and who we are.
-        timeout_s: how long to wait for a connection, and for each piece of an answer, in seconds.
+        settings: the address of Redis and our credentials.
+        timeout_s: longest wait for a connection and for each piece of an answer, in seconds.
 
     Raises:
         StoreUnavailable: if no node of a Cluster answers.
@@ -56,7 +56,7 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
     at_once = Retry(NoBackoff(), 0)
     if url.kind == "cluster":
         nodes = [ClusterNode(host, port) for host, port in url.addresses]  # type: ignore[no-untyped-call]
-        with store_errors(settings):  # one more try, since a node may have ended and others know who took over
+        with store_errors(settings):  # one retry: if a node has failed, the others know its successor
             return RedisCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), 1), **ours)
     if url.kind == "sentinel":
         secret = settings.redis_sentinel_password
@@ -72,7 +72,7 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
 
 
 class _SentinelClient(redis.Redis):
-    """A client of the present master, which lets go of the Sentinels too."""
+    """A client of the present master. Its `close` also closes the connections to the Sentinels."""
 
     def close(self) -> None:
         super().close()
@@ -81,21 +81,21 @@ class _SentinelClient(redis.Redis):
 
     @property
     def sentinels(self) -> list[redis.Redis]:
-        """Clients of the Sentinels."""
+        """The clients of the Sentinels."""
         found: list[redis.Redis] = cast(SentinelConnectionPool, self.connection_pool).sentinel_manager.sentinels
         return found
 
 
 @contextmanager
 def store_errors(settings: Settings) -> Iterator[None]:
-    """Turn what the library raises into StoreUnavailable or StoreRefused, in one line without secrets."""
+    """Turns the library's errors into StoreUnavailable or StoreRefused, with one line without secrets."""
     try:
         yield
     except ERRORS as error:
         said = str(error).partition("\n")[0] or type(error).__name__
         if isinstance(error, MasterNotFoundError):
             said = f"no Sentinel that answers knows a master {settings.redis_url().service}"
-        if said.startswith("HELLO must"):  # goes on for two lines about the protocol
+        if said.startswith("HELLO must"):  # two lines about the protocol follow
             said = "it asks for a password"
         for secret in settings.secrets():
             said = said.replace(secret, "***")
@@ -104,7 +104,7 @@ def store_errors(settings: Settings) -> Iterator[None]:
 
 
 def _refused(error: BaseException | None) -> bool:
-    """Whether the error, or what caused it, is about credentials, rights or a certificate."""
+    """True if the error or its cause is about credentials, rights or a certificate."""
     reasons = (redis.AuthenticationError, redis.exceptions.AuthorizationError, redis.exceptions.NoPermissionError, ssl.SSLError)
     while error is not None:
         if isinstance(error, reasons):
@@ -114,15 +114,15 @@ def _refused(error: BaseException | None) -> bool:
 
 
 def check_rights(client: Client, settings: Settings, commands: Iterable[Command]) -> None:
-    """Check that we are let in and may give those commands, without giving them. Of a Cluster one node is asked.
+    """Checks our login and our rights to commands, without running them. For a Cluster it checks one node.
 
     Args:
-        client: of `connect`.
-        settings: what it was made with.
-        commands: each with arguments, such as it will be given; of a script the name does not matter.
+        client: from `connect`.
+        settings: the settings of the client.
+        commands: each with typical arguments; a script's name does not matter.
 
     Raises:
-        StoreRefused: naming what is not allowed; also if user, password or certificate are not accepted.
+        StoreRefused: naming the commands not allowed; also if Redis denies user, password or certificate.
         StoreUnavailable: if Redis does not answer.
     """
     with store_errors(settings):
@@ -136,7 +136,7 @@ def check_rights(client: Client, settings: Settings, commands: Iterable[Command]
 
 
 def _ask_sentinels(client: _SentinelClient) -> None:
-    """Raise what the Sentinels say, if none of them lets us in; else the library says but that there is no master."""
+    """Raises a Sentinel's own error if none of them lets us in. The library would report only a missing master."""
     raised: redis.RedisError | None = None
     for sentinel in client.sentinels:
         try:

@@ -2,20 +2,19 @@
 
     ldpstream:{<survey>:<fingerprint>:<partition>}:counts
         next_offset                         first offset that is not counted
-        newest_ms                           latest append time among the records counted
+        newest_ms                           latest append time among the counted records
         rejected                            JSON, refused envelopes by reason
-        log_id                              which log the offset belongs to
+        log_id                              the log that the offset belongs to
         missing                             JSON of `Missing`; empty if there is none
         writer                              random name of the fold that wrote it
         pane:<attribute>:<level>:<step>     CountTable.to_bytes()
     ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
-        the panes of all steps below this one have been removed; a key of its own, so that only estimators need to write it
+        the panes of all steps below this one have been removed; a separate key that only estimators need to write
     ldpstream:<survey>:<fingerprint>:partitions
-        the partitions that have, or are about to have, a hash
+        the partitions that have a hash or are about to get one
 
-The braces are a Redis Cluster's hash tag: the two keys of a partition are on one node, which loses or keeps both, and one
-script is one atomic step there too.
-The fingerprint keeps the counts of a changed survey apart.
+The braces are a hash tag of Redis Cluster: both keys of a partition are on one node. The node keeps or loses both, and a
+script is one atomic step there too. The fingerprint separates the counts of a changed survey.
 """
 
 import json
@@ -35,7 +34,7 @@ _HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing", "writer")
 _LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles
 
 # KEYS: the hash. ARGV: expected offset ("" for none), expected log, then the values of `_HEAD`, then field and blob of every
-# pane. Where no log is stored, since it was not known, it is taken for the one that is expected.
+# pane. A stored log that is unknown ("") counts as the expected one.
 _COMMIT = """
 local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'missing', 'writer')
 local offset, log = stored[1] or '', stored[2] or ''
@@ -50,8 +49,8 @@ end
 return 1
 """
 
-# KEYS: the hash, and the key of `pruned` if that is wanted. ARGV: first and last step. Gives the fields of `_HEAD`, then
-# `pruned`, then field and blob of every such pane.
+# KEYS: the hash, and optionally the key of `pruned`. ARGV: first and last step. Returns the fields of `_HEAD`, then `pruned`,
+# then field and blob of every pane of these steps.
 _READ = """
 local found = redis.call('HMGET', KEYS[1], 'next_offset', 'newest_ms', 'rejected', 'log_id', 'missing', 'writer')
 if not found[1] then return {} end
@@ -67,7 +66,7 @@ end
 return found
 """
 
-# KEYS: the hash, the key of `pruned`. ARGV: writer, log and offset that were seen; the first step that stays.
+# KEYS: the hash, the key of `pruned`. ARGV: the writer, log and offset seen; the first step that stays.
 _PRUNE = """
 local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'writer')
 if not stored[1] or tonumber(stored[1]) < tonumber(ARGV[3]) then return 0 end
@@ -83,12 +82,12 @@ return 1
 
 
 class RedisCountStore(CountStore):
-    """A count store in Redis: one server, one behind Sentinels, or a Cluster. It connects when first used.
+    """A count store in Redis: a single server, a server behind Sentinels, or a Cluster. It connects at first use.
 
     Args:
-        survey: the survey that is being counted.
-        settings: where Redis is, and who we are.
-        timeout_s: how long to wait for a connection, and for each piece of an answer, in seconds.
+        survey: the survey to count.
+        settings: the address of Redis and our credentials.
+        timeout_s: longest wait for a connection and for each piece of an answer, in seconds.
     """
 
     def __init__(self, survey: Survey, settings: Settings, timeout_s: float = TIMEOUT_S) -> None:
@@ -106,15 +105,15 @@ class RedisCountStore(CountStore):
             return self._client
 
     def close(self) -> None:
-        """Close the connections."""
+        """Closes the connections."""
         if self._client is not None:
             self._client.close()
 
     def check_counting(self) -> None:
-        """Check, writing nothing, that an agent may do here what it must.
+        """Checks that Redis grants an agent's rights. Writes nothing.
 
         Raises:
-            StoreRefused: naming what is not allowed, or why we are not let in.
+            StoreRefused: naming the commands not allowed, or the reason of a denied login.
             StoreUnavailable: if Redis does not answer.
         """
         counts, partitions = self._key(0), self._partitions_key
@@ -122,7 +121,7 @@ class RedisCountStore(CountStore):
         check_rights(self._redis, self._settings, [*self._reading, *written, ("INFO", "memory")])
 
     def check_estimating(self) -> None:
-        """The same for an estimator."""
+        """Checks that Redis grants an estimator's rights; see `check_counting`."""
         pruned = self._pruned_key(0)
         counts = self._key(0)
         needed: list[Command] = [("EVALSHA", "", 2, counts, pruned), ("GET", pruned), ("SET", pruned, 0)]
@@ -135,7 +134,7 @@ class RedisCountStore(CountStore):
         return [*scripts, ("HGET", counts, "next_offset"), ("SMEMBERS", self._partitions_key)]
 
     def evicts(self) -> str | None:
-        """The policy by which this Redis throws away keys that have no expiry, as counts are; None if it does not."""
+        """Returns the policy by which this Redis evicts keys without an expiry, such as counts; None if it evicts none."""
         about = self._ask(self._redis.info, "memory")
         policy = str(about.get("maxmemory_policy", "noeviction"))
         return policy if policy.startswith("allkeys") and int(about.get("maxmemory", 0)) else None
@@ -147,7 +146,7 @@ class RedisCountStore(CountStore):
         if newest is None:
             return None
         self._ask(self._redis.sadd, self._partitions_key, partition)  # in case that key alone was lost
-        # a write in between can only have raised the newest time, which leaves too many panes and not too few
+        # a write in between can only raise the newest time; then we read too many panes, never too few
         return self._read([self._key(partition)], first_open_step(self.survey, int(newest)), _LATEST_STEP)
 
     def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
@@ -228,7 +227,7 @@ class RedisCountStore(CountStore):
 
 
 def _checkpoint(head: Sequence[bytes | None]) -> Checkpoint:
-    """From the values of the fields of `_HEAD`."""
+    """Makes a checkpoint without panes from the values of the fields in `_HEAD`."""
     next_offset, newest_ms, rejected, log_id, missing, writer = (value or b"" for value in head)
     where = Missing(*json.loads(missing)) if missing else None
     return Checkpoint(int(next_offset), int(newest_ms), {}, json.loads(rejected), log_id.decode(), where, writer.decode())

@@ -1,11 +1,11 @@
 """Reader of fetch answers: checks the batches of records, unpacks them within bounds and cuts them into pieces.
 
-aiokafka's own reader makes an object per record, decompresses a batch without a bound, and stops at a record header that is not
-UTF-8, which brokers take. One small batch could then fill an agent's memory, or stop its partition for ever. This reader
-*refuses* a batch that it cannot read, as a whole and with a reason, and reads on behind it:
+aiokafka's own reader makes an object per record and decompresses without a bound. It also stops at a record header that is
+not UTF-8, although brokers accept such headers. One small batch could fill an agent's memory or stop its partition for ever.
+This reader *refuses* a batch that it cannot read, as a whole, and continues behind it. The reasons:
 
-    too large          it unpacks to more than `MAX_UNPACKED_BYTES`
-    unreadable batch   its compression or its records are not what the format says
+    too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
+    unreadable batch   its compression or its records violate the format
 """
 
 from bisect import bisect_left
@@ -30,9 +30,9 @@ from surveys.envelope import MAX_ENVELOPE_BYTES
 
 log = structlog.get_logger("ldpstream.agent")
 
-CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES  # about what is handed on in one go
+CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES  # approximate size of a chunk
 PIECE_RECORDS = 16_384
-RECORD_BYTES = 100  # about what a record takes in memory besides its value
+RECORD_BYTES = 100  # approximate memory of a record besides its value
 
 _HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # of a batch of version 2
 _CODEC, _APPEND_TIME = 0x07, 0x08  # in the low byte of its attributes
@@ -50,12 +50,12 @@ class Batch(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """About the bytes that it takes in memory."""
+        """Approximate memory in bytes."""
         return sum(map(len, self.values)) + RECORD_BYTES * len(self.values)
 
 
 class RefusedBatch(NamedTuple):
-    """A batch, or the rest of one, that cannot be read: a record that stands for it, as the broker keeps it."""
+    """An unreadable batch, or the rest of one. `record` represents it and holds the batch's bytes as the broker keeps them."""
 
     record: Record
     refusal: Refusal
@@ -64,15 +64,15 @@ class RefusedBatch(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """About the bytes that it takes in memory."""
+        """Approximate memory in bytes."""
         return len(self.record.value)
 
 
 class Markers(NamedTuple):
-    """A control batch, such as the end of a transaction: offsets that never had a record to count.
+    """A control batch, such as the end of a transaction: offsets without a record to count.
 
     Attributes:
-        record: stands for them, without a value: the first offset.
+        record: represents the batch: its first offset, without a value.
         markers: number of offsets, at least 1.
     """
 
@@ -83,7 +83,7 @@ class Markers(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """About the bytes that it takes in memory."""
+        """Approximate memory in bytes."""
         return RECORD_BYTES
 
 
@@ -91,7 +91,7 @@ Piece = Batch | RefusedBatch | Markers
 
 
 class FetchedBatches(dict[Any, Any]):
-    """What aiokafka's fetcher has fetched, handed on by pieces of batches: an object per record would take most of the time."""
+    """aiokafka's fetched results, returned as pieces of batches. An object per record would take most of the time."""
 
     def __init__(self, fetched: Mapping[Any, Any]) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class FetchedBatches(dict[Any, Any]):
 
 
 def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
-    """As the library's `getall`, but not more than about `CHUNK_BYTES` at a time."""
+    """Works like the library's `getall`, but returns only about `CHUNK_BYTES` at a time."""
     taken: list[Piece] = []
     if result.check_assignment(result._topic_partition) and result.has_more():
         weight = 0
@@ -124,16 +124,16 @@ def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
 
 
 class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # it is compiled
-    """A fetch answer that still has its bytes, so that checksums can be taken at eight times the speed of the library's own."""
+    """A fetch answer that keeps its bytes: our checksum is eight times as fast as the library's."""
 
     def __init__(self, raw: bytes) -> None:
         super().__init__(raw)
         self._raw, self._start = memoryview(raw), 0
 
     def sound_batch(self) -> tuple[Any, memoryview]:
-        """The next batch, checked, and its bytes.
+        """Returns the next batch, after a check of its checksum, and its bytes.
 
-        Version 2, in which brokers since 2017 write, has a checksum of all that follows it.
+        In version 2, which brokers write since 2017, the checksum covers everything behind it.
         """
         batch, start = self.next_batch(), self._start
         length, magic = int.from_bytes(self._raw[start + 8 : start + 12], "big"), self._raw[start + 16]
@@ -143,15 +143,15 @@ class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # it is compiled
         else:
             sound = batch.validate_crc()
         if not sound:
-            raise CorruptRecordException("a batch was damaged on its way")
+            raise CorruptRecordException("a batch has a wrong checksum")
         return batch, self._raw[start:end]
 
 
-fetcher.MemoryRecords = FetchedBytes  # which stays what it is for any other consumer
+fetcher.MemoryRecords = FetchedBytes  # other consumers in this process see no difference
 
 
 def unpack(unread: Any) -> Iterator[Piece]:
-    """The batches of a fetch answer: as aiokafka's own `_unpack_records`, for whoever reads uncommitted transactions too."""
+    """Yields the batches of a fetch answer, like aiokafka's `_unpack_records` with `read_uncommitted`."""
     while unread._records.has_next():
         batch, raw = unread._records.sound_batch()
         if batch.is_control_batch:
@@ -175,13 +175,13 @@ def unpack(unread: Any) -> Iterator[Piece]:
 
 
 def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[Batch]:
-    """The records of a batch from that offset on: it is read from its beginning, wherever the position is.
+    """Yields the records of a batch from offset `first` on. It checks the batch from its beginning.
 
     Raises:
-        Unreadable: if it cannot be unpacked, or at the first record that cannot be read.
+        Unreadable: if the batch cannot be unpacked, or at the first unreadable record.
     """
     if raw[16] < 2 and raw[17] & _CODEC:
-        raise Unreadable("unreadable batch", "compressed, in a message format from before Kafka 0.11")
+        raise Unreadable("unreadable batch", "compressed in a message format older than Kafka 0.11")
     if raw[16] == 2 and raw[22] & _CODEC:
         raw = memoryview(_plain(raw))
         batch = DefaultRecordBatch(raw)
@@ -191,7 +191,7 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[Batch]:
     while rows := _rows(records, length):
         offsets, appended_ms, values, timestamp_types = zip(*rows, strict=True)
         if offsets[0] < low or offsets[-1] >= batch.next_offset or any(map(ge, offsets, offsets[1:])):
-            raise Unreadable("unreadable batch", "its records' offsets are not those of the batch, ascending")
+            raise Unreadable("unreadable batch", "its record offsets do not ascend, or leave the batch's range")
         low = offsets[-1] + 1
         if low > first:
             old = bisect_left(offsets, first)
@@ -199,18 +199,18 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[Batch]:
 
 
 def _rows(records: Iterator[_Row], length: int) -> list[_Row]:
-    """The next so many records."""
+    """Returns the next records, at most `length`."""
     try:
         return list(islice(records, length))
-    except (CorruptRecordException, ValueError, IndexError) as error:  # among them a header's name that is not UTF-8
-        raise Unreadable("unreadable batch", f"a record of it: {type(error).__name__}") from None
+    except (CorruptRecordException, ValueError, IndexError) as error:  # also a header name that is not UTF-8
+        raise Unreadable("unreadable batch", f"a record cannot be read: {type(error).__name__}") from None
 
 
 def _plain(raw: memoryview) -> bytes:
-    """The same batch, not compressed.
+    """Returns the batch without compression.
 
     Raises:
-        Unreadable: if it cannot be unpacked, or would be too large.
+        Unreadable: if it cannot be unpacked or would be too large.
     """
     records, header = unpacked(raw[22] & _CODEC, raw[_HEADER_BYTES:]), bytearray(raw[:_HEADER_BYTES])
     header[8:_BEFORE_LENGTH] = (_HEADER_BYTES - _BEFORE_LENGTH + len(records)).to_bytes(4, "big")
@@ -219,7 +219,7 @@ def _plain(raw: memoryview) -> bytes:
 
 
 def joined(batches: Sequence[Batch]) -> Records:
-    """The records of pieces that follow one another."""
+    """Joins the records of consecutive pieces."""
     if len(batches) == 1:
         return Records(*batches[0][:3])
     offsets, appended_ms, values, _ = zip(*batches, strict=True)

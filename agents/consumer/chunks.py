@@ -1,13 +1,12 @@
-"""Faust's consumer, handing on whole chunks: one event per fetched chunk of a partition instead of one per record.
+"""Faust's consumer with one event per fetched chunk of a partition instead of one per record.
 
-Faust spends some 200 µs on every event; a chunk holds thousands of records. Everything that Faust does about offsets is
-switched off here, because the count store's offsets are the truth: its duplicate filter, its acknowledgements and commits
-(the topic is made with ``acks=False``), and its seek to the group's offsets after a rebalance.
+Faust spends about 200 µs on every event; a chunk holds thousands of records. The count store's offsets decide what is read
+and counted. So we switch off everything that Faust does about offsets: its duplicate filter, its acknowledgements and commits
+(the topic has ``acks=False``), and its seek to the group's offsets after a rebalance.
 
-A partition is read only from the moment it has been *placed*: its position set to an offset that the counting side asked
-for. Every chunk says by which placement it was read, and as which one since. Both are noted in the consumer's own thread,
-in the same step as the read, so a chunk read before a seek can be told from one read after it, and a chunk that Faust has
-dropped on its way is noticed by its missing offsets.
+A partition is read only once it has been *placed*: counting has set its position. Every chunk carries the number of its
+placement and its sequence number since then. The consumer's own thread sets both in the same step as the read. A chunk read
+before a seek therefore differs from one read after it. A chunk that Faust drops is noticed by its missing offsets.
 """
 
 import asyncio
@@ -31,10 +30,10 @@ from agents.tally import Record
 
 log = structlog.get_logger("ldpstream.agent")
 
-ANSWER_S = 5.0  # how long to wait for the broker
+ANSWER_S = 5.0  # timeout of a request to the broker
 LOG_APPEND_TIME = 1  # a record's timestamp type
 AFTER_ERROR_S = 1.0
-FETCH_S = 0.25  # how long one read may wait; a partition that is placed meanwhile is read after it
+FETCH_S = 0.25  # longest wait of one read; a partition placed meanwhile is read after it
 
 
 @dataclass(slots=True)
@@ -44,7 +43,7 @@ class _Placement:
 
 
 class ChunkConsumer(driver.Consumer):
-    """A consumer whose messages are chunks; see the module's text."""
+    """A consumer whose messages are chunks; see the module docstring."""
 
     _thread: "ChunkThread"
 
@@ -54,16 +53,16 @@ class ChunkConsumer(driver.Consumer):
         self.placements: dict[tuple[str, int], _Placement] = {}
         self._numbers = itertools.count(1)
 
-    # ---- what the counting side asks for
+    # ---- for counting
 
     @property
     def shut_out(self) -> str:
-        """What keeps this consumer out of its group; "" while nothing does."""
+        """The reason why this consumer is shut out of its group; "" if it is not."""
         membership = self._thread.membership
         return membership.shut_out if membership is not None else ""
 
     async def place(self, topic: str, partition: int, offset: int) -> int:
-        """Set the position of a partition; gives the number of the placement.
+        """Sets the position of a partition and returns the number of the placement.
 
         Raises:
             LogUnavailable: if the partition is not assigned to this consumer.
@@ -77,7 +76,7 @@ class ChunkConsumer(driver.Consumer):
         return placement.number
 
     async def bounds(self, topic: str, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """The first offset that the log still has, and the one that its next record will get, for each partition.
+        """Returns for each partition the first offset that the log still has, and the offset of its next record.
 
         Raises:
             LogUnavailable: if the broker does not answer.
@@ -88,7 +87,7 @@ class ChunkConsumer(driver.Consumer):
         return {where.partition: (begins[where], ends[where]) for where in wanted}
 
     async def read_in_vain(self, topic: str, partition: int) -> int | None:
-        """The position of a partition that has been placed and gave no record since, if that is so.
+        """Returns the position of a placed partition that has given no record since; else None.
 
         Raises:
             LogUnavailable: if the partition is not assigned to this consumer.
@@ -102,9 +101,9 @@ class ChunkConsumer(driver.Consumer):
         return position if placement is not None and placement.chunks == 0 else None
 
     async def commit_group(self, topic: str, offsets: dict[int, int]) -> None:
-        """Commit offsets of the consumer group, for those who watch its lag; we never read them.
+        """Commits offsets of the consumer group, for tools that watch its lag. We never read them.
 
-        Those of partitions that are not assigned to us any more are left out: one of them would make all be refused.
+        Skips partitions we no longer own: one would make the broker reject the whole commit.
 
         Raises:
             LogUnavailable: if the broker does not answer or refuses.
@@ -125,15 +124,15 @@ class ChunkConsumer(driver.Consumer):
         except (KafkaError, IllegalStateError, TimeoutError, ValueError) as error:
             raise LogUnavailable(f"{type(error).__name__}: {error}") from None
 
-    # ---- what Faust asks for
+    # ---- for Faust
 
     async def perform_seek(self) -> None:
-        """Called after every rebalance: read nothing more until the partitions are placed again."""
+        """Stops reading until the partitions are placed again. Faust calls it after every rebalance."""
         self.placements.clear()
         self._counting.assign({tp.partition for tp in self.assignment()})
 
     def displaced(self, partitions: set[int]) -> None:
-        """The broker has no record at the position of these partitions."""
+        """Reports partitions whose position is no longer valid."""
         self._counting.displace(partitions)
 
     @property
@@ -152,18 +151,18 @@ class ChunkConsumer(driver.Consumer):
         )  # fmt: skip
 
     def highwater(self, tp: Any) -> int:
-        """As Faust's, but 0 for a partition that has just been revoked, where Faust's would end the process."""
+        """Returns 0 for a partition that was just revoked; Faust's own method would end the process."""
         try:
             return int(super().highwater(tp) or 0)
         except (AssertionError, IllegalStateError):
             return 0
 
     def verify_event_path(self, now: float, tp: Any) -> None:
-        """Nothing: Faust's own stall detector expects commits; the counting side has one that knows the truth."""
+        """Does nothing: Faust's stall detector expects commits. Ours is `agents.progress`."""
 
 
 class ChunkThread(driver.AIOKafkaConsumerThread):
-    """The thread in which aiokafka runs."""
+    """The thread that runs aiokafka."""
 
     consumer: ChunkConsumer
     _ahead: asyncio.Task[dict[Any, list[Chunk]]] | None = None
@@ -171,22 +170,22 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     _keeping: asyncio.Task[None] | None = None
 
     async def on_start(self) -> None:
-        """As Faust's, and look after our membership from the first attempt on."""
+        """Starts the thread and watches our membership from the first join attempt on."""
         await super().on_start()
         self.membership = Membership(self._ensure_consumer())
         self._keeping = asyncio.create_task(self.membership.keep())
 
     def _create_consumer(self, loop: asyncio.AbstractEventLoop) -> Any:
-        """As Faust's, which has no setting for how long the broker may keep a read that finds nothing: other questions wait."""
+        """Sets the longest wait of a fetch, for which Faust has no setting: other requests wait behind the fetch."""
         consumer = super()._create_consumer(loop)
         consumer._fetch_max_wait_ms = int(FETCH_S * 1000)
         _keep_trying(consumer._client, self.app)
         return consumer
 
     async def on_thread_stop(self) -> None:
-        """As Faust's, with nothing left running.
+        """Stops the thread with no task left running.
 
-        aiokafka cancels its fetches and awaits them unguarded: one that failed a moment ago ends the stopping halfway.
+        aiokafka cancels its fetches and awaits them without a guard. A fetch that has just failed would end the stop halfway.
         """
         for task in (self._keeping, self._ahead):
             if task is not None:
@@ -201,7 +200,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     async def _fetch_records(
         self, consumer: Any, active_partitions: Iterable[Any] | None, *_limits: Any, **_more_limits: Any
     ) -> dict[Any, list[Chunk]]:
-        """What has been read; while that is counted the next is read ahead, so that the two threads need not take turns."""
+        """Returns the chunks read and starts the next read, so that reading and counting overlap."""
         ahead, self._ahead = self._ahead, None
         chunks = await (ahead or self._read(consumer, active_partitions))
         if chunks:
@@ -210,9 +209,9 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
 
     async def _read(self, consumer: Any, active_partitions: Iterable[Any] | None) -> dict[Any, list[Chunk]]:
         placements = self.consumer.placements
-        # a copy first, in one step: the set is Faust's, and lives in the other thread
+        # copies the set in one step first: it belongs to Faust's thread
         placed = {partition for partition in tuple(active_partitions or ()) if partition in placements}
-        if not placed:  # aiokafka would take an empty set for all partitions
+        if not placed:  # to aiokafka an empty set means all partitions
             await asyncio.sleep(0.02)
             return {}
         if not isinstance(consumer._fetcher._records, FetchedBatches):
@@ -220,7 +219,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         try:
             fetched = await super()._fetch_records(consumer, placed, FETCH_S)
         except KafkaError as error:
-            # what was read before the error is gone, so positions mean nothing any more
+            # records read before the error are lost, so the positions are void
             lost = set(error.args[0]) if isinstance(error, OffsetOutOfRangeError) else placed
             for partition in lost:
                 placements.pop(partition, None)
@@ -244,7 +243,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
 
 
 def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal | None, int]]:
-    """Joins pieces that can be read; a refused batch and a batch of markers stay by themselves. As in `Chunk`."""
+    """Joins readable pieces; yields a refused batch or a batch of markers alone. The fields are those of `Chunk`."""
     for kind, run in groupby(pieces, type):
         if kind is Batch:
             yield joined(cast(list[Batch], list(run))), None, 0
@@ -253,7 +252,7 @@ def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal |
 
 
 class ChunkProducer(driver.Producer):
-    """Faust's producer, which waits for the broker when it starts."""
+    """Faust's producer; waits for the broker when it starts."""
 
     def _new_producer(self, transactional_id: str | None = None) -> Any:
         producer = super()._new_producer(transactional_id)
@@ -262,7 +261,7 @@ class ChunkProducer(driver.Producer):
 
 
 def _keep_trying(client: Any, app: Any) -> None:
-    """Have a client of aiokafka wait for a broker that went away after the agent's checks, as a running agent does."""
+    """Makes an aiokafka client retry its first connection. The broker may fail after the agent's start-up checks."""
     connect = client.bootstrap
 
     async def keep_trying() -> None:
@@ -287,13 +286,13 @@ class ChunkTransport(driver.Transport):
 
 
 class _Nothing(dict[Any, None]):
-    """A read offset for every partition, always None: Faust then takes no message for one that it has seen."""
+    """Read offsets that are always None, which disables Faust's duplicate filter."""
 
     def __missing__(self, key: Any) -> None:
         return None
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Forgotten at once."""
+        """Stores nothing."""
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Forgotten at once."""
+        """Stores nothing."""

@@ -1,10 +1,10 @@
-"""Kafka's codecs, unpacked within bounds: gzip, snappy, lz4 and zstd.
+"""Unpacks Kafka's codecs within bounds: gzip, snappy, lz4 and zstd.
 
-A compressed batch says nothing reliable about its size, and a few kilobytes can unpack to gigabytes. Every decoder therefore
-writes to a buffer of `MAX_UNPACKED_BYTES` and stops when it is full, whatever the stream's own headers say. A decoder's window
-takes as much memory again at the most.
+A compressed batch states no reliable size, and a few kilobytes can unpack to gigabytes. Every decoder therefore writes to a
+buffer of `MAX_UNPACKED_BYTES` and stops when it is full, whatever the stream's headers state. A decoder's window takes at
+most as much memory again.
 
-Java clients send snappy as a frame of blocks (the xerial format), other clients as one raw block. Both are read.
+Java clients send snappy as a frame of blocks (the xerial format), other clients as one raw block. We read both.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,11 +20,11 @@ MAX_UNPACKED_BYTES = 16 * MAX_ENVELOPE_BYTES  # of one batch
 
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES, _BLOCK_LENGTH_BYTES = 16, 4
-_FULL = "failed to write whole buffer"  # what cramjam says when the output does not fit
+_FULL = "failed to write whole buffer"  # cramjam's error when the output does not fit
 
 
 class Unreadable(Exception):
-    """A batch whose records cannot be read, and never will be."""
+    """A batch whose records can never be read."""
 
     def __init__(self, reason: Reason, why: str) -> None:
         super().__init__(why)
@@ -32,20 +32,20 @@ class Unreadable(Exception):
 
 
 def unpacked(codec: int, packed: memoryview) -> memoryview:
-    """The records of a batch, unpacked.
+    """Returns the unpacked records of a batch.
 
     Args:
         codec: as in a batch's attributes, 1 to 7.
-        packed: all that follows the batch's header.
+        packed: all bytes behind the batch's header.
 
     Raises:
-        Unreadable: "too large" if the records take more than `MAX_UNPACKED_BYTES`, "unreadable batch" if the codec is unknown
+        Unreadable: "too large" if the records take more than `MAX_UNPACKED_BYTES`. "unreadable batch" if the codec is unknown
             or the bytes are not one whole stream of it.
     """
     if codec not in _DECODERS:
-        raise Unreadable("unreadable batch", f"compressed with an unknown codec, {codec}")
+        raise Unreadable("unreadable batch", f"compressed with the unknown codec {codec}")
     name, decode = _DECODERS[codec]
-    out = np.empty(MAX_UNPACKED_BYTES, np.uint8).data  # only the pages that are written take memory
+    out = np.empty(MAX_UNPACKED_BYTES, np.uint8).data  # only written pages take memory
     try:
         return out[: decode(packed, out)]
     except cramjam.DecompressionError as error:
@@ -55,7 +55,7 @@ def unpacked(codec: int, packed: memoryview) -> memoryview:
 
 
 def _snappy(packed: memoryview, out: memoryview) -> int:
-    """Unpack raw snappy, or the blocks of a xerial frame; a block's size is in its first bytes."""
+    """Unpacks raw snappy or the blocks of a xerial frame. A block's first bytes hold its size."""
     size = 0
     for block in _xerial_blocks(packed) if packed[: len(_XERIAL)] == _XERIAL else [packed]:
         if size + cramjam.snappy.decompress_raw_len(block) > len(out):

@@ -1,8 +1,8 @@
-"""Staying in the consumer group: what aiokafka's coordinator expects of whoever uses it, and Faust does not do.
+"""Keeps the consumer in its group. aiokafka's coordinator needs two things that Faust does not do:
 
-- A coordinator that failed (a right was withdrawn, say) stays out of the group until it is asked for the error.
-- One whose consumer has fetched nothing for a day leaves, and joins again only after a fetch; but an agent without
-  partitions fetches nothing, and would be no spare any more.
+- After a failure (for example, a withdrawn right) the coordinator stays out of the group until someone reads its error.
+- After a day without a fetch the consumer leaves the group, and rejoins only after a fetch. An agent without partitions
+  fetches nothing and could no longer take over as a spare.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ import structlog
 log = structlog.get_logger("ldpstream.agent")
 
 LOOK_S = 1.0
-JOIN_S = 90.0  # longer than a rebalance may take: Faust's broker_rebalance_timeout, 60 s
+JOIN_S = 90.0  # longer than the longest rebalance: Faust's broker_rebalance_timeout, 60 s
 
 
 class Membership:
-    """The membership of a consumer in its group; lives in the consumer's own thread.
+    """The membership of a consumer in its group. Use it only in the consumer's own thread.
 
     Args:
-        consumer: aiokafka's.
+        consumer: aiokafka's consumer.
         clock: monotonic time in seconds.
 
     Attributes:
-        shut_out: what keeps the consumer out of its group, until it belongs to it again; "" while nothing does.
+        shut_out: the reason why the consumer is shut out of its group, until it is a member again; "" if it is not.
     """
 
     def __init__(self, consumer: Any, clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,13 +35,13 @@ class Membership:
         self._belonged_s = clock()
 
     async def keep(self) -> None:
-        """Look every second, until cancelled."""
+        """Checks the membership every second, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             self.look()
 
     def look(self) -> None:
-        """See whether the consumer belongs to its group, and let it try again if that failed."""
+        """Checks whether the consumer is a member of its group, and makes it rejoin after a failure."""
         before = self.shut_out
         try:
             self.shut_out = self._reason()
@@ -58,7 +58,7 @@ class Membership:
             pass  # counts as a fetch
         heartbeat, refresh = coordinator._heartbeat_task, coordinator._commit_refresh_task
         if any(_failed(task) for task in (heartbeat, refresh)):
-            coordinator.request_rejoin()  # without which it would find the same error again
+            coordinator.request_rejoin()  # without it, the coordinator would find the same error again
         coordinator.check_errors()
         if heartbeat is not None and not heartbeat.done() and not coordinator._rejoin_needed_fut.done():
             self._belonged_s = self._clock()

@@ -1,4 +1,4 @@
-"""A second way to the broker, for what the consumer cannot be asked about itself: a client of its own, of another library."""
+"""A second connection to the broker, through another library, to check the consumer's view."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ ANSWER_MS = 3_000
 
 
 class Witness:
-    """What the broker says of a topic to a client that shares neither connection nor thread with the consumer.
+    """A client for questions about one topic. It shares neither connection nor thread with the consumer.
 
     Raises (all methods):
         LogUnavailable: if the broker does not answer, or does not serve the topic.
@@ -30,12 +30,12 @@ class Witness:
         self._lock = threading.Lock()
 
     def topic_id(self) -> str:
-        """The id that the broker gave the topic when it was made; "" from a broker that gives none (before Kafka 2.8)."""
+        """Returns the topic id, which the broker sets at creation; "" from a broker without such ids (before Kafka 2.8)."""
 
         return str(self._about().get("topic_id") or "")
 
     def partitions(self) -> set[int]:
-        """The numbers of the topic's partitions."""
+        """Returns the numbers of the topic's partitions."""
         return {int(partition["partition_index"]) for partition in self._about()["partitions"]}
 
     def _about(self) -> dict[str, Any]:
@@ -48,12 +48,12 @@ class Witness:
         return self._ask(ask)
 
     def serves(self, partitions: Sequence[int]) -> None:
-        """Return if the broker tells the ends of these partitions (of the first, if none is named)."""
+        """Returns if the broker gives the end offsets of these partitions (of partition 0 if none is named)."""
         wanted = {TopicPartition(self._topic, partition): OffsetSpec.LATEST for partition in partitions or [0]}
         self._ask(lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Closes the connection."""
         with self._lock:
             self._drop()
 
