@@ -1,4 +1,4 @@
-"""Batches as a broker keeps them, and what our own reader makes of them."""
+"""Batches as a broker keeps them, and helpers to read them with our own reader."""
 
 import zlib
 from collections.abc import Callable, Sequence
@@ -26,19 +26,19 @@ ENCODERS: dict[int, Callable[[bytes], bytes]] = {  # as the client library uses 
 
 
 def batch(first: int, values: Sequence[bytes | None], appended_ms: int = 7, control: bool = False, codec: int = 0) -> bytearray:
-    """One batch as a broker with LogAppendTime keeps it."""
+    """Makes one batch as a broker with LogAppendTime keeps it."""
     builder = DefaultRecordBatchBuilder(2, codec, True, -1, -1, -1, 10**9)
     for offset, value in enumerate(values):
         builder.append(offset, 3, None, value, [("trace", b"x")])
     raw = bytearray(builder.build())
     raw[0:8] = first.to_bytes(8, "big")
-    raw[35:43] = appended_ms.to_bytes(8, "big")  # the largest time stamp, which stands for all of them
+    raw[35:43] = appended_ms.to_bytes(8, "big")  # the largest timestamp; it applies to all records
     raw[22] |= APPEND_TIME | (CONTROL if control else 0)
     return sealed(raw)
 
 
 def old_format(compression: int, last: int, values: Sequence[bytes]) -> bytearray:
-    """A batch as brokers before Kafka 0.11 wrote it: one record, or a compressed wrapper with its last record's offset."""
+    """Makes a batch as brokers before Kafka 0.11 did: one record, or a compressed wrapper with its last record's offset."""
     builder = LegacyRecordBatchBuilder(1, compression, 10**6)
     for offset, value in enumerate(values):
         builder.append(offset, 3, None, value)
@@ -49,7 +49,7 @@ def old_format(compression: int, last: int, values: Sequence[bytes]) -> bytearra
 
 
 def sealed(raw: bytearray) -> bytearray:
-    """The same batch with a checksum that is right."""
+    """Returns the batch with a correct length and checksum."""
     raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
     raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
     return raw
@@ -60,6 +60,6 @@ def unread(raw: bytes, offset: int) -> Any:
 
 
 def read(unread: Any) -> list[Batch]:
-    """All its batches but those of markers; none is refused."""
+    """Returns all batches except those of markers. Fails the test if one is refused."""
     pieces = [piece for piece in unpack(unread) if not isinstance(piece, Markers)]
     return [piece if isinstance(piece, Batch) else pytest.fail(f"refused: {piece.refusal}") for piece in pieces]

@@ -1,7 +1,7 @@
-"""What an envelope counts, by the wire format's text alone: slow, in plain Python, sharing no code with the service.
+"""Reference counter, written from the text of the wire format: slow, in plain Python, without code of the service.
 
-It reads msgpack byte by byte, looks at every row of the payload by itself and counts with lists. Only the survey's facts are
-taken from the survey: its fingerprint, its times, and each mechanism's k, g, number of hash functions and set size.
+It reads msgpack byte by byte, checks each row of the payload separately and counts with lists. It takes only facts from the
+survey: the fingerprint, the times, and each mechanism's k, g, number of hash functions and set size.
 """
 
 from typing import Any, NamedTuple
@@ -14,11 +14,11 @@ from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 from surveys import Survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
-MAX_DEPTH = 200  # of nested arrays and maps: far beyond anything meant, and below any decoder's stack
+MAX_DEPTH = 200  # of nested arrays and maps: far beyond any real envelope, and below any decoder's stack
 
 
 class Counted(NamedTuple):
-    """What one sound envelope adds: to which pane, how many reports, and its counts as a flat list in the table's order."""
+    """Counts of one sound envelope: its pane, its number of reports, and its counts as a flat list in the table's order."""
 
     pane: tuple[int, int, int]
     n: int
@@ -26,11 +26,11 @@ class Counted(NamedTuple):
 
 
 class NotMsgpack(Exception):
-    """The bytes are not one msgpack value, and nothing more."""
+    """The bytes are not exactly one msgpack value."""
 
 
 def judge(survey: Survey, raw: bytes, appended_ms: int) -> Counted | str:
-    """What the envelope counts, or the reason for which it is refused."""
+    """Returns the counts of the envelope or the reason of its rejection."""
     if len(raw) > MAX_ENVELOPE_BYTES:
         return "too large"
     try:
@@ -79,7 +79,7 @@ def _width(symbols: int) -> int:
 
 
 def row_bytes(m: Mechanism) -> int:
-    """How many bytes one report takes."""
+    """Returns the size of one report in bytes."""
     if isinstance(m, GRR | LongitudinalGRR):
         return _width(m.k)
     if isinstance(m, LocalHashing | LongitudinalHashing):
@@ -88,12 +88,12 @@ def row_bytes(m: Mechanism) -> int:
 
 
 def cells(m: Mechanism) -> int:
-    """How many counts the table holds."""
+    """Returns the number of counts in the table."""
     return m.pool.size * m.g if isinstance(m, LocalHashing | LongitudinalHashing) else m.k
 
 
 def _cells_of(m: Mechanism, row: bytes) -> list[int] | str:
-    """The counts that a report raises by one, or what is wrong with it."""
+    """Returns the indices of the counts that a report raises by one, or the reason of its rejection."""
     if isinstance(m, GRR | LongitudinalGRR):
         symbol = int.from_bytes(row, "little")
         return [symbol] if symbol < m.k else "symbol out of range"
@@ -112,7 +112,7 @@ def _cells_of(m: Mechanism, row: bytes) -> list[int] | str:
 
 
 def _read(raw: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """The value that begins there, and where it ends."""
+    """Returns the value that begins at `at`, and the position of its end."""
     if depth > MAX_DEPTH:
         raise NotMsgpack
     head, at = _take(raw, at, 1)
@@ -182,7 +182,7 @@ def _extension(raw: bytes, at: int, size: int) -> tuple[Any, int]:
 
 def _array(raw: bytes, at: int, size: int, depth: int) -> tuple[list[Any], int]:
     found = []
-    for _ in range(size):  # ends with the bytes, however many elements are claimed
+    for _ in range(size):  # stops at the end of the bytes, however large the claimed size is
         element, at = _read(raw, at, depth + 1)
         found.append(element)
     return found, at

@@ -1,4 +1,4 @@
-"""A small survey with one mechanism of every kind of report, and envelopes for it, sound and spoilt."""
+"""A small survey with one mechanism for every kind of report, and sound and spoilt envelopes for it."""
 
 from datetime import UTC, datetime
 
@@ -16,12 +16,12 @@ Fields = list[object]
 
 
 def make_survey(name: str = "sample", start: datetime = START, step_seconds: int = 10, lateness_steps: int = 1) -> Survey:
-    """Two attributes, three levels; a clock may run ahead by one step."""
+    """Makes a survey with two attributes and three levels. A device's clock may run ahead by one step."""
     return parse_survey(survey_document(name, start, step_seconds, lateness_steps))
 
 
 def survey_document(name: str, start: datetime, step_seconds: int, lateness_steps: int) -> dict[str, object]:
-    """The parsed TOML of `make_survey`."""
+    """Returns the parsed TOML of `make_survey`."""
     return {
         "name": name, "start": start, "step_seconds": step_seconds, "window_steps": 3, "lateness_steps": lateness_steps,
         "skew_seconds": step_seconds, "collection": "smp",
@@ -42,7 +42,7 @@ def survey_document(name: str, start: datetime, step_seconds: int, lateness_step
 
 
 def sound(survey: Survey, rng: np.random.Generator, step: int, pane: int, n: int = 1) -> bytes:
-    """An envelope of n reports of random values; `pane` is an index of PANES."""
+    """Makes an envelope of n reports of random values; `pane` is an index of PANES."""
     attribute, level = PANES[pane]
     mechanism = survey.mechanisms[attribute][level]
     values = rng.integers(0, mechanism.k, n)
@@ -52,7 +52,7 @@ def sound(survey: Survey, rng: np.random.Generator, step: int, pane: int, n: int
 
 
 def spoilt(survey: Survey, rng: np.random.Generator, step: int, reason: Reason) -> bytes:
-    """An envelope that is refused for that reason when it is appended during its step, and sound otherwise."""
+    """Makes an envelope that is refused for exactly this reason when it is appended during `step`."""
     pane = 1 if reason == "padding bits set" else 0
     early_or_late = {"step too old": step - 2 - survey.lateness_steps, "step in the future": step + 1000}
     fields: Fields = msgspec.msgpack.decode(sound(survey, rng, 0, pane, n=3))
@@ -78,14 +78,14 @@ def spoilt(survey: Survey, rng: np.random.Generator, step: int, reason: Reason) 
 
 
 def during(survey: Survey, step: int) -> int:
-    """A moment in the middle of the step, in milliseconds."""
+    """Returns the middle of the step, in Unix milliseconds."""
     return survey.opens_ms(step) + survey.step_ms // 2
 
 
 def make_log(survey: Survey, rng: np.random.Generator, length: int, steps: int, share_spoilt: float = 0.2) -> list[Record]:
-    """Records at offsets 0 … length-1, appended evenly over the steps, of which a share is spoilt in every possible way.
+    """Makes records at offsets 0 … length-1, appended evenly over the steps. A share is spoilt, for random reasons.
 
-    The sound ones belong to any step that may report at that time.
+    Each sound envelope belongs to a random step that may report at its append time.
     """
     records = []
     for offset in range(length):

@@ -1,4 +1,4 @@
-"""What the command says when it cannot begin."""
+"""The agent command: errors at the start, unreachable brokers, the watchdog and the shutdown deadline."""
 
 import os
 import signal
@@ -50,14 +50,14 @@ def test_unusable_settings_are_one_line_and_exit_code_2(environment: dict[str, s
     assert "s3cr3t" not in done.stderr + done.stdout
 
 
-def test_a_process_of_which_nobody_says_that_all_is_well_ends(tmp_path: Path) -> None:
+def test_the_watchdog_ends_a_process_without_signs_of_life(tmp_path: Path) -> None:
     lines = ["import time, agents.app as a", "a._Watchdog.TICK_S = 0.01", "a._Watchdog().start()", "time.sleep(30)"]
     assert run(["-c", "; ".join(lines)], tmp_path).returncode == 3
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
-def test_a_listener_that_says_nothing_is_away(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As behind a proxy, or of a broker that hangs; the client library would wait for ever for the TLS handshake."""
+def test_a_silent_listener_counts_as_unreachable(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy or a hanging broker may be silent. The client library would wait for the TLS handshake for ever."""
     monkeypatch.setattr(topics, "ANSWER_MS", 500)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -67,7 +67,7 @@ def test_a_listener_that_says_nothing_is_away(protocol: str, monkeypatch: pytest
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 def test_a_listener_that_hangs_up_is_a_refusal(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It speaks another protocol, or does not accept a password; waiting would not help."""
+    """The listener uses another protocol or rejects the password; waiting would not help."""
     monkeypatch.setattr(topics, "ANSWER_MS", 500)
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=hang_up, args=(server,), daemon=True).start()
@@ -79,19 +79,19 @@ def test_a_listener_that_hangs_up_is_a_refusal(protocol: str, monkeypatch: pytes
 
 
 def hang_up(server: socket.socket) -> None:
-    """Take connections and close each at once, until the server is closed."""
+    """Accepts connections and closes each at once, until the server is closed."""
     with suppress(OSError):
         while True:
             server.accept()[0].close()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no-such-host.invalid:9092"], ids=["refused", "unknown"])
-def test_an_address_that_nobody_listens_at_is_away(address: str) -> None:
+def test_an_address_without_a_listener_is_unreachable(address: str) -> None:
     with pytest.raises(BrokerAway, match=f"Kafka at {address} cannot be reached"):
         check_broker(Settings(kafka=address))
 
 
-# A worker with its signal handlers, whose event loop is busy for a minute; then what STOPPING says.
+# A worker with its signal handlers. Its event loop prints "busy" and then runs the code in place of STOPPING.
 BUSY = """
 import asyncio, ctypes, sys, time
 import agents.app as app
@@ -122,7 +122,7 @@ TEARDOWN = (
     ids=["the event loop", "the interpreter's lock", "the teardown"],
 )
 def test_nothing_holds_up_the_shutdown_deadline(stopping: str, status: int, tmp_path: Path) -> None:
-    """It runs from the signal itself; an orderly end does not wait for the interpreter."""
+    """The deadline starts with the signal. An orderly end does not wait for the interpreter."""
     named = {"LDPSTREAM_SURVEY": str(SAMPLE), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", BUSY.replace("STOPPING", stopping)]
     with subprocess.Popen(command, env=os.environ | named, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:

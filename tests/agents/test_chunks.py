@@ -1,4 +1,4 @@
-"""Batches as our own reader unpacks them, against aiokafka's."""
+"""Compares our reader of batches with aiokafka's, and tests the chunks and the thread of the consumer."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from .fetched import CODECS, ENCODERS, GZIP, LZ4, PARTITION, SNAPPY, ZSTD, batch
 
 
 def sample(offset: int = 0, codec: int = GZIP) -> bytes:
-    """A log of five batches, the second one compressed, the fourth a control batch, from the one on that holds the offset."""
+    """Makes a log of five batches, from the batch with this offset on. The second is compressed, the fourth a control batch."""
     rng = np.random.default_rng(1)
     sizes = [1, 5, 3, 1, 40]
     raw, first = bytearray(), 100
@@ -39,8 +39,8 @@ def sample(offset: int = 0, codec: int = GZIP) -> bytes:
 
 @pytest.mark.parametrize("codec", [0, *CODECS])
 @pytest.mark.parametrize("offset", [100, 101, 104, 106, 109, 110, 149])
-def test_the_records_are_those_of_the_library(offset: int, codec: int) -> None:
-    """Also from within a batch, and past a control batch that holds no record."""
+def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) -> None:
+    """This holds from any offset within a batch, and past a control batch without records."""
     raw = sample(offset, codec)
     theirs, ours = unread(raw, offset), unread(raw, offset)
     expected = [Record(record.offset, record.timestamp, record.value or b"") for record in theirs]
@@ -53,8 +53,8 @@ def test_the_records_are_those_of_the_library(offset: int, codec: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_batch_that_was_damaged_on_its_way_is_an_error(version: int) -> None:
-    """Whatever byte it is that is covered by the checksum; the old versions' are the library's to check."""
+def test_a_batch_with_a_wrong_checksum_is_an_error(version: int) -> None:
+    """Any byte under the checksum counts. The library checks the old versions."""
     if version == 2:
         raw, covered = bytes(batch(0, [b"a"]) + batch(1, [b"b"])), 21
     else:
@@ -70,7 +70,7 @@ def test_a_batch_that_was_damaged_on_its_way_is_an_error(version: int) -> None:
             list(unpack(unread(bytes(damaged), 0)))
 
 
-def test_what_has_been_fetched_is_handed_on_by_the_batch() -> None:
+def test_fetched_records_are_returned_by_the_batch() -> None:
     before = FetchResult(PARTITION, assignment=None, partition_records=unread(sample(), 100), backoff=0)
     held = FetchedBatches({PARTITION: before})
     assert list(held) == [PARTITION]
@@ -82,12 +82,12 @@ def test_what_has_been_fetched_is_handed_on_by_the_batch() -> None:
 
 
 def bomb(first: int, n: int) -> bytearray:
-    """A batch of two ordinary records and n large ones, which take one byte in a thousand."""
+    """Makes a batch of two ordinary records and n large ones, compressed to about a thousandth."""
     return batch(first, [b"a", b"b", *[bytes(10**6)] * n], codec=GZIP)
 
 
 def damaged(what: str) -> bytearray:
-    """A batch of 20 records from offset 2 on that a broker may keep and that cannot be read."""
+    """Makes an unreadable batch of 20 records from offset 2 on, such as a broker may keep."""
     codec = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}.get(what.split()[0], 0)
     raw = batch(2, [b"%d" % i for i in range(20)], codec=codec)
     if what == "a codec that is not known":
@@ -114,7 +114,7 @@ SPOILT = [f"{name} {how}" for name in ("gzip", "snappy", "lz4", "zstd")
 
 
 @pytest.mark.parametrize("what", ["a codec that is not known", "an offset of another batch", *SPOILT])
-def test_a_batch_that_cannot_be_read_is_refused_and_the_others_are_not(what: str) -> None:
+def test_only_the_unreadable_batch_is_refused(what: str) -> None:
     lost = damaged(what)
     before, refused, after = unpack(unread(bytes(batch(0, [b"a", b"b"]) + lost + batch(22, [b"c"])), 0))
     assert (before[:3], after[:3]) == (((0, 1), (7, 7), (b"a", b"b")), ((22,), (7,), (b"c",)))
@@ -125,7 +125,7 @@ def test_a_batch_that_cannot_be_read_is_refused_and_the_others_are_not(what: str
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4])
 def test_a_compressed_batch_of_an_old_format_is_refused(codec: int) -> None:
-    """Its wrapper tells only the offset of its last record; brokers have not written such batches since Kafka 3.0."""
+    """Its wrapper holds only the offset of its last record. Brokers write no such batches since Kafka 3.0."""
     lost, after = (old_format(compression, last, [b"value"] * n) for compression, last, n in ((codec, 4, 3), (0, 5, 1)))
     refused, read = unpack(unread(bytes(lost + after), 2))
     assert isinstance(refused, RefusedBatch)
@@ -136,7 +136,7 @@ def test_a_compressed_batch_of_an_old_format_is_refused(codec: int) -> None:
 
 @pytest.mark.parametrize("what", ["an offset of another batch", "an offset twice"])
 def test_a_record_cannot_move_the_position_past_others(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers do not check the offsets within a batch that is not compressed."""
+    """Brokers do not check the offsets within an uncompressed batch."""
     monkeypatch.setattr(batches, "PIECE_RECORDS", 1)
     seen = unread(bytes(damaged(what) + batch(22, [b"c"])), 2)
     offsets = [piece.offsets[0] if isinstance(piece, Batch) else piece.record.offset for piece in unpack(seen)]
@@ -145,8 +145,8 @@ def test_a_record_cannot_move_the_position_past_others(what: str, monkeypatch: p
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(values=st.lists(st.none() | st.binary(max_size=40), min_size=1, max_size=30), skip=st.integers(0, 40))
-def test_a_compressed_batch_reads_as_the_plain_one(codec: int, values: list[bytes | None], skip: int) -> None:
-    """From any offset on."""
+def test_a_compressed_batch_reads_like_the_plain_one(codec: int, values: list[bytes | None], skip: int) -> None:
+    """This holds from any offset on."""
     plain, packed = (read(unread(bytes(batch(5, values, codec=c)), 5 + skip)) for c in (0, codec))
     assert packed == plain
 
@@ -154,8 +154,8 @@ def test_a_compressed_batch_reads_as_the_plain_one(codec: int, values: list[byte
 @pytest.mark.parametrize("codec", [0, *CODECS])
 @settings(max_examples=200)
 @given(damage=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), min_size=1, max_size=4))
-def test_a_damaged_batch_is_refused_and_nothing_else(codec: int, damage: list[tuple[int, int]]) -> None:
-    """A record before the damage may count; every record of the next batch does."""
+def test_damage_in_a_batch_affects_no_other_batch(codec: int, damage: list[tuple[int, int]]) -> None:
+    """A record before the damage may count. Every record of the next batch counts."""
     raw = batch(2, [b"%d" % i for i in range(20)], codec=codec)
     for place, bits in damage:
         raw[61 + place % (len(raw) - 61)] ^= bits
@@ -165,8 +165,8 @@ def test_a_damaged_batch_is_refused_and_nothing_else(codec: int, damage: list[tu
     assert (counted + refused, after[:3]) == (20, ((22,), (7,), (b"c",)))
 
 
-def test_a_record_that_cannot_be_read_takes_those_behind_it_in_its_batch_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A header's name need not be UTF-8 for a broker; the library would end the process."""
+def test_records_before_an_unreadable_record_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of the batch is refused. Brokers accept header names that are not UTF-8; the library would end the process."""
     monkeypatch.setattr(batches, "PIECE_RECORDS", 1)
     lost = damaged("a header that is not UTF-8")
     pieces = list(unpack(unread(bytes(lost + batch(22, [b"c"])), 2)))
@@ -176,8 +176,8 @@ def test_a_record_that_cannot_be_read_takes_those_behind_it_in_its_batch_along(m
     assert (refused.record.offset, refused.refusal) == (21, (1, "unreadable batch"))
 
 
-def test_a_batch_that_would_fill_the_memory_is_refused() -> None:
-    """The control is one that unpacks to a little less than is allowed."""
+def test_a_batch_that_unpacks_to_too_much_is_refused() -> None:
+    """The control batch unpacks to slightly less than the limit."""
     most = compression.MAX_UNPACKED_BYTES // 10**6
     raw = bytes(bomb(0, most - 1) + bomb(most + 1, 60) + batch(most + 63, [b"c"]))
     *before, refused, after = unpack(unread(raw, 0))
@@ -186,8 +186,8 @@ def test_a_batch_that_would_fill_the_memory_is_refused() -> None:
     assert [offset for piece in before if isinstance(piece, Batch) for offset in piece.offsets] == list(range(most + 1))
 
 
-def test_not_more_is_handed_on_at_a_time_than_a_chunk() -> None:
-    """However well it was compressed."""
+def test_one_call_returns_about_one_chunk_at_most() -> None:
+    """This holds however well the batches are compressed."""
     raw = b"".join(bytes(bomb(first, 6)) for first in range(0, 80, 8))
     result = FetchResult(PARTITION, assignment=None, partition_records=unread(raw, 0), backoff=0)
     held = FetchedBatches({PARTITION: result})[PARTITION]
@@ -202,7 +202,7 @@ def test_not_more_is_handed_on_at_a_time_than_a_chunk() -> None:
     assert held.getall() == []
 
 
-async def test_a_refused_batch_is_a_chunk_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_batch_gets_its_own_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = bytes(batch(0, [b"a", b"b"]) + damaged("gzip that never was") + batch(22, [b"c"]) + batch(23, [b"d"]))
     thread = _reader()
     library = Library(pieces=list(unpack(unread(raw, 0))))
@@ -214,8 +214,8 @@ async def test_a_refused_batch_is_a_chunk_of_its_own(monkeypatch: pytest.MonkeyP
     assert thread.consumer.placements[PARTITION].chunks == 3
 
 
-async def test_a_transaction_marker_is_a_chunk_of_its_own() -> None:
-    """Whether records follow it or the log ends, it says which offset never had a record."""
+async def test_a_transaction_marker_gets_its_own_chunk() -> None:
+    """It holds the offset without a record, both before further records and at the end of the log."""
     marker, other = batch(2, [b"\x00\x00\x00\x01"], control=True), batch(4, [b"\x00\x00\x00\x00"], control=True)
     raw = bytes(batch(0, [b"a", b"b"]) + marker + batch(3, [b"c"]) + other)
     seen = unread(raw, 0)
@@ -227,19 +227,19 @@ async def test_a_transaction_marker_is_a_chunk_of_its_own() -> None:
     assert seen.next_fetch_offset == 5
 
 
-def test_a_marker_below_the_position_is_not_handed_on() -> None:
+def test_a_marker_below_the_position_is_skipped() -> None:
     (piece,) = unpack(unread(bytes(batch(2, [b"\x00\x00\x00\x01"], control=True) + batch(3, [b"c"])), 3))
     assert isinstance(piece, Batch)
 
 
 def _reader() -> Any:
-    """A thread that reads one partition, which has just been placed."""
+    """Makes a thread that reads one partition, just placed."""
     thread: Any = ChunkThread.__new__(ChunkThread)
     thread.consumer = SimpleNamespace(placements={PARTITION: _Placement(5)}, flow_active=True)
     return thread
 
 
-async def test_the_next_chunks_are_read_while_these_are_counted() -> None:
+async def test_the_next_chunks_are_read_ahead() -> None:
     thread = _reader()
     library = Library(pieces=list(unpack(unread(bytes(batch(0, [b"a", b"b"])), 0))))
 
@@ -251,14 +251,14 @@ async def test_the_next_chunks_are_read_while_these_are_counted() -> None:
     await asyncio.sleep(0.01)
     assert library.asked == 2
     thread.consumer.placements[PARTITION], library.pieces = _Placement(6), {}
-    assert (await chunks(), library.asked) == ([(5, 1)], 2)  # as it was read: before the partition was placed anew
+    assert (await chunks(), library.asked) == ([(5, 1)], 2)  # it was read before the new placement
     assert (await chunks(), library.asked) == ([], 3)
     await asyncio.sleep(0.01)
-    assert library.asked == 3  # with nothing there, it reads when it is told to
+    assert library.asked == 3  # without records it does not read ahead
 
 
 class Library:
-    """What our reader asks of aiokafka's consumer."""
+    """A fake of aiokafka's consumer, as far as our reader uses it."""
 
     _closed = False
 
@@ -289,8 +289,8 @@ class Library:
 async def test_after_an_error_partitions_are_placed_again(
     error: Exception | None, displaced: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read before the error is gone, so reading on from the library's position would pass it over."""
-    monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
+    """Records read before the error are lost. Reading on from the library's position would skip them."""
+    monkeypatch.setattr("agents.chunks.AFTER_ERROR_S", 0.0)
     other, told = TopicPartition("reports", 1), list[set[int]]()
     thread: Any = ChunkThread.__new__(ChunkThread)
     thread.consumer = SimpleNamespace(placements=dict.fromkeys((PARTITION, other)), flow_active=True, displaced=told.append)
@@ -303,15 +303,15 @@ async def test_after_an_error_partitions_are_placed_again(
     )
 
 
-async def test_group_offsets_of_partitions_that_went_to_others_are_left_out() -> None:
+async def test_group_commits_skip_partitions_we_no_longer_own() -> None:
     library, consumer = Library(), ChunkConsumer.__new__(ChunkConsumer)
     consumer._thread = cast(Any, SimpleNamespace(_ensure_consumer=lambda: library))
     await consumer._commit_group("reports", {0: 5, 1: 7})
     assert {where.partition: at.offset for where, at in library.committed.items()} == {0: 5}
 
 
-async def test_a_fetch_that_failed_does_not_cut_the_stopping_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library awaits fetches that it has cancelled; the connections are closed all the same."""
+async def test_a_failed_fetch_does_not_break_the_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library awaits cancelled fetches. We still close the connections."""
     closed = asyncio.Event()
 
     async def close() -> None:
@@ -327,9 +327,9 @@ async def test_a_fetch_that_failed_does_not_cut_the_stopping_short(monkeypatch: 
     assert closed.is_set()
 
 
-async def test_a_client_waits_for_a_broker_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As often as needed, and the watchdog hears that all is well; any other error ends the start."""
-    monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
+async def test_a_client_waits_for_an_unreachable_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It retries as often as needed and resets the watchdog each time. Any other error ends the start."""
+    monkeypatch.setattr("agents.chunks.AFTER_ERROR_S", 0.0)
     answers: list[Exception | None] = [KafkaConnectionError("refused"), KafkaConnectionError("refused"), None, ValueError("no")]
     alive = list[int]()
 

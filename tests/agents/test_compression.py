@@ -1,4 +1,4 @@
-"""Each of Kafka's codecs: what clients write is read, and nothing that they write takes more memory than is allowed."""
+"""Kafka's codecs: we read everything that clients write, within a memory limit."""
 
 import ctypes
 import sys
@@ -21,7 +21,7 @@ Encode = Callable[[bytes], bytes]
 
 
 def in_pieces(compressor: "cramjam.zstd.Compressor | cramjam.lz4.Compressor", plain: bytes, size: int = 2**20) -> bytes:
-    """What a client writes that does not know the size when it begins."""
+    """Compresses like a client that does not know the size in advance."""
     packed = b""
     for first in range(0, len(plain), size):
         compressor.compress(plain[first : first + size])
@@ -30,7 +30,7 @@ def in_pieces(compressor: "cramjam.zstd.Compressor | cramjam.lz4.Compressor", pl
 
 
 def zstd_blocks(plain: bytes) -> bytes:
-    """A frame of unknown size that asks for the largest window that decoders take; equal bytes take four for a block."""
+    """Makes a frame of unknown size with the largest window that decoders accept. A block of equal bytes takes four bytes."""
     blocks, size = bytearray(b"\x28\xb5\x2f\xfd\x00\x88"), 2**17
     for first in range(0, len(plain), size):
         block, last = plain[first : first + size], first + size >= len(plain)
@@ -44,7 +44,7 @@ def snappy_raw(plain: bytes) -> bytes:
 
 
 def halves(encode: Encode) -> Encode:
-    """Two streams, one after the other."""
+    """Encodes the two halves as two consecutive streams."""
     return lambda plain: encode(plain[: len(plain) // 2]) + encode(plain[len(plain) // 2 :])
 
 
@@ -70,14 +70,14 @@ def unpack(number: int, packed: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_clients_write_is_read(name: str) -> None:
+def test_every_client_s_compression_is_read(name: str) -> None:
     number, encode = WRITERS[name]
     assert unpack(number, encode(PLAIN)) == PLAIN
 
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_bomb_is_refused_in_bounded_memory(name: str) -> None:
-    """The output and a decoder's window take `MAX_UNPACKED_BYTES` each at the most; the control decodes without a bound."""
+    """The output and a decoder's window take at most `MAX_UNPACKED_BYTES` each. The control decodes without a bound."""
     number, encode = WRITERS[name]
     packed = encode(bytes(4 * MAX_UNPACKED_BYTES))
 
@@ -86,17 +86,17 @@ def test_a_bomb_is_refused_in_bounded_memory(name: str) -> None:
             unpack(number, packed)
         assert error.value.reason == "too large"
 
-    refused()  # what the library allocates once is there
+    refused()  # first call: the library's one-time allocations
     assert peak_growth(refused) < 2 * MAX_UNPACKED_BYTES + 2**22
     assert peak_growth(lambda: UNBOUNDED[number](packed)) > 3 * MAX_UNPACKED_BYTES
 
 
 def peak_growth(run: Callable[[], object]) -> int:
-    """By how many bytes the process's resident memory grows at the most; needs Linux."""
+    """Returns the peak growth of the process's resident memory, in bytes. Needs Linux."""
     if sys.platform != "linux":
-        pytest.skip("asks /proc")
-    ctypes.CDLL(None).malloc_trim(0)  # memory that is free already would hide growth
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        pytest.skip("reads /proc")
+    ctypes.CDLL(None).malloc_trim(0)  # free memory in the process would hide growth
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = peak()
     run()
     return peak() - before
@@ -108,7 +108,7 @@ def peak() -> int:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_just_fits_is_read(name: str) -> None:
+def test_a_batch_that_just_fits_is_read(name: str) -> None:
     number, encode = WRITERS[name]
     assert len(unpack(number, encode(bytes(MAX_UNPACKED_BYTES)))) == MAX_UNPACKED_BYTES
     with pytest.raises(Unreadable, match="unpacks to more"):
@@ -130,15 +130,15 @@ def test_what_just_fits_is_read(name: str) -> None:
         (7, b"", "unreadable batch"),
     ],
 )
-def test_a_header_that_lies_is_refused(number: int, packed: bytes, reason: str) -> None:
+def test_a_false_header_is_refused(number: int, packed: bytes, reason: str) -> None:
     with pytest.raises(Unreadable) as error:
         unpack(number, packed)
     assert error.value.reason == reason
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_stream_that_is_not_whole_is_refused(name: str) -> None:
-    """Cut anywhere, or with more behind it; or read as another codec's."""
+def test_a_cut_or_extended_stream_is_refused(name: str) -> None:
+    """So is a stream read with another codec."""
     number, encode = WRITERS[name]
     packed = encode(PLAIN)
     whole = {len(encode(PLAIN[: len(PLAIN) // 2]))} if "two" in name else set()  # the first of two streams
@@ -155,14 +155,14 @@ def test_a_stream_that_is_not_whole_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("number", CODECS)
 @given(plain=st.binary(max_size=2000))
-def test_every_codec_gives_back_what_was_packed(number: int, plain: bytes) -> None:
+def test_every_codec_unpacks_what_was_packed(number: int, plain: bytes) -> None:
     assert unpack(number, ENCODERS[number](plain)) == plain
 
 
 @pytest.mark.parametrize("number", CODECS)
 @given(packed=st.binary(max_size=200), cut=st.integers(0, 60))
 def test_any_bytes_are_read_or_refused(number: int, packed: bytes, cut: int) -> None:
-    """Also behind a stream's sound beginning."""
+    """This holds also behind the sound beginning of a stream."""
     for raw in (packed, ENCODERS[number](PLAIN)[:cut] + packed):
         try:
             assert len(unpack(number, raw)) <= MAX_UNPACKED_BYTES

@@ -1,4 +1,4 @@
-"""The driver of the folds against a log and a store that fail in every way they can."""
+"""Tests `Counting` with a log and a store that fail in every way."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ LOGS = {p: make_log(SURVEY, np.random.default_rng(100 + p), length=40, steps=6) 
 
 @dataclass
 class FakeLog:
-    """A log of two partitions, with one reader; what is read is lost unless it is handed on, as with Faust."""
+    """A log of two partitions with one reader. As with Faust, a chunk that is read but not delivered is lost."""
 
     records: dict[int, list[Record]] = field(default_factory=lambda: {p: list(log) for p, log in LOGS.items()})
     begins: dict[int, int] = field(default_factory=lambda: dict.fromkeys(LOGS, 0))
@@ -35,7 +35,7 @@ class FakeLog:
     log_id: str = ""
     fails: bool = False
     reason: str = ""  # why its reader is shut out of the group
-    gone: bool = True  # for everybody, whenever it fails
+    gone: bool = True  # unreachable for every client whenever it fails
     placements: dict[int, list[int]] = field(default_factory=dict)  # number, position, chunks read
     number: int = 0
 
@@ -86,7 +86,7 @@ class FakeLog:
         return last + self.markers.get(partition, 0)
 
     def read(self, partition: int, length: int) -> Chunk | None:
-        """The next chunk of up to so many records, if the partition is placed and there are any."""
+        """Returns the next chunk, of at most `length` records; None without a placement or records."""
         if partition not in self.placements:
             return None
         number, position, chunks = self.placements[partition]
@@ -99,10 +99,10 @@ class FakeLog:
 
 
 class FakeStore(MemoryCountStore):
-    """A store that can be gone, or lose its answers."""
+    """A store that can be unreachable, refuse writes or lose its answers."""
 
     fails = False
-    refuses = False  # to write, as with a full disk or full memory
+    refuses = False  # refuses writes, as with a full disk or full memory
     loses_answers = False
 
     def load(self, partition: int) -> Checkpoint | None:
@@ -128,7 +128,7 @@ class FakeStore(MemoryCountStore):
 
 
 class Agent:
-    """A `Counting` with its own reader of the log, driven step by step."""
+    """A `Counting` with its own reader of the log; tests drive it step by step."""
 
     def __init__(self, store: MemoryCountStore, log: FakeLog | None = None) -> None:
         self.now = 0.0
@@ -150,11 +150,11 @@ class Agent:
         try:
             await asyncio.wait_for(self.counting.take(chunk), 0.01)
         except TimeoutError:
-            return False  # no chunks are taken; this one is lost, as on a rebalance
+            return False  # `Counting` takes no chunks; this one is lost, as in a rebalance
         return True
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        """Let the agent's own loop run until that holds."""
+        """Lets the agent's own loop run until `reached` returns true."""
         for _ in range(1000):
             if reached():
                 return
@@ -162,7 +162,7 @@ class Agent:
         raise AssertionError("not within 5 s")
 
     async def finish(self) -> None:
-        """Steps, reads and looks after the progress until everything is counted."""
+        """Runs steps, reads and stall checks until everything is counted."""
         for _ in range(20):
             await self.step()
             for partition in LOGS:
@@ -216,8 +216,8 @@ OPERATIONS = st.tuples(
 
 @given(st.lists(OPERATIONS, max_size=60))
 @settings(max_examples=150)
-def test_every_record_counts_once_whatever_happens(operations: list[tuple[str, int, int, int]]) -> None:
-    """Two agents that both take themselves for the owner of everything, and all that may befall them."""
+def test_every_record_counts_once_under_random_faults(operations: list[tuple[str, int, int, int]]) -> None:
+    """Two agents both believe they own everything, and suffer random faults."""
 
     async def run() -> None:
         store = FakeStore(SURVEY)
@@ -230,7 +230,7 @@ def test_every_record_counts_once_whatever_happens(operations: list[tuple[str, i
                     await agent.read(partition, length)
                 case "step":
                     await agent.step()
-                case "drop":  # read and never handed on; handed on later, perhaps after another placement, by "stale"
+                case "drop":  # read and not delivered; "stale" may deliver it later, perhaps after another placement
                     held[who] = agent.log.read(partition, length)
                 case "stale":
                     if (chunk := held.pop(who, None)) is not None and not store.fails and agent.counting.ready:
@@ -264,29 +264,29 @@ async def test_a_dropped_chunk_is_read_again() -> None:
     agent = Agent(store)
     await agent.step()
     await agent.read(0, 5)
-    agent.log.read(0, 5)  # lost on its way
+    agent.log.read(0, 5)  # lost before delivery
     await agent.read(0, 5)
     assert not agent.counting.ready
     held = agent.log.read(0, 5)
     assert held is not None
     await agent.step()
-    await agent.counting.take(held)  # read before the partition was placed again, so it says nothing about what is missing
+    await agent.counting.take(held)  # read before the new placement, so its offsets reveal no gap
     assert agent.counting.ready
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_a_first_chunk_that_is_dropped_is_no_hole_in_the_log() -> None:
+async def test_a_dropped_first_chunk_is_not_a_gap_of_the_log() -> None:
     store = MemoryCountStore(SURVEY)
     agent = Agent(store)
     await agent.step()
-    agent.log.read(0, 5)  # the first after the placement, lost on its way
+    agent.log.read(0, 5)  # the first after the placement, lost before delivery
     await agent.read(0, 5)
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_a_placement_that_an_assignment_has_made_void_is_not_relied_on() -> None:
+async def test_a_rebalance_during_placement_voids_the_placement() -> None:
     store = MemoryCountStore(SURVEY)
     agent = Agent(store)
     place = agent.log.place
@@ -305,7 +305,7 @@ async def test_a_placement_that_an_assignment_has_made_void_is_not_relied_on() -
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_chunks_wait_while_the_store_is_gone_and_nothing_is_lost() -> None:
+async def test_chunks_wait_for_the_store_and_none_is_lost() -> None:
     store = FakeStore(SURVEY)
     agent = Agent(store)
     await agent.step()
@@ -325,8 +325,8 @@ async def test_chunks_wait_while_the_store_is_gone_and_nothing_is_lost() -> None
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_chunks_flow_again_although_there_is_nothing_left_to_write() -> None:
-    """The partition whose commit failed is gone, so no commit would ever find out that the store answers again."""
+async def test_chunks_flow_again_even_with_nothing_to_write() -> None:
+    """The partition whose commit failed is revoked, so no commit would notice that the store answers again."""
     store = FakeStore(SURVEY)
     agent = Agent(store)
     await agent.step()
@@ -339,7 +339,7 @@ async def test_chunks_flow_again_although_there_is_nothing_left_to_write() -> No
     assert await agent.read(1)
 
 
-async def test_a_stale_owner_is_refused_reloads_and_goes_on() -> None:
+async def test_a_stale_owner_is_refused_and_reloads() -> None:
     store = MemoryCountStore(SURVEY)
     one, other = Agent(store), Agent(store)
     for agent in (one, other):
@@ -352,7 +352,7 @@ async def test_a_stale_owner_is_refused_reloads_and_goes_on() -> None:
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_letters_come_before_the_commit_that_covers_them() -> None:
+async def test_letters_are_sent_before_their_commit() -> None:
     store = MemoryCountStore(SURVEY)
     agent = Agent(store)
     await agent.step()
@@ -366,7 +366,7 @@ async def test_letters_come_before_the_commit_that_covers_them() -> None:
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_letters_go_in_slices_and_none_that_the_broker_has_goes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_letters_go_in_batches_and_none_is_sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.counting.LETTERS_AT_ONCE", 1)
     store = MemoryCountStore(SURVEY)
     agent = Agent(store)
@@ -381,7 +381,7 @@ async def test_letters_go_in_slices_and_none_that_the_broker_has_goes_again(monk
         if calls == 2:
             raise LogUnavailable("gone")
         await send(letters)
-        await agent.read(1, 3)  # more letters come while these are under way
+        await agent.read(1, 3)  # more letters come during the sending
 
     agent.log.send_dead_letters = send_and_read_on  # type: ignore[method-assign]
     assert not await agent.step()
@@ -394,7 +394,7 @@ async def test_letters_go_in_slices_and_none_that_the_broker_has_goes_again(monk
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_many_letters_stop_the_flow_until_they_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_unsent_letters_stop_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.counting.MAX_WAITING_BYTES", 10)
     store = MemoryCountStore(SURVEY)
     agent = Agent(store)
@@ -406,8 +406,8 @@ async def test_many_letters_stop_the_flow_until_they_are_sent(monkeypatch: pytes
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_a_batch_that_cannot_be_read_is_one_letter_and_many_rejected_records() -> None:
-    """Behind it counting goes on as if each of its records had been refused."""
+async def test_an_unreadable_batch_is_one_letter_and_many_rejections() -> None:
+    """Counting continues behind it as if each of its records had been refused."""
     store, log = MemoryCountStore(SURVEY), FakeLog()
     agent = Agent(store, log)
     await agent.step()
@@ -427,7 +427,7 @@ async def test_a_batch_that_cannot_be_read_is_one_letter_and_many_rejected_recor
     assert [letter for letter in log.letters if letter.records != 1] == [DeadLetter(0, stand_in, "undecodable", 15)]
 
 
-async def test_what_has_expired_is_passed_over() -> None:
+async def test_expired_records_are_skipped_and_noted() -> None:
     log = FakeLog()
     log.records[0], log.begins[0] = LOGS[0][25:], 25
     store = MemoryCountStore(SURVEY)
@@ -438,19 +438,19 @@ async def test_what_has_expired_is_passed_over() -> None:
     assert without_gaps(store) == direct({0: LOGS[0][25:], 1: LOGS[1]})
 
 
-async def test_a_lost_store_and_an_expired_log_say_what_is_missing() -> None:
-    """Nothing is known of the records before; they were not appended after the first that is left."""
+async def test_a_lost_store_with_an_expired_log_notes_the_gap() -> None:
+    """Nothing is known of the earlier records, except that none was appended after the first remaining record."""
     log, store = FakeLog(), MemoryCountStore(SURVEY)
     log.records[0], log.begins[0] = LOGS[0][25:], 25
     await Agent(store, log).finish()
     assert {p: head.missing for p, head in store.heads().items()} == {0: Missing(0, LOGS[0][25].appended_ms + 1, 25), 1: None}
-    again = Agent(store, log)  # it stays so
+    again = Agent(store, log)  # the note stays
     log.records[0] = [*LOGS[0][25:], LOGS[0][-1]._replace(offset=40)]
     await again.finish()
     assert store.heads()[0].missing == Missing(0, LOGS[0][25].appended_ms + 1, 25)
 
 
-async def test_what_is_missing_before_the_first_record_came_was_appended_before_now() -> None:
+async def test_without_records_the_missing_ones_end_now() -> None:
     log, store = FakeLog(), MemoryCountStore(SURVEY)
     log.records[0], log.begins[0] = [], 40
     await Agent(store, log).finish()
@@ -460,8 +460,8 @@ async def test_what_is_missing_before_the_first_record_came_was_appended_before_
     assert store.heads()[0].missing == Missing(0, LOGS[0][-1].appended_ms + 1, 40)
 
 
-async def test_an_empty_log_whose_records_expired_moves_the_checkpoint() -> None:
-    """Else an estimator would wait for records that no longer exist."""
+async def test_an_empty_expired_log_moves_the_checkpoint() -> None:
+    """Otherwise an estimator would wait for records that no longer exist."""
     log = FakeLog()
     log.records[0], log.begins[0] = [], 40
     store = MemoryCountStore(SURVEY)
@@ -470,7 +470,7 @@ async def test_an_empty_log_whose_records_expired_moves_the_checkpoint() -> None
     assert store.positions() == {0: 40}
 
 
-async def test_a_log_that_lost_its_end_is_counted_on_from_there() -> None:
+async def test_counting_continues_at_the_end_of_a_shortened_log() -> None:
     log = FakeLog()
     store = MemoryCountStore(SURVEY)
     store.commit(0, None, Checkpoint(50))
@@ -481,8 +481,8 @@ async def test_a_log_that_lost_its_end_is_counted_on_from_there() -> None:
     assert store.positions()[0] == 41
 
 
-async def test_transaction_markers_are_no_missing_offsets() -> None:
-    """The position passes them at once, and the alert on lost records stays silent."""
+async def test_transaction_markers_are_not_missing_offsets() -> None:
+    """The position passes them at once, and the alert on lost records does not fire."""
     log, store = FakeLog(), MemoryCountStore(SURVEY)
     log.records[0] = LOGS[0][:10] + [record._replace(offset=record.offset + 1) for record in LOGS[0][10:]]
     agent = Agent(store, log)
@@ -502,7 +502,7 @@ async def test_transaction_markers_are_no_missing_offsets() -> None:
     assert (metrics.missing_offsets._value.get(), metrics.gaps._value.get()) == (missing, gaps)
 
 
-async def test_a_marker_where_a_partition_was_placed_is_passed_over() -> None:
+async def test_a_marker_at_the_placed_offset_is_skipped() -> None:
     log, store = FakeLog(), MemoryCountStore(SURVEY)
     log.records[0] = [record._replace(offset=record.offset + 1) for record in LOGS[0]]
     agent = Agent(store, log)
@@ -514,8 +514,8 @@ async def test_a_marker_where_a_partition_was_placed_is_passed_over() -> None:
     assert (store.positions()[0], metrics.missing_offsets._value.get()) == (41, missing)
 
 
-async def test_a_hole_in_the_log_itself_is_passed_over_once_the_broker_has_confirmed_it() -> None:
-    """As a compacted topic has them."""
+async def test_a_gap_that_the_broker_confirms_is_skipped() -> None:
+    """Compacted topics have such gaps."""
     log = FakeLog()
     log.records[0] = LOGS[0][:10] + LOGS[0][11:]
     store = MemoryCountStore(SURVEY)
@@ -523,8 +523,8 @@ async def test_a_hole_in_the_log_itself_is_passed_over_once_the_broker_has_confi
     assert store.snapshot() == direct(log.records)
 
 
-async def test_a_hole_at_the_end_of_the_log_is_passed_over_after_a_while() -> None:
-    """Else the checkpoint would never reach the end, and an estimator would wait for it."""
+async def test_a_gap_at_the_end_of_the_log_is_skipped_later() -> None:
+    """Otherwise the checkpoint would never reach the end, and an estimator would wait for it."""
     log = FakeLog(markers={0: 2})
     store = MemoryCountStore(SURVEY)
     agent = Agent(store, log)
@@ -548,7 +548,7 @@ async def test_a_revoked_partition_is_committed_and_forgotten() -> None:
     assert store.positions() == {0: 10}
 
 
-async def test_the_end_commits_what_is_left() -> None:
+async def test_closing_commits_the_remaining_changes() -> None:
     store = MemoryCountStore(SURVEY)
     agent = Agent(store)
     running = asyncio.create_task(agent.counting.run())
@@ -560,7 +560,7 @@ async def test_the_end_commits_what_is_left() -> None:
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_the_loop_commits_by_itself_and_outlives_failures() -> None:
+async def test_the_loop_commits_and_survives_failures() -> None:
     store = FakeStore(SURVEY)
     agent = Agent(store)
     store.fails = True
@@ -576,7 +576,7 @@ async def test_the_loop_commits_by_itself_and_outlives_failures() -> None:
     await asyncio.wait_for(running, 1)
 
 
-async def test_a_partition_without_progress_is_placed_again_and_then_given_up() -> None:
+async def test_a_stalled_partition_is_placed_again_then_given_up() -> None:
     agent = Agent(MemoryCountStore(SURVEY))
     await agent.step()
     before = dict(agent.log.placements)
@@ -592,7 +592,7 @@ async def test_a_partition_without_progress_is_placed_again_and_then_given_up() 
 
 
 @pytest.mark.parametrize("cause", ["idle", "store", "broker"])
-async def test_waiting_is_no_stall(cause: str) -> None:
+async def test_waiting_is_not_a_stall(cause: str) -> None:
     store = FakeStore(SURVEY)
     agent = Agent(store)
     await agent.finish() if cause == "idle" else await agent.step()
@@ -604,8 +604,8 @@ async def test_waiting_is_no_stall(cause: str) -> None:
         assert await agent.counting.progressing()
 
 
-async def test_a_consumer_that_hangs_while_the_broker_serves_others_is_a_stall() -> None:
-    """Its questions end as those to a broker that is away do; only somebody else can tell."""
+async def test_a_hanging_consumer_is_a_stall_if_the_broker_answers() -> None:
+    """Its requests fail as if the broker were unreachable. Only a second client shows the difference."""
     agent = Agent(MemoryCountStore(SURVEY))
     await agent.step()
     await agent.read(0, 3)
@@ -618,7 +618,7 @@ async def test_a_consumer_that_hangs_while_the_broker_serves_others_is_a_stall()
     assert answers[-2:] == [False] * 2
 
 
-async def test_a_consumer_that_hangs_without_any_partition_is_a_stall_too() -> None:
+async def test_a_hanging_consumer_without_partitions_is_a_stall() -> None:
     agent = Agent(MemoryCountStore(SURVEY))
     agent.counting.assign([])
     for fails in (False, True):
@@ -632,8 +632,8 @@ async def test_a_consumer_that_hangs_without_any_partition_is_a_stall_too() -> N
 
 
 @pytest.mark.parametrize("partitions", [[], [0, 1]])
-async def test_a_consumer_that_its_group_does_not_take_is_a_stall_unless_the_broker_is_away(partitions: list[int]) -> None:
-    """For a minute it is none: it may come back."""
+async def test_a_shut_out_consumer_is_a_stall_if_the_broker_answers(partitions: list[int]) -> None:
+    """For the first minute it is not a stall: it may rejoin."""
     agent = Agent(MemoryCountStore(SURVEY))
     await agent.finish()
     agent.counting.assign(partitions)
@@ -649,7 +649,7 @@ async def test_a_consumer_that_its_group_does_not_take_is_a_stall_unless_the_bro
 
 
 def remade(first_step: int, length: int, seed: int) -> dict[int, list[Record]]:
-    """Logs of a topic made anew, with as many records from that step on."""
+    """Makes the logs of a recreated topic, with `length` records from `first_step` on."""
     rng = np.random.default_rng(seed)
     logs = {p: make_log(SURVEY, rng, length, steps=3) for p in LOGS}
     moved = first_step * SURVEY.step_ms
@@ -666,8 +666,8 @@ def remade(first_step: int, length: int, seed: int) -> dict[int, list[Record]]:
 
 @pytest.mark.parametrize("length", [0, 5, 15, 30, 60])
 @pytest.mark.parametrize("seen", ["at once", "by its next agent", "after some of it was read"])
-async def test_a_topic_that_was_made_again_is_counted_from_its_beginning(length: int, seen: str) -> None:
-    """Whether its end lies below, at or above the old offset. Closed steps stay, open ones are those of the new log alone."""
+async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen: str) -> None:
+    """Its end may lie below, at or above the old offset. Closed steps stay; open steps count only the new log."""
     log, store = FakeLog(log_id="old"), MemoryCountStore(SURVEY)
     agent = Agent(store, log)
     await agent.step()
@@ -676,7 +676,7 @@ async def test_a_topic_that_was_made_again_is_counted_from_its_beginning(length:
     await agent.step()
     before = store.snapshot()
     assert {p: head.position for p, head in before.items()} == {0: (15, "old"), 1: (15, "old")}
-    await agent.read(0, 5)  # read and not written when the topic goes
+    await agent.read(0, 5)  # read but not yet written when the topic is deleted
     new = remade(first_step=4, length=length, seed=length)
     log.log_id, log.records = "new", new
     if seen == "by its next agent":
@@ -697,8 +697,8 @@ async def test_a_topic_that_was_made_again_is_counted_from_its_beginning(length:
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("stored", [True, False])
-async def test_a_topic_that_was_made_again_with_fewer_partitions_leaves_no_open_counts(known: bool, stored: bool) -> None:
-    """Of partitions that nobody owns any more; also if those that are left were never counted. Their steps are incomplete."""
+async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: bool) -> None:
+    """A recreated topic with fewer partitions leaves some without an owner; perhaps only these were ever counted."""
     log, store = FakeLog(log_id="old"), MemoryCountStore(SURVEY)
     agent = Agent(store, log)
     await agent.step()
@@ -725,8 +725,8 @@ async def test_a_topic_that_was_made_again_with_fewer_partitions_leaves_no_open_
     assert await agent.counting.progressing()
 
 
-async def test_counts_of_a_deleted_topic_are_not_written_over_those_of_the_new() -> None:
-    """An agent that slept through it all, with the very offset that the new log has reached."""
+async def test_counts_of_a_deleted_topic_never_replace_new_ones() -> None:
+    """An agent was suspended meanwhile and holds the same offset that the new log has reached."""
     log, store = FakeLog(log_id="old"), MemoryCountStore(SURVEY)
     sleeper = Agent(store, log)
     await sleeper.step()
@@ -737,7 +737,7 @@ async def test_counts_of_a_deleted_topic_are_not_written_over_those_of_the_new()
     await Agent(store, new).finish()
     before = store.snapshot()[0]
     assert before.position == (20, "new")
-    await sleeper.step()  # it asks a broker that does not know yet
+    await sleeper.step()  # its broker does not know the new topic yet
     sleeper.log.log_id, sleeper.log.records = "new", new.records
     await sleeper.finish()
     assert store.snapshot()[0].panes == before.panes
@@ -745,7 +745,7 @@ async def test_counts_of_a_deleted_topic_are_not_written_over_those_of_the_new()
 
 
 async def test_group_offsets_of_others_are_not_committed() -> None:
-    """One of them would make the broker's client refuse all."""
+    """One of them would make the broker's client refuse the whole commit."""
     store = MemoryCountStore(SURVEY)
     agent = Agent(store)
     await agent.step()
@@ -764,8 +764,8 @@ async def test_group_offsets_of_others_are_not_committed() -> None:
     assert agent.log.group == {1: 10}
 
 
-async def test_a_store_that_refuses_to_write_stops_the_chunks_until_it_writes_again() -> None:
-    """It answers every question meanwhile, so a question is no proof that it is well."""
+async def test_chunks_wait_while_the_store_refuses_writes() -> None:
+    """It answers reads meanwhile, so a successful read does not prove its health."""
     store = FakeStore(SURVEY)
     agent = Agent(store)
     await agent.step()
@@ -786,7 +786,7 @@ async def test_a_store_that_refuses_to_write_stops_the_chunks_until_it_writes_ag
 
 
 @pytest.mark.parametrize("lost", [1, 2])
-async def test_a_promoted_replica_that_lost_the_last_commits_is_counted_up_again(lost: int) -> None:
+async def test_commits_lost_in_a_failover_are_counted_again(lost: int) -> None:
     store = MemoryCountStore(SURVEY)
     agent = Agent(store)
     await agent.step()
@@ -802,8 +802,8 @@ async def test_a_promoted_replica_that_lost_the_last_commits_is_counted_up_again
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_a_long_log_is_written_as_it_goes_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted again from its beginning, it has many steps open at once: not more wait than the limit and one step."""
+async def test_a_long_log_is_written_in_bounded_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log counted again has many open steps. At most the limit and one more step wait for the store."""
     rng, steps = np.random.default_rng(5), 40
     record = [Record(i, during(SURVEY, i // 3), sound(SURVEY, rng, i // 3, i % 3)) for i in range(3 * steps)]
     a_step = sum(table.counts.nbytes for table in tally(SURVEY, record[:3]).counts.values())

@@ -1,4 +1,4 @@
-"""The fold of a partition under everything that may happen to it, against a direct tally of its log."""
+"""Compares the fold of a partition, under every kind of fault, with a direct tally of its log."""
 
 import numpy as np
 import pytest
@@ -16,13 +16,13 @@ LOG = make_log(SURVEY, np.random.default_rng(7), length=60, steps=8)
 
 
 def steadied(records: list[Record]) -> list[Record]:
-    """The records with append times that never fall: the latest so far."""
+    """Returns the records with append times replaced by the latest so far."""
     times = np.maximum.accumulate([record.appended_ms for record in records])
     return [record._replace(appended_ms=int(time)) for record, time in zip(records, times)]
 
 
 def expected(records: list[Record]) -> Checkpoint:
-    """What a store must hold in the end."""
+    """Returns the checkpoint that the store must hold in the end."""
     direct = tally(SURVEY, steadied(records))
     reasons = [reason for _, reason in direct.rejected]
     times = [record.appended_ms for record in records]
@@ -31,7 +31,7 @@ def expected(records: list[Record]) -> Checkpoint:
 
 
 class Owner:
-    """An agent reduced to its fold: what it does with a partition, without any log or clock."""
+    """An agent reduced to the fold of one partition, without log or clock."""
 
     def __init__(self, store: MemoryCountStore) -> None:
         self.store = store
@@ -58,12 +58,12 @@ class Owner:
             self.restart()
 
     def commit_unanswered(self) -> None:
-        """The store writes, and its answer is lost."""
+        """The store writes, but its answer is lost."""
         if (change := self.fold.changes()) is not None:
             self.store.commit(0, self.fold.stored_offset, change)
 
     def commit_late(self, log: list[Record], first: int, last: int) -> None:
-        """More is folded while the store writes."""
+        """Folds more records while the store writes."""
         change, stored = self.fold.changes(), self.fold.stored_offset
         self.deliver(log, first, last)
         if change is not None and self.store.commit(0, stored, change):
@@ -72,7 +72,7 @@ class Owner:
 
 OPERATIONS = st.tuples(
     st.sampled_from(["deliver", "commit", "commit_unanswered", "commit_late", "restart"]),
-    st.integers(0, 1),  # which of two agents that both take themselves for the owner
+    st.integers(0, 1),  # one of two agents that both believe they own the partition
     st.integers(0, len(LOG)),
     st.integers(0, 20),
 )
@@ -80,7 +80,7 @@ OPERATIONS = st.tuples(
 
 @given(st.lists(OPERATIONS, max_size=40), st.lists(st.integers(-15_000, 15_000), min_size=len(LOG), max_size=len(LOG)))
 @settings(max_examples=200)
-def test_every_record_counts_once_whatever_happens(operations: list[tuple[str, int, int, int]], jitter: list[int]) -> None:
+def test_every_record_counts_once_under_random_faults(operations: list[tuple[str, int, int, int]], jitter: list[int]) -> None:
     """Redeliveries, gaps, crashes, lost answers, two owners, and a broker's clock that steps back."""
     log = [record._replace(appended_ms=record.appended_ms + ms) for record, ms in zip(LOG, jitter)]
     store = MemoryCountStore(SURVEY)
@@ -97,7 +97,7 @@ def test_every_record_counts_once_whatever_happens(operations: list[tuple[str, i
     assert store.snapshot()[0] == expected(log)
 
 
-def test_results_tell_what_happened() -> None:
+def test_results_report_each_outcome() -> None:
     fold = PartitionFold(SURVEY, None)
     whole = tally(SURVEY, LOG[:10])
     result = fold.feed(LOG[:10])
@@ -115,8 +115,8 @@ def test_results_tell_what_happened() -> None:
     ("offset", "n", "then", "gap"),
     [(3, 1, 4, None), (3, 5, 8, None), (1, 3, 4, None), (0, 3, 3, None), (0, 1, 3, None), (5, 1, 3, (3, 5))],
 )
-def test_markers_are_passed_over(offset: int, n: int, then: int, gap: tuple[int, int] | None) -> None:
-    """They advance the position and change nothing else; one that begins later than expected is a gap."""
+def test_markers_are_skipped(offset: int, n: int, then: int, gap: tuple[int, int] | None) -> None:
+    """They advance the position and change nothing else. Markers beyond the expected offset are a gap."""
     fold, other = PartitionFold(SURVEY, None), PartitionFold(SURVEY, None)
     fold.feed(LOG[:3])
     other.feed(LOG[:3])
@@ -126,15 +126,15 @@ def test_markers_are_passed_over(offset: int, n: int, then: int, gap: tuple[int,
     assert (fold.next_offset, fold.changes()) == (then, other.changes())
 
 
-def test_a_hole_within_a_delivery_ends_it() -> None:
+def test_a_gap_in_a_delivery_ends_it() -> None:
     fold = PartitionFold(SURVEY, None)
     result = fold.feed(LOG[:3] + LOG[5:8])
     assert (result.records, result.gap, fold.next_offset) == (3, (3, 5), 3)
 
 
 @pytest.mark.parametrize("first", [0, 10, 12, 19, 20, 30])
-def test_a_batch_that_cannot_be_read_is_folded_as_rejected_records(first: int) -> None:
-    """From whichever of its records on; one that begins later than expected is a gap."""
+def test_an_unreadable_batch_counts_as_rejected_records(first: int) -> None:
+    """Counting may start at any of its records. A batch beyond the expected offset is a gap."""
     fold = PartitionFold(SURVEY, Checkpoint(first, 5) if first else None)
     fold.feed(LOG[first:10])
     stand_in = Record(10, LOG[12].appended_ms, b"the batch")
@@ -154,7 +154,7 @@ def test_a_batch_that_cannot_be_read_is_folded_as_rejected_records(first: int) -
     assert fold.feed(LOG[20:25]).records == 5
 
 
-def test_a_log_that_begins_later_is_counted_from_there() -> None:
+def test_a_log_is_counted_from_its_first_offset() -> None:
     fold = PartitionFold(SURVEY, None, begin=20)
     assert fold.feed(LOG[20:30]).records == 10
     store = MemoryCountStore(SURVEY)
@@ -164,7 +164,7 @@ def test_a_log_that_begins_later_is_counted_from_there() -> None:
     assert store.positions() == {0: 30}
 
 
-def test_nothing_new_is_no_change() -> None:
+def test_a_fold_without_new_records_has_no_changes() -> None:
     fold = PartitionFold(SURVEY, Checkpoint(4))
     assert fold.changes() is None
     fold.feed(LOG[:4])
@@ -176,7 +176,7 @@ def test_nothing_new_is_no_change() -> None:
     assert fold.changes() is None
 
 
-def test_only_changed_panes_are_written_and_they_stay_as_they_were() -> None:
+def test_changes_hold_only_changed_panes_and_stay_fixed() -> None:
     rng = np.random.default_rng(11)
     records = [Record(i, during(SURVEY, 0), sound(SURVEY, rng, 0, pane)) for i, pane in enumerate([0, 1, 0])]
     fold = PartitionFold(SURVEY, None)
@@ -193,7 +193,7 @@ def test_only_changed_panes_are_written_and_they_stay_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("commit_every", [1, 7])
-def test_memory_holds_open_panes_only(commit_every: int) -> None:
+def test_memory_holds_only_open_panes(commit_every: int) -> None:
     rng = np.random.default_rng(13)
     fold, steps = PartitionFold(SURVEY, None), 50
     largest = 0

@@ -1,4 +1,4 @@
-"""The membership in the consumer group, with aiokafka's own coordinator and a broker that is made up."""
+"""Membership in the consumer group, with aiokafka's own coordinator and a fake broker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ IDLE_S = 2.0
 
 
 class FakeGroup:
-    """A group with one member. Its heart beats every 20 ms, and it leaves when nothing was fetched for `IDLE_S`."""
+    """A group with one member. It sends a heartbeat every 20 ms and leaves after `IDLE_S` without a fetch."""
 
     def __init__(self) -> None:
         self.state = SubscriptionState()
@@ -75,13 +75,13 @@ async def group(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeGroup]:
 
 async def until(reached: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not reached():  # noqa: ASYNC110  # the library's state, of which nobody tells
+        while not reached():  # noqa: ASYNC110  # the library's state has no event
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("kept", [True, False])
-async def test_a_member_without_partitions_stays_one(group: FakeGroup, kept: bool) -> None:
-    """Left to itself it would leave, and not come back."""
+async def test_a_member_without_partitions_stays_in_the_group(group: FakeGroup, kept: bool) -> None:
+    """Without `Membership` it would leave and not rejoin."""
     keeping = asyncio.create_task(Membership(group.consumer).keep()) if kept else None
     await until(lambda: group.beats)
     await asyncio.sleep(1.5 * IDLE_S)
@@ -93,8 +93,8 @@ async def test_a_member_without_partitions_stays_one(group: FakeGroup, kept: boo
 
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("refuses", ["join", "beat", "join, beat", "refresh"])
-async def test_one_that_was_refused_says_why_and_comes_back(group: FakeGroup, refuses: str, kept: bool) -> None:
-    """Left to itself it would not, however soon the right is given back."""
+async def test_a_refused_member_reports_why_and_rejoins(group: FakeGroup, refuses: str, kept: bool) -> None:
+    """Without `Membership` it would not rejoin, however soon the right returns."""
     looks = Membership(group.consumer)
     keeping = asyncio.create_task(looks.keep() if kept else asyncio.sleep(60))
     await until(lambda: group.beats)
@@ -113,7 +113,7 @@ async def test_one_that_was_refused_says_why_and_comes_back(group: FakeGroup, re
     keeping.cancel()
 
 
-async def test_a_rebalance_is_no_reason_until_it_takes_too_long(group: FakeGroup) -> None:
+async def test_only_a_long_rebalance_is_reported(group: FakeGroup) -> None:
     clock = MagicMock(return_value=0.0)
     looks = Membership(group.consumer, clock)
     await until(lambda: group.beats)
@@ -131,7 +131,7 @@ async def test_a_rebalance_is_no_reason_until_it_takes_too_long(group: FakeGroup
     assert looks.shut_out == ""
 
 
-async def test_a_coordination_that_has_broken_down_stays_a_reason(group: FakeGroup) -> None:
+async def test_a_failed_coordination_task_stays_reported(group: FakeGroup) -> None:
     looks = Membership(group.consumer)
     await until(lambda: group.beats)
     group.coordinator._do_rejoin_group = AsyncMock(side_effect=RuntimeError("a fault"))

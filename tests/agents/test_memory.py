@@ -1,4 +1,4 @@
-"""Freed memory is kept: the same work a second time touches no new page."""
+"""The process keeps freed memory: repeated work touches no new page."""
 
 import platform
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-# 48 MiB taken and given back, ten times over; prints the page faults.
+# Allocates and frees 48 MiB ten times; prints the number of page faults.
 WORK = """
 import resource
 from agents.malloc import keep_freed_memory
@@ -29,7 +29,7 @@ def faults(first: str) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these settings")
 def test_freed_memory_is_kept() -> None:
     assert faults("assert keep_freed_memory()") < PAGES
-    assert faults("") > 5 * PAGES  # the control: left to itself, glibc gives most of it back every time
+    assert faults("") > 5 * PAGES  # the control: by default glibc returns most of the memory every time

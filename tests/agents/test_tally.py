@@ -1,4 +1,4 @@
-"""The tally against a direct count, one envelope at a time."""
+"""Compares the tally with a direct count, one envelope at a time."""
 
 from functools import cache
 
@@ -22,7 +22,7 @@ SURVEY = make_survey()
 
 @cache
 def pool() -> list[bytes]:
-    """Envelopes of steps 0 to 2, sound ones of 1 to 4 reports and one spoilt for every reason."""
+    """Returns sound envelopes of steps 0 to 2 with 1 or 4 reports, and one spoilt envelope for every reason."""
     rng = np.random.default_rng(20260105)
     envelopes = [sound(SURVEY, rng, step, pane, n) for step in range(3) for pane in range(len(PANES)) for n in (1, 4)]
     return envelopes + [spoilt(SURVEY, rng, 1, reason) for reason in REASONS]
@@ -36,7 +36,7 @@ def batches(draw: st.DrawFn) -> list[Record]:
 
 
 def count_one_by_one(survey: Survey, records: list[Record]) -> Tally:
-    """The same by the definition: every envelope by itself, every row looked at."""
+    """Counts by definition: each envelope separately, with a check of every row."""
     counts: dict[PaneKey, CountTable] = {}
     rejected: list[tuple[int, Reason]] = []
     for record in records:
@@ -57,18 +57,18 @@ def count_one_by_one(survey: Survey, records: list[Record]) -> Tally:
 
 
 @given(batches())
-def test_equals_a_count_one_by_one(records: list[Record]) -> None:
+def test_a_tally_equals_a_count_one_by_one(records: list[Record]) -> None:
     assert tally(SURVEY, records) == count_one_by_one(SURVEY, records)
 
 
 @given(batches(), batches())
-def test_is_additive(a: list[Record], b: list[Record]) -> None:
+def test_tallies_are_additive(a: list[Record], b: list[Record]) -> None:
     assert tally(SURVEY, a + b) == tally(SURVEY, a) + tally(SURVEY, b)
 
 
 @st.composite
 def crowds(draw: st.DrawFn) -> list[Record]:
-    """Many envelopes that begin alike, as they come from devices; some of them with a few bytes changed anywhere."""
+    """Draws many envelopes with equal beginnings, as devices send them. Some have changed bytes."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     values: list[bytes] = []
     for _ in range(draw(st.integers(1, 4))):
@@ -92,8 +92,8 @@ def test_a_crowd_equals_a_count_one_by_one(records: list[Record]) -> None:
     assert tally(SURVEY, records) == count_one_by_one(SURVEY, records)
 
 
-def test_a_crowd_is_read_together_and_none_of_it_escapes_the_checks() -> None:
-    """Rows that no device could have sent, envelopes written otherwise, hashes that collide, times around the close."""
+def test_a_crowd_is_read_together_with_all_checks() -> None:
+    """Covers impossible rows, another encoding of the same envelope, and append times around the close."""
     rng = np.random.default_rng(9)
     crowd = [sound(SURVEY, rng, 5, 0) for _ in range(200)]
     groups, left = open_alike(SURVEY, crowd, [during(SURVEY, 5)] * 200)
@@ -110,18 +110,18 @@ def test_a_crowd_is_read_together_and_none_of_it_escapes_the_checks() -> None:
     assert tally(SURVEY, [Record(i, late[i], raw) for i, raw in enumerate(crowd)]).reports == 100
 
 
-def test_beginnings_that_share_a_hash_are_told_apart() -> None:
-    """The hash is a sum of words times odd factors, so what adds nothing to it can be computed."""
+def test_beginnings_with_equal_hashes_are_distinguished() -> None:
+    """The hash is a sum of words times odd factors, so a change that adds nothing to it can be computed."""
     one, two = (np.full((20, 16), 7, np.uint8) for _ in range(2))
     words, odd = two.view(np.uint64), 0x9E3779B97F4A7C15
-    words[:, 0] += np.uint64(odd)  # times the first factor, odd, this is what the next takes away: odd², times 1
+    words[:, 0] += np.uint64(odd)  # adds odd² to the hash; the next line subtracts it
     words[:, 1] -= np.uint64(1)
     found = [group.tolist() for group in _same(np.concatenate((one, two)))]
     assert sorted(map(len, found)) == [1] * 20 + [20]
     assert list(range(20)) in found
 
 
-def test_columns_are_the_same_records() -> None:
+def test_columns_hold_the_same_records() -> None:
     rng = np.random.default_rng(4)
     records = [Record(3 + i, during(SURVEY, i // 4), sound(SURVEY, rng, i // 4, 0)) for i in range(12)]
     columns = Records.of(records)
@@ -134,7 +134,7 @@ def test_columns_are_the_same_records() -> None:
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_every_reason_is_told_and_changes_no_count(reason: Reason) -> None:
+def test_every_rejection_has_its_reason_and_changes_no_count(reason: Reason) -> None:
     rng = np.random.default_rng(1)
     good = [sound(SURVEY, rng, 5, pane, n=3) for pane in range(len(PANES))]
     bad = spoilt(SURVEY, rng, 5, reason)
@@ -145,14 +145,14 @@ def test_every_reason_is_told_and_changes_no_count(reason: Reason) -> None:
 
 
 def test_rejections_keep_the_order_of_the_records() -> None:
-    """Some are found when an envelope is opened and some when the rows of a pane are counted."""
+    """Some are found while an envelope is opened, others while the rows of a pane are counted."""
     rng = np.random.default_rng(2)
     reasons: list[Reason] = ["padding bits set", "undecodable", "symbol out of range", "padding bits set", "wrong survey"]
     records = [Record(7 + i, during(SURVEY, 2), spoilt(SURVEY, rng, 2, reason)) for i, reason in enumerate(reasons)]
     assert tally(SURVEY, records).rejected == list(enumerate(reasons, start=7))
 
 
-def test_nothing_adds_nothing() -> None:
+def test_an_empty_tally_adds_nothing() -> None:
     rng = np.random.default_rng(3)
     some = tally(SURVEY, [Record(0, during(SURVEY, 0), sound(SURVEY, rng, 0, 0))])
     assert tally(SURVEY, []) == Tally()

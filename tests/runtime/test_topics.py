@@ -1,4 +1,4 @@
-"""The settings with which topics are made."""
+"""Settings of the topics that we create, and checks of existing ones."""
 
 import pytest
 
@@ -8,8 +8,8 @@ from tests.agents.samples import make_survey
 
 
 @pytest.mark.parametrize(("replication", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
-def test_a_report_is_acknowledged_once_a_majority_of_the_replicas_has_it(replication: int, needed: int) -> None:
-    """So any two sets that acknowledge have a replica in common, and a leader elected from a majority has all."""
+def test_a_majority_of_replicas_acknowledges_a_report(replication: int, needed: int) -> None:
+    """Any two acknowledging sets share a replica, so a leader elected from a majority has all acknowledged reports."""
     _, configs = _specs(Settings(replication=replication), make_survey())["reports"]
     assert configs["min.insync.replicas"] == str(needed)
     assert 2 * needed > replication >= needed
@@ -32,6 +32,6 @@ def test_a_topic_that_cannot_be_counted_is_refused(setting: str, countable: list
             _check_reports("reports", {setting: value})
 
 
-def test_settings_that_the_broker_does_not_tell_are_not_checked() -> None:
-    """A producer may lack the right to ask; the agent has it."""
+def test_settings_that_the_broker_hides_are_not_checked() -> None:
+    """A producer may lack the right to read them; an agent has it."""
     _check_reports("reports", {})

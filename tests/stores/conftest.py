@@ -1,4 +1,4 @@
-"""A Redis for the tests of the count stores."""
+"""Redis server for the tests of the count stores."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from tests.services.rig import RedisNode, missing
 
 @pytest.fixture(scope="session")
 def redis_node() -> Iterator[RedisNode]:
-    """A Redis of this session, in memory only."""
+    """Yields a Redis for this session, in memory only."""
     if reason := missing(kafka=False):
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     with RedisNode(append_fsync=None) as node:

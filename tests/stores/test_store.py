@@ -1,4 +1,4 @@
-"""What every count store promises, run against each of them."""
+"""The contract of every count store, run against each of them."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -50,12 +50,12 @@ def store(make_store: MakeStore) -> CountStore:
 
 
 def checkpoint(next_offset: int, step: int = 5, *keys: PaneKey) -> Checkpoint:
-    """A checkpoint whose newest record came during the step, with the tables of those panes (of all if none is named)."""
+    """Makes a checkpoint with its newest record in the step and the tables of the named panes (of all if none is named)."""
     panes = {key: table for key, table in COUNTED.items() if not keys or key in keys}
     return Checkpoint(next_offset, during(SURVEY, step), panes, {"undecodable": next_offset})
 
 
-def test_empty(store: CountStore) -> None:
+def test_an_empty_store_returns_nothing(store: CountStore) -> None:
     assert store.load(0) is None
     assert store.positions() == {}
     assert store.snapshot() == {}
@@ -66,7 +66,7 @@ def test_empty(store: CountStore) -> None:
     assert store.snapshot() == {}
 
 
-def test_what_is_written_is_read_back_whole(store: CountStore) -> None:
+def test_a_written_checkpoint_is_read_back_whole(store: CountStore) -> None:
     written = checkpoint(40)
     assert store.commit(3, None, written)
     assert store.snapshot() == {3: written}
@@ -74,7 +74,7 @@ def test_what_is_written_is_read_back_whole(store: CountStore) -> None:
     assert store.rejected() == {"undecodable": 40}
 
 
-def test_load_leaves_out_what_can_change_no_more(store: CountStore) -> None:
+def test_load_leaves_out_panes_of_closed_steps(store: CountStore) -> None:
     store.commit(0, None, checkpoint(40, step=4))
     loaded = store.load(0)
     assert loaded is not None
@@ -83,7 +83,7 @@ def test_load_leaves_out_what_can_change_no_more(store: CountStore) -> None:
     assert replace(loaded, panes={}) == replace(checkpoint(40, step=4), panes={})
 
 
-def test_at_the_survey_s_beginning_the_first_open_step_lies_before_it(store: CountStore) -> None:
+def test_the_first_open_step_may_lie_before_the_survey(store: CountStore) -> None:
     early = {key: table for key, table in COUNTED.items() if key.step == 0}
     written = Checkpoint(4, during(SURVEY, 0), early, {"undecodable": 4})
     store.commit(0, None, written)
@@ -94,7 +94,7 @@ def test_at_the_survey_s_beginning_the_first_open_step_lies_before_it(store: Cou
     assert store.load(0) == before_the_start
 
 
-def test_a_write_replaces_the_panes_it_names_and_keeps_the_others(store: CountStore) -> None:
+def test_a_write_replaces_only_the_panes_it_names(store: CountStore) -> None:
     keys = list(COUNTED)
     store.commit(0, None, checkpoint(10))
     doubled = COUNTED[keys[0]] + COUNTED[keys[0]]
@@ -104,20 +104,20 @@ def test_a_write_replaces_the_panes_it_names_and_keeps_the_others(store: CountSt
 
 
 @pytest.mark.parametrize("expected", [None, 0, 9, 11, 30])
-def test_a_write_from_another_offset_is_refused_and_changes_nothing(store: CountStore, expected: int | None) -> None:
+def test_a_write_from_another_offset_is_refused(store: CountStore, expected: int | None) -> None:
     store.commit(0, None, checkpoint(10, 5, *list(COUNTED)[:1]))
     before = store.snapshot()
     assert not store.commit(0, expected, checkpoint(20))
     assert store.snapshot() == before
 
 
-def test_a_first_write_is_refused_if_something_was_expected(store: CountStore) -> None:
+def test_a_first_write_that_expects_an_offset_is_refused(store: CountStore) -> None:
     assert not store.commit(0, 5, checkpoint(10))
     assert store.snapshot() == {}
 
 
-def test_writing_the_same_twice_is_harmless(store: CountStore) -> None:
-    """As after a lost answer: the writer does not know that its change has been written."""
+def test_writes_are_idempotent(store: CountStore) -> None:
+    """After a lost answer the writer does not know that its change is stored, and retries."""
     store.commit(0, None, checkpoint(10))
     assert store.commit(0, 10, checkpoint(20))
     before = store.snapshot()
@@ -126,8 +126,8 @@ def test_writing_the_same_twice_is_harmless(store: CountStore) -> None:
     assert store.snapshot() == before
 
 
-def test_the_same_offset_is_not_the_same_change_if_other_records_are_missing(store: CountStore) -> None:
-    """One agent has counted records which another, slower one has found expired: the second must not take itself for right."""
+def test_a_change_with_other_missing_records_is_refused(store: CountStore) -> None:
+    """One agent counted records that a slower one found expired. The store must refuse the slower one."""
     store.commit(0, None, checkpoint(10))
     assert store.commit(0, 10, checkpoint(20))
     before = store.snapshot()
@@ -138,7 +138,7 @@ def test_the_same_offset_is_not_the_same_change_if_other_records_are_missing(sto
 
 
 def test_an_offset_may_go_back(store: CountStore) -> None:
-    """As after a broker has lost the end of its log."""
+    """This happens after a broker has lost the end of its log."""
     store.commit(0, None, checkpoint(10))
     assert store.commit(0, 10, checkpoint(7))
     assert store.positions() == {0: 7}
@@ -150,7 +150,7 @@ def test_offset_zero_is_an_offset(store: CountStore) -> None:
     assert store.commit(0, 0, checkpoint(1))
 
 
-def test_what_is_missing_and_from_which_log_is_kept(store: CountStore) -> None:
+def test_missing_records_and_the_log_id_are_kept(store: CountStore) -> None:
     written = replace(checkpoint(10), log_id="one", missing=Missing(3, 2**41, 7))
     assert store.commit(0, None, written)
     assert store.snapshot() == {0: written}
@@ -161,7 +161,7 @@ def test_what_is_missing_and_from_which_log_is_kept(store: CountStore) -> None:
 
 
 def test_an_offset_of_another_log_is_refused(store: CountStore) -> None:
-    """Even the same offset, which would else pass for a change that was written before."""
+    """This holds even for the same offset, which could otherwise pass for the same change."""
     store.commit(0, None, replace(checkpoint(10), log_id="one"))
     before = store.snapshot()
     for offset in (10, 20):
@@ -171,7 +171,7 @@ def test_an_offset_of_another_log_is_refused(store: CountStore) -> None:
     assert store.snapshot() == before
 
 
-def test_another_log_begins_with_the_steps_that_had_closed(store: CountStore) -> None:
+def test_another_log_begins_with_the_closed_steps(store: CountStore) -> None:
     store.commit(0, None, replace(checkpoint(10), log_id="one"))
     open_ = {key: replace(table, n=0) for key, table in COUNTED.items() if key.step >= 4}
     change = Checkpoint(10, during(SURVEY, 5), open_, {}, "two", Missing(1, 2, 10))
@@ -182,13 +182,13 @@ def test_another_log_begins_with_the_steps_that_had_closed(store: CountStore) ->
     assert store.commit(0, 10, replace(checkpoint(20), log_id="two"))
 
 
-def test_a_log_that_was_not_known_is_taken_for_the_one_that_is(store: CountStore) -> None:
+def test_an_unknown_log_takes_the_id_of_the_next_commit(store: CountStore) -> None:
     store.commit(0, None, checkpoint(10))
     assert store.commit(0, 10, replace(checkpoint(20), log_id="one"))
     assert not store.commit(0, 20, checkpoint(30))
 
 
-def test_tables_are_summed_over_partitions_for_the_steps_asked(store: CountStore) -> None:
+def test_tables_are_summed_over_partitions(store: CountStore) -> None:
     for partition in range(3):
         store.commit(partition, None, checkpoint(10 + partition))
     found = store.tables(range(1, 4))
@@ -197,7 +197,7 @@ def test_tables_are_summed_over_partitions_for_the_steps_asked(store: CountStore
     assert store.positions() == {0: 10, 1: 11, 2: 12}
 
 
-def test_prune_removes_old_steps_only(store: CountStore) -> None:
+def test_prune_removes_only_old_steps(store: CountStore) -> None:
     for partition in range(2):
         store.commit(partition, None, checkpoint(10))
     store.prune(4, store.heads())
@@ -214,14 +214,14 @@ def test_prune_removes_old_steps_only(store: CountStore) -> None:
 @pytest.mark.parametrize(
     ("seen", "pruned"),
     [
-        (checkpoint(10), False),  # of another writer: the partition was loaded again, perhaps since the store was lost
+        (checkpoint(10), False),  # another writer: the partition was loaded again, perhaps after a loss of the store
         (replace(checkpoint(10), writer="a"), True),
-        (replace(checkpoint(9), writer="a"), True),  # it has been counted on since
+        (replace(checkpoint(9), writer="a"), True),  # more records have been counted since
         (replace(checkpoint(11), writer="a"), False),  # an older copy of the store
         (replace(checkpoint(10), writer="a", log_id="other"), False),
     ],
 )
-def test_prune_leaves_tables_that_were_counted_anew(store: CountStore, seen: Checkpoint, pruned: bool) -> None:
+def test_prune_keeps_tables_that_were_counted_again(store: CountStore, seen: Checkpoint, pruned: bool) -> None:
     store.commit(0, None, replace(checkpoint(10), writer="a"))
     store.prune(4, {0: seen, 1: seen})
     assert store.snapshot()[0].pruned_below == (4 if pruned else 0)
@@ -230,7 +230,7 @@ def test_prune_leaves_tables_that_were_counted_anew(store: CountStore, seen: Che
 
 
 def test_the_same_offset_of_another_writer_is_refused(store: CountStore) -> None:
-    """Else an estimator could take a store that was lost and counted anew for the one that it has read."""
+    """Otherwise an estimator could mistake a lost and recounted store for the one that it has read."""
     store.commit(0, None, replace(checkpoint(10), writer="a"))
     assert store.commit(0, None, replace(checkpoint(10), writer="a"))
     assert not store.commit(0, None, replace(checkpoint(10), writer="b"))
@@ -239,7 +239,7 @@ def test_the_same_offset_of_another_writer_is_refused(store: CountStore) -> None
     assert store.heads()[0].writer == "b"
 
 
-def test_of_many_writers_one_wins(make_store: MakeStore) -> None:
+def test_one_of_many_writers_wins(make_store: MakeStore) -> None:
     store, won = make_store(SURVEY), []
     barrier = threading.Barrier(8)
 
@@ -260,7 +260,7 @@ def test_of_many_writers_one_wins(make_store: MakeStore) -> None:
 
 
 def test_surveys_do_not_mix(redis_node: RedisNode) -> None:
-    """A survey that has changed has another fingerprint, even under its old name."""
+    """A changed survey has another fingerprint, even under its old name."""
     one = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
     other = RedisCountStore(make_survey("contract", lateness_steps=2), Settings(redis=redis_node.url))
     again = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
@@ -295,7 +295,7 @@ def test_one_hash_holds_a_partition_under_one_hash_tag(redis_node: RedisNode) ->
     lambda store: store.snapshot(),
     lambda store: store.prune(1, {0: checkpoint(1)}),
 ])  # fmt: skip
-def test_a_redis_that_is_gone_is_one_error_without_the_password(call: Callable[[CountStore], object]) -> None:
+def test_an_unreachable_redis_is_one_error_without_password(call: Callable[[CountStore], object]) -> None:
     store = RedisCountStore(SURVEY, Settings(redis="redis://someone:s3cr3t@127.0.0.1:1/0"), timeout_s=0.5)
     with pytest.raises(StoreUnavailable, match=r"Redis at 127\.0\.0\.1:1") as caught:
         call(store)
@@ -304,7 +304,7 @@ def test_a_redis_that_is_gone_is_one_error_without_the_password(call: Callable[[
     assert caught.value.__suppress_context__
 
 
-def test_a_redis_that_hangs_or_refuses_is_unavailable_and_comes_back(redis_node: RedisNode) -> None:
+def test_a_redis_that_hangs_or_refuses_is_used_again_later(redis_node: RedisNode) -> None:
     store = RedisCountStore(SURVEY, Settings(redis=redis_node.url), timeout_s=3)
     assert store.commit(0, None, checkpoint(10))
     redis_node.pause()
@@ -328,7 +328,7 @@ def test_a_redis_that_hangs_or_refuses_is_unavailable_and_comes_back(redis_node:
     store.close()
 
 
-def test_a_redis_that_evicts_counts_is_refused_and_one_that_evicts_others_is_not(redis_node: RedisNode) -> None:
+def test_only_a_redis_that_evicts_counts_is_refused(redis_node: RedisNode) -> None:
     store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
     with redis.Redis.from_url(redis_node.url) as client:
         try:
@@ -348,10 +348,10 @@ def test_a_redis_that_evicts_counts_is_refused_and_one_that_evicts_others_is_not
             client.config_set("maxmemory", "0")
             client.config_set("maxmemory-policy", "noeviction")
     store.close()
-    check_redis(RedisCountStore(SURVEY, Settings(redis="redis://127.0.0.1:1/0"), timeout_s=0.5))  # waits for one that is away
+    check_redis(RedisCountStore(SURVEY, Settings(redis="redis://127.0.0.1:1/0"), timeout_s=0.5))  # skips an unreachable one
 
 
-def test_a_password_that_redis_repeats_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_repeated_by_redis_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise redis.ResponseError("unknown command s3cr3t\nand more")
 
