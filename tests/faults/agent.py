@@ -1,4 +1,4 @@
-"""An agent of a run: the real `Counting` with its own loops, and in place of Faust what stands between it and the log."""
+"""An agent of a run: the real `Counting` with its own loops, and a fake of the layer between it and the log (Faust)."""
 
 import asyncio
 import inspect
@@ -25,15 +25,15 @@ class _Placement:
 
 
 class Agent:
-    """An agent's process. As with the real consumer, every chunk says by which placement it was read, and as which one since.
+    """An agent's process. Like the real consumer, it gives each chunk its placement and its sequence number since then.
 
     Attributes:
         alive: False when the process has ended.
-        leaving: it was told to stop.
-        zombie: the group has given its partitions to others.
-        stalled: its consumer reads nothing any more.
-        delayed_until: what has been read is kept from it until then.
-        well_s: when it last said that all is well.
+        leaving: True once it has got the stop signal.
+        zombie: True if the group has given its partitions to others.
+        stalled: True if its consumer reads nothing any more.
+        delayed_until: chunks are delivered only from this time on, in seconds.
+        well_s: when it last reset the watchdog, in seconds.
         readable: set when there may be something to read.
     """
 
@@ -54,10 +54,10 @@ class Agent:
         for life in (self.counting.run(), self.counting.watch(self._well), self._read(), self._take()):
             self.spawn(life)
 
-    # ---- its life
+    # ---- start and end
 
     def spawn(self, life: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Something that ends with the process."""
+        """Starts a task that ends with the process."""
         task = self._loop.create_task(life)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -72,13 +72,13 @@ class Agent:
         self.well_s = self._loop.time()
 
     def kill(self) -> None:
-        """The process ends at once."""
+        """Ends the process at once."""
         self.alive = False
         for task in self._tasks:
             task.cancel()
 
     def stop(self) -> None:
-        """The process ends in order."""
+        """Shuts the process down in order."""
         if not self.leaving:
             self.leaving = True
             self.spawn(self._leave())
@@ -89,15 +89,15 @@ class Agent:
         self._world.regroup.set()
 
     def assigned(self, partitions: list[int]) -> None:
-        """As `ChunkConsumer.perform_seek`."""
+        """Does the same as `ChunkConsumer.perform_seek`."""
         self._placements.clear()
         self._owned = partitions
         self.counting.assign(set(partitions))
 
-    # ---- what the framework does wrong
+    # ---- faults of the framework
 
     def redeliver(self, back: int, relabel: bool) -> None:
-        """A chunk again as it was, or the position set back."""
+        """Delivers an earlier chunk again, or sets a position back."""
         if relabel and self._placements:
             partition, placement = sorted(self._placements.items())[back % len(self._placements)]
             placement.position = max(self._log.begins[partition], placement.position - 3 * back)
@@ -106,7 +106,7 @@ class Agent:
             self._waiting.put_nowait(self._had[-1 - back])
 
     def lose(self, which: int) -> None:
-        """The first chunk that waits, or all of them, or what would be read next."""
+        """Drops the first waiting chunk (0), all of them (1) or the next records to read (2)."""
         if which == 2:
             for placement in self._placements.values():
                 placement.position += 3 if placement.chunks else 0
@@ -117,13 +117,13 @@ class Agent:
                 break
 
     def reorder(self, turn: int) -> None:
-        """What waits comes in another order."""
+        """Shuffles the waiting chunks."""
         waiting = [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
         random.Random(turn).shuffle(waiting)
         for chunk in waiting:
             self._waiting.put_nowait(chunk)
 
-    # ---- the way of the chunks
+    # ---- delivery of chunks
 
     async def _read(self) -> None:
         source = self._world.random
@@ -205,5 +205,5 @@ class Agent:
         await self._log.ask("send_dead_letters", lambda: self._log.letters.update(sent))
 
     def group_offset(self, partition: int, otherwise: int) -> int:
-        """What the group has committed; for a mutant."""
+        """Returns the group's committed offset; for a mutant."""
         return self._log.group.get(partition, otherwise)

@@ -1,4 +1,4 @@
-"""The code that a run drives: the service's own modules, or a mutant of them."""
+"""The code under test in a run: the service's own modules, or a mutant of them."""
 
 import importlib.util
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from .memory_topic import TopicClient
 
 
 class _Silence:
-    """A log that says nothing."""
+    """A logger that writes nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
@@ -23,10 +23,10 @@ class _Silence:
 
 @dataclass
 class Code:
-    """What a run is made of.
+    """The modules and classes that a run uses.
 
     Attributes:
-        counting, schedule: copies of the modules, loaded anew, so that what a run puts into them changes nothing for others.
+        counting, schedule: fresh copies of the modules; a run's changes to them affect no other run.
         fold, store, topic: the classes that they work with.
     """
 
@@ -38,8 +38,8 @@ class Code:
 
     @classmethod
     def real(cls) -> "Code":
-        """The service's own."""
-        counting, progress, schedule = _copy(agents.counting), _copy(agents.progress), _copy(estimators.publishing.schedule)
+        """Returns the service's own code."""
+        counting, progress, schedule = _copy(agents.counting), _copy(agents.progress), _copy(estimators.schedule)
         counting.log = progress.log = _Silence()
         counting.Progress = progress.Progress
         return cls(counting, schedule, agents.fold.PartitionFold, stores.count_store.MemoryCountStore, TopicClient)

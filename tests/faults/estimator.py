@@ -1,4 +1,4 @@
-"""An estimator of a run: the real `Schedule`, which can hang before any question that it asks, and go on much later."""
+"""An estimator of a run: the real `Schedule`. It can hang before any of its requests and continue much later."""
 
 import contextlib
 import threading
@@ -24,10 +24,10 @@ class Killed(Exception):
 class Estimator:
     """An estimator's process.
 
-    A run that is to hang gets a thread of its own; either that thread runs or the world's, never both.
+    A run that will hang gets its own thread. Only one of the two threads, this or the world's, runs at a time.
 
     Attributes:
-        hung: whether it hangs in the midst of a run.
+        hung: True if it hangs in the middle of a run.
     """
 
     def __init__(self, world: "World") -> None:
@@ -40,7 +40,7 @@ class Estimator:
         self._schedule = world.code.schedule.Schedule(SURVEY, store, log, store, [], margin_ms=MARGIN_MS, topic=topic)
 
     def run(self, how: Estimate) -> None:
-        """Run the schedule once, as told; an estimator that hangs goes on instead."""
+        """Runs the schedule once with the given faults. An estimator that hangs resumes instead."""
         if self.hung:
             self._resume()
             return
@@ -52,7 +52,7 @@ class Estimator:
             self._wait()
 
     def kill(self) -> None:
-        """End it, also if it hangs."""
+        """Ends the process, even if it hangs."""
         if self.hung:
             self._killed = True
             self._resume()
@@ -100,7 +100,7 @@ class Estimator:
 
 
 class _Asking:
-    """Whatever an estimator asks questions of; `before` is given each question before it is asked."""
+    """A proxy of a service that the estimator uses. It passes every request through `before`."""
 
     def __init__(self, asked: Any, before: Callable[[Callable[[], Any]], Any]) -> None:
         self._asked, self._before = asked, before

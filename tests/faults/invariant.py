@@ -1,13 +1,13 @@
 """The invariant of a run:
 
-    what is stored of a partition is the direct tally of its records below the stored offset, to the last report;
-    no record is passed over, unless retention has removed it;
+    the stored counts of a partition equal the direct tally of its records below the stored offset, exactly;
+    no record is skipped, unless retention has removed it;
     every refused envelope is in the dead-letter topic before the commit that covers it;
-    every publication that says complete holds every acknowledged report of its steps, and no other;
+    every complete publication holds every acknowledged report of its steps, and no other;
     no publication is replaced by a poorer one;
-    in the end all is stored, every step is published complete, and the topic and Redis hold the same.
+    in the end everything is stored, every step is published complete, and the topic and Redis hold the same.
 
-The direct tally is that of `tests.agents.reference`, which shares no code with the service.
+The direct tally comes from `tests.agents.reference`, which shares no code with the service.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ class Violation(AssertionError):
 
 
 class Tallied(NamedTuple):
-    """By pane the number of reports and the counts, and refused envelopes by reason."""
+    """The number of reports and the counts of each pane, and the number of refused envelopes by reason."""
 
     panes: dict[PaneKey, tuple[int, tuple[int, ...]]]
     rejected: dict[str, int]
@@ -43,11 +43,11 @@ class Tallied(NamedTuple):
 
 @dataclass(frozen=True)
 class Published:
-    """In place of a publication the counts that its estimates would be made from: exact to compare, and quickly made.
+    """Replaces a publication by the counts behind its estimates. These compare exactly and are made quickly.
 
     Attributes:
-        steps: of which the counts are.
-        counts: level by level, the number of reports and the counts.
+        steps: the steps of the counts.
+        counts: for each level the number of reports and the counts.
     """
 
     attribute: int
@@ -67,17 +67,17 @@ class Published:
 
 
 class Invariant:
-    """Compares what a count store holds, and what was published, with the log."""
+    """Compares the count store and the publications with the log."""
 
     def __init__(self, log: MemoryLog, redis: MemoryRedis, topic: MemoryTopic) -> None:
         self._log, self._redis, self._topic = log, redis, topic
 
     def acknowledged(self) -> Tallied:
-        """The direct tally of all that was ever acknowledged."""
+        """Returns the direct tally of all records ever acknowledged."""
         return self._tally({partition: [(0, len(log))] for partition, log in enumerate(self._log.records)})
 
     def check_counts(self) -> None:
-        """What is stored is what the records below the stored offsets add up to."""
+        """Checks that the stored counts equal the tally of the records below the stored offsets."""
         for partition, checkpoint in self._redis.store.snapshot().items():
             ranges = self._redis.lineage[partition]
             self._check_ranges(partition, ranges, checkpoint.next_offset)
@@ -88,16 +88,16 @@ class Invariant:
                 if want != have and key.step >= checkpoint.pruned_below:
                     raise Violation(f"partition {partition}: {key} {_compared(want, have)}")
             if expected.rejected != checkpoint.rejected:
-                raise Violation(f"partition {partition}: rejected {checkpoint.rejected}, should be {expected.rejected}")
+                raise Violation(f"partition {partition}: rejected {checkpoint.rejected}, expected {expected.rejected}")
 
     def check_letters(self, partition: int) -> None:
-        """The dead letters of all records that went into what is stored have been taken."""
+        """Checks that the dead letters of all stored records have arrived."""
         for record, found in judged_in_order(SURVEY, self._records(partition, self._redis.lineage[partition])):
             if isinstance(found, str) and (partition, record.offset, found) not in self._log.letters:
                 raise Violation(f"partition {partition}: committed before the dead letter of offset {record.offset}")
 
     def check_told(self, first: int) -> None:
-        """Publications, from that one on, that say complete are so; and none is poorer than the one that it replaces."""
+        """Checks the publications from number `first` on: complete ones hold all reports, and none replaces a better one."""
         told = [p for _, p in self._topic.records]
         best = {p.key: p for p in told[:first]}
         for p in told[first:]:
@@ -112,7 +112,7 @@ class Invariant:
                     raise Violation(f"published complete: {p.key} with {have} reports, acknowledged {want}")
 
     def check_end(self, last_step: int) -> None:
-        """Every step is published complete, and what was told last is what is kept."""
+        """Checks that every step is published complete, and that Redis holds the last publications."""
         progress = self._redis.progress()
         if progress is None:
             if self.acknowledged().panes and not any(self._log.begins):
@@ -123,9 +123,9 @@ class Invariant:
         latest = self._topic.last
         for kept in self._redis.results.history():
             if latest[kept.key] != kept or not (kept.complete or self._missing()):
-                raise Violation(f"told last: {latest[kept.key]}, kept: {kept}")
+                raise Violation(f"published last: {latest[kept.key]}, in Redis: {kept}")
         if lost := latest.keys() - {kept.key for kept in self._redis.results.history()}:
-            raise Violation(f"told and not kept: {sorted(lost)}")
+            raise Violation(f"published and not in Redis: {sorted(lost)}")
 
     def _check_ranges(self, partition: int, ranges: Sequence[Range], next_offset: int) -> None:
         begin = self._log.begins[partition]
@@ -135,7 +135,7 @@ class Invariant:
                 raise Violation(f"partition {partition}: counted {ranges} below {next_offset}, the log begins at {begin}")
 
     def _missing(self) -> bool:
-        """Whether records have expired that are not counted, or not any more."""
+        """True if records have expired that are not in the stored counts."""
         ranges = self._redis.lineage
         holes = [
             range(end, min(first, begin))
@@ -153,7 +153,7 @@ class Invariant:
 
 
 def direct_tally(survey: Survey, partitions: Sequence[Sequence[Record]]) -> Tallied:
-    """What the records of some partitions add up to, by the slow reference."""
+    """Returns the tally of the records of some partitions, by the slow reference."""
     n: Counter[PaneKey] = Counter()
     counts: dict[PaneKey, Any] = {}
     rejected: Counter[str] = Counter()
@@ -169,7 +169,10 @@ def direct_tally(survey: Survey, partitions: Sequence[Sequence[Record]]) -> Tall
 
 
 def judged_in_order(survey: Survey, records: Sequence[Record]) -> list[tuple[Record, tuple[PaneKey, int, Any] | str]]:
-    """The records of a partition with what each counts, or why it is refused; judged by append times that never fall."""
+    """Returns each record of a partition with its counts or its reason of rejection.
+
+    Each append time is replaced by the latest so far, as in the fold.
+    """
     judgement = _judgement(survey)
     newest, found = 0, []
     for record in records:
@@ -195,21 +198,21 @@ def _compared(want: tuple[int, Any] | None, have: tuple[int, Any] | None) -> str
 
 
 def numbers_of(table: CountTable) -> tuple[int, tuple[int, ...]]:
-    """A count table as in `Tallied`."""
+    """Returns a count table in the form of `Tallied`."""
     return table.n, tuple(table.counts.ravel().tolist())
 
 
 def conclude(
     survey: Survey, attribute: int, step: int, span: str, panes: Sequence[list[CountTable]], complete: bool, *_: object
 ) -> Published:
-    """In place of `estimators.publishing.publication.conclude`."""
+    """Replaces `estimators.publication.conclude`."""
     tables = [sum((pane[i] for pane in panes[1:]), panes[0][i]) for i in range(len(panes[0]))]
     steps = range(step - len(panes) + 1, step + 1)
     return Published(attribute, step, span, complete, steps, tuple(map(numbers_of, tables)))
 
 
 def truth_of(survey: Survey, truth: Tallied, p: Published) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """What a publication should hold."""
+    """Returns the counts that a publication must hold."""
     found = []
     for level, mechanism in enumerate(survey.mechanisms[p.attribute]):
         total = np.zeros(1 + int(np.prod(mechanism.table_shape)), np.int64)

@@ -1,4 +1,4 @@
-"""The log of a run: three partitions in memory, whose every question can fail, before or after it has been answered."""
+"""The log of a run: three partitions in memory. Every request can fail, before or after it takes effect."""
 
 import asyncio
 import random
@@ -17,18 +17,18 @@ from tests.agents.samples import PANES, make_survey, sound, spoilt
 
 SURVEY = make_survey()
 PARTITIONS = 3
-ANSWER_S = 5.0  # how long a client waits for a broker
+ANSWER_S = 5.0  # a client's timeout for the broker
 
 
 @cache
 def sound_value(step: int, pane: int, n: int, seed: int) -> bytes:
-    """One of the envelopes that there may be for that step."""
+    """Makes a sound envelope for the step."""
     return sound(SURVEY, np.random.default_rng((step, pane, n, seed)), step, pane, n)
 
 
 @cache
 def spoilt_value(step: int, reason: int) -> bytes:
-    """An envelope that is to be refused for the reason with that index."""
+    """Makes an envelope that must be refused, for the reason with this index."""
     return spoilt(SURVEY, np.random.default_rng((step, reason)), step, REASONS[reason])
 
 
@@ -36,8 +36,8 @@ class MemoryLog:
     """Records with append times, dead letters and the group's offsets.
 
     Args:
-        loop: whose time it is.
-        source: of its delays.
+        loop: its time is the log's time.
+        source: draws the delays.
 
     Attributes:
         records: by partition and offset; None where an offset has no record.
@@ -46,9 +46,9 @@ class MemoryLog:
         group: the offsets that the group has committed.
         ahead_ms: how far the wall clock is ahead of the loop's time.
         behind_ms: how far the broker's clock is behind the wall clock.
-        away_until: until when no broker answers.
-        errors: by question, how often it will still fail, and whether after it has been answered.
-        moved: told when there may be something to read.
+        away_until: no broker answers before this time, in seconds.
+        errors: by request, the number of failures left, and True if they come after the request took effect.
+        moved: called when there may be something to read.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, source: random.Random) -> None:
@@ -64,61 +64,61 @@ class MemoryLog:
 
     @property
     def away(self) -> bool:
-        """Whether no broker answers."""
+        """True if no broker answers."""
         return self._loop.time() < self.away_until
 
     def now_ms(self) -> int:
-        """The wall clock."""
+        """Returns the wall clock's Unix time in milliseconds."""
         return SURVEY.start_ms + int(self._loop.time() * 1000) + self.ahead_ms
 
     def step(self) -> int:
-        """The present step."""
+        """Returns the present step."""
         return SURVEY.step_at(self.now_ms())
 
-    # ---- what befalls it
+    # ---- events and faults
 
     def append(self, partition: int, value: bytes | None) -> None:
-        """Take a record, or an offset without one; unless the broker is away, in which case nothing is acknowledged."""
+        """Appends a record, or an offset without one. An unreachable broker takes and acknowledges nothing."""
         if not self.away:
             log = self.records[partition % PARTITIONS]
             log.append(None if value is None else Record(len(log), self.now_ms() - self.behind_ms, value))
             self.moved()
 
     def produce(self, partition: int, n: int, seed: int) -> None:
-        """Sound envelopes; of an early or a late step, some of them, and so refused."""
+        """Appends n sound envelopes. Some are for a step that is too early or too late, and will be refused."""
         source = random.Random(seed)
         for _ in range(n):
             step = max(0, self.step() + source.choice((-2, -1, -1, 0, 0, 0, 0, 1)))
             self.append(partition, sound_value(step, source.randrange(len(PANES)), source.randint(1, 3), source.randrange(4)))
 
     def repeat(self, partition: int, n: int) -> None:
-        """Append the last n records once more."""
+        """Appends the last n records once more."""
         for record in self.records[partition % PARTITIONS][-n:]:
             if record is not None:
                 self.append(partition, record.value)
 
     def expire(self, partition: int, n: int, counted: int | None) -> None:
-        """Remove n records more, but none at or above the offset `counted`, if that is given."""
+        """Removes the oldest n records, but none at or above the offset `counted` if it is given."""
         begin = self.begins[partition]
         end = len(self.records[partition]) if counted is None else counted
         self.begins[partition] = max(begin, min(begin + n, end))
 
     def go_away(self, seconds: float) -> None:
-        """No broker answers for a while."""
+        """Makes all brokers unreachable for a while."""
         self.away_until = max(self.away_until, self._loop.time() + seconds)
         self._loop.call_at(self.away_until, lambda: self.moved())
 
-    # ---- what agents ask
+    # ---- requests of agents
 
     def read(self, partition: int, position: int, length: int) -> tuple[list[Record], int]:
-        """Records from the position on, or one that stands for a marker; and how many markers."""
+        """Returns records from the position on, or one that represents a marker, and the number of markers."""
         log = self.records[partition][position : position + length]
         if log and log[0] is None:
             return [Record(position, 0, b"")], 1
         return [record for record in takewhile(bool, log) if record is not None], 0
 
     async def ask(self, question: str, answer: Callable[[], Any]) -> Any:
-        """Answer a question as a broker does: after a while, or not."""
+        """Answers a request like a broker: after a delay, or not at all."""
         await asyncio.sleep(self._random.choice((0.0, 0.003, 0.1)))
         if self.away:
             await asyncio.sleep(min(ANSWER_S, self.away_until - self._loop.time()))
@@ -134,7 +134,7 @@ class MemoryLog:
         await asyncio.sleep(self._random.choice((0.0, 0.0, 0.02)))
         return answered
 
-    # ---- what the schedule asks (estimators.publishing.schedule.LogPosition)
+    # ---- requests of the schedule (estimators.schedule.LogPosition)
 
     def log_id(self) -> str:
         return "the one"

@@ -1,6 +1,6 @@
-"""The Redis of a run: a count store and the results together, in memory, that hangs, fails, and loses its last writes.
+"""The Redis of a run: count store and results in memory. It can hang, fail and lose its last writes.
 
-It also keeps which records have gone into what it holds: every checkpoint is known by the fold that made it (`traced`).
+It also tracks which records are in the stored counts: each fold notes the offsets that it has folded (`traced`).
 """
 
 import asyncio
@@ -24,17 +24,17 @@ Range = tuple[int, int]
 
 
 class MemoryRedis:
-    """See the module's text.
+    """See the module docstring.
 
     Args:
         store: the count store.
-        loop: whose time it is.
-        source: of its delays.
-        written: told the partition after each commit that an agent has made.
+        loop: its time is the store's time.
+        source: draws the delays.
+        written: called with the partition after each commit of an agent.
 
     Attributes:
-        lineage: by partition, the ranges of offsets that have gone into what is stored.
-        done: how often what happened.
+        lineage: by partition, the ranges of offsets in the stored counts.
+        done: number of events by kind.
     """
 
     def __init__(
@@ -44,31 +44,34 @@ class MemoryRedis:
         self._loop, self._random, self._written = loop, source, written
         self.lineage: dict[int, list[Range]] = {}
         self.done: Counter[str] = Counter()
-        self._ranges: dict[int, tuple[object, list[Range]]] = {}  # by the id of a checkpoint, which is kept for that
+        self._ranges: dict[int, tuple[object, list[Range]]] = {}  # by the id of a checkpoint; keeping it keeps the id unique
         self._past: deque[tuple[Any, ...]] = deque(maxlen=12)
         self.paused_until = self.refusing_until = -1.0
         self.slow_s = 0.0
         self.errors, self.errors_after = 0, False
 
-    # ---- what befalls it
+    # ---- faults
 
     def heal(self) -> None:
-        """From now on it answers everything, soon."""
+        """Ends all faults: every request gets a fast answer from now on."""
         self.paused_until = self.refusing_until = -1.0
         self.slow_s, self.errors = 0.0, 0
 
     def flush(self) -> None:
-        """Lose everything, for ever."""
+        """Loses everything, for ever."""
         self._restore(({}, {}, None, {}))
         self._past.clear()
 
     def lose_writes(self, n: int) -> None:
-        """Be as it was n writes ago."""
+        """Restores the state from n writes ago."""
         for _ in range(min(n, len(self._past))):
             self._restore(self._past.pop())
 
     def lose_shard(self, shard: int, n: int | None) -> None:
-        """One node is as it was n writes ago, or empty: a partition's counts, or (the number after them) the results."""
+        """Restores one node to its state n writes ago; None empties it.
+
+        A node holds one partition's counts. The node with the number after the last partition holds the results.
+        """
         if n is not None and not self._past:
             return
         past = ({}, {}, None, {}) if n is None else self._past[-min(n, len(self._past))]
@@ -98,10 +101,10 @@ class MemoryRedis:
         self.results._publications.update(publications)
         self.results._progress = progress
 
-    # ---- what agents ask, each question in a thread
+    # ---- requests of agents, each in a thread
 
     def thread(self, future: "asyncio.Future[Any]", question: Callable[..., Any]) -> None:
-        """What `asyncio.to_thread` does: the question is answered after a while, also if nobody waits any more."""
+        """Replaces `asyncio.to_thread`: runs the request after a delay, even if nobody waits for it any more."""
         delay = self.slow_s or self._random.choice((0.0003, 0.002, 0.05))
         self._loop.call_later(delay, self._arrive, future, question, self._loop.time() + TIMEOUT_S)
 
@@ -123,7 +126,7 @@ class MemoryRedis:
                 future.set_result(answer)
 
     def __getattr__(self, question: str) -> Callable[..., Any]:
-        """The count store, as an agent sees it."""
+        """Returns a method of the count store, with the faults of this run."""
         return partial(self._ask, question)
 
     def _ask(self, question: str, *arguments: Any) -> Any:
@@ -153,7 +156,7 @@ class MemoryRedis:
         return written
 
     def traced(self, fold: Any, now_ms: Callable[[], int]) -> Any:
-        """That class of folds, noting which offsets have gone into each of them."""
+        """Returns a subclass of `fold` that notes the folded offsets."""
         redis = self
 
         class Traced(fold):  # type: ignore[misc]
@@ -182,7 +185,7 @@ class MemoryRedis:
 
         return Traced
 
-    # ---- what the schedule asks
+    # ---- requests of the schedule
 
     def heads(self) -> Any:
         return self._ask("heads")

@@ -1,4 +1,4 @@
-"""The topic of estimates of a run: it keeps every publication, and takes those of the estimator that took it over last."""
+"""The topic of estimates of a run. It keeps all publications and accepts new ones only from its present owner."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ class MemoryTopic:
     """The topic itself.
 
     Attributes:
-        records: time and publication, in order.
-        owner: the estimator that took the topic over last.
+        records: time in Unix milliseconds and publication, in order.
+        owner: the estimator that last took over the topic.
     """
 
     now_ms: Callable[[], int]
@@ -22,7 +22,7 @@ class MemoryTopic:
 
     @property
     def last(self) -> dict[str, Any]:
-        """What compaction keeps."""
+        """The last publication of each key, which compaction keeps."""
         return {p.key: p for _, p in self.records}
 
 

@@ -1,4 +1,4 @@
-"""Faults in the service's logic, each of which the lists have to find: a suite that cannot fail shows nothing."""
+"""Faults in the service's logic. The lists must find each of them: a suite that cannot fail proves nothing."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ Mutant = Callable[[Code], None]
 
 
 def writes_whatever_is_stored(code: Code) -> None:
-    """The compare-and-set does not compare: a stale owner overwrites."""
+    """The compare-and-set does not compare, so a stale owner overwrites newer counts."""
 
     class Store(MemoryCountStore):
         def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
@@ -39,7 +39,7 @@ def counts_redelivered_records(code: Code) -> None:
 
 
 def takes_any_gap(code: Code) -> None:
-    """A missing record is passed over without asking the broker."""
+    """The fold skips a missing record without asking the broker."""
 
     class Fold(code.fold):  # type: ignore[misc, name-defined]
         def feed(self, records: Sequence[Record]) -> Any:
@@ -53,7 +53,7 @@ def takes_any_gap(code: Code) -> None:
 
 
 def takes_chunks_of_former_placements(code: Code) -> None:
-    """A chunk that was read before a seek is taken for one that was read after it."""
+    """A chunk read before a seek counts as read after it."""
 
     class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]
         async def take(self, chunk: Chunk) -> None:
@@ -64,17 +64,17 @@ def takes_chunks_of_former_placements(code: Code) -> None:
 
 
 def commits_before_the_dead_letters(code: Code) -> None:
-    """Dead letters go out after the commit that covers them."""
+    """Dead letters are sent after the commit that covers them."""
     _with_log(code, _LateLetters)
 
 
 def reads_from_the_groups_offset(code: Code) -> None:
-    """As Faust would: a partition is read from what the group has committed, not from the store's offset."""
+    """Like Faust, reads a partition from the group's committed offset instead of the store's offset."""
     _with_log(code, _GroupOffsets)
 
 
 def forgets_what_came_during_a_commit(code: Code) -> None:
-    """Panes that have changed while they were being written are taken for written."""
+    """Panes that change during a write count as written."""
 
     class Fold(code.fold):  # type: ignore[misc, name-defined]
         def committed(self, change: Checkpoint) -> None:
@@ -85,7 +85,7 @@ def forgets_what_came_during_a_commit(code: Code) -> None:
 
 
 def leaves_out_open_panes(code: Code) -> None:
-    """A checkpoint is loaded without the panes of the oldest step that may still change."""
+    """A loaded checkpoint lacks a pane of the oldest step that may still change."""
 
     class Store(MemoryCountStore):
         def load(self, partition: int) -> Checkpoint | None:
@@ -111,7 +111,7 @@ def starts_rejections_anew(code: Code) -> None:
 
 
 def judges_lateness_by_its_own_clock(code: Code) -> None:
-    """A record is late when it is counted late."""
+    """A record is late if it is counted late."""
 
     class Fold(code.fold):  # type: ignore[misc, name-defined]
         def feed(self, records: Sequence[Record]) -> Any:
@@ -121,7 +121,7 @@ def judges_lateness_by_its_own_clock(code: Code) -> None:
 
 
 def publishes_when_some_partitions_are_done(code: Code) -> None:
-    """A step is called complete when any partition has passed its close."""
+    """A step counts as complete once any partition has passed its close."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
         def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
@@ -133,7 +133,7 @@ def publishes_when_some_partitions_are_done(code: Code) -> None:
 
 
 def believes_offsets_asked_for_before(code: Code) -> None:
-    """A step is called complete by offsets that were asked for before its tables."""
+    """The completeness of a step is judged by offsets read before its tables."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
         def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
@@ -143,7 +143,7 @@ def believes_offsets_asked_for_before(code: Code) -> None:
 
 
 def forgets_what_is_missing(code: Code) -> None:
-    """Records that expired before they were counted are passed over without a word."""
+    """The fold skips expired, uncounted records without noting them."""
 
     class Fold(code.fold):  # type: ignore[misc, name-defined]
         def lose(self, offset: int, now_ms: int) -> None:
@@ -153,7 +153,7 @@ def forgets_what_is_missing(code: Code) -> None:
 
 
 def publishes_although_replaced(code: Code) -> None:
-    """The topic takes publications of an estimator after another one has taken it over."""
+    """The topic accepts publications of an estimator after another one has taken over."""
 
     class Topic(TopicClient):
         def publish(self, publications: list[Any]) -> None:
@@ -164,7 +164,7 @@ def publishes_although_replaced(code: Code) -> None:
 
 
 def forgets_what_was_told(code: Code) -> None:
-    """An estimator that takes over does not look at what the topic holds."""
+    """An estimator that takes over ignores the publications in the topic."""
 
     class Topic(TopicClient):
         def take_over(self, since_ms: int, still: Callable[[], bool]) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def forgets_what_was_told(code: Code) -> None:
 
 
 def replaces_better_by_poorer(code: Code) -> None:
-    """What was just estimated is published, whatever has been published before."""
+    """A new estimate is published even if a better one was published before."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
         def _best(self, concluded: list[Any]) -> list[Any]:
@@ -189,7 +189,7 @@ def never_looks_at_the_store(code: Code) -> None:
 
     class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]
         async def _look_at_the_store(self) -> None:
-            """Nothing."""
+            """Does nothing."""
 
     code.counting.Counting = Counting
 
@@ -216,7 +216,7 @@ MUTANTS: tuple[Mutant, ...] = (
 
 
 class _Passing:
-    """A log that passes all questions on."""
+    """A log that forwards all requests."""
 
     def __init__(self, log: Any) -> None:
         self._log = log

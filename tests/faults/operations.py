@@ -1,6 +1,6 @@
-"""What may happen during a run, as data: a run is a list of these and a seed, and can be replayed from what is printed of it.
+"""The operations of a run, as data. A run is a list of operations and a seed; its printed form can be replayed.
 
-Agents and partitions are named by an index that is taken modulo those that there are, so that any part of a list is a list.
+Indices of agents and partitions are taken modulo the number that exist. Any part of a list is therefore a valid list.
 """
 
 import random
@@ -10,33 +10,33 @@ from typing import Literal
 
 
 class Operation:
-    """One thing that happens; time passes only in `Wait` and `AdvanceClock`."""
+    """One event of a run. Time passes only in `Wait` and `AdvanceClock`."""
 
 
 @dataclass(frozen=True)
 class Wait(Operation):
-    """Let everything run."""
+    """Everything runs for a while."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class AdvanceClock(Operation):
-    """The wall clock, the broker's too, is so much later all at once; steps close."""
+    """The wall clock and the broker's clock jump ahead; steps close."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class BrokerClock(Operation):
-    """From now on the broker's clock is so much behind the wall clock; so append times step back."""
+    """From now on the broker's clock is `behind_ms` behind the wall clock. Append times may step back."""
 
     behind_ms: int
 
 
 @dataclass(frozen=True)
 class Produce(Operation):
-    """n sound envelopes, acknowledged by the broker."""
+    """The producer sends n sound envelopes, and the broker acknowledges them."""
 
     partition: int
     n: int
@@ -45,7 +45,7 @@ class Produce(Operation):
 
 @dataclass(frozen=True)
 class PoisonRecords(Operation):
-    """An envelope that is to be refused for the reason with that index."""
+    """The producer sends an envelope that must be refused, for the reason with this index."""
 
     partition: int
     reason: int
@@ -53,7 +53,7 @@ class PoisonRecords(Operation):
 
 @dataclass(frozen=True)
 class Duplicate(Operation):
-    """The producer sends its last n records once more, which are acknowledged and so count once more."""
+    """The producer sends its last n records again. The broker acknowledges them, so they count again."""
 
     partition: int
     n: int
@@ -61,7 +61,7 @@ class Duplicate(Operation):
 
 @dataclass(frozen=True)
 class Marker(Operation):
-    """An offset without a record, as a transaction leaves it."""
+    """A transaction leaves an offset without a record."""
 
     partition: int
 
@@ -73,28 +73,28 @@ class AddAgent(Operation):
 
 @dataclass(frozen=True)
 class KillAgent(Operation):
-    """SIGKILL; the group notices when the session times out."""
+    """An agent gets SIGKILL. The group notices it at the session timeout."""
 
     agent: int
 
 
 @dataclass(frozen=True)
 class StopAgent(Operation):
-    """SIGTERM."""
+    """An agent gets SIGTERM."""
 
     agent: int
 
 
 @dataclass(frozen=True)
 class ZombieOwner(Operation):
-    """The group gives an agent's partitions to others, and it goes on as if they were its own."""
+    """The group gives an agent's partitions to others, but the agent continues as their owner."""
 
     agent: int
 
 
 @dataclass(frozen=True)
 class FreezeAgent(Operation):
-    """SIGSTOP, and SIGCONT after a while: after more than a session a real zombie. For real processes only."""
+    """An agent gets SIGSTOP, and SIGCONT after a while. Beyond the session timeout it is a zombie. Real processes only."""
 
     agent: int
     seconds: float
@@ -102,14 +102,14 @@ class FreezeAgent(Operation):
 
 @dataclass(frozen=True)
 class Rebalance(Operation):
-    """The group deals the partitions anew, to zombies too."""
+    """The group assigns all partitions again, also to zombies."""
 
     turn: int
 
 
 @dataclass(frozen=True)
 class Redeliver(Operation):
-    """The framework hands an agent a chunk that it had before; `relabel`: as if it had just been read."""
+    """The framework delivers an earlier chunk again. With `relabel` it seems to be just read."""
 
     agent: int
     back: int
@@ -118,7 +118,7 @@ class Redeliver(Operation):
 
 @dataclass(frozen=True)
 class LoseDelivery(Operation):
-    """The framework drops a chunk on its way to the agent."""
+    """The framework drops a chunk before it reaches the agent."""
 
     agent: int
     which: int
@@ -126,7 +126,7 @@ class LoseDelivery(Operation):
 
 @dataclass(frozen=True)
 class Reorder(Operation):
-    """The framework hands the chunks that an agent waits for in another order."""
+    """The framework delivers an agent's waiting chunks in another order."""
 
     agent: int
     turn: int
@@ -134,7 +134,7 @@ class Reorder(Operation):
 
 @dataclass(frozen=True)
 class DelayDelivery(Operation):
-    """The framework keeps what it has read from an agent for a while, over whatever happens meanwhile."""
+    """The framework holds an agent's chunks back for a while, whatever happens meanwhile."""
 
     agent: int
     seconds: float
@@ -142,28 +142,28 @@ class DelayDelivery(Operation):
 
 @dataclass(frozen=True)
 class StallConsumer(Operation):
-    """An agent's consumer reads nothing any more and says nothing about it: only a new process helps."""
+    """An agent's consumer silently stops reading; only a new process helps."""
 
     agent: int
 
 
 @dataclass(frozen=True)
 class PauseRedis(Operation):
-    """Redis hangs; what was asked meanwhile it does when it goes on, although nobody waits for the answer any more."""
+    """Redis hangs for a while. Then it runs the waiting requests, even if nobody waits for the answers any more."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class SlowRedis(Operation):
-    """From now on every answer of Redis takes so long."""
+    """From now on every answer of Redis takes this long."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class RedisErrors(Operation):
-    """The next n questions fail; `after`: after Redis has done what was asked."""
+    """The next n requests to Redis fail; with `after`, after they took effect."""
 
     n: int
     after: bool
@@ -183,26 +183,26 @@ class FlushRedis(Operation):
 
 @dataclass(frozen=True)
 class RestartRedis(Operation):
-    """Redis comes back without its last writes."""
+    """Redis restarts without its last writes."""
 
     lost: int
 
 
 @dataclass(frozen=True)
 class BrokerAway(Operation):
-    """No broker answers for a while, and nothing is acknowledged."""
+    """No broker answers or acknowledges anything for a while."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class RestartBroker(Operation):
-    """The broker is away for three seconds, and forgets the group."""
+    """The broker is unreachable for three seconds and forgets the group."""
 
 
 @dataclass(frozen=True)
 class LogErrors(Operation):
-    """The next n questions of that name to the log fail; `after`: after the broker has done what was asked."""
+    """The next n requests of this name to the log fail; with `after`, after they took effect."""
 
     question: str
     n: int
@@ -211,7 +211,7 @@ class LogErrors(Operation):
 
 @dataclass(frozen=True)
 class Expire(Operation):
-    """Retention removes a partition's oldest n records, those only that are counted unless it is `blind`."""
+    """Retention removes a partition's oldest n records. Unless `blind`, it removes only counted ones."""
 
     partition: int
     n: int
@@ -220,10 +220,10 @@ class Expire(Operation):
 
 @dataclass(frozen=True)
 class Estimate(Operation):
-    """An estimator runs its schedule once; if it hangs, it goes on instead.
+    """An estimator runs its schedule once. If it hangs, it resumes instead.
 
-    At its question number `stop_at` it hangs, is killed, or gets no answer; before its question number `at`, Redis loses its
-    last writes.
+    At request number `stop_at` it hangs, is killed or gets no answer. Before request number `at`, Redis loses its last
+    writes, `lost` of them.
     """
 
     estimator: int = 0
@@ -235,16 +235,16 @@ class Estimate(Operation):
 
 @dataclass(frozen=True)
 class KillEstimator(Operation):
-    """An estimator is killed, also if it hangs, and started anew."""
+    """An estimator is killed, even if it hangs, and restarted."""
 
     estimator: int
 
 
 @dataclass(frozen=True)
 class LoseShard(Operation):
-    """One node of a Redis Cluster comes back without its last writes, or without any.
+    """One node of a Redis Cluster restarts without its last writes, or empty if `lost` is None.
 
-    It holds one partition's counts; or, with the number after the last partition, progress and estimates.
+    The node holds one partition's counts. The node with the number after the last partition holds progress and estimates.
     """
 
     shard: int
@@ -262,7 +262,7 @@ def _estimate(r: random.Random) -> Estimate:
     return Estimate(r.randrange(2), stop_at, then, r.randint(1, 5) if r.random() < 0.25 else 0, r.randrange(10))
 
 
-# how often each comes, and with which values
+# relative frequency of each operation, and its random values
 _DRAWS: list[tuple[float, Draw]] = [
     (14, lambda r: Wait(round(r.choice((r.uniform(0, 0.3), r.uniform(0, 3), r.uniform(3, 9))), 2))),
     (1, lambda r: AdvanceClock(r.choice((5.0, 10.0, 31.0)))),
@@ -298,7 +298,7 @@ _DRAWS: list[tuple[float, Draw]] = [
 
 
 def random_list(seed: int, length: int = 40) -> list[Operation]:
-    """The list of that seed. Some kinds are left out of each list, so that others come together more often."""
+    """Returns the list of a seed. Each list omits some kinds, so that others occur together more often."""
     source = random.Random(seed)
     kinds = [(weight, draw) for i, (weight, draw) in enumerate(_DRAWS) if weight >= 10 or source.random() < 0.6]
     weights = [weight for weight, _ in kinds]

@@ -1,4 +1,4 @@
-"""Looks for a list of operations after which the invariant does not hold, and makes it as short as it can be.
+"""Searches for a list of operations that breaks the invariant, and shortens it as far as possible.
 
 python -m tests.faults.search [--first SEED] [--lists N] [--length L] [--mutant NAME]
 """
@@ -21,7 +21,7 @@ from .world import World
 
 @dataclass(frozen=True)
 class Failure:
-    """A run after which the invariant does not hold."""
+    """A run that breaks the invariant."""
 
     seed: int
     operations: tuple[Operation, ...]
@@ -33,7 +33,7 @@ class Failure:
 
 
 def replay(seed: int, operations: Sequence[Operation], code: Code | None = None) -> Counter[str]:
-    """Run a list; gives how often what happened.
+    """Runs a list and returns the number of events by kind.
 
     Raises:
         Violation: if the invariant does not hold.
@@ -42,7 +42,7 @@ def replay(seed: int, operations: Sequence[Operation], code: Code | None = None)
 
 
 def fails(seed: int, operations: Sequence[Operation], code: Code) -> str | None:
-    """What is wrong after the list, if anything is."""
+    """Returns the violation after the list; None if the invariant holds."""
     try:
         replay(seed, operations, code)
     except (Violation, Deadlock) as found:
@@ -55,7 +55,7 @@ def _fails(seed: int, code: Code, operations: Sequence[Operation]) -> bool:
 
 
 def shrunk(operations: Sequence[Operation], still_fails: Callable[[Sequence[Operation]], bool]) -> tuple[Operation, ...]:
-    """A part of the list that fails too and of which nothing can be left out."""
+    """Returns a part of the list that still fails and from which no operation can be removed."""
     kept, size = list(operations), len(operations)
     while size:
         first, before = 0, len(kept)
@@ -71,7 +71,7 @@ def shrunk(operations: Sequence[Operation], still_fails: Callable[[Sequence[Oper
 
 
 def search(seeds: range, length: int, make: Callable[[], Code] = Code.real) -> tuple[Failure | None, Counter[str]]:
-    """The first failure among the lists of these seeds, made short, and how often what happened before."""
+    """Returns the first failure among the lists of these seeds, shortened, and the number of events by kind before it."""
     done: Counter[str] = Counter()
     code = make()
     for seed in seeds:
@@ -86,7 +86,7 @@ def search(seeds: range, length: int, make: Callable[[], Code] = Code.real) -> t
 
 
 def mutated(mutant: mutants.Mutant) -> Callable[[], Code]:
-    """Makes the service's code with that fault."""
+    """Returns a maker of the service's code with this fault."""
 
     def make() -> Code:
         code = Code.real()

@@ -1,9 +1,9 @@
-"""Lists of faults against the real `Counting` and `Schedule`, in memory and on virtual time; see `world` for the invariant.
+"""Lists of faults against the real `Counting` and `Schedule`, in memory and on virtual time; see `invariant`.
 
-LDPSTREAM_FAULT_LISTS sets how many random lists are run; `python -m tests.faults.search` looks further, from any seed.
+LDPSTREAM_FAULT_LISTS sets the number of random lists. `python -m tests.faults.search` searches further, from any seed.
 
-What Faust and its client are known to do wrong, and where each is provoked. The lists here do at will what cannot be had at
-will from the real ones; `tests/services/test_faults.py` runs real processes.
+The table lists known faults of Faust and its client, and where we provoke each. The lists here provoke faults that the real
+libraries do not show on demand. `tests/services/test_faults.py` runs real processes.
 
     a seek in on_partitions_assigned is lost       here "read on from elsewhere", LoseDelivery, Redeliver;
                                                    mutant reads_from_the_groups_offset; real: every rebalance
@@ -61,13 +61,13 @@ MORE = [Produce(0, 8, 4), Produce(1, 8, 5), Produce(2, 8, 6)]
 
 
 class Fixed(NamedTuple):
-    """A list that is always run.
+    """A fixed list that every test run replays.
 
     Attributes:
-        happens: what must be seen to have happened.
+        happens: an event that must occur.
         operations: the list.
-        shows: a fault in the logic that it finds.
-        seed: of what the list leaves open.
+        shows: a mutant that the list finds.
+        seed: determines what the list leaves open.
     """
 
     happens: str
@@ -164,15 +164,15 @@ FIXED: dict[str, Fixed] = {
 
 @pytest.fixture(scope="module")
 def told() -> Counter[str]:
-    """What happened in all random lists."""
+    """Runs all random lists and returns the number of events by kind."""
     failure, done = search(range(LISTS), LENGTH)
     if failure is not None:
         pytest.fail(str(failure))
     return done
 
 
-def test_random_lists(told: Counter[str], figures: Figures) -> None:
-    """And no list passes because nothing happened in it."""
+def test_random_lists_of_faults_keep_the_invariant(told: Counter[str], figures: Figures) -> None:
+    """The invariant holds after every list, and the lists contain enough events of each kind."""
     figures["random lists of faults, in memory"] = told + Counter({"operations": LISTS * LENGTH})
     assert told["lists"] == LISTS
     shares = {"commits": 3, "rebalances": 2, "gaps noticed": 0.3, "records delivered again": 0.3, "commits refused": 0.1,
@@ -203,7 +203,7 @@ def test_a_fault_in_the_logic_is_found(mutant: mutants.Mutant) -> None:
     assert any(fails(seed, random_list(seed, LENGTH), code) for seed in range(start, start + 3000))
 
 
-def test_a_failing_list_is_made_short_and_can_be_replayed() -> None:
+def test_a_failing_list_is_shortened_and_can_be_replayed() -> None:
     failure, _ = search(range(100), LENGTH, mutated(mutants.takes_any_gap))
     assert failure is not None
     code = mutated(mutants.takes_any_gap)()
@@ -217,11 +217,11 @@ def test_a_failing_list_is_made_short_and_can_be_replayed() -> None:
     assert again == (failure.seed, list(failure.operations))
 
 
-def test_shrinking_leaves_only_what_matters() -> None:
+def test_shrinking_keeps_only_necessary_operations() -> None:
     waits = [Wait(i) for i in range(50)]
     assert shrunk(waits, lambda part: Wait(7) in part and Wait(33) in part) == (Wait(7), Wait(33))
     assert shrunk(waits, lambda part: True) == ()
 
 
-def test_the_same_list_goes_the_same_way() -> None:
+def test_the_same_list_and_seed_give_the_same_run() -> None:
     assert replay(5, random_list(5)) == replay(5, random_list(5))

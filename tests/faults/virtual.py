@@ -1,5 +1,6 @@
-"""An event loop on virtual time: it never waits, the clock jumps to whatever is due next. So hours pass in seconds, and a run
-with the same seed goes the same way every time.
+"""An event loop on virtual time. It never waits: its clock jumps to the next event that is due.
+
+Hours pass in seconds, and runs with the same seed are identical.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from typing import Any
 
 
 class Deadlock(RuntimeError):
-    """Everything waits for something else, and no clock will ever end it."""
+    """All tasks wait and no timer is due."""
 
 
 class _NoSelector(selectors.SelectSelector):
@@ -25,10 +26,10 @@ class _NoSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is virtual and whose executor is `thread`, called in the loop itself.
+    """An event loop with virtual time. Its executor is `thread`, called in the loop itself.
 
     Attributes:
-        thread: what `asyncio.to_thread` does: told the future to answer and the function to run.
+        thread: replaces `asyncio.to_thread`; gets the future to answer and the function to run.
     """
 
     thread: Callable[["asyncio.Future[Any]", Callable[..., Any]], None]

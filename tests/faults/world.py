@@ -1,6 +1,7 @@
-"""A small world in which a list of operations runs: a log, a Redis, a group of agents that each run the real `Counting`, and
-the real `Schedule`, on virtual time. Whatever is asked can fail, take long, be answered after it was given up, or take effect
-without an answer. What has to hold all the same is said in `invariant`.
+"""The simulated world of a run, on virtual time: a log, a Redis, a group of agents, and estimators.
+
+Each agent runs the real `Counting`, each estimator the real `Schedule`. Any request can fail, be slow, be answered after its
+timeout, or take effect without an answer. `invariant` defines what must hold nevertheless.
 """
 
 import asyncio
@@ -21,19 +22,19 @@ from .memory_topic import MemoryTopic
 from .virtual import VirtualLoop
 
 MAX_AGENTS = 3
-SESSION_S = 6.0  # after which the group notices that an agent has died
-REVOKED_S = 15.0  # how long the group waits for an agent to give up its partitions
-STALLED_S = 120.0  # after which an agent that is not well is ended by its watchdog
+SESSION_S = 6.0  # session timeout: then the group notices that an agent has died
+REVOKED_S = 15.0  # the group's timeout for an agent to give up its partitions
+STALLED_S = 120.0  # timeout of an agent's watchdog
 SETTLED_S = 500.0
 ESTIMATORS = 2
 
 
 class World:
-    """See the module's text.
+    """See the module docstring.
 
     Args:
-        seed: of everything that a list leaves open: delays, lengths of chunks, who comes first.
-        code: what is driven.
+        seed: determines everything that a list leaves open: delays, lengths of chunks, order of agents.
+        code: the code under test.
     """
 
     def __init__(self, seed: int, code: Code) -> None:
@@ -54,7 +55,7 @@ class World:
         self._estimators = [Estimator(self) for _ in range(ESTIMATORS)]
 
     def run(self, operations: Sequence[op.Operation]) -> Counter[str]:
-        """Run the list, heal everything, and check; gives how often what happened.
+        """Runs the list, ends all faults, checks the invariant, and returns the number of events by kind.
 
         Raises:
             Violation: if the invariant does not hold.
@@ -72,7 +73,7 @@ class World:
         return self.done
 
     def fail(self, error: BaseException) -> None:
-        """Something went wrong where nobody could be told."""
+        """Notes an error from a place that cannot raise it."""
         self._errors.append(error)
 
     def _raise(self) -> None:
@@ -91,7 +92,7 @@ class World:
         coordinator.cancel()
 
     async def _settle(self) -> None:
-        """Everything works again: after a while everything is counted."""
+        """Ends all faults and waits until everything is counted."""
         self.redis.heal()
         self.log.away_until = -1.0
         self.log.errors.clear()
@@ -120,10 +121,10 @@ class World:
         return at_end and bool(self._living) and all(agent.counting.ready for agent in self._living)
 
     def _finish(self) -> None:
-        """Every step closes."""
+        """Closes every step, runs the estimators and checks the end."""
         last = max((key.step for key in self._invariant.acknowledged().panes), default=0)
         self.log.ahead_ms += max(0, SURVEY.closes_ms(last + 1) + MARGIN_MS + 1000 - self.log.now_ms())
-        for turn in range(2 * len(self._estimators) + 1):  # those that hang go on first
+        for turn in range(2 * len(self._estimators) + 1):  # hanging ones resume first
             self._estimate(op.Estimate(turn))
         self._invariant.check_end(last)
 
@@ -243,7 +244,7 @@ class World:
             await self._rebalance()
 
     async def _rebalance(self) -> None:
-        """Everybody gives up everything, then everybody gets a share, as with Faust."""
+        """As with Faust, all members give up all partitions, then each gets a share."""
         self.done["rebalances"] += 1
         members = [agent for agent in self._living if not agent.zombie and not agent.leaving]
         self.random.shuffle(members)
@@ -251,7 +252,7 @@ class World:
         if giving_up:
             await asyncio.wait(giving_up.values(), timeout=REVOKED_S)
         for task in giving_up.values():
-            if not task.done():  # it comes back when it has finished
+            if not task.done():  # the agent rejoins when it has finished
                 task.add_done_callback(lambda _: self.regroup.set())
         ready = [a for a, task in giving_up.items() if task.done() and a.alive and not a.leaving and not a.zombie]
         for i, agent in enumerate(ready):
