@@ -391,10 +391,9 @@ class Counting:
         self._group_offsets.clear()
 
     async def watch(self, alive: Callable[[], None]) -> None:
-        """Stall detector: calls `alive` every second until closed, except while a partition or the consumer is stalled.
+        """Stall detector: calls `alive` every second until closed, unless something has been stalled for a minute.
 
-        Places a partition again if it makes no progress although the log has records and the store answers. Without
-        progress for a minute, stops calling `alive`.
+        Places a partition again if it makes no progress although the log has records and the store answers.
         """
         while not self._closed:
             await asyncio.sleep(1)

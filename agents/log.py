@@ -57,7 +57,7 @@ class Log(Protocol):
         """Returns the numbers of the log's partitions."""
 
     async def witness(self, partitions: Sequence[int]) -> None:
-        """Returns if the broker serves these partitions to a second client, independent of the consumer."""
+        """Checks that the broker serves these partitions to a second client, independent of the consumer."""
 
     def shut_out(self) -> str:
         """Returns the reason why the consumer is shut out of its group; "" if it is not."""

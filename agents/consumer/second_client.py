@@ -48,7 +48,7 @@ class Witness:
         return self._ask(ask)
 
     def serves(self, partitions: Sequence[int]) -> None:
-        """Returns if the broker gives the end offsets of these partitions (of partition 0 if none is named)."""
+        """Checks that the broker gives the end offsets of these partitions (of partition 0 if none is named)."""
         wanted = {TopicPartition(self._topic, partition): OffsetSpec.LATEST for partition in partitions or [0]}
         self._ask(lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
 

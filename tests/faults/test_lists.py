@@ -13,7 +13,7 @@ libraries do not show on demand. `tests/services/test_faults.py` runs real proce
                                                    mutant takes_chunks_of_former_placements
     two agents that both own a partition           here "two owners", ZombieOwner; mutant writes_whatever_is_stored;
                                                    real: FreezeAgent for longer than a session
-    its own commits pass the store's               here "all lost"; mutant reads_from_the_groups_offset; real: FlushRedis
+    the group's offsets get ahead of the store's   here "all lost"; mutant reads_from_the_groups_offset; real: FlushRedis
     a consumer that slowly dies                    here "a dying consumer", StallConsumer
     a session timeout that the broker refuses      real: its own test
 """
