@@ -1,4 +1,4 @@
-"""Why a client of kafka-python cannot connect: the library tells its log alone; its exception only says that it could not."""
+"""Finds out why a client of kafka-python cannot connect. The library logs the reason; its exception does not carry it."""
 
 import logging
 import re
@@ -9,13 +9,13 @@ from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from runtime.settings import Settings
 
-_TELLING = re.compile("Sasl|SSL")  # a password or a certificate; what comes after is but that nobody answers any more
+_TELLING = re.compile("Sasl|SSL")  # authentication and certificates; later messages only say "unreachable"
 _CUT_OFF = re.compile("disconnected|reset by peer|Broken pipe|Invalid frame", re.IGNORECASE)
 _NAMES = re.compile(r"^(?:\[Error \d+\] )?(?:\w+: )*")
 
 
 class Heard(logging.Handler):
-    """Keeps what the library complained of while it tried to connect."""
+    """Log handler that keeps the exceptions that the library logs while it tries to connect."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(logging.WARNING)
@@ -29,14 +29,14 @@ class Heard(logging.Handler):
 
     @property
     def turned_away(self) -> bool:
-        """Whether a broker that could be reached did not let us in.
+        """True if a reachable broker refused the connection.
 
-        A listener that speaks another protocol cuts us off, and so may one that does not accept our password.
+        A listener with another protocol closes the connection. A listener that rejects our password may do the same.
         """
         return any(_TELLING.search(complaint) or _CUT_OFF.search(complaint) for complaint in self._complaints)
 
     def why(self, error: Exception) -> str:
-        """One line: what was complained of, if the error is that nobody could be reached; else the error's own text."""
+        """The reason in one line: from the library's log if the error is "unreachable", else the error's own text."""
         complaints = self._complaints if isinstance(error, KafkaTimeoutError | KafkaConnectionError) else []
         telling = [complaint for complaint in complaints if _TELLING.search(complaint)]
         reason = (telling + complaints + [str(error)])[0].partition("\n")[0]
@@ -44,7 +44,7 @@ class Heard(logging.Handler):
         return (_NAMES.sub("", reason) or reason or type(error).__name__) + hint
 
     def _question(self) -> str:
-        """The library often loses why it was cut off: it drops an answer after which the broker hangs up at once."""
+        """A hint for the operator. The library often drops the broker's last answer, and the reason with it."""
         protocol = self._settings.kafka_security_protocol
         user = f", and are user {self._settings.kafka_user} and password right" if "SASL" in protocol else ""
         return f"does this listener speak {protocol}{user}?"
@@ -52,12 +52,12 @@ class Heard(logging.Handler):
 
 @contextmanager
 def hearing(settings: Settings) -> Iterator[Heard]:
-    """Listen to the library's log while a client is made with these settings; meanwhile it goes nowhere else."""
+    """Collects the library's log while the caller creates a client; meanwhile no other handler receives it."""
     library = logging.getLogger("kafka")
     level, propagate = library.level, library.propagate
     heard = Heard(settings)
     library.addHandler(heard)
-    library.setLevel(logging.WARNING)  # below it, it shows passwords
+    library.setLevel(logging.WARNING)  # lower levels show passwords
     library.propagate = False
     try:
         yield heard

@@ -1,4 +1,4 @@
-"""The Kafka client library's producer, without two of its faults: in `close`, and in `commit_transaction`."""
+"""The producer of kafka-python, with two faults fixed: in `close` and in `commit_transaction`."""
 
 from contextlib import suppress
 
@@ -7,11 +7,10 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 
 class Producer(KafkaProducer):  # type: ignore[misc]
-    """A producer whose flush never raises: what became of a record is asked of its future.
+    """A producer whose flush never raises. A record's future holds its result.
 
-    The library's `close`, which also runs when the program ends, flushes first. Where that raised, it would not close and
-    its thread would go on: a broker that comes back would be sent what was given up, and one that is gone would leave
-    tracebacks behind.
+    The library's `close` flushes first, also when the program ends. If the flush raised, the library's thread would continue.
+    It would send abandoned records to a broker that returns, or log tracebacks while the broker stays unreachable.
     """
 
     def flush(self, timeout: float | None = None) -> None:
@@ -19,10 +18,10 @@ class Producer(KafkaProducer):  # type: ignore[misc]
             super().flush(timeout)
 
     def commit_within(self, timeout_s: float) -> None:
-        """Commit the transaction. The library's `commit_transaction` waits without a limit for a broker that is gone.
+        """Commit the transaction within a time limit. The library's `commit_transaction` has no limit.
 
         Raises:
-            KafkaTimeoutError: if that takes longer. Then the broker may have committed the transaction, or may still; a
+            KafkaTimeoutError: if the limit passes. The broker may have committed the transaction, or may still do so. A
                 producer that takes over the transactional id ends it first.
             KafkaError: if the broker refuses.
         """

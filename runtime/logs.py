@@ -7,7 +7,7 @@ import structlog
 
 
 def logging_config(level: str) -> dict[str, Any]:
-    """One JSON object a line on standard error, for our log and for the libraries'."""
+    """Logging configuration for our own log and the libraries': one JSON object a line on standard error."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -43,7 +43,7 @@ def logging_config(level: str) -> dict[str, Any]:
 
 
 class _Seldom(logging.Filter):
-    """Lets a line of a Kafka client through once in ten seconds: while a broker is away it comes thirty times a second."""
+    """Passes each message of a Kafka client once in 10 s. It repeats 30 times a second while a broker is unreachable."""
 
     def __init__(self) -> None:
         super().__init__()

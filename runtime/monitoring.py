@@ -1,7 +1,7 @@
-"""What every process answers to those who look after it.
+"""The monitoring server of every process.
 
-/metrics   for Prometheus
-/health    200 as long as the process lives: it never depends on Kafka or Redis, so that an outage restarts nothing
+/metrics   metrics for Prometheus
+/health    200 while the process is alive; independent of Kafka and Redis, so an outage restarts nothing
 /ready     200 while the process can do its work, else 503
 """
 
@@ -13,15 +13,15 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import disable_created_metrics, make_wsgi_app
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for every counter, which nobody reads
+disable_created_metrics()  # type: ignore[no-untyped-call]  # removes the unused `_created` series of every counter
 
 
 def serve_monitoring(host: str, port: int, ready: Callable[[], bool]) -> None:
-    """Serve all three from a background thread, for the life of the process.
+    """Serve all three paths from a background thread until the process ends.
 
     Args:
-        host, port: where to listen.
-        ready: whether the process can do its work now; asked for every `/ready`, from another thread.
+        host, port: address to listen on.
+        ready: returns true if the process can do its work now; called for every `/ready`, from another thread.
 
     Raises:
         OSError: if the address cannot be bound.
@@ -50,4 +50,4 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 class _Silent(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: a line per scrape helps nobody."""
+        """Logs nothing: a line per scrape is useless."""

@@ -1,12 +1,12 @@
-"""The URL of the count store: one Redis, one that Sentinels keep alive, or a Redis Cluster.
+"""The URL of the count store: one Redis server, a master that Sentinels manage, or a Redis Cluster.
 
     redis://[user:password@]host[:port][/db]                             one server; rediss:// with TLS
     unix:///path/of/socket[?db=N]                                        one server on this machine
     redis+sentinel://[user:password@]host[:port],…/NAME[/db]             the master that the Sentinels call NAME
-    redis+cluster://[user:password@]host[:port],…                        a cluster, any of whose nodes are named
+    redis+cluster://[user:password@]host[:port],…                        a cluster, by some of its nodes
 
-With ``rediss+sentinel`` and ``rediss+cluster`` every connection has TLS. User and password are percent-encoded; they are those
-of Redis, not of the Sentinels.
+With ``rediss+sentinel`` and ``rediss+cluster`` every connection has TLS. User and password are percent-encoded. They are for
+Redis, not for the Sentinels.
 """
 
 import re
@@ -31,17 +31,17 @@ _UNIX = re.compile(r"unix://(?:(?P<user>[^:/@?#]*)(?::(?P<password>[^/?#]*))?@)?
 
 @dataclass(frozen=True)
 class RedisUrl:
-    """What a URL says. As text: where the store is, without user and password.
+    """A parsed URL. Its text form (`str`) is the address, without user and password.
 
     Attributes:
-        kind: what the addresses are.
-        addresses: host and port of the server, of the Sentinels, or of nodes of the cluster; empty for a socket.
+        kind: type of the addresses.
+        addresses: host and port of the server, of the Sentinels, or of some cluster nodes; empty for a socket.
         socket: path of the Unix socket, or None.
-        service: what the Sentinels call the master, else "".
+        service: the Sentinels' name for the master, else "".
         db: number of the database; 0 on a cluster.
-        tls: whether every connection has TLS.
-        user: user of Redis; None if the URL names none.
-        password: its password, likewise.
+        tls: true if every connection has TLS.
+        user: Redis user; None if the URL has none.
+        password: the user's password; None if the URL has none.
     """
 
     kind: Literal["single", "sentinel", "cluster"]
@@ -61,10 +61,10 @@ class RedisUrl:
 
 
 def parse_redis_url(url: str) -> RedisUrl:
-    """Read a URL.
+    """Parse a URL.
 
     Raises:
-        ValueError: if it is none of those above; the message does not repeat it, since it may hold a password.
+        ValueError: if the URL has none of the forms above. The message does not show the URL, which may contain a password.
 
     >>> print(parse_redis_url("redis+sentinel://someone:secret@one:26379,two:26379/counts/0"))
     sentinel one:26379,two:26379/counts

@@ -1,8 +1,8 @@
-"""Where the broker and the count store are, who we are to them, and what may be tuned: one typed object per process.
+"""Settings of a process: addresses of the broker and the count store, credentials, and tuning.
 
-Every field is an environment variable with the prefix ``LDPSTREAM_``, e.g. ``LDPSTREAM_KAFKA=broker:9092``. A secret may stand
-in a file instead, as Kubernetes mounts it: ``LDPSTREAM_KAFKA_PASSWORD_FILE=/run/secrets/kafka/password`` in place of
-``LDPSTREAM_KAFKA_PASSWORD``; the line end at its end does not belong to it. Files are read when the process starts.
+Every field is an environment variable with the prefix ``LDPSTREAM_``, e.g. ``LDPSTREAM_KAFKA=broker:9092``. A file may hold
+a secret instead, as Kubernetes mounts it: ``LDPSTREAM_KAFKA_PASSWORD_FILE=/run/secrets/kafka/password`` in place of
+``LDPSTREAM_KAFKA_PASSWORD``. A line end at the end of the file is ignored. A process reads the files when it starts.
 """
 
 import os
@@ -52,7 +52,7 @@ Secret = Annotated[SecretStr, Field(min_length=1)]
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used: one line that names the variable, what was given and what is allowed."""
+    """Raised for an invalid setting. The message is one line: the variable, the given value and the allowed values."""
 
 
 class Settings(BaseSettings):
@@ -60,36 +60,36 @@ class Settings(BaseSettings):
 
     Attributes:
         kafka: bootstrap servers, ``host:port[,host:port…]``.
-        kafka_security_protocol: as Kafka calls it: whether connections have TLS (``SSL``), log in by password (``SASL``), both.
-        kafka_sasl_mechanism: how the password is shown to the broker; ``PLAIN`` shows it as it is.
-        kafka_user, kafka_password: who we are, with SASL.
-        kafka_ca_file: certificates (PEM) of the authorities that may vouch for the brokers; else those of the system.
-        kafka_cert_file, kafka_key_file: our own certificate and its key (PEM, not encrypted), if brokers ask for one.
-        redis: URL of the count store, see `runtime.redis_url`; shown without its password.
-        redis_user, redis_password: who we are to Redis, where the URL does not say.
-        redis_sentinel_user, redis_sentinel_password: who we are to the Sentinels, if they ask.
+        kafka_security_protocol: Kafka's name for the protocol: with TLS (``SSL``), password login (``SASL``), both or neither.
+        kafka_sasl_mechanism: how we prove the password to the broker; ``PLAIN`` sends the password itself.
+        kafka_user, kafka_password: our credentials, with SASL.
+        kafka_ca_file: certificates (PEM) of the authorities that we trust to certify the brokers; default: the system's.
+        kafka_cert_file, kafka_key_file: our own certificate and its key (PEM, not encrypted), if the brokers require one.
+        redis: URL of the count store, see `surveys.redis_url`; messages show it without user and password.
+        redis_user, redis_password: our credentials for Redis, if the URL has none.
+        redis_sentinel_user, redis_sentinel_password: our credentials for the Sentinels, if they require any.
         redis_ca_file, redis_cert_file, redis_key_file: as for Kafka.
         survey: path of the survey file, for ``faust -A agents.app worker``; the commands take it as an argument.
-        partitions: partitions of the reports topic when the service creates it.
-        replication: replication factor of the topics when the service creates them.
-        commit_interval_ms: how often an agent writes its count tables to the store.
-        post: post-processing of the matrix inversion that is published, a method of `estimators.post_processing`.
-        margin_ms: how long after a step's close the estimator takes the log for complete: longer than brokers' clocks differ,
-            and with replicas longer than they lag.
+        partitions: number of partitions with which the service creates the reports topic.
+        replication: replication factor with which the service creates the topics.
+        commit_interval_ms: interval, in ms, at which an agent writes its count tables to the store.
+        post: post-processing of the published matrix inversion, a method of `estimators.post_processing`.
+        margin_ms: time, in ms, after a step's close at which the estimator takes the log as complete. It must exceed the
+            difference of the brokers' clocks and, with replicas, their lag.
         metrics_port: port of ``/metrics`` on `metrics_host`; 0 for none.
-        metrics_host: address that ``/metrics`` listens on.
+        metrics_host: address on which ``/metrics`` listens.
         page_port: port of the estimator's live page and API on `page_host`; 0 for none (in the demo: a free one).
-        page_host: address that they listen on.
+        page_host: address on which the live page and API listen.
         gateway_port: port of the gateway on `gateway_host`.
-        gateway_host: address that it listens on.
-        gateway_tokens_file: file of the bearer tokens that the gateway asks for, at least 16 characters each, a line each;
+        gateway_host: address on which the gateway listens.
+        gateway_tokens_file: file of the bearer tokens that the gateway accepts, one a line, at least 16 characters each;
             without it anybody may report.
-        gateway_rate, gateway_bytes_rate, gateway_reports_rate: requests, bytes of bodies and reports a second that one client
-            of the gateway may bring.
-        gateway_connections: connections that one address may hold at a time, unless there are proxies.
-        gateway_tls_cert, gateway_tls_key: PEM files, if the gateway is to speak TLS itself.
-        gateway_proxies: addresses or networks of proxies, with commas, whose X-Forwarded-For names the gateway's client.
-        log_level: of the structured log.
+        gateway_rate, gateway_bytes_rate, gateway_reports_rate: limits of one client of the gateway: requests, bytes of bodies
+            and reports a second.
+        gateway_connections: maximum number of simultaneous connections from one address; no limit with proxies.
+        gateway_tls_cert, gateway_tls_key: PEM files, if the gateway itself serves TLS.
+        gateway_proxies: addresses or networks of trusted proxies, separated by commas. Their X-Forwarded-For gives the client.
+        log_level: level of the structured log.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True)
@@ -132,7 +132,7 @@ class Settings(BaseSettings):
     gateway_proxies: str = ""
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
 
-    # ---- what clients are made with
+    # ---- options for clients
 
     def kafka_options(self) -> dict[str, Any]:
         """Options of every client of kafka-python and of aiokafka: ``KafkaProducer(**settings.kafka_options(), acks=1)``."""
@@ -149,7 +149,7 @@ class Settings(BaseSettings):
         return options
 
     def redis_url(self) -> RedisUrl:
-        """Where the count store is."""
+        """The parsed URL of the count store."""
         return parse_redis_url(self.redis.get_secret_value())
 
     def redis_credentials(self) -> tuple[str | None, str | None]:
@@ -168,18 +168,18 @@ class Settings(BaseSettings):
             raise ValueError(f"{name}_CA_FILE: {authorities} holds no certificate (PEM)") from None
         if cert is not None:
             try:
-                context.load_cert_chain(cert, key, password="")  # with none given, OpenSSL would ask the terminal for one
+                context.load_cert_chain(cert, key, password="")  # without a password, OpenSSL would ask for one at the terminal
             except (ssl.SSLError, OSError):
                 files = f"{cert} and {key} are not a certificate and its key (PEM, not encrypted)"
                 raise ValueError(f"{name}_CERT_FILE, {name}_KEY_FILE: {files}") from None
         return context
 
     def secrets(self) -> list[str]:
-        """All secrets, so that whoever repeats what a library says can leave them out."""
+        """All secrets, for removal from messages of libraries."""
         given = (self.kafka_password, self.redis_password, self.redis_sentinel_password, self.redis_url().password)
         return [secret.get_secret_value() for secret in given if secret is not None]
 
-    # ---- what must fit together
+    # ---- checks across fields
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -188,7 +188,7 @@ class Settings(BaseSettings):
         if self.kafka_security_protocol.startswith("SASL") and len(given) < 2:
             raise ValueError(f"{protocol} needs {PREFIX}KAFKA_USER and {PREFIX}KAFKA_PASSWORD")
         if not self.kafka_security_protocol.startswith("SASL") and given:
-            raise ValueError(f"{given[0]} is of no use with {protocol}: that has no SASL")
+            raise ValueError(f"{given[0]} is of no use with {protocol}: this protocol has no SASL")
         self._check_tls("kafka", self.kafka_security_protocol.endswith("SSL"), f"with {protocol}")
 
         url = self.redis_url()
@@ -208,7 +208,7 @@ class Settings(BaseSettings):
     def _check_tls(self, store: Literal["kafka", "redis"], used: bool, why_not: str) -> None:
         given = self._given(*(f"{store}_{what}_file" for what in ("ca", "cert", "key")))
         if given and not used:
-            raise ValueError(f"{given[0]} is of no use {why_not}: that has no TLS")
+            raise ValueError(f"{given[0]} is of no use {why_not}: the connection has no TLS")
         cert, key = f"{store}_cert_file", f"{store}_key_file"
         if len(self._given(cert, key)) == 1:
             raise ValueError(f"{PREFIX}{cert.upper()} and {PREFIX}{key.upper()} belong together")
@@ -216,7 +216,7 @@ class Settings(BaseSettings):
             self.tls(store)
 
     def _given(self, *names: str) -> list[str]:
-        """The variables among those fields that have a value."""
+        """The variables of those of the named fields that have a value."""
         return [PREFIX + name.upper() for name in names if getattr(self, name) is not None]
 
     @classmethod
@@ -235,7 +235,7 @@ class _SecretFiles(PydanticBaseSettingsSource):
     """Secrets from the files that the environment names."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        return None, field_name, False  # asked for by nobody: `__call__` knows them all
+        return None, field_name, False  # never called: `__call__` reads all fields
 
     def __call__(self) -> dict[str, Any]:
         found = {}
@@ -251,7 +251,7 @@ class _SecretFiles(PydanticBaseSettingsSource):
 
 
 def _is_secret(field: FieldInfo) -> bool:
-    return "SecretStr" in str(field.annotation)  # also as `Annotated`, and where None is allowed
+    return "SecretStr" in str(field.annotation)  # also inside `Annotated` or with None
 
 
 def _read_secret(variable: str, path: str) -> str:
@@ -270,14 +270,14 @@ def load_settings() -> Settings:
     """The settings of this process.
 
     Raises:
-        SettingsError: if a variable's value is not allowed, a file cannot be used, or two settings do not fit together.
+        SettingsError: if a variable has an invalid value, a file is unusable, or two settings contradict each other.
     """
     try:
         return Settings()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         said = first["msg"].removeprefix("Value error, ")
-        if not first["loc"]:  # about several
+        if not first["loc"]:  # an error about several fields
             raise SettingsError(said) from None
         field = str(first["loc"][0])
         given = "" if _is_secret(Settings.model_fields[field]) else f", got {first['input']!r}"

@@ -1,4 +1,4 @@
-"""The deadline of a process that was told to stop."""
+"""The shutdown deadline of a process."""
 
 import atexit
 import os
@@ -7,17 +7,17 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-ALARM_AFTER_S = 0.5  # the deadline
+ALARM_AFTER_S = 0.5  # seconds after the deadline
 
 
 def end_within(seconds: float, last_words: Callable[[], object] = lambda: None) -> None:
-    """End the process with exit status 0 so many seconds from now at the latest; for a signal handler. The first call counts.
+    """End the process with exit status 0 after at most `seconds`. For a signal handler; later calls have no effect.
 
-    A thread ends the process. If nothing lets that thread run, the system's alarm does so half a second later. An orderly end
-    skips the interpreter's teardown, which takes a second on a busy machine and stops that thread before it begins.
+    A thread ends the process. If that thread cannot run, the system's alarm (SIGALRM) ends the process 0.5 s later. An orderly
+    exit skips the interpreter's teardown: it takes a second on a busy machine and would stop the thread first.
 
     Args:
-        seconds: the deadline.
+        seconds: the deadline, in seconds from now.
         last_words: called before the thread ends the process.
     """
 
@@ -35,6 +35,6 @@ def end_within(seconds: float, last_words: Callable[[], object] = lambda: None) 
 
 
 def _leave() -> None:
-    with suppress(OSError, ValueError):  # nobody reads it any more
+    with suppress(OSError, ValueError):  # standard output may be closed
         print(end="", flush=True)  # noqa: T201
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Waiting at the start of a process for a service that does not answer yet."""
+"""Waits at the start of a process for a service that is not reachable yet."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -6,19 +6,19 @@ from typing import TypeVar
 T = TypeVar("T")
 
 RETRY_S = 1.0
-TELL_EVERY = 60  # attempts after which an unchanged reason is told again
+TELL_EVERY = 60  # attempts after which an unchanged reason is reported again
 
 
 class Away(Exception):
-    """A service cannot be reached or does not answer. Another attempt may succeed without anybody's help."""
+    """A service is unreachable or does not answer. A retry may succeed without intervention."""
 
 
 class Stopped(Exception):
-    """The process was told to stop while it waited."""
+    """The process received a stop request while it waited."""
 
 
 def is_away(error: Exception) -> bool:
-    """Whether the error is an `Away`."""
+    """True if the error is an `Away`."""
     return isinstance(error, Away)
 
 
@@ -29,17 +29,17 @@ def wait_for(
     tell: Callable[[str], object],
     away: Callable[[Exception], bool] = is_away,
 ) -> T:
-    """Ask a service until it answers; without a limit, as processes wait for an outage later.
+    """Retry every second until a service answers. There is no time limit, as for an outage later on.
 
     Args:
-        what: the service and its address, for the person who waits.
-        ask: the question.
-        stop: waits so many seconds; true asks for the end.
-        tell: is given a line when the waiting begins, when the reason changes, and once in a while.
-        away: whether an error of `ask` means that the service is away; any other error is raised.
+        what: the service and its address, for messages.
+        ask: sends one request to the service.
+        stop: waits for the given seconds; returns true if the process has to stop.
+        tell: receives a line when the waiting begins, when the reason changes, and after every 60 attempts.
+        away: returns true if an error of `ask` means "unreachable"; any other error is raised.
 
     Returns:
-        What `ask` returns.
+        The result of `ask`.
 
     Raises:
         Stopped: if `stop` returned true.

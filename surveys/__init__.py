@@ -1,4 +1,4 @@
-"""What is asked and how an answer travels: the survey, its time steps, the report envelope."""
+"""The survey, its time steps, and the envelope in which reports travel."""
 
 from surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal
 from surveys.survey import Attribute, Level, Survey, SurveyError, load_survey, parse_survey

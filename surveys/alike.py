@@ -1,8 +1,8 @@
-"""Envelopes that begin alike, opened together.
+"""Opens envelopes that begin alike together, for speed.
 
-Envelopes of one attribute, level, step and number of reports differ in nothing but their payload, which comes last; and most
-of what arrives together is of that kind. So one of them is opened by `open_envelope`, and whatever has the same length and the
-same bytes before the payload says the same. An envelope for which that is not certain is left over, to be opened by itself.
+Most envelopes that arrive together have the same attribute, level, step and number of reports. They differ only in the payload,
+which comes last. `open_envelope` opens one of them. Every other one with the same length and the same bytes before the payload
+has the same elements. An envelope for which this is not certain is left over; the caller opens it by itself.
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from mechanisms.arguments import IntArray
 from surveys.envelope import Envelope, Rejected, encode, open_envelope
 from surveys.survey import Survey
 
-FEW = 8  # so many are as quickly opened one by one
+FEW = 8  # up to this many, opening them one by one is as fast
 _ODD = 0x9E3779B97F4A7C15
 
 
 class Alike(NamedTuple):
-    """Sound envelopes that say the same but for their payloads.
+    """Valid envelopes that differ only in their payloads.
 
     Attributes:
         envelope: one of them.
-        positions: (m,) where they stood.
-        payload: the payloads of all of them, in the order of the positions.
+        positions: (m,) their positions in the input.
+        payload: all their payloads, in the order of `positions`.
     """
 
     envelope: Envelope
@@ -34,12 +34,12 @@ class Alike(NamedTuple):
 
 
 def open_alike(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int]) -> tuple[list[Alike], list[int]]:
-    """The groups of sound envelopes that begin alike, and the positions of all others, sound or not.
+    """Returns groups of valid envelopes that begin alike, and the positions of all others, valid or not.
 
     Args:
         survey: the survey that is being counted.
         raws: the records' values.
-        appended_ms: when the log took each of them.
+        appended_ms: each record's append time in the log, in ms since 1970.
     """
     groups: list[Alike] = []
     left: list[int] = []
@@ -62,7 +62,7 @@ def open_alike(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int]
 
 
 def _head(survey: Survey, raws: Sequence[bytes], times: IntArray, positions: IntArray) -> int | None:
-    """How many bytes come before the payload, by the first of these envelopes that is sound."""
+    """Number of bytes before the payload, taken from the first valid envelope; None if none is valid."""
     for position in positions.tolist():
         try:
             envelope = open_envelope(survey, raws[position], int(times[position]))
@@ -73,7 +73,7 @@ def _head(survey: Survey, raws: Sequence[bytes], times: IntArray, positions: Int
 
 
 def _same(heads: npt.NDArray[np.uint8]) -> list[IntArray]:
-    """The rows in groups of equal ones; a row that only shares another's hash may come alone."""
+    """Groups of equal rows. A row whose hash collides with that of a different row may form a group alone."""
     n, width = heads.shape
     everything = np.arange(n)
     if (heads == heads[0]).all():
@@ -98,7 +98,7 @@ def _open(
     members: IntArray,
     head: int,
 ) -> Alike | None:
-    """The envelopes at these positions, which agree in their first `head` bytes, if they are sound and say the same."""
+    """The group of envelopes at these positions, which share their first `head` bytes; None unless all are surely valid."""
     if positions.size <= FEW:
         return None
     raw, appended = raws[positions[0]], times[positions]
@@ -107,7 +107,7 @@ def _open(
     except Rejected:
         return None
     own_head = len(raw) - len(envelope.payload)
-    if own_head > head or encode(envelope) != raw:  # its own head may differ; or written in another way than we write it
+    if own_head > head or encode(envelope) != raw:  # a head of another length, or not our encoding
         return None
     if survey.too_old(envelope.step, int(appended.max())) or survey.too_early(envelope.step, int(appended.min())):
         return None

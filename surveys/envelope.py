@@ -6,16 +6,16 @@ An envelope is a msgpack array ``[version, fingerprint, attribute, level, step, 
     fingerprint  8 bytes, the survey's (`Survey.fingerprint`)
     attribute    index of the attribute in the survey, from 0
     level        index of the level within the attribute, from 0
-    step         the time step that the reports belong to, from 0
+    step         time step of the reports, from 0
     n            number of reports, 1 to 100 000
     payload      n rows of the mechanism's `report_dtype`, fixed width and little-endian, one after the other
 
-What never changes: an envelope is a msgpack array whose first element is an integer, the version. Everything else may
-differ in another version; a reader that does not know a version refuses the envelope as ``unknown version`` and counts
-nothing. Version 1 takes exactly these seven elements.
+One promise holds for all versions: an envelope is a msgpack array whose first element is an integer, the version. Everything
+else may differ in another version. A reader that does not know a version rejects the envelope as ``unknown version`` and counts
+nothing. Version 1 has exactly these seven elements.
 
-No identity of a device travels: no id, no address, no key. What a mechanism's own report repeats is its affair: memoized local
-hashing sends the device's hash function, one of S, every time.
+The envelope carries no identity of a device: no id, no address, no key. A report may: memoized local hashing repeats the
+device's hash function, one of S, in every report.
 """
 
 from typing import Any, Final, Literal
@@ -28,7 +28,7 @@ from surveys.survey import Survey
 
 VERSION: Final = 1
 MAX_ENVELOPE_BYTES = 1_000_000  # a record of Kafka's default message.max.bytes, 1 MiB, with room for its headers
-MAX_REPORTS = 100_000  # of an envelope: however narrow its rows are, one record weighs no more than so many people
+MAX_REPORTS = 100_000  # in one envelope; limits the people that one record can stand for, also if its rows are narrow
 
 EnvelopeReason = Literal[
     "undecodable",
@@ -42,12 +42,12 @@ EnvelopeReason = Literal[
     "step in the future",
     "too large",
 ]
-Reason = Literal[EnvelopeReason, "unreadable batch"]  # the last for a whole batch of records
+Reason = Literal[EnvelopeReason, "unreadable batch"]  # the last one is for a whole batch of records
 REASONS: Final[tuple[Reason, ...]] = EnvelopeReason.__args__  # type: ignore[attr-defined]
 
 
 class Rejected(Exception):
-    """An envelope that counts nothing. Its reason is one of `REASONS`; its contents are never shown."""
+    """Raised for a rejected envelope, of which nothing counts. Its reason is one of `REASONS`; its contents are never shown."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -55,7 +55,7 @@ class Rejected(Exception):
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A decoded envelope; see the module's text for the elements."""
+    """A decoded envelope. The module's docstring explains the elements."""
 
     version: int
     fingerprint: bytes
@@ -81,8 +81,8 @@ def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports
         reports: rows of the mechanism's `report_dtype`, 1 to 100 000.
 
     Raises:
-        ValueError: if there is no such attribute, level or step, if the rows are not the mechanism's or too many, or if the
-            envelope would be larger than 1 MB.
+        ValueError: if the attribute, level or step does not exist, if the rows are too many or of another type than
+            `report_dtype`, or if the envelope would exceed 1 MB.
     """
     if not (0 <= attribute < len(survey.attributes) and 0 <= level < len(survey.attributes[attribute].levels)):
         raise ValueError(f"survey {survey.name} has no attribute {attribute!r} with a level {level!r}")
@@ -98,20 +98,20 @@ def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports
 
 
 def reports_per_envelope(row_bytes: int, target_bytes: int) -> int:
-    """How many reports of that width fit an envelope of about the target size; 1 to `MAX_REPORTS`."""
+    """Number of reports of `row_bytes` bytes that fit an envelope of about `target_bytes`, from 1 to `MAX_REPORTS`."""
     return min(max(1, (target_bytes - 32) // row_bytes), MAX_REPORTS)
 
 
 def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
-    """Decode an envelope and check all that does not need its payload's contents.
+    """Decode an envelope and check everything except the payload's contents.
 
     Args:
         survey: the survey that is being counted.
         raw: the record's value.
-        appended_ms: when the log took the record; lateness is judged by this time alone.
+        appended_ms: the record's append time in the log, in ms since 1970; lateness depends on this time alone.
 
     Raises:
-        Rejected: with the first reason that applies, in the order of `REASONS`; "too large" comes before all others for the
+        Rejected: with the first reason that applies, in the order of `REASONS`. "too large" is checked first for the
             envelope's bytes, and after "wrong length" for its number of reports.
     """
     if len(raw) > MAX_ENVELOPE_BYTES:
@@ -141,13 +141,13 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
 
 
 def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
-    """`open_envelope`, and every report of the payload as well: what counting this envelope alone would say of it.
+    """Like `open_envelope`, but also checks every report of the payload. Agrees with the agent that counts the envelope.
 
     Args:
-        survey, raw, appended_ms: as for `open_envelope`; before the log has taken the envelope, the present time stands in.
+        survey, raw, appended_ms: as for `open_envelope`; use the present time if the envelope is not in the log yet.
 
     Raises:
-        Rejected: with the reason for which the service would count nothing.
+        Rejected: with the reason for which the service would reject the envelope.
     """
     envelope = open_envelope(survey, raw, appended_ms)
     mechanism = survey.mechanisms[envelope.attribute][envelope.level]
@@ -158,7 +158,7 @@ def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
 
 
 def _why_undecodable(raw: bytes) -> Reason:
-    """Whether this is an envelope of another version, or none at all. What the other elements are is that version's affair."""
+    """Returns ``unknown version`` for an envelope of another version, whatever its other elements; else ``undecodable``."""
     try:
         elements = _take_apart(raw)
         version: Any = msgspec.msgpack.decode(elements[0]) if elements else None

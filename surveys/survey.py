@@ -1,14 +1,14 @@
-"""The survey: what is asked, with which privacy, and when. One public TOML file, the same for devices and service.
+"""The survey: the questions, their privacy and their time steps. One public TOML file, the same for devices and service.
 
     name = "commute"                    # letters, digits, . _ -
     start = 2026-01-05T00:00:00Z        # beginning of step 0, with a time zone
     step_seconds = 3600                 # length of a time step
-    window_steps = 24                   # the sliding window covers so many steps
-    lateness_steps = 1                  # a step closes so many steps after its end
-    skew_seconds = 60                   # a device's clock may run ahead by so much (default: 60, at most a step)
+    window_steps = 24                   # length of the sliding window, in steps
+    lateness_steps = 1                  # number of steps from the end of a step to its close
+    skew_seconds = 60                   # how far a device's clock may run ahead (default: 60 s, or a step if that is shorter)
     collection = "smp"                  # smp: a device samples one attribute, once, and answers only that one
-                                        # spl: it answers all and splits its budget evenly
-                                        # rs+fd: it samples one and answers all, the others with fake values
+                                        # spl: a device answers all attributes and splits its budget evenly
+                                        # rs+fd: a device samples one attribute and answers the others with fake values
 
     [[attribute]]
     name = "mode"
@@ -16,11 +16,11 @@
     [[attribute.level]]                 # a participant picks one level
     name = "standard"
     mechanism = "auto"                  # a name of mechanisms.NAMES, or auto
-    eps_inf = 2.0                       # the whole budget of a device for ever, in nats
-    eps_1 = 1.0                         # and for a single report (eps = 1.0 instead of both for a one-time mechanism)
+    eps_inf = 2.0                       # privacy budget of a device for ever, in nats
+    eps_1 = 1.0                         # privacy loss of a single report, in nats (a one-time mechanism has only eps = 1.0)
 
-Unknown keys are refused. Everything is checked once, when the file is read; a `SurveyError` names the key, what was given
-and what is allowed.
+Unknown keys are rejected. The whole file is checked once, when it is read. A `SurveyError` names the key, the given value and
+the allowed values.
 """
 
 import hashlib
@@ -41,13 +41,13 @@ from mechanisms import Mechanism, mechanism
 
 MAX_LABELS = 2**24
 MAX_REPORT_BYTES = 900_000  # an envelope holds at least one report
-MAX_TABLE_BYTES = 2**26  # of one count table: Redis takes half a second to write it (docs/counting.md)
-MAX_OPEN_BYTES = 2**27  # of all count tables that may change at a time, which one commit may have to write
+MAX_TABLE_BYTES = 2**26  # of one count table; Redis takes half a second to write one of this size (docs/counting.md)
+MAX_OPEN_BYTES = 2**27  # of all count tables of open steps; one commit may write them all
 FINGERPRINT_BYTES = 8
 
 
 class SurveyError(ValueError):
-    """A survey that cannot be used: one line that names the file, the key, what was given and what is allowed."""
+    """Raised for an invalid survey. The message is one line: the file, the key, the given value and the allowed values."""
 
 
 def _name(value: str) -> str:
@@ -65,12 +65,12 @@ class _Part(BaseModel):
 
 
 class Level(_Part):
-    """One choice of privacy that a participant may make.
+    """A privacy level that a participant may choose.
 
     Attributes:
         name: unique within the attribute.
         mechanism: a mechanism's name, or ``"auto"``.
-        eps_inf, eps_1: a device's whole budget for ever and for one report, in nats (longitudinal mechanisms).
+        eps_inf, eps_1: a device's budget for ever, and its loss for one report, in nats (longitudinal mechanisms).
         eps: loss of each report, in nats (one-time mechanisms).
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
     """
@@ -119,7 +119,7 @@ class Attribute(_Part):
         return self.size if self.size is not None else len(self.bins or ()) - 1
 
     def label(self, index: int) -> str:
-        """The value of an index, as a text: the value itself, the number, or the bin ``[a, b)``."""
+        """The text of the value with this index: the value itself, the number, or the bin ``[a, b)``."""
         if self.values is not None:
             return self.values[index]
         if self.bins is None:
@@ -139,7 +139,7 @@ class Attribute(_Part):
         """The index of a value given as a text.
 
         Raises:
-            ValueError: if it is not in the domain; the message does not show it, since it is somebody's value.
+            ValueError: if the value is not in the domain. The message does not show the value, which is private.
         """
         found: int | None = None
         if self.values is not None:
@@ -165,7 +165,7 @@ class Attribute(_Part):
 
 
 def _short(number: float) -> str:
-    """The shortest text that is read back as the same number."""
+    """The shortest text that parses to the same number."""
     return repr(number).removesuffix(".0")
 
 
@@ -177,14 +177,14 @@ def _number(raw: str) -> float | None:
 
 
 def _table_bytes(m: Mechanism) -> int:
-    """Bytes of a mechanism's count table; ValueError if its report or table is too large for the services."""
+    """Size of a mechanism's count table, in bytes. Raises ValueError if its report or table is too large for the services."""
     if m.report_dtype.itemsize > MAX_REPORT_BYTES:
         raise ValueError(f"a report must take at most {MAX_REPORT_BYTES} bytes, got {m.report_dtype.itemsize}")
     table_bytes = 8 * math.prod(m.table_shape)
     if table_bytes > MAX_TABLE_BYTES:
         raise ValueError(
             f"a count table must take at most {MAX_TABLE_BYTES >> 20} MiB, got {table_bytes / 2**20:.0f} MiB "
-            f"for {m.signature}: fewer values, or another mechanism"
+            f"for {m.signature}: use fewer values or another mechanism"
         )
     return table_bytes
 
@@ -196,7 +196,7 @@ def _distinct(what: str, names: list[str]) -> None:
 
 
 class Survey(_Part):
-    """A checked survey. Times are milliseconds since 1970 UTC, as in Kafka; steps are numbered from 0 at `start`."""
+    """A checked survey. Times are in ms since 1970 UTC, as in Kafka. Step 0 begins at `start`."""
 
     name: Name
     start: datetime
@@ -225,15 +225,15 @@ class Survey(_Part):
         if open_bytes > MAX_OPEN_BYTES:
             raise ValueError(
                 f"the count tables of the {self.open_steps} steps that are open at a time must take at most "
-                f"{MAX_OPEN_BYTES >> 20} MiB, got {open_bytes / 2**20:.0f} MiB: fewer attributes, values or late steps"
+                f"{MAX_OPEN_BYTES >> 20} MiB, got {open_bytes / 2**20:.0f} MiB: use fewer attributes, values or lateness_steps"
             )
         return self
 
-    # ---- what is asked
+    # ---- questions and mechanisms
 
     @property
     def share(self) -> int:
-        """Into how many equal parts a device splits its budget: the number of attributes under spl, else 1."""
+        """Number of equal parts into which a device splits its budget: the number of attributes under spl, else 1."""
         return len(self.attributes) if self.collection == "spl" else 1
 
     @cached_property
@@ -247,16 +247,16 @@ class Survey(_Part):
 
     @cached_property
     def canonical(self) -> str:
-        """All that is asked and promised, as JSON without spaces and with sorted keys; `start` in milliseconds since 1970."""
+        """The whole survey as JSON, without spaces and with sorted keys; `start` is in ms since 1970."""
         document = self.model_dump(mode="json", by_alias=True) | {"start": self.start_ms}
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """8 bytes of the SHA-256 of the survey's canonical JSON; an envelope for another survey is refused by it."""
+        """First 8 bytes of the SHA-256 of the survey's canonical JSON. An envelope with another fingerprint is rejected."""
         return hashlib.sha256(self.canonical.encode()).digest()[:FINGERPRINT_BYTES]
 
-    # ---- when
+    # ---- time steps
 
     @cached_property
     def start_ms(self) -> int:
@@ -268,7 +268,7 @@ class Survey(_Part):
 
     @property
     def steps_a_year(self) -> int:
-        """How many steps begin in 365 days, at least 1."""
+        """Number of steps that begin in 365 days, at least 1."""
         return -(-365 * 86_400 // self.step_seconds)
 
     @property
@@ -277,7 +277,7 @@ class Survey(_Part):
 
     @property
     def open_steps(self) -> int:
-        """How many steps, at most, reports that the log takes at one moment may belong to."""
+        """Maximum number of steps for which the service accepts reports at one moment."""
         return self.lateness_steps + 1 + -(-self.skew_ms // self.step_ms)
 
     def step_at(self, time_ms: int) -> int:
@@ -285,19 +285,19 @@ class Survey(_Part):
         return (time_ms - self.start_ms) // self.step_ms
 
     def opens_ms(self, step: int) -> int:
-        """The beginning of the step."""
+        """The time at which the step begins."""
         return self.start_ms + step * self.step_ms
 
     def closes_ms(self, step: int) -> int:
-        """The first moment at which a report of the step is too late."""
+        """The time from which a report of the step is too late."""
         return self.opens_ms(step + 1 + self.lateness_steps)
 
     def too_old(self, step: int, appended_ms: int) -> bool:
-        """Whether a report of the step, appended to the log at that time, comes after the step's close."""
+        """True if a report of the step, appended to the log at that time, comes after the step's close."""
         return appended_ms >= self.closes_ms(step)
 
     def too_early(self, step: int, appended_ms: int) -> bool:
-        """Whether the step lies in the future of the append time by more than the allowed clock skew."""
+        """True if the step begins later than the append time plus the allowed clock skew."""
         return appended_ms + self.skew_ms < self.opens_ms(step)
 
     # ---- names in Kafka
@@ -333,7 +333,7 @@ def load_survey(path: str | Path) -> Survey:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SurveyError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, or numbers and nesting beyond all reason
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, or excessive numbers or nesting
         raise SurveyError(f"{path}: not TOML: {error}") from None
     try:
         return parse_survey(document, str(path))
@@ -342,7 +342,7 @@ def load_survey(path: str | Path) -> Survey:
 
 
 def _tuples(value: Any) -> Any:
-    """TOML's lists as tuples, which strict validation expects."""
+    """The document with tuples in place of lists, as strict validation expects."""
     if isinstance(value, dict):
         return {key: _tuples(inner) for key, inner in value.items()}
     return tuple(_tuples(inner) for inner in value) if isinstance(value, list) else value
