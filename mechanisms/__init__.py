@@ -1,4 +1,4 @@
-"""What a device runs and what its report means: local randomizers, their count tables and channels, the privacy ledger."""
+"""Local randomizers that a device runs, their count tables and channels for the server, and the privacy ledger."""
 
 from mechanisms.base import Longitudinal, Mechanism, Reports
 from mechanisms.location import ChannelMechanism

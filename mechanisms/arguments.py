@@ -1,6 +1,6 @@
-"""Checks of arguments at the edge: every message names the argument, what was given and what is allowed.
+"""Checks of arguments. Every error message names the argument, the given value and the allowed values.
 
-Values of people are the exception: a message says where an inadmissible value stands, never what it is.
+People's values are the exception: a message gives the position of an invalid value, never the value.
 """
 
 import math
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-MAX_EPS = 700.0  # exp(700) is still a double; every formula here works in logarithms up to it
-MIN_EPS = 1e-9  # below it p - q drowns in the rounding of p and q
+MAX_EPS = 700.0  # exp(700) is still a double; up to it every formula works in logarithms
+MIN_EPS = 1e-9  # below it, p - q is lost in the rounding of p and q
 MAX_K = 2**31 - 1
 MAX_REPORTS = 2**62
 
@@ -20,21 +20,21 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:
-    """`value` as an int in [low, high]; booleans and fractions are refused with a ValueError."""
+    """Returns `value` as an int in [low, high]. Raises ValueError, also for booleans and fractions."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not low <= int(value) <= high:
         raise ValueError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
     return int(value)
 
 
 def real(name: str, value: object, low: float, high: float) -> float:
-    """`value` as a float in [low, high]; booleans, NaN and infinities are refused with a ValueError."""
+    """Returns `value` as a float in [low, high]. Raises ValueError, also for booleans, NaN and infinities."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not _within(value, low, high):
         raise ValueError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
     return float(value)
 
 
 def _within(value: Any, low: float, high: float) -> bool:
-    return bool(low <= value <= high)  # compared as it is: float() of a huge integer raises OverflowError
+    return bool(low <= value <= high)  # no float() first: it raises OverflowError for a huge integer
 
 
 def epsilon(name: str, value: object) -> float:
@@ -51,14 +51,14 @@ def chain_epsilons(eps_inf: object, eps_1: object) -> tuple[float, float]:
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
-    """`value` if it is one of the allowed words, else a ValueError that lists them."""
+    """Returns `value` if it is one of the allowed words. Raises a ValueError that lists them if it is not."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
     return str(value)
 
 
 def user_values(values: npt.ArrayLike, k: int) -> IntArray:
-    """People's values as an (n,) int64 array in [0, k). The message never shows a value."""
+    """Returns people's values as an (n,) int64 array in [0, k). The error message never shows a value."""
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ValueError(

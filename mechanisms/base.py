@@ -1,4 +1,4 @@
-"""What every mechanism is: a local randomizer on the device, and the meaning of its reports for the server."""
+"""Base classes of all mechanisms: the local randomizer on the device, and the reading of its reports on the server."""
 
 import copy
 import math
@@ -13,7 +13,7 @@ from mechanisms import guessing, ledger
 from mechanisms.arguments import MAX_REPORTS, FloatArray, IntArray, integer, real, user_values
 from mechanisms.table import CountTable
 
-Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report, as it travels
+Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report, as on the wire
 MAX_CHANNEL_ENTRIES = 2**24
 Invalid = Literal["symbol out of range", "padding bits set"]
 
@@ -27,12 +27,12 @@ class Mechanism(ABC):
         eps_1: privacy loss of a single report, in nats (the papers' ε, or ε₁).
         eps_inf: bound over infinitely many reports of an unchanged value, in nats (ε∞); infinite for a one-time mechanism.
         p: Pr[report supports v | the value is v].
-        q: Pr[report supports v | the value is another].
+        q: Pr[report supports v | the value is not v].
         report_dtype: NumPy dtype of one report, fixed width and little-endian, as in the envelope's payload.
         table_shape: shape of the count table.
-        signature: names the mechanism and everything its counts depend on; tables add if their signatures are equal.
-        marks: how many counts a report raises by one, where that is always the same; None where it is not.
-        invalid: what is wrong with a row that is not `valid`.
+        signature: the mechanism and everything its counts depend on. Only tables with equal signatures can be added.
+        marks: number of counts that every report raises by one; None if this number varies.
+        invalid: reason for which a row is not `valid`.
     """
 
     name: str
@@ -47,24 +47,25 @@ class Mechanism(ABC):
     marks: int | None = 1
     invalid: Invalid = "symbol out of range"
 
-    fakes: int = 1  # d: one device in d puts in its person's value, the others a uniform one (`with_fake_data`)
+    fakes: int = 1  # d: one device in d encodes its true value, the others a uniform one (`with_fake_data`)
     _device: "Mechanism | None" = None
 
     # ---- on the device
 
     @property
     def device(self) -> "Mechanism":
-        """What a device runs: the mechanism itself, or under fake data the one that real and fake values are put into."""
+        """The mechanism that a device runs: this one, or with fake data the one that encodes both real and fake values."""
         return self._device or self
 
     def with_fake_data(self, d: int) -> "Mechanism":
-        """What reports mean if only one device in d puts in its person's value, and the others one drawn uniformly (RS+FD).
+        """The mechanism as the server sees it if only one device in d encodes its true value (RS+FD).
 
-        The server does not learn which. Support probabilities become
+        The other devices encode a uniformly drawn value. The server does not learn which reports are true. The support
+        probabilities become
 
             p' = (p + (d-1) u) / d,   q' = (q + (d-1) u) / d,   u = q + (p - q) / k
 
-        so estimators need nothing else; p' - q' is d times smaller. The device's own mechanism is `device`.
+        Estimators need no other change; p' - q' is d times smaller than p - q. Devices run the mechanism `device`.
 
         Source: Arcolezi, Couchot, Al Bouna and Xiao 2021 (RS+FD), with uniform fake values for every mechanism.
         """
@@ -78,20 +79,20 @@ class Mechanism(ABC):
 
     @abstractmethod
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        """Sanitized reports of the values (of the memos, for a longitudinal mechanism), one row each.
+        """Returns one sanitized report for each value (for each memo, if the mechanism is longitudinal).
 
         Args:
             values: (n,) integers in [0, k); for a longitudinal mechanism the rows that `Longitudinal.memoize` returned.
-            rng: source of randomness. NumPy's own class may be stretched by a fast generator that can be predicted: for
-                simulation. From a subclass, such as a device's cryptographic source, every random bit is drawn itself, with
-                ``integers(low, high, [size, [dtype]])`` and ``random(size)`` only.
+            rng: source of randomness. NumPy's own class is for simulation: it may only seed a fast, predictable generator.
+                A subclass, such as a device's cryptographic source, provides every random bit itself. It needs only
+                ``integers(low, high, [size, [dtype]])`` and ``random(size)``.
         """
 
     # ---- on the server
 
     @abstractmethod
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
-        """(n,) whether a device could have sent the row: symbols in range, padding bits zero."""
+        """(n,) true for each row that a device could have sent: symbols in range, padding bits zero."""
 
     @abstractmethod
     def _count(self, reports: Reports) -> IntArray:
@@ -113,7 +114,7 @@ class Mechanism(ABC):
         return CountTable(self.signature, len(reports), self._count(reports))
 
     def table(self, n: int, counts: npt.ArrayLike) -> CountTable:
-        """A count table of this mechanism from stored counts, checked.
+        """Checks stored counts and returns them as a count table of this mechanism.
 
         Raises:
             ValueError: if the counts are not non-negative integers of `table_shape`, or cannot come from n reports.
@@ -158,7 +159,7 @@ class Mechanism(ABC):
             raise ValueError(f"expected a count table of {self.signature}, got one of {table.mechanism}")
 
     def channel(self) -> FloatArray:
-        """Dense channel (k, outputs): row v holds Pr[output | v] of one report of a fresh device. For small domains.
+        """Dense channel (k, outputs), for small domains: row v holds Pr[output | v] of one report of a new device.
 
         Raises:
             ValueError: if the channel would have more than 2^24 entries.
@@ -185,16 +186,16 @@ class Mechanism(ABC):
             steps = W:  Var S / (n W² (p - q)²),
                         Var S = W [π p₂(1-p₂) + (1-π) q₂(1-q₂)] + W² (p₂-q₂)² π (1-π),  π = f a + (1-f) b
 
-        for n people drawn at random from a population in which a share f has the value, who all report at every one of
-        the W steps with unchanged values. Here a, b are the probabilities that the memo supports the value. The memo's
-        noise does not average out, so the second formula is not the first divided by W.
+        The n people are drawn at random from a population in which a share f has the value. All report at each of the W
+        steps, with unchanged values. a and b are the probabilities that the memo supports the value, for people with and
+        without it. The memo's noise does not average out, so the second formula is not the first divided by W.
 
         Args:
             f: true frequency of the bin, in [0, 1].
             n: number of people, at least 1.
             steps: number of steps W that are averaged, at least 1.
 
-        Infinite where p and q are the same double, as ``calibration="paper"`` can make them.
+        The variance is infinite if p and q are the same double, which can happen with ``calibration="paper"``.
 
         Source: variance of a binomial count; the papers' Eq. (10) of ALLOMFREE agrees at f = 0 only.
         """
@@ -203,20 +204,20 @@ class Mechanism(ABC):
         return float(self.support_covariance(np.array([f]), steps)[0][0]) / scale if scale else math.inf
 
     def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Covariance of the support counts that one random person's reports add in W steps with an unchanged value.
+        """Covariance of one random person's support counts over W steps with an unchanged value.
 
-        Cov(S_u, S_v) = -Σ_r x_ru x_rv for u ≠ v and Var S_v = d_v; S_v counts the reports that support v.
+        Cov(S_u, S_v) = -Σ_r x_ru x_rv for u ≠ v, and Var S_v = d_v; S_v counts the person's reports that support v.
 
         Args:
-            frequencies: true frequencies of all values (of some, if only the variances are wanted), each in [0, 1].
+            frequencies: true frequencies of all values, each in [0, 1]; some are enough if only variances are needed.
             steps: W, at least 1.
 
         Returns:
-            d: variances, of the shape of `frequencies`; and x: (r, k) with r = 1 or 2.
+            d: variances, in the shape of `frequencies`; and x: (r, k) with r = 1 or 2.
 
-        For local hashing the covariances leave out what three linearly dependent values have in common.
+        For local hashing the covariances ignore the dependence among three linearly dependent values.
         """
-        if self.fakes > 1:  # the values that devices put in: the person's, or else a uniform one
+        if self.fakes > 1:  # frequencies of the encoded values: true or uniform
             return self.device.support_covariance((frequencies + (self.fakes - 1) / self.k) / self.fakes, steps)
         memo_p, memo_q, p2, q2 = self._rounds()
         hit = frequencies * memo_p + (1 - frequencies) * memo_q
@@ -225,11 +226,11 @@ class Mechanism(ABC):
         return steps * fresh + steps**2 * kept, self._covariance_factors(frequencies, steps)
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """Bits are independent given the value, so only the value's being one of k makes them depend on each other."""
+        """The rows x of `support_covariance`. Given the value, bits are independent; only the value itself links them."""
         return np.asarray([steps * (self.p - self.q) * frequencies])
 
     def _rounds(self) -> tuple[float, float, float, float]:
-        """Pr[memo supports v | value is v], the same for another value, and of a report given whether its memo does."""
+        """Pr[memo supports v | value is v], the same for another value; Pr[report supports v | memo does], | does not]."""
         return 1.0, 0.0, self.p, self.q
 
     def eps_t(self, t: int) -> float:
@@ -239,7 +240,7 @@ class Mechanism(ABC):
     def eps_sequence(self, t: int) -> ledger.SequenceLoss:
         """Privacy loss of t reports between any two value sequences, in nats.
 
-        Under fake data it is a bound of the loss of all attributes' reports together, for which no pair is known.
+        With fake data it is an upper bound for the reports of all attributes together. No pair that reaches it is known.
         """
         loss = self._eps_sequence(t)
         return loss if self.fakes == 1 else replace(loss, exact=False, gap=loss.value)
@@ -248,10 +249,10 @@ class Mechanism(ABC):
         return ledger.SequenceLoss(self.eps_t(t), True, "any two sequences that differ at every step")
 
     def guess(self, t: float = 1) -> float:
-        """Chance of a right guess by somebody who sees t reports of an unchanged value, all k values equally likely before.
+        """Probability that an attacker who sees t reports of an unchanged value guesses it right, with a uniform prior.
 
-        Exact for one report, and for reports of one memo up to 100; beyond that the chance for ever. Else the bound that
-        `eps_t` implies. Under fake data the chance of those who know whose answer is true.
+        Exact for one report and for up to 100 reports of one memo. For more reports of one memo it is the probability for
+        ever; otherwise the bound that `eps_t` implies. With fake data the attacker knows which answers are true.
 
         Args:
             t: number of reports, at least 1; `math.inf` for all reports for ever.
@@ -261,10 +262,10 @@ class Mechanism(ABC):
         return self.device._guess(t)
 
     def guess_any_values(self, t: int) -> float:
-        """Bound of the chance of a right guess of the value at one step, after t reports of any values.
+        """Upper bound of the probability of a right guess of the value at one step, after t reports of any values.
 
-        The k values at that step were equally likely before. The bound is the one that `eps_sequence` implies, and 1 where that
-        exceeds 60 nats. The loss never falls with t, so a few reports are tried first.
+        The prior over the k values at that step is uniform. `eps_sequence` implies the bound; above 60 nats it is 1. The loss
+        never falls with t, so small numbers of reports are tried first.
         """
         for reports in (*(n for n in (6, 100) if n < t), t):
             loss = self.eps_sequence(reports).value
@@ -292,13 +293,13 @@ class Mechanism(ABC):
 
 
 class Longitudinal(Mechanism):
-    """A memoizing mechanism: the value is sanitized once (the memo, ε∞), and the memo afresh for every report (ε₁).
+    """A memoizing mechanism. It sanitizes a value once (the memo, ε∞) and sanitizes the memo again for every report (ε₁).
 
     Attributes:
-        p1, q1: first round's probabilities (bits of a unary encoding; symbols of GRR; the g hashed symbols of L-LH).
-        p2, q2: second round's.
-        n_keys: memo keys are in [0, n_keys): k, or g for local hashing.
-        max_memos: how many memos a device can draw in its lifetime: k, or min(k, g) for local hashing.
+        p1, q1: probabilities of the first round (bits of a unary encoding, symbols of GRR, the g hashed symbols of L-LH).
+        p2, q2: probabilities of the second round.
+        n_keys: number of memo keys, which are in [0, n_keys): k, or g for local hashing.
+        max_memos: maximum number of memos that a device draws in its lifetime: k, or min(k, g) for local hashing.
     """
 
     p1: float
@@ -309,11 +310,11 @@ class Longitudinal(Mechanism):
     max_memos: int
 
     def enroll(self, n: int, rng: np.random.Generator) -> IntArray:
-        """What n devices choose once and keep for ever: the index of their hash function; zeros where there is none."""
+        """(n,) the enrolment that each device draws once and keeps: the index of its hash function; 0 if it has none."""
         return np.zeros(integer("n", n, 0, 2**40), np.int64)
 
     def memo_keys(self, values: npt.ArrayLike, enrolment: IntArray) -> IntArray:
-        """What a device looks its memo up by: the value, or the hashed symbol for local hashing."""
+        """The keys under which a device stores its memos: the value, or the hashed symbol for local hashing."""
         return user_values(values, self.k)
 
     @abstractmethod
@@ -323,11 +324,11 @@ class Longitudinal(Mechanism):
         Args:
             values: (n,) integers in [0, k).
             rng: source of randomness, as in `report`.
-            enrolment: (n,) what `enroll` gave these devices; drawn afresh if left out.
+            enrolment: (n,) the result of `enroll` for these devices; newly drawn by default.
         """
 
     def _as_memos(self, memos: npt.ArrayLike) -> Reports:
-        """Memos as a device has kept them, checked; the message never shows one."""
+        """Checks memos that a device has stored. The error message never shows a memo."""
         rows = self._as_reports(np.asarray(memos))
         wrong = ~self.valid(rows)
         if wrong.any():

@@ -1,6 +1,6 @@
-"""Packed bit rows: how the reports of unary encodings and subsets are drawn and counted.
+"""Packed bit rows: draws and counts the reports of unary encodings and subsets.
 
-A row of k bits takes ⌈k/8⌉ bytes; bit v is bit v mod 8 (least significant first) of byte ⌊v/8⌋; padding bits are zero.
+A row of k bits takes ⌈k/8⌉ bytes. Bit v is bit v mod 8 (least significant first) of byte ⌊v/8⌋. Padding bits are zero.
 """
 
 import math
@@ -12,24 +12,24 @@ from mechanisms.arguments import IntArray
 
 Rows = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
-MANY_BYTES = 2**15  # of rows; below it the compiled loop is not worth its loading
+MANY_BYTES = 2**15  # of rows; below it, loading the compiled loop takes too long
 
 
 def row_bytes(k: int) -> int:
-    """Bytes of a row of k bits."""
+    """Number of bytes of a row of k bits."""
     return -(-k // 8)
 
 
 def padding_mask(k: int) -> int:
-    """The bits of a row's last byte that belong to the domain."""
+    """Mask of the bits of a row's last byte that belong to the domain."""
     return (1 << ((k - 1) % 8 + 1)) - 1
 
 
 def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator) -> Rows:
-    """(n, ⌈k/8⌉) rows of k independent bits, each one with the probability (to within 2^-64, far below a test's reach).
+    """(n, ⌈k/8⌉) rows of k independent bits. Each bit is one with the given probability, to within 2^-64.
 
-    A NumPy generator only seeds the compiled loop's own, which is fast and good for simulation but can be predicted. From
-    any other source (a subclass of `numpy.random.Generator`: a device's cryptographic one) every random bit is drawn itself.
+    A NumPy generator only seeds the compiled loop's own generator. That one is fast and fit for simulation, but predictable.
+    Any other source (a subclass of `numpy.random.Generator`, such as a device's cryptographic one) provides every random bit.
     """
     size = n * row_bytes(k)
     threshold = min(int(probability * 2.0**64), 2**64 - 1)
@@ -46,7 +46,7 @@ def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator)
 
 
 def _bernoulli_words(threshold: int, size: int, rng: np.random.Generator) -> Words:
-    """What `kernels.bernoulli_words` does, with all random words from rng."""
+    """Does the same as `kernels.bernoulli_words`, with all random words from rng."""
     undecided = np.full(size, ~np.uint64(0))
     below = np.zeros(size, np.uint64)
     for place in range(63, -1, -1):
@@ -69,9 +69,9 @@ def set_bits(rows: Rows, values: IntArray, on: npt.NDArray[np.bool_]) -> None:
 
 
 def count_ones(rows: Rows, k: int) -> IntArray:
-    """(k,) how many rows have each bit set.
+    """(k,) number of rows in which each bit is set.
 
-    As many rows as make whole words are taken for one long row, whose parts are added up at the end; so nothing is padded.
+    Groups of rows that fill whole 64-bit words count as one long row. Their parts are added at the end. This avoids padding.
     """
     if rows.size < MANY_BYTES:
         return _count_ones(rows)[:k]

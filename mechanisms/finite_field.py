@@ -1,9 +1,9 @@
-"""Arithmetic of the finite fields GF(g), g a prime power, as tables: what the linear hash functions compute in.
+"""Arithmetic tables of the finite fields GF(g), g a prime power. The linear hash functions use this arithmetic.
 
-An element is an integer 0 … g-1. For g = r^e with r prime it stands for the polynomial whose coefficients are its base-r
-digits, least significant first; sums and products are taken modulo r and modulo the first irreducible monic polynomial
-of degree e in the order of their low coefficients read as a base-r number (for g = 4: x²+x+1, for 8: x³+x+1, for 9: x²+1,
-for 16: x⁴+x+1). Another language that follows these two sentences computes the same hash.
+An element is an integer 0 … g-1. For g = r^e with r prime, it stands for the polynomial whose coefficients are its base-r
+digits, least significant first. Sums and products are taken modulo r and modulo one irreducible monic polynomial of degree e:
+the first one, if the low coefficients are read as a base-r number (for g = 4: x²+x+1, for 8: x³+x+1, for 9: x²+1, for 16:
+x⁴+x+1). Any implementation of these rules computes the same hash.
 """
 
 from functools import cache
@@ -49,13 +49,13 @@ def _monic(r: int, degree: int) -> list[tuple[int, ...]]:
 
 
 def modulus(r: int, e: int) -> tuple[int, ...]:
-    """The irreducible polynomial that GF(r^e) is built with, coefficients least significant first."""
+    """The irreducible polynomial that defines GF(r^e), coefficients least significant first."""
     reducible = {_times(a, b, r) for d in range(1, e // 2 + 1) for a in _monic(r, d) for b in _monic(r, e - d)}
     return next(f for f in _monic(r, e) if f not in reducible)
 
 
 def _multiples(add: IntArray, elements: IntArray, r: int) -> IntArray:
-    """0, 1, … r-1 times the elements, stacked."""
+    """The elements times 0, 1, … r-1, stacked."""
     out = [np.zeros_like(elements)]
     for _ in range(r - 1):
         out.append(add[out[-1], elements])

@@ -37,7 +37,7 @@ class TruncatedGeometric(ChannelMechanism):
         eps: loss per cell of distance, in [1e-9, 700] nats.
 
     Raises:
-        ValueError: naming the argument, what was given and what is allowed.
+        ValueError: naming the argument, the given value and the allowed values.
 
     >>> m = TruncatedGeometric(k=100, eps=0.5)
     >>> m.eps_distance, m.eps_1
@@ -128,7 +128,7 @@ class PlanarGeometric(StoredChannel):
         eps: loss per cell of distance, in nats, at least 0.01 and at most 700 / the distance of opposite corners.
 
     Raises:
-        ValueError: naming the argument, what was given and what is allowed.
+        ValueError: naming the argument, the given value and the allowed values.
 
     >>> m = PlanarGeometric(shape=(24, 16), eps=0.5)
     >>> m.k, round(m.eps_distance, 9)

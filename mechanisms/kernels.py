@@ -1,5 +1,5 @@
-"""The loops that NumPy cannot do at speed, compiled by Numba. Imported only where they are called, because Numba takes
-half a second to load and whoever counts few reports at a time never needs it."""
+"""Loops that are too slow in NumPy, compiled by Numba. Callers import this module only when they need it: Numba takes 0.5 s
+to load, and counting few reports at a time needs no compiled loop."""
 
 from typing import Any
 
@@ -32,10 +32,10 @@ def _next(state: Words) -> np.uint64:
 
 @numba.njit(cache=True)
 def bernoulli_words(out: Words, threshold: np.uint64, state: Words) -> None:
-    """Fill words with 64 independent bits each, every bit one with probability threshold / 2^64 exactly.
+    """Fills each word with 64 independent bits. Each bit is one with probability threshold / 2^64 exactly.
 
-    Each lane compares the binary digits of a uniform number with those of the threshold, most significant first, and all
-    64 lanes share one random word per digit; a word is finished when every lane has found a digit that differs.
+    Each of the 64 bits compares the binary digits of a uniform number with those of the threshold, most significant first. All
+    64 share one random word per digit. A word is finished when every bit has found a digit that differs.
     """
     for i in range(out.size):
         undecided = ~np.uint64(0)
@@ -69,10 +69,10 @@ def _uniform(limit: int, state: Words) -> np.int64:
 
 @numba.njit(cache=True)
 def subset_rows(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words) -> None:
-    """Row i gets a uniform subset of the k-1 other values, completed by values[i] if with_value[i] to size omega.
+    """Writes a uniform subset of size omega to each row. It contains values[i] if with_value[i], else only other values.
 
-    Floyd's algorithm (Bentley and Floyd 1987) on 0 … k-2, where the number k-1 stands in for the value's own. Rows are zero
-    when they come and hold bits as in `mechanisms.bits`.
+    Floyd's algorithm (Bentley and Floyd 1987) on 0 … k-2; the value k-1 takes the place of the person's own. The rows must be
+    zero at first; their bits are as in `mechanisms.bits`.
     """
     for i in range(values.size):
         value = values[i]
@@ -89,9 +89,9 @@ def subset_rows(values: Table, with_value: Table, omega: int, k: int, rows: Tabl
 
 @numba.njit(cache=True, nogil=True)
 def count_symbols(symbols: Table, k: int) -> Table:
-    """(k,) how often each symbol occurs; every symbol is below k. Other threads run meanwhile.
+    """(k,) number of times that each symbol occurs; every symbol must be below k. Other threads can run meanwhile.
 
-    Four tables take turns, so that a symbol that follows itself need not wait for its count to be written.
+    Four tables take turns, so equal symbols in a row do not wait for each other's write.
     """
     counts = np.zeros((4, k), np.int64)
     whole = symbols.size - symbols.size % 4
@@ -115,7 +115,7 @@ def _add(a: Any, b: Any, c: Any) -> Any:
 
 @numba.njit(cache=True)
 def _add_four(one: Any, two: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Four words of weight 1 added to the sums of weights 1 and 2, and what is carried: a word of weight 4."""
+    """Adds four words of weight 1 to the sums of weights 1 and 2. Returns the new sums and the carry, a word of weight 4."""
     one, low = _add(one, a, b)
     one, high = _add(one, c, d)
     two, four = _add(two, low, high)
@@ -124,7 +124,7 @@ def _add_four(one: Any, two: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @numba.njit(cache=True)
 def _tally(words: Words, tallies: Words) -> None:
-    """Every bit to a byte of its own: that of bit 8 y + x of a word is byte y of its tally x."""
+    """Adds every bit to its own byte: bit 8 y + x of a word to byte y of the word's tally x."""
     for j in range(words.size):
         for bit in range(8):
             tallies[bit, j] += words[j] >> np.uint64(bit) & np.uint64(0x0101010101010101)
@@ -132,7 +132,7 @@ def _tally(words: Words, tallies: Words) -> None:
 
 @numba.njit(cache=True)
 def _empty(tallies: Words, weight: int, counts: Table) -> None:
-    """The tallies, times their weight, into the counts of 64 bits a word."""
+    """Moves the tallies, times their weight, to the counts (64 for each word)."""
     for j in range(len(counts)):
         for bit in range(8):
             tally, tallies[bit, j] = tallies[bit, j], 0
@@ -142,11 +142,11 @@ def _empty(tallies: Words, weight: int, counts: Table) -> None:
 
 @numba.njit(cache=True)
 def count_bits(words: Words) -> Table:
-    """(w, 64) how many of the (n, w) words have each bit set, the least significant one first.
+    """(w, 64) number of rows of the (n, w) words in which each bit is set, the least significant bit first.
 
-    Rows of weights 1, 2, 4 and 8 take up sixteen rows at a time and give one of weight 16, by fifteen additions of five
-    operations on all bits of a word. Harley and Seal's method, see Warren, Hacker's Delight, §5-2. It keeps the interpreter's
-    lock: to hand it to and fro cost an agent, whose other thread reads, more than that thread gained.
+    Harley and Seal's method (Warren, Hacker's Delight, §5-2). Rows of weights 1, 2, 4 and 8 absorb sixteen rows at a time and
+    carry out one of weight 16. This takes fifteen additions of five operations, on all bits of a word at once.
+    The loop keeps the interpreter's lock. Releasing it cost an agent more time than the agent's reading thread gained.
     """
     n, width = words.shape
     counts = np.zeros((width, 64), np.int64)
@@ -166,7 +166,7 @@ def count_bits(words: Words) -> Table:
                 four[j], d = _add(four[j], a, b)
                 eight[j], sixteen[j] = _add(eight[j], c, d)
             _tally(sixteen, tallies)
-            if i % 255 == 254:  # a byte holds no more
+            if i % 255 == 254:  # the tallies' bytes are full
                 _empty(tallies, 16, into)
         if n >= 16:
             _empty(tallies, 16, into)
@@ -183,7 +183,7 @@ def count_bits(words: Words) -> Table:
 @numba.njit(cache=True)
 def linear_hash(functions: Table, values: Table, g: int, add: Table, multiply: Table, out: Table) -> None:
     """out[i] = sum over j of a_j v_j in GF(g), for the base-g digits of function i and of value i, both below 2^32."""
-    base = np.uint32(g)  # divides in half the time that 64 bits take
+    base = np.uint32(g)  # divides twice as fast as 64 bits
     for i in range(functions.size):
         a, v, total = np.uint32(functions[i]), np.uint32(values[i]), 0
         while v:  # the digits above the value's highest add nothing
@@ -195,7 +195,7 @@ def linear_hash(functions: Table, values: Table, g: int, add: Table, multiply: T
 
 @numba.njit(cache=True)
 def fold_functions(table: Table, add: Table, multiply: Table, cells: Table) -> None:
-    """Add up the counts of functions that are multiples of each other, into the zeroed cells of `mechanisms.linear_pool`."""
+    """Adds up the counts of functions that are multiples of each other, in the zeroed cells of `mechanisms.linear_pool`."""
     size, g = table.shape
     scaled = np.zeros(max(size // g, 1), np.int64)  # the low digits of a function, each times the same element
     start, low = 0, size // g
@@ -221,9 +221,9 @@ def fold_functions(table: Table, add: Table, multiply: Table, cells: Table) -> N
 
 @numba.njit(cache=True)
 def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place: int, g: int, back: bool) -> None:
-    """Copy high x low columns of x, an array (g symbols, …, g digits, place), to a block (g digits, g symbols, columns).
+    """Copies high x low columns of x, an array (g symbols, …, g digits, place), to a block (g digits, g symbols, columns).
 
-    first is the first column's place in x for digit and symbol 0; back copies the block to x.
+    first is the first column's index in x for digit and symbol 0. If back, the block is copied to x instead.
     """
     width = high * low
     for s in range(g):
@@ -248,14 +248,14 @@ def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place
 
 @numba.njit(cache=True)
 def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forward: bool, before: Table, after: Table) -> None:
-    """One digit of the Radon transform or of its transpose, in place; x stands for an array (g symbols, highs, g, place).
+    """One digit of the Radon transform or of its transpose, in place. x is a flat array (g symbols, highs, g, place).
 
-    Forward, only the symbols below n are not zero when they come; backward, only those are wanted. Some columns at a time
-    are copied to where they are contiguous and stay in the cache, and back when they are done.
+    Forward, only the symbols below n are non-zero on input. Backward, only those are computed. The columns are processed in
+    groups: each group is copied to a contiguous block that fits the cache, and copied back at the end.
     """
     g = add.shape[0]
     highs, most = x.size // (g * g * place), before.size // (g * g)
-    together = max(most // place, 1) if place < 64 else 1  # beyond, a single run of columns is long enough
+    together = max(most // place, 1) if place < 64 else 1  # else a single run of columns is long enough
     for h in range(0, highs, together):
         high = min(together, highs - h)
         for i in range(0, place, most):
@@ -287,9 +287,9 @@ def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forwa
 
 @numba.njit(cache=True)
 def radon(f: Table, low: int, add: Table, multiply: Table, cells: Table) -> None:
-    """Mass that f puts on each symbol under each function: from (k,) to the cells of `mechanisms.linear_pool`.
+    """Computes the mass that f puts on each symbol under each function: from (k,) to the cells of `mechanisms.linear_pool`.
 
-    low is g^(m-1), the place of a value's top digit; the cells are zero when they come.
+    low is g^(m-1), the place of a value's top digit. The cells must be zero at first.
     """
     g = add.shape[0]
     before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), f.dtype)
@@ -313,7 +313,7 @@ def radon(f: Table, low: int, add: Table, multiply: Table, cells: Table) -> None
 
 @numba.njit(cache=True)
 def radon_transpose(cells: Table, low: int, add: Table, multiply: Table, out: Table) -> None:
-    """The transpose of `radon`: for each value the sum of the cells that hold it, (k,). The cells are overwritten."""
+    """The transpose of `radon`: (k,) for each value, the sum of the cells that contain it. Overwrites the cells."""
     g, k = add.shape[0], out.size
     before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), cells.dtype)
     after = np.empty(before.size, before.dtype)
@@ -336,7 +336,7 @@ def radon_transpose(cells: Table, low: int, add: Table, multiply: Table, out: Ta
 
 @numba.njit(cache=True)
 def two_sided_decay(x: Table, ratio: float, out: Table) -> None:
-    """out[i] = sum over j of ratio^|i-j| x[j], by one recursion from each end."""
+    """Sets out[i] = sum over j of ratio^|i-j| x[j], by one recursion from each end."""
     total = 0.0
     for i in range(x.size):
         total = total * ratio + x[i]
@@ -351,7 +351,7 @@ def two_sided_decay(x: Table, ratio: float, out: Table) -> None:
 def bit_sums(rows: Table, f: Table, out: Table) -> None:
     """out[i] += sum of f[v] over the bits v that are set in row i; rows as in `mechanisms.bits`, f padded to whole bytes.
 
-    A byte's 256 sums are tabulated once, so that eight bits cost one addition.
+    The 256 sums of a byte are tabulated once; eight bits then cost one addition.
     """
     sums = np.zeros((BYTES_AT_ONCE, 256))
     for begin in range(0, rows.shape[1], BYTES_AT_ONCE):

@@ -1,21 +1,21 @@
 """The pool of hash functions for local hashing: all linear forms over GF(g).
 
 Write a value v in base g with m = ⌈log_g k⌉ digits v_0 (least significant) … v_{m-1}. A hash function is a vector a of m
-elements of GF(g), numbered a = Σ a_j g^j, and H_a(v) = Σ_j a_j v_j in GF(g) (arithmetic: `mechanisms.finite_field`). So
-there are S = g^m functions, and
+elements of GF(g), numbered a = Σ a_j g^j, and H_a(v) = Σ_j a_j v_j in GF(g) (arithmetic: `mechanisms.finite_field`). There are
+S = g^m functions.
 
-1. two different values collide under exactly S/g of them, hence q = 1/g holds exactly for a uniform function;
-2. the table T[a, y] of reports per function and symbol, shape (S, g), is all that an estimator can use;
-3. of that, the functions whose top non-zero digit is 1 are enough: H_{ca} = c H_a, so a report (a, y) says what (ca, cy)
-   says, and folding the table onto them makes it about g - 1 times smaller: to S g / (g - 1) cells;
-4. what a distribution f of values puts on each symbol under each function, Σ_v f_v [H_a(v) = y], is its Radon transform
-   over GF(g), and comes from one pass a digit: for a with top digit a_j = 1, from R = f (without the digits above j) by
-   R'[s; … a_i …] = Σ_{v_i} R[s - a_i v_i; … v_i …] for each i < j, where s = v_j to begin with;
-5. the support counts C_v = Σ_a T[a, H_a(v)] of all values come from the transpose of that.
+1. Two different values collide under exactly S/g of the functions. For a uniform function, q = 1/g is therefore exact.
+2. The table T[a, y] of reports per function and symbol, shape (S, g), is a sufficient statistic for any estimator.
+3. The functions whose top non-zero digit is 1 are enough: H_{ca} = c H_a, so the reports (a, y) and (ca, cy) are equivalent.
+   Folding the table onto these functions makes it about g - 1 times smaller: S g / (g - 1) cells.
+4. A distribution f of values puts the mass Σ_v f_v [H_a(v) = y] on each symbol under each function. This is the Radon
+   transform of f over GF(g). It takes one pass per digit: for a with top digit a_j = 1, start with R = f (summed over the
+   digits above j) and s = v_j; then R'[s; … a_i …] = Σ_{v_i} R[s - a_i v_i; … v_i …] for each i < j.
+5. The transpose of this transform gives the support counts C_v = Σ_a T[a, H_a(v)] of all values.
 
-Both transforms add at most (m-1) S g² / (g-1) numbers. The idea of such pools is that of projective geometry response
-(Feldman, Nelson, Nguyen and Talwar 2022), g = 2 being Hadamard response; the transform's that of Bolker, "The finite Radon
-transform", 1987. No number is subtracted anywhere, so sums of counts are exact and tiny masses keep their digits.
+Both transforms add at most (m-1) S g² / (g-1) numbers. They subtract none, so sums of counts are exact and tiny masses keep
+their digits. Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the pools, where g = 2 is
+Hadamard response; Bolker, "The finite Radon transform", 1987, for the transform.
 """
 
 import numpy as np
@@ -30,11 +30,11 @@ class LinearPool:
     Attributes:
         k: domain size.
         g: number of symbols, a prime power.
-        m: digits of a value in base g.
+        m: number of digits of a value in base g.
         size: number S = g^m of hash functions, at least k.
-        cells: length g (S - 1) / (g - 1) + 2 of a folded table. For each j = m-1 … 0 it holds, for the functions with top
-            digit a_j = 1, the array [y, a_{j-1}, …, a_0] (the last axis fastest); then, for the function that hashes
-            everything to 0, symbol 0, and all other symbols together.
+        cells: length g (S - 1) / (g - 1) + 2 of a folded table. For each j = m-1 … 0 it holds the array [y, a_{j-1}, …, a_0]
+            (last axis fastest) of the functions with top digit a_j = 1. The last two cells are for the function that
+            hashes every value to 0: symbol 0, then all other symbols together.
     """
 
     def __init__(self, k: int, g: int) -> None:
@@ -52,10 +52,10 @@ class LinearPool:
         return out
 
     def images(self) -> list[tuple[int, int]]:
-        """How many functions take how many different symbols on the k values, as pairs (functions, symbols).
+        """Pairs (functions, symbols): so many functions map the k values to so many different symbols.
 
-        Values below g^{m-1} take all combinations of the digits below the top one, so a function that uses one of these digits
-        takes all g symbols. One that uses the top digit alone takes as many as that digit does.
+        Values below g^{m-1} have all combinations of the digits below the top one. A function that uses one of these digits
+        therefore takes all g symbols. A function of the top digit alone takes as many symbols as that digit has values.
         """
         top = -(-self.k * self.g // self.size)
         return [(self.size - self.g, self.g), (self.g - 1, top), (1, 1)]
@@ -69,7 +69,7 @@ class LinearPool:
         return out
 
     def fold(self, counts: IntArray) -> IntArray:
-        """(cells,) int64 folded table of a table of shape (S, g): reports of equal meaning are one cell."""
+        """(cells,) int64 folded table of a table of shape (S, g): equivalent reports share one cell."""
         from mechanisms.kernels import fold_functions
 
         folded = np.zeros(self.cells, np.int64)
@@ -77,7 +77,7 @@ class LinearPool:
         return folded
 
     def radon(self, f: FloatArray) -> FloatArray:
-        """(cells,) what the (k,) masses f put on each symbol under each function that a folded table knows."""
+        """(cells,) mass that the (k,) masses f put on each symbol under each function of the folded table."""
         from mechanisms.kernels import radon
 
         out = np.zeros(self.cells)
@@ -85,7 +85,7 @@ class LinearPool:
         return out
 
     def radon_transpose(self, x: FloatArray) -> FloatArray:
-        """(k,) for each value the sum of x over the cells that it hashes to."""
+        """(k,) for each value, the sum of x over the cells to which it hashes."""
         from mechanisms.kernels import radon_transpose
 
         out = np.empty(self.k)
@@ -94,7 +94,7 @@ class LinearPool:
 
 
 def digits_needed(k: int, g: int) -> tuple[int, int]:
-    """(m, g^m): the digits of the values 0 … k-1 in base g, and how many linear forms there are."""
+    """(m, g^m): number of base-g digits of the values 0 … k-1, and number of linear forms."""
     m, size = 1, g
     while size < k:
         m, size = m + 1, size * g

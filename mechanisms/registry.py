@@ -1,4 +1,4 @@
-"""All mechanisms by the names of the literature, and the choice among them."""
+"""All mechanisms by their names in the literature, and the automatic choice of one."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ LONGITUDINAL: dict[str, Callable[..., Mechanism]] = {
     **{name: _named(LongitudinalHashing, name) for name in ("L-BLH", "L-OLH")},
 }
 NAMES = (*ONE_TIME, *LONGITUDINAL)
-# Not pure, each with arguments of its own, and with no LDP ε to choose them by: made from here, not by `mechanism`.
+# These are not pure, have different arguments, and no LDP ε as parameter; `mechanism` does not make them.
 LOCATION: dict[str, Callable[..., ChannelMechanism]] = {m.name: m for m in (TruncatedGeometric, PlanarGeometric, Shokri)}
 AUTO_CANDIDATES = ("L-GRR", "L-OSUE", "L-OLH")
 
@@ -45,7 +45,7 @@ def mechanism(
     g: int | None = None,
     omega: int | None = None,
 ) -> Mechanism:
-    """The mechanism of that name.
+    """Returns the mechanism with this name.
 
     Args:
         name: one of `NAMES`, or ``"auto"``: see `choose`.
@@ -53,11 +53,11 @@ def mechanism(
         eps: loss of the report of a one-time mechanism, in [1e-9, 700] nats.
         eps_inf, eps_1: losses of a longitudinal mechanism's memo and single report, in nats, 1e-9 <= eps_1 < eps_inf <= 700.
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
-        g: number of hashed symbols, for local hashing; chosen if left out.
-        omega: size of the set, for subset selection; chosen if left out.
+        g: number of hashed symbols, for local hashing; default: the best one.
+        omega: size of the set, for subset selection; default: the best one.
 
     Raises:
-        ValueError: naming the argument, what was given and what is allowed.
+        ValueError: naming the argument, the given value and the allowed values.
 
     >>> mechanism("L-GRR", k=4, eps_inf=2.0, eps_1=1.0)
     L-GRR(k=4, eps_inf=2.0, eps_1=1.0, exact)
@@ -83,10 +83,10 @@ def mechanism(
 
 
 def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: str = "exact") -> tuple[Mechanism, str]:
-    """The longitudinal mechanism with the smallest exact variance at f = 0 among L-GRR, L-OSUE and L-OLH, and the reason.
+    """Returns the one of L-GRR, L-OSUE and L-OLH with the smallest exact variance at f = 0, and the reason.
 
-    ALLOMFREE's rule (Arcolezi et al., Algorithm 1), widened by L-OLH. Where L-OLH's variance is within 1 % of the best it
-    is preferred to L-OSUE: its report takes a few bytes in place of k bits, and a value that changes betrays far less.
+    The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1), extended by L-OLH. Among variances within 1 % of the best, L-GRR comes
+    first, then L-OLH. An L-OLH report takes a few bytes instead of L-OSUE's k bits, and a changing value loses far less privacy.
 
     >>> choose(4, eps_inf=2.0, eps_1=1.0)[0].name, choose(1000, eps_inf=2.0, eps_1=1.0)[0].name
     ('L-GRR', 'L-OLH')

@@ -48,7 +48,7 @@ class Shokri(StoredChannel):
         expected_error: the adversary's smallest expected error: the optimum.
 
     Raises:
-        ValueError: naming the argument, what was given and what is allowed.
+        ValueError: naming the argument, the given value and the allowed values.
         RuntimeError: if the solver gives up, with its message.
 
     >>> line = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))

@@ -1,20 +1,20 @@
-"""The privacy ledger: what t reports of one device tell, exactly where that is known.
+"""The privacy ledger: the privacy loss of t reports of one device, exact where the exact loss is known.
 
-Two losses that are easily mixed up, in nats, both worst cases over outputs, for memoizing mechanisms:
+For memoizing mechanisms there are two losses, both in nats and both worst cases over outputs. They are easily confused:
 
     eps_t         t reports of a value that did not change; ε₁ at t = 1, rises to ε∞
     eps_sequence  any two value sequences
 
-The literature's 'number of memoized values x ε∞', and its refinement Σ_j eps_{t_j} for t_j reports from the j-th memo, bound
-neither. Memoization does not hide *when* a value changed: equal memos in a row betray a constant value, fresh ones a change.
-With ε∞ = 2 and ε₁ = 1, two reports of L-OSUE on 100 bits tell some two sequences apart by 44 nats, not by 4. Even two
-sequences with equal numbers of reports from their memos exceed the sum, if a value returns or hashed values collide.
+The literature gives 'number of memoized values x ε∞', or the finer Σ_j eps_{t_j} for t_j reports from the j-th memo. Both
+fail to bound `eps_sequence`. Memoization does not hide *when* a value changed: equal memos in a row reveal a constant value, a
+new memo reveals a change. With ε∞ = 2 and ε₁ = 1, two reports of L-OSUE on 100 bits have a loss of 44 nats between some two
+sequences, not 4. The loss can exceed the sum even if both sequences have the same numbers of reports from their memos: when a
+value returns, or when hashed values collide.
 
-A one-time mechanism draws afresh at every step: t reports of it lose t ε, between whatever sequences that differ at
-every step, and ε∞ is infinite.
+A one-time mechanism draws new randomness at every step. Between any two sequences that differ at every step, t reports lose
+t ε; ε∞ is infinite.
 
-The formulas hold for ε up to 700 and any t: they are computed as ln(1 + x) from ln x, so neither large nor small losses
-cancel.
+The formulas are valid for ε up to 700 and any t. They compute ln(1 + x) from ln x, so large and small losses keep their digits.
 """
 
 import math
@@ -49,8 +49,8 @@ def eps_t_one_time(t: int, *, eps: float) -> float:
         eps: loss of one report, in (0, 700] nats.
 
     Returns:
-        The loss between two sequences that differ at every step: exact if one report reaches ε between any two values,
-        as every one-time mechanism here does. Since t ε has no limit, ε∞ is infinite.
+        The loss between two sequences that differ at every step. It is exact if one report reaches ε between any two values;
+        every one-time mechanism here does. t ε grows without limit, so ε∞ is infinite.
 
     Raises:
         ValueError: if an argument is outside its range.
@@ -79,8 +79,9 @@ def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:
         ValueError: if an argument is outside its range.
 
     Derivation: the memo's posterior depends on the counts n_m of the reported symbols, and
-    P(y|v)/P(y|v') = (Σ_m E^{n_m} + (E₁-1) E^{n_v}) / (Σ_m E^{n_m} + (E₁-1) E^{n_v'}). It rises with E^{n_v} and falls
-    with every other term, so all t reports are v. ALLOMFREE's Eq. (16) puts ε₁ for ε₂ and 2 for k, and understates it.
+    P(y|v)/P(y|v') = (Σ_m E^{n_m} + (E₁-1) E^{n_v}) / (Σ_m E^{n_m} + (E₁-1) E^{n_v'}). The ratio rises with E^{n_v} and falls
+    with every other term, so at the maximum all t reports are v. ALLOMFREE's Eq. (16) uses ε₁ for ε₂ and 2 for k, and
+    understates the loss.
 
     >>> [round(eps_t_grr(t, k=4, log_e1=2.0, log_e2=1.5731722), 4) for t in (1, 2, 3)]  # ε₁ = 1
     [1.0, 1.6781, 1.9232]
@@ -110,8 +111,8 @@ def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
     Raises:
         ValueError: if t is outside its range.
 
-    Derivation: only the two values' own bits differ in distribution, and their memos are independent. The first factor
-    is the value's bit, reported 1 at all t steps, the second the other value's bit, reported 0 at all t steps.
+    Derivation: only the two values' own bits differ in distribution, and their memos are independent. The first term is for
+    the value's bit, reported as 1 at all t steps. The second is for the other value's bit, reported as 0 at all t steps.
 
     >>> logs = [math.log(x) for x in (0.5, 0.5, 0.1192029, 0.8807971, 0.8033881, 0.1966119, 0.1966119, 0.8033881)]
     >>> [round(eps_t_unary(t, rounds=UnaryRounds(*logs)), 4) for t in (1, 2, 3, 5)]  # L-OSUE, ε∞ = 2, ε₁ = 1
