@@ -1,8 +1,8 @@
-"""Geometric mechanisms on a line and on a grid: noise that falls off with the distance. Their ε is not an LDP ε.
+"""Geometric mechanisms on a line and on a grid: noise that decreases with the distance. Their ε is not an LDP ε.
 
-Both are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance counted in cells
-(multiply an ε per kilometre by the cell's side in kilometres). Both draw a cell of the infinite lattice and move it to the
-nearest cell of the domain, which as post-processing costs no privacy.
+Both are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in cells. (Multiply
+an ε per kilometre by the cell's side in kilometres.) Both draw a cell of the infinite lattice and move it to the nearest cell
+of the domain. This is post-processing and costs no privacy.
 
     line: Pr[cell z | x] ∝ e^{-ε |z - x|}        grid: Pr[cell z | x] ∝ e^{-ε ‖z - x‖₂}
 
@@ -30,7 +30,7 @@ class TruncatedGeometric(ChannelMechanism):
 
         P(z|x) = c_z e^{-ε|z-x|},   c_z = 1/(1+e^{-ε}) at both ends, (1-e^{-ε})/(1+e^{-ε}) between them
 
-    Geo-indistinguishable with ε and no smaller one; the LDP ε of a report, `eps_1`, is (k-1) ε.
+    It is geo-indistinguishable with ε and with no smaller value. The LDP ε of a report, `eps_1`, is (k-1) ε.
 
     Args:
         k: number of cells, in [2, 2^31).
@@ -68,7 +68,7 @@ class TruncatedGeometric(ChannelMechanism):
         return np.asarray(self.column_factors() * np.exp(-self.eps * self.distances()))
 
     def inversion(self, observed: FloatArray) -> FloatArray:
-        """The exact inversion in O(k), for any k: the inverse of the powers e^{-ε|z-x|} has three diagonals.
+        """The exact inversion in O(k), for any k: the inverse of the matrix e^{-ε|z-x|} is tridiagonal.
 
         Source: Kac, Murdock and Szegő 1953.
         """
@@ -78,10 +78,10 @@ class TruncatedGeometric(ChannelMechanism):
         return _three_diagonals(scaled, 1 + a * a, 1.0, -a) / -math.expm1(-2 * self.eps)
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """As for every location mechanism, in O(k)."""
+        """The same as for every location mechanism, in O(k)."""
         if self.fakes > 1:
             return super().inversion_variances(frequencies, n, steps)
-        from scipy.signal import lfilter  # here because it takes long to load, and only who estimates needs it
+        from scipy.signal import lfilter  # slow to load, and needed only for estimates
 
         f = distribution("frequencies", frequencies, self.k)
         n, steps = integer("n", n, 1, 2**62), integer("steps", steps, 1, 2**31)
@@ -97,12 +97,12 @@ class TruncatedGeometric(ChannelMechanism):
 
     @cached_property
     def eps_distance(self) -> float:
-        """Exactly ε: the report z = x tells x from any x' by ε |x - x'|."""
+        """Exactly ε: the report z = x has a loss of ε |x - x'| between x and any x'."""
         return self.eps
 
 
 def _three_diagonals(x: FloatArray, inner: float, corner: float, beside: float) -> FloatArray:
-    """x times the symmetric matrix with these on the diagonal (in the corners) and beside it."""
+    """x times the symmetric tridiagonal matrix: `inner` on the diagonal, `corner` at its ends, `beside` next to it."""
     result = inner * x
     result[[0, -1]] = corner * x[[0, -1]]
     result[1:] += beside * x[:-1]
@@ -116,16 +116,16 @@ class PlanarGeometric(StoredChannel):
         P(z|x) = λ Σ_{y ∈ R(z)} e^{-ε ‖y - x‖₂},   1/λ = Σ_{y ∈ Z²} e^{-ε ‖y‖₂}
 
     R(z) is the set of lattice cells whose nearest cell of the grid is z: z itself inside, a half-line of cells at an edge, a
-    quadrant at a corner. The nearest cell is unique: each coordinate is clipped by itself. `lattice_sums` says how the
-    infinite sums are taken.
+    quadrant at a corner. The nearest cell is unique, since each coordinate is clipped separately. `lattice_sums` computes the
+    infinite sums.
 
-    Geo-indistinguishable with ε. No smaller one will do if both sides are at least 2 and one at least 3; on a line of cells
-    and on 2 × 2 every cell gathers lines or quadrants of the lattice, and the exact `eps_distance` is below ε.
+    It is geo-indistinguishable with ε. No smaller value is possible if both sides are at least 2 and one is at least 3. On a
+    line of cells and on 2 × 2, every R(z) is a set of lines or a quadrant, and the exact `eps_distance` is below ε.
 
     Args:
-        shape: (width, height) of the grid in cells, each at least 1, in [2, 4096] cells together. Values number the cells
+        shape: (width, height) of the grid in cells, each at least 1, with [2, 4096] cells in total. Values number the cells
             row by row: the cell in column i and row j is i + width · j.
-        eps: loss per cell of distance, in nats, at least 0.01 and at most 700 / the distance of opposite corners.
+        eps: loss per cell of distance, in nats, at least 0.01 and at most 700 / the distance between opposite corners.
 
     Raises:
         ValueError: naming the argument, the given value and the allowed values.
@@ -148,13 +148,13 @@ class PlanarGeometric(StoredChannel):
         self._set_channel((sums[columns, rows] / sums[-1, -1]).reshape(self.k, self.k))
 
     def distances(self) -> FloatArray:
-        """(k, k) Euclidean distance of the cells' centres, in cells."""
+        """(k, k) Euclidean distance between the cells' centres, in cells."""
         y, x = np.divmod(np.arange(self.k), self.shape[0])
         return np.asarray(np.hypot(x[:, None] - x, y[:, None] - y))
 
 
 def grid_shape(shape: Any) -> tuple[int, int]:
-    """`shape` as (width, height) of a grid of 2 to 4096 cells."""
+    """Checks `shape` and returns it as (width, height) of a grid of 2 to 4096 cells."""
     if not isinstance(shape, (tuple, list)) or len(shape) != 2:
         raise ValueError(f"shape must be (width, height), got {shape!r}")
     width, height = (integer("each side of shape", side, 1, MAX_CELLS) for side in shape)
@@ -163,7 +163,7 @@ def grid_shape(shape: Any) -> tuple[int, int]:
 
 
 def _regions(side: int) -> IntArray:
-    """(side, side) index into an axis of `lattice_sums`: the set of offsets y - x that clipping moves to cell z, from x."""
+    """(side, side) index [x, z] into an axis of `lattice_sums`: the set of offsets y - x that clipping moves to cell z."""
     reach = max(side, 2)
     if side == 1:
         return np.array([[2 * reach]])
@@ -178,15 +178,15 @@ def lattice_sums(width: int, height: int, eps: float) -> FloatArray:
     """Sums of e^{-ε ‖(i, j)‖₂} over i in one of the sets I₀, I₁, … and j in one of J₀, J₁, …
 
     With reach r = max(side, 2), an axis has the 2r + 1 sets {0}, …, {r-1}, then {0, 1, …}, {1, 2, …}, …, {r-1, r, …}, then
-    all integers; so the last entry of all is 1/λ.
+    all integers. The very last entry is therefore 1/λ.
 
-    All terms are positive and none is subtracted. Sums stop at the offset N = ⌈45/ε⌉ + 2r of the longer axis: what is left
-    out is below e^{-44} of any sum here. The long sums are NumPy's pairwise ones, so the relative error is a few 1e-16.
+    All terms are positive and none is subtracted. Sums stop at the offset N = ⌈45/ε⌉ + 2r of the longer axis. The omitted
+    terms are below e^{-44} of any sum here. NumPy sums pairwise, so the relative error is a few 1e-16.
 
     Returns:
         (2 max(width, 2) + 1, 2 max(height, 2) + 1) float64.
     """
-    if width < height:  # the axis summed first is kept whole for every offset of the other: let it be the shorter
+    if width < height:  # the first axis keeps all its sums for every offset of the other, so it should be the shorter
         return lattice_sums(height, width, eps).T
     long, short = max(width, 2), max(height, 2)
     offsets = np.arange(math.ceil(45 / eps) + 2 * long, dtype=np.float64)
@@ -196,7 +196,7 @@ def lattice_sums(width: int, height: int, eps: float) -> FloatArray:
 
 
 def _sets(terms: FloatArray, reach: int) -> FloatArray:
-    """(n, N) terms at the offsets 0 … N-1 to their (n, 2 reach + 1) sums over one axis' sets."""
+    """Sums (n, N) terms at the offsets 0 … N-1 over one axis' sets; the result is (n, 2 reach + 1)."""
     single = terms[:, :reach]
     beyond = terms[:, reach:].sum(axis=1, keepdims=True)
     tails = np.cumsum(np.hstack([beyond, single[:, ::-1]]), axis=1)[:, :0:-1]

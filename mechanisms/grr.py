@@ -8,8 +8,8 @@ One time: p = e^ε/(e^ε+k-1), q = 1/(e^ε+k-1) (Kairouz, Bonawitz and Ramage 20
     p = p₁p₂ + (k-1) q₁q₂        q = p₁q₂ + q₁p₂ + (k-2) q₁q₂        p/q = e^{ε₁}
     E - 1 = (1 + (k-1) e^{-ε∞}) (e^{ε₁} - 1) / (1 - e^{ε₁-ε∞})
 
-The last line inverts p/q = e^{ε₁} exactly. Arcolezi et al. (ALLOMFREE, Eq. 13) solve it for k = 2 and use it for every k,
-which makes the reports more private than they claim and much less accurate: `calibration="paper"`.
+The last line solves p/q = e^{ε₁} exactly. Arcolezi et al. (ALLOMFREE, Eq. 13) solve it for k = 2 and use the result for every
+k. Their reports are more private than claimed and much less accurate: `calibration="paper"`.
 """
 
 import math
@@ -33,12 +33,12 @@ from mechanisms.arguments import (
 from mechanisms.base import Longitudinal, Mechanism, Reports
 
 CALIBRATIONS = ("exact", "paper")
-MANY = 2**16  # reports at once for which a compiled loop is worth loading
-NARROW = 2**14  # symbols whose four count tables it keeps near
+MANY = 2**16  # number of reports from which a compiled loop is worth loading
+NARROW = 2**14  # number of symbols up to which the loop's four count tables fit the cache
 
 
 def unsigned(symbols: int) -> np.dtype[np.unsignedinteger]:
-    """The least little-endian unsigned integer type that holds 0 … symbols-1."""
+    """The smallest little-endian unsigned integer type that holds 0 … symbols-1."""
     for width in (1, 2, 4):
         if symbols <= 256**width:
             return np.dtype(f"<u{width}")
@@ -46,13 +46,13 @@ def unsigned(symbols: int) -> np.dtype[np.unsignedinteger]:
 
 
 def probabilities(k: int, eps: float) -> tuple[float, float]:
-    """(p, q) of one round of GRR on k symbols with loss eps in nats; no overflow up to eps = 700 and beyond."""
+    """(p, q) of one round of GRR on k symbols with loss eps in nats. Does not overflow, even above eps = 700."""
     p = 1 / (1 + (k - 1) * math.exp(-eps))
     return p, p * math.exp(-eps)
 
 
 def second_round_eps(k: int, eps_inf: float, eps_1: float) -> float:
-    """ε₂ = ln(p₂/q₂), for which GRR∘GRR on k symbols has a single-report loss of exactly eps_1. See the module's text."""
+    """The ε₂ = ln(p₂/q₂) with which one report of GRR∘GRR on k symbols loses exactly eps_1. See the module's docstring."""
     log_excess = math.log1p((k - 1) * math.exp(-eps_inf)) + eps_1 + log1mexp(eps_1) - log1mexp(eps_inf - eps_1)
     return float(np.logaddexp(0.0, log_excess))
 
@@ -63,9 +63,9 @@ def chain(k: int, p1: float, q1: float, p2: float, q2: float) -> tuple[float, fl
 
 
 def randomize(symbols: IntArray, k: int, p: float, rng: np.random.Generator) -> IntArray:
-    """Each symbol kept with probability p, else replaced by one of the other k-1, uniformly.
+    """Keeps each symbol with probability p, else replaces it by one of the other k-1, uniformly.
 
-    p is realised to within 2^-53, so a loss above 36 nats is not: such a symbol is always kept.
+    p is accurate to 2^-53, which cannot realise a loss above 36 nats: such a symbol is always kept.
     """
     other = rng.integers(0, k - 1, symbols.size)
     other += other >= symbols
@@ -73,7 +73,7 @@ def randomize(symbols: IntArray, k: int, p: float, rng: np.random.Generator) -> 
 
 
 class _Symbols(Mechanism):
-    """What GRR and L-GRR share: the report is one of k symbols, the table counts symbols."""
+    """Common base of GRR and L-GRR: a report is one of k symbols, and the table counts symbols."""
 
     def _set_domain(self, k: object) -> None:
         self.k = integer("k", k, 2, MAX_K)
@@ -91,7 +91,7 @@ class _Symbols(Mechanism):
         return np.asarray(count_symbols(reports, self.k))
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """A report supports exactly one value: -γ_u γ_v within a step, -(p₂-q₂)² π_u π_v between steps, by the memo."""
+        """A report supports exactly one value: -γ_u γ_v within a step; -(p₂-q₂)² π_u π_v between steps, from the memo."""
         memo_p, memo_q, p2, q2 = self._rounds()
         hit = frequencies * memo_p + (1 - frequencies) * memo_q
         return np.asarray([
@@ -139,8 +139,8 @@ class LongitudinalGRR(_Symbols, Longitudinal):
         k: domain size, in [2, 2^31).
         eps_inf: loss of the memo, up to 700 nats.
         eps_1: loss of a single report, in [1e-9, eps_inf) nats.
-        calibration: ``"exact"`` meets eps_1 exactly; ``"paper"`` is ALLOMFREE's Eq. (13), whose true `eps_1` is lower
-            than the one asked for when k > 2 (the attribute `eps_1` tells the true one).
+        calibration: ``"exact"`` reaches eps_1 exactly. ``"paper"`` is ALLOMFREE's Eq. (13); for k > 2 the true loss is then
+            lower than the argument, and the attribute `eps_1` holds the true loss.
 
     >>> LongitudinalGRR(k=32, eps_inf=2.0, eps_1=1.0).eps_1
     1.0

@@ -1,10 +1,10 @@
-"""The chance that somebody who sees a device's reports guesses its value right, if k values were equally likely before.
+"""Probability that an attacker who sees a device's reports guesses its value right, with a uniform prior over k values.
 
-The best guess is the value v under which the reports y are most likely, so the chance is
+The best guess is the value v under which the reports y are most likely. The probability is
 
-    (1/k) Σ_y max_v P(y|v)  <=  e^ε / (e^ε + k-1),   ε the loss of these reports
+    (1/k) Σ_y max_v P(y|v)  <=  e^ε / (e^ε + k-1),   where ε is the loss of these reports
 
-The functions here compute it exactly for t reports of one memo, or one report of a one-time mechanism.
+The functions here compute it exactly for t reports of one memo, or for one report of a one-time mechanism.
 """
 
 import math
@@ -15,53 +15,53 @@ from scipy.special import gammaln, xlog1py, xlogy
 
 from mechanisms.arguments import FloatArray
 
-MAX_REPORTS = 100  # for more the chance for ever is given: it bounds, and nearly is, what so many reports of one memo tell
+MAX_REPORTS = 100  # of one memo; for more, we give the probability for ever: a bound, and nearly exact
 
 
 def bound(eps: float, k: int) -> float:
-    """The largest chance of a right guess among k values that a loss of eps nats allows."""
+    """The largest probability of a right guess among k values that a loss of eps nats allows."""
     return 1 / (1 + (k - 1) * math.exp(-eps))
 
 
 def binomial(t: int, p: float) -> FloatArray:
-    """(t+1,) Pr[n of t], n = 0 … t."""
+    """(t+1,) binomial probabilities Pr[n of t], n = 0 … t."""
     n = np.arange(t + 1)
     return np.asarray(np.exp(gammaln(t + 1) - gammaln(n + 1) - gammaln(t - n + 1) + xlogy(n, p) + xlog1py(t - n, -p)))
 
 
 def among_bits(k: int, one: npt.ArrayLike, zero: npt.ArrayLike) -> float:
-    """The chance among k values if each has independent evidence, as the bits of a unary encoding are.
+    """Probability of a right guess among k values with independent evidence each, such as the bits of a unary encoding.
 
     Args:
         k: number of values.
-        one: Pr[evidence j | it is the value], of ascending likelihood ratio one/zero.
-        zero: Pr[evidence j | it is another value].
+        one: Pr[evidence j | this is the true value], in ascending order of the likelihood ratio one/zero.
+        zero: Pr[evidence j | this is not the true value].
     """
     hot, cold = np.asarray(one, np.float64), np.asarray(zero, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        some = -np.expm1(k * np.log1p(-np.minimum(np.cumsum(cold[::-1])[::-1], 1.0)))  # Pr[some of k values has at least j]
+        some = -np.expm1(k * np.log1p(-np.minimum(np.cumsum(cold[::-1])[::-1], 1.0)))  # Pr[any of k values has j or more]
         best = (some - np.append(some[1:], 0.0)) * hot / cold
     return float(np.where(cold > 0, best, k * hot).sum() / k)
 
 
 def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
-    """Σ_y max_m P(y|m) over n of g symbols m, for y of t reports that are m with probability p, else any other, uniformly.
+    """Σ_y max_m P(y|m) over n of g symbols m, for t reports y that are m with probability p, else another symbol, uniformly.
 
-    It is n times the probability that m is reported more often than the other n - 1, where being one of j equals counts 1/j. If
-    N reports are m, the other t - N are uniform over g - 1 symbols. With u for each equal, and ∫ u^i du = 1/(i+1) over [0, 1],
-    that probability is
+    This is n times the probability that m is reported more often than each of the other n - 1 symbols; a tie of j symbols
+    counts 1/j. If N reports are m, the other t - N are uniform over g - 1 symbols. With u for each tied symbol, and
+    ∫ u^i du = 1/(i+1) over [0, 1], the probability is
 
         (t-N)! [z^{t-N}] ∫ (Σ_{i<N} x^i/i! + u x^N/N!)^{n-1} e^{(g-n)x} du,   x = z/(g-1)
 
-    Every term is positive, and Gauss and Legendre's formula is exact for the polynomial in u.
+    Every term is positive, and Gauss-Legendre quadrature is exact for the polynomial in u.
     """
     total = 0.0
     for reported, chance in enumerate(binomial(t, p)):
         rest = t - reported
-        if reported > rest:  # no other symbol can have as many
+        if reported > rest:  # no other symbol can be reported as often
             total += chance
             continue
-        if reported == 0:  # all n are equal, if the reports are of the others
+        if reported == 0:  # all n tie if every report is one of the other g - n symbols
             total += chance * ((g - n) / (g - 1)) ** rest / n
             continue
         powers = np.arange(rest + 1)
@@ -76,7 +76,7 @@ def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
 
 
 def _power(polynomial: FloatArray, exponent: int) -> FloatArray:
-    """The polynomial to a power, cut at its own degree."""
+    """The polynomial raised to a power, truncated at its own degree."""
     size = polynomial.size
     result: FloatArray = np.eye(1, size)[0]
     while exponent:

@@ -1,13 +1,14 @@
-"""Local hashing: a device hashes its value to g symbols with a function of its own and sends function and randomized symbol.
+"""Local hashing: a device hashes its value to one of g symbols. It sends its hash function and the randomized symbol.
 
-BLH and L-BLH take g = 2; OLH and L-OLH the prime power with the smallest exact variance. One time: GRR on the g symbols
-(Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017). Memoized: L-GRR on the g symbols (Arcolezi et al., LOLOHA), with
-the exact second round of `mechanisms.grr`. The functions are the linear forms of `mechanisms.linear_pool`, so a report
-supports another value than the device's with probability q = 1/g exactly.
+BLH and L-BLH use g = 2; OLH and L-OLH use the prime power with the smallest exact variance. The one-time mechanisms apply GRR
+to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017). The memoized ones apply L-GRR (Arcolezi et al.,
+LOLOHA), with the exact second round of `mechanisms.grr`. The hash functions are the linear forms of `mechanisms.linear_pool`:
+a report supports a value other than the device's with probability q = 1/g exactly.
 
-A device keeps its function for ever and draws one memo for each hashed symbol: at most min(k, g) memos in a lifetime.
+With memoization, a device keeps its function for ever and draws one memo for each hashed symbol: at most min(k, g) memos in its
+lifetime.
 
-Report: the function's number a in [0, S), then the symbol in [0, g), each as the least little-endian unsigned integer.
+A report is the function's number a in [0, S), then the symbol in [0, g). Each is the smallest little-endian unsigned integer.
 """
 
 import math
@@ -25,32 +26,32 @@ from mechanisms.linear_pool import LinearPool, digits_needed
 from mechanisms.table import CountTable
 
 MAX_TABLE = 2**26  # counts, 512 MiB of int64
-AUTO_TABLE = 2**23  # of a g that is chosen for the caller, where any g fits: 64 MiB, which the services can keep
+AUTO_TABLE = 2**23  # counts, 64 MiB: limit for an automatic g, if any g fits it; the services can store such a table
 MAX_HASH_K = 2**24
 
 
 def fits(k: int, g: int, limit: int = MAX_TABLE) -> bool:
-    """Whether the count table of g symbols for k values stays within the limit."""
+    """True if the count table of g symbols for k values has at most `limit` counts."""
     return digits_needed(k, g)[1] * g <= limit
 
 
 def _limit(k: int) -> int:
-    """The largest table that an automatic g may have; g = 2 keeps to the smaller limit exactly where any g does."""
+    """The largest table allowed for an automatic g. If g = 2 exceeds the smaller limit, so does every g."""
     return AUTO_TABLE if 2 * k <= AUTO_TABLE else MAX_TABLE
 
 
 def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
     """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, among those whose table has at most 2^23 counts.
 
-    Where no g has so small a table, as for more than 2^22 values, among those whose table fits at all.
+    For more than 2^22 values no table is so small; the limit is then 2^26 counts.
 
-    The variance falls, then rises in g, so the search ends when it has risen for three prime powers in a row.
+    As g grows, the variance falls and then rises. The search ends after three prime powers in a row without improvement.
     """
     best, best_variance, worse, limit = 2, math.inf, 0, _limit(k)
     for g in prime_powers(MAX_FIELD):
         if worse == 3:
             break
-        if not fits(k, g, limit):  # a larger g may: its S = g^m is the next power above k, which can be a smaller one
+        if not fits(k, g, limit):  # a larger g may fit: its S = g^m, the next power above k, can be smaller
             continue
         p, q = p_of_g(g), 1 / g
         variance = q * (1 - q) / (p - q) ** 2
@@ -59,12 +60,12 @@ def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
 
 
 def papers_g(k: int, eps_inf: float, eps_1: float) -> int:
-    """L-OLH's g by LOLOHA's formula, moved to the next prime power below whose table fits.
+    """L-OLH's g by LOLOHA's formula, rounded down to a prime power whose table fits.
 
         g = 1 + max(1, ⌊(1 - a² + sqrt(a⁴ - 14a² + 12ab(1-ab) + 12a³b + 1)) / (6(a-b))⌋),  a = e^{ε∞}, b = e^{ε₁}
 
-    as printed in the IBU-against-MI paper, §3.2. The radicand is (a²-1)² + 12a(a-b)(ab-1), so the quotient is
-    2a(ab-1) / (a²-1 + sqrt(radicand)), in which nothing cancels; both sides of its fraction are divided by a² here.
+    The formula is from the IBU-against-MI paper, §3.2. The radicand is (a²-1)² + 12a(a-b)(ab-1), so the quotient equals
+    2a(ab-1) / (a²-1 + sqrt(radicand)), which has no cancellation. The code divides numerator and denominator by a².
     """
     square, product, difference = -math.expm1(-2 * eps_inf), -math.expm1(-eps_inf - eps_1), -math.expm1(eps_1 - eps_inf)
     root = math.sqrt(square**2 + 12 * math.exp(eps_1 - eps_inf) * difference * product)
@@ -74,11 +75,11 @@ def papers_g(k: int, eps_inf: float, eps_1: float) -> int:
 
 
 class _Hashed(Mechanism):
-    """What one-time and memoized local hashing share: pool, report, table."""
+    """Common base of one-time and memoized local hashing: pool, report, table."""
 
     g: int
     pool: LinearPool
-    other_symbol: float  # Pr[report is y | hashed symbol is another], where p is Pr[it is the hashed symbol]
+    other_symbol: float  # Pr[report is y | hashed symbol is not y]; p is Pr[report is the hashed symbol]
 
     def _set_domain(self, k: object) -> None:
         self.k = integer("k", k, 2, MAX_HASH_K)
@@ -104,10 +105,10 @@ class _Hashed(Mechanism):
         return self.pool.support(table.counts)
 
     def _guess_symbol(self, best: Callable[[int], float]) -> float:
-        """The chance of a right guess of the value, mean over functions.
+        """Probability of a right guess of the value, averaged over functions.
 
         Args:
-            best: Σ_y max_s Pr[reports y | hashed symbol s] over n of the g symbols, for a function that takes n.
+            best: returns Σ_y max_s Pr[reports y | hashed symbol s] over n of the g symbols, for a function with n symbols.
         """
         return sum(functions * best(n) for functions, n in self.pool.images()) / self.pool.size / self.k
 
@@ -137,7 +138,7 @@ class LocalHashing(_Hashed):
         name: ``"BLH"`` (g = 2) or ``"OLH"`` (the best g).
         k: domain size, in [2, 2^24].
         eps: privacy loss of the report, in [1e-9, 700] nats.
-        g: number of symbols, a prime power up to 1024, to overrule the name's choice.
+        g: number of symbols, a prime power up to 1024; replaces the choice by name.
 
     >>> m = LocalHashing("OLH", k=100, eps=1.0)
     >>> m.g, round(m.variance(n=10_000), 6)
@@ -165,15 +166,15 @@ class LocalHashing(_Hashed):
 
 
 class LongitudinalHashing(_Hashed, Longitudinal):
-    """L-LH: L-GRR on the g symbols to which the device's own function hashes its values.
+    """Memoized local hashing (L-LH): L-GRR on the g symbols to which the device's own function hashes its values.
 
     Args:
         name: ``"L-BLH"`` (g = 2) or ``"L-OLH"`` (the best g).
         k: domain size, in [2, 2^24].
         eps_inf: loss of the memo, up to 700 nats.
         eps_1: loss of a single report, in [1e-9, eps_inf) nats.
-        calibration: ``"exact"``; or ``"paper"``: LOLOHA's g (moved to a prime power) and second round.
-        g: number of symbols, a prime power up to 1024, to overrule the name's choice.
+        calibration: ``"exact"``; or ``"paper"``: LOLOHA's g (rounded to a prime power) and second round.
+        g: number of symbols, a prime power up to 1024; replaces the choice by name.
 
     >>> m = LongitudinalHashing("L-OLH", k=100, eps_inf=2.0, eps_1=1.0)
     >>> m.g, round(m.variance(n=10_000), 6)
@@ -210,7 +211,7 @@ class LongitudinalHashing(_Hashed, Longitudinal):
         return self._draw_functions(integer("n", n, 0, 2**40), rng)
 
     def _functions(self, enrolment: IntArray, n: int) -> IntArray:
-        """The enrolment of n devices, checked, because the compiled hash reads wherever it points."""
+        """Checks the enrolment of n devices: the compiled hash does not check its indices."""
         functions = np.asarray(enrolment)
         if functions.shape != (n,) or functions.dtype.kind not in "iu":
             raise ValueError(f"enrolment must be {n} integers, got {functions.dtype} of shape {functions.shape}")
@@ -232,7 +233,7 @@ class LongitudinalHashing(_Hashed, Longitudinal):
         return self._rows(memo["function"], randomize(memo["symbol"].astype(np.int64), self.g, self.p2, rng))
 
     def _rounds(self) -> tuple[float, float, float, float]:
-        return self.p1, 1 / self.g, self.p2, self.q2  # another value collides with the device's with probability 1/g
+        return self.p1, 1 / self.g, self.p2, self.q2  # a different value has the same hash with probability 1/g
 
     def _guess(self, t: float) -> float:
         def best(n: int) -> float:

@@ -1,11 +1,11 @@
-"""What location mechanisms share: a report is one of the k values, and a dense channel says how likely each one is.
+"""Common base of location mechanisms: a report is one of the k values, and a dense channel gives its probability.
 
     A[x, z] = Pr[report z | value x]
 
-They are not pure (no two numbers p and q describe them), and the ε or the bound they are made with is **not** an LDP ε.
-The geometric mechanisms promise geo-indistinguishability: the loss between two values is at most ε times their distance.
-Shokri's mechanism promises an expected error of an adversary with a known prior, and no likelihood ratio at all. Every
-mechanism here tells its true worst-case loss as `eps_1`, infinite where a report rules a value out.
+They are not pure: two numbers p and q do not describe them. Their parameter, an ε or a bound, is **not** an LDP ε. The
+geometric mechanisms guarantee geo-indistinguishability: the loss between two values is at most ε times their distance.
+Shokri's mechanism guarantees an expected error of an adversary with a known prior, and bounds no likelihood ratio. The
+attribute `eps_1` of every mechanism here is its true worst-case loss. It is infinite if a report excludes a value.
 
 Sources: Andrés, Bordenabe, Chatzikokolakis and Palamidessi 2013 (geo-indistinguishability); ElSalamouny and Palamidessi,
 "Reconstruction of the distribution of sensitive data under free-will privacy", §2 and §8.2.4 (the mechanisms).
@@ -23,19 +23,19 @@ from mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism, Reports
 from mechanisms.grr import unsigned
 from mechanisms.table import CountTable
 
-MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # domains of the mechanisms that keep their channel
+MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # largest domain of a mechanism that stores its channel
 
 
 class ChannelMechanism(Mechanism):
-    """A one-time mechanism that is described by its channel, not by p and q, which are NaN. Its ε is not an LDP ε.
+    """A one-time mechanism defined by its channel. p and q are NaN. Its ε is not an LDP ε.
 
-    An estimator reads the counts of the reports, `CountTable.counts`, and `channel()` or `inverse()`; whatever presumes a
-    pure mechanism (`support`, `support_covariance`, `variance`) raises ValueError.
+    An estimator reads the counts of the reports, `CountTable.counts`, and `channel()` or `inverse()`. The methods for pure
+    mechanisms (`support`, `support_covariance`, `variance`) raise ValueError.
 
     Attributes:
         pure: False.
         eps_1: exact worst-case loss ln A[x, z]/A[x', z] over all values x, x' and reports z, in nats; infinite if a value
-            cannot produce a report that another can. This is the LDP ε of one report, where it is finite.
+            cannot produce a report that another can. If finite, it is the LDP ε of one report.
         k, eps_inf, report_dtype, table_shape, signature: as in `Mechanism`; `eps_inf` is infinite.
     """
 
@@ -49,10 +49,10 @@ class ChannelMechanism(Mechanism):
         self.report_dtype = unsigned(k)
         self.table_shape = (k,)
 
-    # ---- what a mechanism adds
+    # ---- implemented by each mechanism
 
     def distances(self) -> FloatArray:
-        """(k, k) distance of every two values, in the unit that geo-indistinguishability is measured in."""
+        """(k, k) distance between every two values, in the unit of the geo-indistinguishability guarantee."""
         raise NotImplementedError
 
     # ---- on the server
@@ -69,8 +69,8 @@ class ChannelMechanism(Mechanism):
     def inverse(self) -> FloatArray:
         """Pseudo-inverse B of the channel, (k, k): the least-squares inversion of a count table is ``counts / n @ B``.
 
-        Where the channel is invertible the inversion is unbiased and sums to 1. Where it is not (as Shokri's often is not) the
-        result is the smallest vector of least squares: values that reports cannot tell apart share alike, and it is biased.
+        If the channel is invertible, the inversion is unbiased and sums to 1. If not (often for Shokri's), the result is the
+        least-squares vector of smallest norm. It is biased: values that reports cannot distinguish get equal shares.
         Singular values below 1e-13 of the largest count as zero.
 
         Raises:
@@ -85,25 +85,25 @@ class ChannelMechanism(Mechanism):
         return found
 
     def inversion(self, observed: FloatArray) -> FloatArray:
-        """(k,) the least-squares inversion of the shares of the reports, (k,) counts / n: frequencies, unclipped."""
+        """(k,) unclipped frequencies: the least-squares inversion of the reports' shares, (k,) counts / n."""
         return np.asarray(observed @ self.inverse())
 
     def with_fake_data(self, d: int) -> "Mechanism":
         mixed = super().with_fake_data(d)
-        mixed.__dict__.pop("_pseudo_inverse", None)  # of the channel without fake data
+        mixed.__dict__.pop("_pseudo_inverse", None)  # it belongs to the channel without fake data
         return mixed
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """Exact variances of the k bins of the least-squares inversion; the place of `variance`, which needs a pure mechanism.
+        """Exact variances of the k bins of the least-squares inversion. Replaces `variance`, which needs a pure mechanism.
 
             Var f̂_v = [ W (Σ_z γ_z B_zv² - Σ_x f_x H_xv²) + W² (Σ_x f_x H_xv² - (Σ_z γ_z B_zv)²) ] / (n W²)
 
-        with γ = f A, B = `inverse()` and H = A B, for n people drawn at random from a population with frequencies f, who all
-        report at every one of the W steps with unchanged values and fresh noise. Given the value the reports are independent,
-        so the noise averages out, and what the drawing of the people adds does not: that is the term in W².
+        with γ = f A, B = `inverse()` and H = A B. The n people are drawn at random from a population with frequencies f. All
+        report at each of the W steps, with unchanged values and new noise. Given the value, the reports are independent, so
+        the noise averages out. The variance from drawing the people does not: it is the term in W².
 
         Args:
-            frequencies: (k,) true frequencies f of all values: unlike a pure mechanism's, a bin's variance needs them all.
+            frequencies: (k,) true frequencies f of all values. Unlike for a pure mechanism, a bin's variance needs them all.
             n: number of people, at least 1.
             steps: number of steps W that are averaged, at least 1.
 
@@ -119,20 +119,21 @@ class ChannelMechanism(Mechanism):
 
     @cached_property
     def eps_distance(self) -> float:
-        """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x'), every triple enumerated.
+        """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x'), over all triples.
 
-        The mechanism is geo-indistinguishable with this ε and no smaller one; infinite where `eps_1` is. O(k³), once.
+        The mechanism is geo-indistinguishable with this ε and with no smaller value. It is infinite if `eps_1` is. Takes O(k³)
+        time, once.
         """
         with np.errstate(divide="ignore"):
             logs = np.log(self.channel())
         distances, worst = self.distances(), 0.0
         for x in range(self.k - 1):
-            with np.errstate(invalid="ignore"):  # a report that neither value can produce: -inf - -inf, left out by fmax
+            with np.errstate(invalid="ignore"):  # if neither value can produce a report, -inf - -inf is NaN; fmax ignores it
                 ratios = np.fmax.reduce(np.abs(logs[x + 1 :] - logs[x]), axis=1)
             worst = max(worst, float((ratios / distances[x, x + 1 :]).max()))
         return worst
 
-    # ---- what only a pure mechanism has
+    # ---- only for pure mechanisms
 
     def support(self, table: CountTable) -> NoReturn:
         self._refuse("support counts")
@@ -151,9 +152,9 @@ class ChannelMechanism(Mechanism):
 
 
 class StoredChannel(ChannelMechanism):
-    """A channel mechanism that keeps its channel and draws from it by inverting each row's distribution function.
+    """A channel mechanism that stores its channel. It draws reports by inverting each row's distribution function.
 
-    Reports follow the channel up to the 2^-53 of a uniform double; an entry that is zero is never drawn.
+    Reports follow the channel to within 2^-53, the resolution of a uniform double. A zero entry is never drawn.
     """
 
     def _set_channel(self, channel: FloatArray) -> None:
@@ -161,7 +162,7 @@ class StoredChannel(ChannelMechanism):
         self._matrix.setflags(write=False)
         self.eps_1 = worst_loss(channel)
         cumulative = np.cumsum(channel, axis=1)
-        self._cumulative = cumulative / cumulative[:, -1:]  # from the last entry that is not zero on exactly 1
+        self._cumulative = cumulative / cumulative[:, -1:]  # exactly 1 from the last non-zero entry on
 
     def _channel(self) -> FloatArray:
         return self._matrix
@@ -182,14 +183,14 @@ class StoredChannel(ChannelMechanism):
 
 
 def worst_loss(channel: FloatArray) -> float:
-    """max over x, x', z of ln A[x, z]/A[x', z], in nats; a report that nobody can send is left out."""
+    """max over x, x', z of ln A[x, z]/A[x', z], in nats. Ignores reports that no value can produce."""
     high, low = channel.max(axis=0), channel.min(axis=0)
     high, low = high[high > 0], low[high > 0]
     return float(np.log(high / low).max()) if low.all() else math.inf
 
 
 def distribution(name: str, values: npt.ArrayLike, k: int | None = None) -> FloatArray:
-    """`values` as a (k,) distribution: non-negative numbers that sum to 1 to within 1e-9, returned to sum to 1."""
+    """Checks a (k,) distribution: non-negative numbers that sum to 1 to within 1e-9. Returns it normalized to 1."""
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "iuf" or (k is not None and array.size != k):
         raise ValueError(

@@ -85,8 +85,8 @@ def mechanism(
 def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: str = "exact") -> tuple[Mechanism, str]:
     """Returns the one of L-GRR, L-OSUE and L-OLH with the smallest exact variance at f = 0, and the reason.
 
-    The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1), extended by L-OLH. Among variances within 1 % of the best, L-GRR comes
-    first, then L-OLH. An L-OLH report takes a few bytes instead of L-OSUE's k bits, and a changing value loses far less privacy.
+    The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1), extended by L-OLH. Among variances within 1 % of the best, L-GRR
+    comes first, then L-OLH. An L-OLH report takes a few bytes, not L-OSUE's k bits. A changing value loses far less privacy.
 
     >>> choose(4, eps_inf=2.0, eps_1=1.0)[0].name, choose(1000, eps_inf=2.0, eps_1=1.0)[0].name
     ('L-GRR', 'L-OLH')

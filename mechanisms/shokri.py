@@ -1,4 +1,4 @@
-"""Shokri's optimal location mechanism: a linear programme. It has no ε; it bounds an adversary's expected error instead.
+"""Shokri's optimal location mechanism, from a linear programme. It has no ε: it maximises an adversary's expected error.
 
     maximise    Σ_z t_z
     subject to  t_z ≤ Σ_x π_x A[x, z] d(x, g)         for every report z and every guess g
@@ -6,13 +6,14 @@
                 Σ_z A[x, z] = 1,  A ≥ 0
 
 π is the prior, d the adversary's error, ℓ the user's quality loss. The optimum is the expected error of an adversary who knows
-π and A and guesses best. It promises nothing to a user against an adversary who knows more than π, and a report may rule
-values out: `eps_1` and `eps_distance` are infinite more often than not.
+π and A and guesses best. There is no guarantee against an adversary who knows more than π. A report may exclude values, so
+`eps_1` and `eps_distance` are usually infinite.
 
-Where ℓ = d the optimum is known in advance, min(Q, the error of the best guess without a report): an adversary who believes
-the report errs by the user's loss. Telling the truth or else the best blind guess attains it, and so does any mechanism whose
-every report is the best guess of where it came from, as a geometric one's is unless ε is small. The programme then has many
-optima, a solver returns one of them (often a singular channel), and results depend on which.
+If ℓ = d, the optimum is known in advance: min(Q, error of the best guess without a report). The error cannot exceed Q, because
+an adversary who guesses the report errs by the user's loss. Two kinds of mechanism reach the optimum. One reports either the
+truth or the best blind guess. In the other, the best guess after every report is the report itself, as for a geometric
+mechanism unless ε is small. The programme then has many optima. The solver returns one of them, often a singular channel, and
+results depend on the choice.
 
 Sources: Shokri, Theodorakopoulos, Troncoso, Hubaux and Le Boudec 2012; ElSalamouny and Palamidessi, "Reconstruction of the
 distribution of sensitive data under free-will privacy", §8.2.4, which takes ℓ = d.
@@ -27,21 +28,21 @@ from mechanisms.arguments import FloatArray, integer, real
 from mechanisms.location import StoredChannel, distribution
 
 MAX_LP_K = 128  # the programme has k² unknowns and k³ coefficients: a minute at k = 100, in the worst case
-DUST = 1e-11  # smaller entries of a solution are the solver's rounding
+DUST = 1e-11  # smaller entries of a solution are rounding errors of the solver
 
 
 class Shokri(StoredChannel):
-    """Shokri's optimal mechanism for a prior and a bound on the expected quality loss. It has no ε, and so no LDP ε.
+    """Shokri's optimal mechanism for a prior and a bound on the expected quality loss. It has no ε as parameter.
 
-    The channel depends on the solver where the optimum is not unique, so the signature holds a digest of it: tables add
-    only if they come from the same channel. Solve once and hand the mechanism to the devices.
+    If the optimum is not unique, the channel depends on the solver. The signature therefore contains a digest of the channel:
+    only tables of the same channel can be added. Solve once and distribute the mechanism to the devices.
 
     Args:
         prior: (k,) π, the distribution of the value that the adversary knows; positive everywhere, 2 <= k <= 128.
-        distance: (k, k) d, the adversary's error: symmetric, zero on the diagonal and positive elsewhere; `eps_distance` is
-            per unit of it.
-        max_loss: Q, the bound on the expected quality loss, from 0 (which reports the truth) to the largest loss.
-        loss: (k, k) ℓ, the quality loss ℓ(x, z) of reporting z for x: zero on the diagonal, not negative; d if left out.
+        distance: (k, k) d, the adversary's error: symmetric, zero on the diagonal and positive elsewhere; also the unit of
+            `eps_distance`.
+        max_loss: Q, the bound on the expected quality loss, from 0 (reports the truth) to the largest loss.
+        loss: (k, k) ℓ, the quality loss ℓ(x, z) of reporting z for x: zero on the diagonal, not negative; default: d.
 
     Attributes:
         expected_loss: the channel's expected quality loss, at most Q to within 1e-9 of the largest loss.
@@ -49,7 +50,7 @@ class Shokri(StoredChannel):
 
     Raises:
         ValueError: naming the argument, the given value and the allowed values.
-        RuntimeError: if the solver gives up, with its message.
+        RuntimeError: if the solver fails, with its message.
 
     >>> line = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
     >>> m = Shokri(prior=np.full(5, 0.2), distance=line, max_loss=0.5)
@@ -78,27 +79,27 @@ class Shokri(StoredChannel):
         self.signature = f"{self.name}(k={self.k}, max_loss={self.max_loss!r}, channel={digest})"
 
     def distances(self) -> FloatArray:
-        """(k, k) the matrix `distance`, as given."""
+        """(k, k) the argument `distance`."""
         return self._distance
 
 
 def expected_loss(channel: FloatArray, prior: FloatArray, loss: FloatArray) -> float:
-    """Σ_x π_x Σ_z A[x, z] ℓ(x, z): what the user loses in quality."""
+    """Σ_x π_x Σ_z A[x, z] ℓ(x, z): the user's expected quality loss."""
     return float(prior @ (channel * loss).sum(axis=1))
 
 
 def expected_error(channel: FloatArray, prior: FloatArray, distance: FloatArray) -> float:
-    """Σ_z min_g Σ_x π_x A[x, z] d(x, g): the error of an adversary who knows the prior and the channel."""
+    """Σ_z min_g Σ_x π_x A[x, z] d(x, g): the expected error of an adversary who knows the prior and the channel."""
     return float((distance.T @ (prior[:, None] * channel)).min(axis=0).sum())
 
 
 def optimal_channel(prior: FloatArray, distance: FloatArray, loss: FloatArray, max_loss: float) -> FloatArray:
-    """The channel that solves the linear programme of the module's text, by HiGHS.
+    """Solves the linear programme of the module's docstring with HiGHS and returns the channel.
 
-    Unknowns: A report by report, then t. Both matrices are scaled to a largest entry of 1. Entries below 1e-11 are taken as
-    zero and rows normalized.
+    The unknowns are A, report by report, then t. Both matrices are scaled to a largest entry of 1. Entries below 1e-11 become
+    zero; then rows are normalized.
     """
-    from scipy import sparse  # here because it takes long to load, and only who solves needs it
+    from scipy import sparse  # slow to load, and needed only here
     from scipy.optimize import linprog
 
     k = prior.size
@@ -125,7 +126,7 @@ def optimal_channel(prior: FloatArray, distance: FloatArray, loss: FloatArray, m
 
 
 def _matrix(name: str, values: npt.ArrayLike, k: int) -> FloatArray:
-    """`values` as a (k, k) array of finite numbers that are not negative and zero on the diagonal."""
+    """Checks `values` and returns them as a (k, k) array: finite, not negative, zero on the diagonal."""
     array = np.asarray(values)
     if array.shape != (k, k) or array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must be numbers of shape {(k, k)}, got {array.dtype} of shape {array.shape}")

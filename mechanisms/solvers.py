@@ -1,4 +1,4 @@
-"""Choosing a privacy parameter from what it should cost."""
+"""Finds the largest privacy parameter whose loss stays within a budget."""
 
 from collections.abc import Callable
 
@@ -14,18 +14,18 @@ _GRID = 90_000  # numbers of four digits from 1e-6 to 9999
 def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: float) -> Mechanism:
     """The longitudinal mechanism with the largest eps_1 whose loss over a horizon stays within a budget.
 
-    The loss eps_t(horizon) of an unchanged value rises with eps_1, so halving an interval finds it, to one part in 10⁹. For
-    L-OLH the number of symbols is chosen anew for every eps_1.
+    The loss eps_t(horizon) of an unchanged value rises with eps_1. Bisection finds eps_1 to one part in 10⁹. For L-OLH every
+    eps_1 has its own best number of symbols.
 
     Args:
         name: a longitudinal mechanism.
         k: domain size.
-        eps_inf: loss of the memo, in nats; a budget of eps_inf or more is met by every eps_1.
+        eps_inf: loss of the memo, in nats; with a budget of eps_inf or more, every eps_1 is allowed.
         horizon: number of reports t, at least 1.
         budget: the largest eps_t(horizon) allowed, in (0, 700] nats.
 
     Raises:
-        ValueError: if an argument is not allowed, or even eps_1 = 10⁻⁹ costs more than the budget.
+        ValueError: if an argument is invalid, or if even eps_1 = 10⁻⁹ exceeds the budget.
 
     >>> m = largest_eps_1("L-GRR", 10, eps_inf=4.0, horizon=30, budget=2.0)
     >>> round(m.eps_1, 4), round(m.eps_t(30), 6)
@@ -40,7 +40,7 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
         except ValueError:
             if eps_1 <= _SMALLEST:
                 raise
-            return None  # beyond what the second round can reach
+            return None  # the second round cannot reach this eps_1
         return m if m.eps_t(horizon) <= budget else None
 
     low, high = _SMALLEST, min(eps_inf, MAX_EPS)
@@ -62,17 +62,17 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
 def largest_within(
     build: Callable[[float], Mechanism], loss: Callable[[Mechanism], float], budget: float
 ) -> tuple[float, Mechanism] | None:
-    """The largest ε of four digits, and its mechanism, whose loss stays within a budget.
+    """The largest ε of four digits whose loss stays within a budget, and its mechanism.
 
-    Found by halving, so it is the largest one where the loss rises with ε. Within the budget it is in any case.
+    Bisection finds the largest ε if the loss rises with ε. The result is within the budget in any case.
 
     Args:
-        build: the mechanism of an ε in nats; a ValueError says that the ε is too large.
-        loss: of a mechanism, in nats.
+        build: returns the mechanism for an ε in nats; raises ValueError if the ε is too large.
+        loss: returns the loss of a mechanism, in nats.
         budget: the largest loss allowed, in nats.
 
     Returns:
-        None if even ε = 10⁻⁶ costs more.
+        (ε, mechanism), or None if even ε = 10⁻⁶ exceeds the budget.
     """
 
     def within(index: int) -> tuple[float, Mechanism] | None:

@@ -1,9 +1,9 @@
-"""Subset selection (SS): a report is a set of ω values, more likely one that holds the device's.
+"""Subset selection (SS): a report is a set of ω values, which contains the device's value with probability p.
 
-    p = ω e^ε / (ω e^ε + k - ω)         the value is in the set; the rest of the set is uniform among the others
-    q = p (ω-1)/(k-1) + (1-p) ω/(k-1)   another value is
+    p = ω e^ε / (ω e^ε + k - ω)         Pr[the set contains the value]; the rest of the set is uniform among the others
+    q = p (ω-1)/(k-1) + (1-p) ω/(k-1)   Pr[the set contains a given other value]
 
-A set with the value is e^ε times as likely as one without. ω = 1 is GRR. Ye and Barg 2018; Wang et al. 2016.
+A set with the value is e^ε times as likely as one without. ω = 1 is GRR. Sources: Ye and Barg 2018; Wang et al. 2016.
 """
 
 import math
@@ -26,7 +26,7 @@ def probabilities(k: int, eps: float, omega: int) -> tuple[float, float]:
 
 
 def best_omega(k: int, eps: float) -> int:
-    """The integer ω with the smallest variance q(1-q)/(p-q)², next to the real optimum k/(e^ε+1)."""
+    """The integer ω next to the real optimum k/(e^ε+1) with the smaller variance q(1-q)/(p-q)²."""
     real = k / (math.exp(eps) + 1)
     near = {max(1, math.floor(real)), min(k - 1, max(1, math.ceil(real)))}
     return min(near, key=lambda omega: _variance(*probabilities(k, eps, omega)))
@@ -37,12 +37,12 @@ def _variance(p: float, q: float) -> float:
 
 
 class SubsetSelection(Bits):
-    """One-time subset selection; the report is k bits, ω of them ones.
+    """One-time subset selection; the report has k bits, of which ω are ones.
 
     Args:
         k: domain size, in [2, 2^31).
         eps: privacy loss of the report, in [1e-9, 700] nats.
-        omega: size of the set, in [1, k-1]; the one with the smallest variance if left out.
+        omega: size of the set, in [1, k-1]; default: the size with the smallest variance.
 
     >>> m = SubsetSelection(k=32, eps=1.0)
     >>> m.omega, round(m.variance(n=10_000), 6)
@@ -74,7 +74,7 @@ class SubsetSelection(Bits):
         return rows
 
     def _draw(self, value: int, inside: bool, rng: np.random.Generator) -> IntArray:
-        """What `kernels.subset_rows` does for one row; the members of the set."""
+        """Draws the members of one set, as `kernels.subset_rows` does for one row."""
         chosen: set[int] = set()
         for j in range(self.k - 1 - self.omega + inside, self.k - 1):
             drawn = int(rng.integers(0, j + 1))
@@ -89,13 +89,13 @@ class SubsetSelection(Bits):
         return np.asarray(clean & (np.bitwise_count(reports).sum(axis=1, dtype=np.int64) == self.omega))
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """Two values u, v of a set: -(a + b (f_u + f_v) + d² f_u f_v) within a step, -d² f_u f_v between steps."""
+        """Covariance of two values u, v: -(a + b (f_u + f_v) + d² f_u f_v) within a step, -d² f_u f_v between steps."""
         k, omega, p, q, d = self.k, self.omega, self.p, self.q, self.p - self.q
         pairs = (k - 1) * max(k - 2, 1)
         both_others = (p * (omega - 1) * (omega - 2) + (1 - p) * omega * (omega - 1)) / pairs
         with_value = p * (omega - 1) / (k - 1)
         a, b = q**2 - both_others, q * d - with_value + both_others
-        level, slope = (q, d) if omega == 1 else (math.sqrt(a), b / math.sqrt(a))  # the second in general; q² may underflow
+        level, slope = (q, d) if omega == 1 else (math.sqrt(a), b / math.sqrt(a))  # q² may underflow if ω = 1
         first = level + slope * frequencies
         second = math.sqrt(max(d**2 - slope**2, 0.0)) * frequencies
         between = math.sqrt(steps * (steps - 1)) * d * frequencies

@@ -1,4 +1,4 @@
-"""The count table: everything the service ever keeps about reports, and the only thing an estimator reads."""
+"""The count table: the only data that the service stores about reports, and the only data that an estimator reads."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,11 @@ from mechanisms.arguments import IntArray
 class CountTable:
     """Additive counts of the reports of one mechanism.
 
-    Tables of the same mechanism add with ``+``; adding tables of different mechanisms raises ValueError. Whatever the
-    mechanism, its table is a sufficient statistic of the estimators here, so nothing depends on the number of reports
-    once they are counted.
+    ``+`` adds tables of the same mechanism and raises ValueError for different ones. A table is a sufficient statistic for
+    the estimators here. After counting, no cost depends on the number of reports.
 
     Args:
-        mechanism: signature of the mechanism that the counts belong to (`Mechanism.signature`).
+        mechanism: signature of the mechanism of these counts (`Mechanism.signature`).
         n: number of reports counted, at least 0.
         counts: int64, of the mechanism's `table_shape`: reports per symbol (GRR), ones per bit (unary encodings and
             subsets), reports per hash function and symbol (local hashing).
@@ -41,5 +40,5 @@ class CountTable:
     __hash__ = None  # type: ignore[assignment]  # it holds an array
 
     def to_bytes(self) -> bytes:
-        """n and the counts as little-endian int64, the form in which a count store keeps a table."""
+        """n and the counts as little-endian int64, the format of a table in the count store."""
         return np.concatenate(([self.n], self.counts.ravel())).astype("<i8").tobytes()

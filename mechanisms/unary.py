@@ -1,17 +1,18 @@
-"""Unary encodings: a report is k bits, each randomized alone; one time (SUE, OUE) and memoized (L-SUE, L-OSUE, L-SOUE, L-OUE).
+"""Unary encodings: one-time (SUE, OUE, THE) and memoized (L-SUE, L-OSUE, L-SOUE, L-OUE).
 
-A round turns a one into a one with probability p and a zero into a one with probability q:
+A report has k bits; each bit is randomized independently. A round turns a one into a one with probability p, and a zero into a
+one with probability q:
 
     SUE (basic one-time RAPPOR)   p = e^{ε/2}/(e^{ε/2}+1)   q = 1-p            Erlingsson, Pihur and Korolova 2014
     OUE                           p = 1/2                   q = 1/(e^ε+1)      Wang, Blocki, Li and Jha 2017
 
 The chains are named first round first: L-OSUE is OUE, then SUE (Arcolezi et al., ALLOMFREE). With rounds (p₁, q₁) and
-(p₂, q₂) a report's bits have p = p₁p₂ + (1-p₁)q₂ and q = q₁p₂ + (1-q₁)q₂, and the second round is chosen such that
+(p₂, q₂) a report's bits have p = p₁p₂ + (1-p₁)q₂ and q = q₁p₂ + (1-q₁)q₂. The second round satisfies
 
     ln[p(1-q) / ((1-p)q)] = ε₁
 
-This is a quadratic equation in e^{ε₂/2} for SUE and in 2q₂ for OUE: see `calibrate`. Complements are carried beside the
-probabilities, so that nothing cancels for ε up to 700.
+This is a quadratic equation in e^{ε₂/2} for SUE and in 2q₂ for OUE: see `calibrate`. The code stores every probability with its
+complement, so no difference cancels for ε up to 700.
 """
 
 import math
@@ -48,7 +49,7 @@ class Round:
     not_q: float
 
     def then(self, second: "Round") -> "Round":
-        """This round followed by another one."""
+        """The round that applies this one, then `second`."""
         return Round(
             self.p * second.p + self.not_p * second.q,
             self.p * second.not_p + self.not_p * second.not_q,
@@ -57,7 +58,7 @@ class Round:
         )
 
     def eps(self) -> float:
-        """Privacy loss between two different values, in nats: one's own bit and the other's, each at its worst."""
+        """Privacy loss between two different values, in nats: the worst losses of both values' own bits, added."""
         return math.log(self.p) - math.log(self.not_p) - math.log(self.q) + math.log(self.not_q)
 
 
@@ -80,12 +81,12 @@ def _logistic(x: float) -> tuple[float, float]:
 
 
 def thresholded(eps: float) -> Round:
-    """The round of THE: a one-hot vector plus Laplace(2/ε) noise, cut at the θ in (1/2, 1) with the smallest variance.
+    """The round of THE: a one-hot vector plus Laplace(2/ε) noise, with the threshold θ in (1/2, 1) of smallest variance.
 
-    The device cuts, so its report is bits. Its loss is a little below the ε that the noise is made for: `Round.eps` tells.
+    The device applies the threshold, so its report is bits. The loss, `Round.eps`, is slightly below the ε of the noise.
     Source: Wang, Blocki, Li and Jha 2017, §4.1.
     """
-    from scipy.optimize import minimize_scalar  # here because it takes long to load, and only this mechanism needs it
+    from scipy.optimize import minimize_scalar  # slow to load, and needed only here
 
     def variance(theta: float) -> float:
         bit = _cut(eps, theta)
@@ -104,10 +105,10 @@ CHAINS = {"L-SUE": ("SUE", "SUE"), "L-OSUE": ("OUE", "SUE"), "L-SOUE": ("SUE", "
 
 
 def largest_eps_1(first: Round, second: str) -> float:
-    """The supremum of the ε₁ that a second round of this form can reach after the first: ε∞ for SUE, less for OUE.
+    """The supremum of ε₁ with a second round of this form after the first: ε∞ for SUE, less for OUE.
 
-    An OUE second round turns a one into a coin flip, so even with q₂ = 0 a zero says little:
-    ln[p₁(2-q₁) / ((2-p₁)q₁)], which is 2/3 ε∞ for small ε∞; for large ε∞ half of it after SUE, nearly all after OUE.
+    An OUE second round turns a one into a coin flip. Even with q₂ = 0 a reported zero reveals little, and the supremum is
+    ln[p₁(2-q₁) / ((2-p₁)q₁)]. For small ε∞ this is 2/3 ε∞. For large ε∞ it is half of ε∞ after SUE, nearly ε∞ after OUE.
     """
     if second == "SUE":
         return first.eps()
@@ -115,7 +116,7 @@ def largest_eps_1(first: Round, second: str) -> float:
 
 
 def calibrate(first: Round, second: str, eps_inf: float, eps_1: float) -> Round:
-    """The second round of this form after which one report costs exactly eps_1, which must be below `largest_eps_1`.
+    """The second round of this form with which one report loses exactly eps_1, which must be below `largest_eps_1`.
 
     With p(1-q) = e^{ε₁} (1-p)q, n₁ = 1-p₁, m₁ = 1-q₁, and everything divided by e^{ε₁}:
 
@@ -128,7 +129,7 @@ def calibrate(first: Round, second: str, eps_inf: float, eps_1: float) -> Round:
     crossed = first.not_p * first.not_q
     if second == "SUE":
         hit = first.p * first.not_q
-        log_a = math.log(hit) - eps_1 + log1mexp(eps_inf - eps_1)  # in logarithms, since R can be as large as e^732
+        log_a = math.log(hit) - eps_1 + log1mexp(eps_inf - eps_1)  # in logarithms, since R can reach e^732
         b = gain * (first.p * first.q + crossed)
         c = -hit * math.expm1(-eps_1 - eps_inf)
         return symmetric(2 * (math.log(b + math.sqrt(b * b + 4 * c * math.exp(log_a))) - math.log(2) - log_a))
@@ -140,7 +141,7 @@ def calibrate(first: Round, second: str, eps_inf: float, eps_1: float) -> Round:
 
 
 class Bits(Mechanism):
-    """What unary encodings and subsets share: k bits a report, counted by bit."""
+    """Common base of unary encodings and subset selection: k bits a report, and one count for each bit."""
 
     invalid: Invalid = "padding bits set"
     marks: int | None = None
@@ -158,10 +159,10 @@ class Bits(Mechanism):
 
 
 class _IndependentBits(Bits):
-    """Bits that are randomized each by itself, given the value.
+    """Reports whose bits are independent, given the value.
 
     Attributes:
-        report_round: from the value's bit to the report's.
+        report_round: the round from a bit of the value to the same bit of the report.
     """
 
     report_round: Round
@@ -170,7 +171,7 @@ class _IndependentBits(Bits):
         self.report_round, self.p, self.q = report_round, report_round.p, report_round.q
 
     def _encode(self, values: npt.ArrayLike, bit: Round, rng: np.random.Generator) -> Reports:
-        """One-hot rows, every bit put through the round."""
+        """One-hot rows with the round applied to every bit."""
         checked = user_values(values, self.k)
         rows = bernoulli_rows(bit.q, checked.size, self.k, rng)
         set_bits(rows, checked, rng.random(checked.size) < bit.p)
@@ -188,10 +189,10 @@ class _IndependentBits(Bits):
 
 
 class UnaryEncoding(_IndependentBits):
-    """One-time unary encoding, SUE or OUE.
+    """One-time unary encoding: SUE, OUE or THE.
 
     Args:
-        name: ``"SUE"`` or ``"OUE"``.
+        name: ``"SUE"``, ``"OUE"`` or ``"THE"``.
         k: domain size, in [2, 2^31).
         eps: privacy loss of the report, in [1e-9, 700] nats.
 
@@ -217,14 +218,14 @@ class UnaryEncoding(_IndependentBits):
 
 
 class LongitudinalUnary(_IndependentBits, Longitudinal):
-    """Memoized unary encoding: the memo is k bits at ε∞, each report the memo's bits randomized again.
+    """Memoized unary encoding: the memo is k bits at ε∞, and each report is the memo's bits, randomized again.
 
     Args:
         name: ``"L-SUE"``, ``"L-OSUE"``, ``"L-SOUE"`` or ``"L-OUE"``.
         k: domain size, in [2, 2^31).
         eps_inf: loss of the memo, up to 700 nats.
-        eps_1: loss of a single report, in [1e-9, eps_inf) nats; an OUE second round reaches less: see `largest_eps_1`.
-        calibration: both settings are the same here, since ALLOMFREE's second round is exact for unary encodings.
+        eps_1: loss of a single report, in [1e-9, eps_inf) nats; lower maximum with an OUE second round, see `largest_eps_1`.
+        calibration: both settings are equal here, since ALLOMFREE's second round is exact for unary encodings.
 
     >>> LongitudinalUnary("L-OUE", k=10, eps_inf=2.0, eps_1=1.7)
     Traceback (most recent call last):
@@ -254,7 +255,7 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
         memo = self._as_memos(values)
         flips = bernoulli_rows(self.q2, len(memo), self.k, rng)
         if CHAINS[self.name][1] == "SUE":
-            return np.asarray(memo ^ flips)  # p₂ = 1 - q₂: a flip, whatever the bit
+            return np.asarray(memo ^ flips)  # p₂ = 1 - q₂: both bits flip with the same probability
         coins = bernoulli_rows(self.p2, len(memo), self.k, rng)
         return np.asarray((memo & coins) | (~memo & flips))
 

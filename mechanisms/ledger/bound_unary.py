@@ -1,25 +1,25 @@
-"""The bound for t reports of UE∘UE between any two value sequences: prices from a linear programme.
+"""Upper bound of the loss of t reports of UE∘UE between any two value sequences, by prices from a linear programme.
 
-Notation and model are those of `mechanisms.ledger.sequence_unary`: a block of a sequence in which a bit reports `a` ones
-and `b` zeros weighs w = αa - βb and adds u_h(w) to ln P(y|x), h = 1 if the bit is hot in the block and else 0.
+Notation and model are those of `mechanisms.sequence_loss_unary`. A block of a sequence in which a bit reports `a` ones and `b`
+zeros has the weight w = αa - βb. It adds u_h(w) to ln P(y|x), where h = 1 if the bit is hot in the block, else h = 0.
 
-1. Let prices (p_i, q_i) belong to a few intervals of s, the number of a bit's reported ones, and for all blocks
-   (a, b) ≠ (0, 0) let p_i a + q_i b <= u_0(αa - βb) + κ_0i and <= u_1(αa - βb) + κ_1i + λ(a+b). Summed over the blocks
-   of an x' with R values, whose sizes add up to t,
+1. The number s of a bit's reported ones is divided into a few intervals i, each with prices (p_i, q_i). For all blocks
+   (a, b) ≠ (0, 0) let p_i a + q_i b <= u_0(αa - βb) + κ_0i and <= u_1(αa - βb) + κ_1i + λ(a+b). The sum over the blocks of an
+   x' with R values, whose sizes add up to t, gives
 
        ln P(y|x') >= Σ_bits [p_i s + q_i (t-s) - R κ_0i] - Σ_{hot bits of x'} (κ_1i - κ_0i) - λt,   i = i(s)
 
-2. So the loss is at most the largest sum of the bits' gains, ln P(y|x) less this, over x, R, and which R bits are hot
-   in x'; and given these, every bit can choose its reported ones alone. For an x with block sizes n, a bit's gain is
-   convex in its reported ones a_1 … a_r, so its maximum over {0 <= a <= n, s in interval i} is at a vertex. At the
-   vertices it is convex in n, between the sizes at which vertices change, so a few sizes n suffice (`_few_blocks`).
-3. For an x with r or more blocks let γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)) > 0, the least that two blocks of
-   ones only, or of zeros only, lose against one. A bit that is cold in x has at most N_r(s): the sum of u_0 over r pure
-   blocks, all but two of them single steps. A bit that is hot in a block of size n has at most
+2. A bit's gain is its part of ln P(y|x) minus this. The loss is at most the largest sum of gains over x, R, and the choice of
+   R hot bits in x'. Given these, every bit chooses its reported ones independently. For an x with block sizes n, a bit's gain
+   is convex in its reported ones a_1 … a_r, so its maximum over {0 <= a <= n, s in interval i} is at a vertex. At a vertex it
+   is convex in n between the sizes at which vertices change, so a few sizes n suffice (`_few_blocks`).
+3. For an x with r or more blocks let γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)) > 0. Two blocks of only ones, or of only
+   zeros, lose at least γ against one block. A bit that is cold in x has at most N_r(s): the sum of u_0 over r pure blocks, all
+   but two of them single steps. A bit that is hot in a block of size n has at most
    u_1(αa - β(n-a)) + u_0(αa') + u_0(-βb') - (r-3)γ with a' ones and b' zeros elsewhere (`_many_blocks`).
-4. The best prices come from a linear programme by cutting planes. The bound is computed from the prices it proposes, so
-   it holds whatever the programme's accuracy. Every R is looked at, unless both t > 64 and k > 16: then all intervals
-   share κ_0 and κ_1, which makes the bound linear in R, and R = 1 and R = min(t, k) suffice.
+4. A linear programme with cutting planes gives the best prices. The bound is computed from the prices that it proposes, so it
+   is valid even if the programme's solution is inaccurate. Every R is tried, unless both t > 64 and k > 16. Then all intervals
+   share κ_0 and κ_1; the bound is linear in R, and R = 1 and R = min(t, k) suffice.
 """
 
 import math
@@ -34,16 +34,16 @@ from scipy.optimize import linprog
 
 from mechanisms.arguments import FloatArray, IntArray
 
-_FULL_T, _FULL_VALUES = 64, 16  # up to so many steps, or values of x', every interval has its own κ
-_FEW_BITS = 8  # up to here x with three blocks are looked at one by one
-_LATTICE = 1024  # numbers of zeros in a block up to which every one is looked at
+_FULL_T, _FULL_VALUES = 64, 16  # up to this many steps, or values of x', every interval has its own κ
+_FEW_BITS = 8  # up to this k, every x with three blocks is tried
+_LATTICE = 1024  # up to this many zeros in a block, every number of zeros is tried
 _TOLERANCE = 1e-10  # relative
 _ACCURATE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
 @dataclass(frozen=True, slots=True)
 class UnaryRounds:
-    """Both rounds of a memoized unary encoding, as natural logarithms, so that ε up to 700 loses nothing.
+    """Both rounds of a memoized unary encoding, as natural logarithms, which are accurate for ε up to 700.
 
     Attributes:
         log_p1, log_not_p1: ln p₁ and ln(1-p₁), p₁ = Pr[memo bit is 1 | the bit is 1].
@@ -52,7 +52,7 @@ class UnaryRounds:
         log_q2, log_not_q2: the same for q₂ = Pr[report bit is 1 | memo bit is 0] < p₂.
 
     Raises:
-        ValueError: if a logarithm is positive or infinite, a pair does not make a probability, or not q < p.
+        ValueError: if a logarithm is positive or infinite, if the probabilities of a pair do not sum to 1, or if not q < p.
     """
 
     log_p1: float
@@ -75,17 +75,17 @@ class UnaryRounds:
                 raise ValueError(f"{q} must be less than {p}, got {self!r}")
 
     def odds(self, name: str) -> float:
-        """ln(x/(1-x)) of p1, q1, p2 or q2."""
+        """ln(x/(1-x)) for x = p1, q1, p2 or q2."""
         return float(getattr(self, f"log_{name}") - getattr(self, f"log_not_{name}"))
 
     @property
     def alpha(self) -> float:
-        """α = ln(p₂/q₂), what a reported one says about the memo's bit, in nats."""
+        """α = ln(p₂/q₂), the loss of a reported one about the memo's bit, in nats."""
         return self.log_p2 - self.log_q2
 
     @property
     def beta(self) -> float:
-        """β = ln((1-q₂)/(1-p₂)), what a reported zero says, in nats."""
+        """β = ln((1-q₂)/(1-p₂)), the loss of a reported zero about the memo's bit, in nats."""
         return self.log_not_q2 - self.log_not_p2
 
     def u(self, hot: int, w: npt.ArrayLike) -> FloatArray:
@@ -102,12 +102,12 @@ class UnaryRounds:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Where the gain of a bit can be largest.
+    """The V vertices at which the gain of a bit can be largest.
 
     Attributes:
-        interval: (V,) the interval of every vertex.
-        ones: (V,) its number of reported ones.
-        value: (V,) ln P(y|x) of the bit there.
+        interval: (V,) interval of each vertex.
+        ones: (V,) number of reported ones at each vertex.
+        value: (V,) the bit's part of ln P(y|x) at each vertex.
     """
 
     interval: IntArray
@@ -116,7 +116,7 @@ class _Kind:
 
 
 class _Bits(NamedTuple):
-    """Bits that see x alike: how many (a fraction if it is a mean), the number of their kind, what its value lacks."""
+    """Bits with the same role in x: their number (fractional for a mean), the index of their `_Kind`, a term to add."""
 
     many: float
     kind: int
@@ -124,11 +124,11 @@ class _Bits(NamedTuple):
 
 
 class PriceProgramme:
-    """The linear programme for the prices: variables p_i, q_i, κ_0i, κ_1i, λ, and the bound divided by k t."""
+    """The linear programme for the prices. Its variables are p_i, q_i, κ_0i, κ_1i, λ, and the bound divided by k t."""
 
     def __init__(self, t: int, k: int, rounds: UnaryRounds) -> None:
         self.t, self.k, self.rounds = t, k, rounds
-        self.unit = rounds.alpha + rounds.beta  # the variables are in units of this
+        self.unit = rounds.alpha + rounds.beta  # unit of the variables
         self.shared = t > _FULL_T and min(t, k) > _FULL_VALUES
         balance = int(t * rounds.beta / self.unit)
         ends = {balance} if self.shared else {balance, (balance + t) // 2, t - 1}
@@ -137,7 +137,7 @@ class PriceProgramme:
         marks = {1, *(m for low, high in self.intervals for m in (low, high, t - low, t - high))}
         self.marks = sorted(m for m in marks if 1 <= m < t)  # sizes of blocks at which vertices change
         most = min(t, k)
-        self.few = 3 if k <= _FEW_BITS else 2  # blocks of x up to which all sizes are looked at
+        self.few = 3 if k <= _FEW_BITS else 2  # up to this many blocks of x, all sizes are tried
         self.values = np.array(sorted({1, most})) if self.shared else np.arange(1, most + 1)  # R, distinct values of x'
         self.kinds: list[_Kind] = []
         sequences = [*self._few_blocks(), *self._many_blocks()]
@@ -152,14 +152,14 @@ class PriceProgramme:
         self.limits: list[float] = []
 
     def _kind(self, interval: IntArray, ones: IntArray, value: FloatArray) -> int:
-        """The number of a new kind of bits."""
+        """Adds a kind of bits and returns its index."""
         self.kinds.append(_Kind(interval, ones, value))
         return len(self.kinds) - 1
 
-    # -- what x can do
+    # -- sequences x
 
     def _few_blocks(self) -> Iterator[list[_Bits]]:
-        """x with one, two or, if k is small, three blocks: all sizes between which the gain is convex, all vertices."""
+        """x with one, two or (if k is small) three blocks: all sizes between which the gain is convex, all vertices."""
         t, k, rounds = self.t, self.k, self.rounds
         sizes = {
             tuple(sorted((*some, t - sum(some))))
@@ -178,7 +178,7 @@ class PriceProgramme:
             yield [_Bits(k - len(n), cold_kind, 0.0), *(_Bits(1.0, kind, 0.0) for kind in hot)]
 
     def _vertices(self, sizes: IntArray) -> tuple[IntArray, IntArray]:
-        """Vertices of {0 <= a <= sizes, low <= Σ a <= high} for every interval: its number (V,), and a (V, r)."""
+        """Vertices of {0 <= a <= sizes, low <= Σ a <= high} for every interval: its index (V,), and a (V, r)."""
         blocks = len(sizes)
         corners = np.array(list(product((0, 1), repeat=blocks))) * sizes
         numbers, found = [], []
@@ -193,12 +193,12 @@ class PriceProgramme:
         return np.concatenate(numbers), np.concatenate(found)
 
     def _many_blocks(self) -> Iterator[list[_Bits]]:
-        """x with more blocks, from low to high ones.
+        """x with more blocks: between low and high blocks, for each group.
 
-        A bit that is hot in a block of size n gains at most h(n), with r = low and the loss of at least γ whenever two
-        pure blocks are not one, γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)). h is convex between marks. With cold
-        bits in place of blocks of size 0, the sum over `high` blocks is at most what the concave hull of h allows for
-        the mean size t/high: two marks n_1 <= t/high <= n_2, weighted.
+        A bit that is hot in a block of size n gains at most h(n), with r = low, where splitting a pure block in two loses at
+        least γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)). h is convex between marks. Cold bits replace blocks of size 0.
+        The concave hull of h at the mean size t/high then bounds the sum over `high` blocks: a weighted mean of two marks
+        n_1 <= t/high <= n_2.
         """
         t, k, u, alpha, beta = self.t, self.k, self.rounds.u, self.rounds.alpha, self.rounds.beta
         gamma = float(min(u(0, 2 * alpha) - 2 * u(0, alpha), u(0, -2 * beta) - 2 * u(0, -beta)))
@@ -226,7 +226,7 @@ class PriceProgramme:
                     yield [_Bits(count, kind, plus) for count, (kind, plus) in zip(counts, kinds)]
 
     def _groups(self) -> Iterator[tuple[int, int]]:
-        """Numbers of blocks of x that are bounded together, from the first not looked at one by one."""
+        """Ranges of numbers of blocks of x that share a bound, from the first number that `_few_blocks` does not try."""
         low, most = self.few + 1, min(self.t, self.k)
         while low <= most:
             high = min(most, low if low < 8 else low + low // 4)
@@ -234,7 +234,7 @@ class PriceProgramme:
             low = high + 1
 
     def _pure_blocks(self, ones: int, blocks: int) -> Iterator[float]:
-        """N_r(s) is the largest of these: pure blocks, all but two of them single ones, or all but two single zeros."""
+        """Candidates for N_r(s), which is their maximum: r pure blocks, all but two of them single ones or single zeros."""
         alpha, beta, u = self.rounds.alpha, self.rounds.beta, self.rounds.u
         zeros = self.t - ones
         if ones and zeros:
@@ -249,13 +249,14 @@ class PriceProgramme:
                 total += float(u(0, -beta * (zeros - of_zeros + 1)) + (of_zeros - 1) * u(0, -beta))
             yield total
 
-    # -- what x' can do
+    # -- sequences x'
 
     def _dearest(self, p: FloatArray, q: FloatArray, surcharge: float) -> tuple[FloatArray, FloatArray]:
-        """κ (2, I): max of p a + q b - u_h(αa - βb) over blocks, less λ(a+b) if h = 1, or a bound; and those (a, b).
+        """κ (2, I), and the blocks (a, b) at the maximum.
 
-        For every b the best a is next to where the derivative vanishes, αa - βb = w. Beyond `_LATTICE` zeros, real a
-        and b are allowed: going on along that line gains pβ + qα <= 0 a step, so its first point is the best.
+        κ is the maximum (or an upper bound of it) over blocks of p a + q b - u_h(αa - βb), minus λ(a+b) if h = 1.
+        For every b the best a is next to the zero of the derivative, αa - βb = w. Beyond `_LATTICE` zeros, real a and b are
+        allowed. A step along that line then gains pβ + qα <= 0, so its first point is the best.
         """
         t, alpha, beta, u = self.t, self.rounds.alpha, self.rounds.beta, self.rounds.u
         zeros = np.arange(min(t, _LATTICE) + 1.0)
@@ -273,7 +274,7 @@ class PriceProgramme:
             if t > _LATTICE:
                 b = np.clip(-level / beta, zeros[-1], t)
                 a = np.clip((level + beta * b) / alpha, 0.0, t - b)
-                drift = np.maximum(p * beta + q * alpha, 0.0) * t / (alpha + beta)  # if the programme is inaccurate
+                drift = np.maximum(p * beta + q * alpha, 0.0) * t / (alpha + beta)  # if the solution is inaccurate
                 beyond = p * a + q * b - u(hot, alpha * a - beta * b) + drift
                 blocks[hot] = np.where((beyond > kappa[hot])[:, None], np.stack((a, b), axis=1), blocks[hot])
                 kappa[hot] = np.maximum(kappa[hot], beyond)
@@ -282,9 +283,9 @@ class PriceProgramme:
         return kappa, blocks
 
     def _gains(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, IntArray]:
-        """The bound for every x, and the number R of values of x' (its place in `values`) that gives it."""
+        """The bound for every x, and the index in `values` of the number R of values of x' that gives it."""
         cold, hot = (np.maximum.reduceat(found, self.starts[:-1], axis=1) for found in self._best(p, q, kappa))
-        surplus = (hot - cold)[:, self.members]  # (R, sequences, kinds): what it is worth to be hot in x'
+        surplus = (hot - cold)[:, self.members]  # (R, sequences, kinds): extra gain of a bit that is hot in x'
         order = np.argsort(-surplus, axis=2)
         counts = np.broadcast_to(self.counts, surplus.shape)
         before = np.cumsum(np.take_along_axis(counts, order, 2), axis=2)
@@ -294,13 +295,13 @@ class PriceProgramme:
         return total.max(axis=0), total.argmax(axis=0)
 
     def _best(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(R, V) what bits gain that are cold in x', and hot in x'."""
+        """(R, V) gains of bits that are cold in x', and of bits that are hot in x'."""
         net = self.value - p[self.interval] * self.ones - q[self.interval] * (self.t - self.ones)
         cold = net + self.values[:, None] * kappa[0, self.interval]
         return cold, cold + (kappa[1] - kappa[0])[self.interval]
 
     def _slopes(self, x: int, row: int, best: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, float]:
-        """The bound for this x and R near the present prices: coefficients of p, q, κ_0, κ_1, and a constant."""
+        """The bound for this x and R near the current prices: coefficients of p, q, κ_0, κ_1, and a constant."""
         slopes, constant, chosen = np.zeros((4, len(self.intervals))), 0.0, []
         for place, kind in enumerate(self.members[x]):
             part = slice(self.starts[kind], self.starts[kind + 1])
@@ -325,7 +326,7 @@ class PriceProgramme:
         self.limits.append(limit / scale / self.unit)
 
     def _block(self, interval: int, ones: float, zeros: float) -> None:
-        """The block costs no more than its prices allow."""
+        """Adds the constraint that the block satisfies the inequalities of its prices."""
         number = len(self.intervals)
         for hot in (0, 1):
             row = np.zeros(4 * number + 2)
@@ -334,7 +335,7 @@ class PriceProgramme:
             self._add(row, float(self.rounds.u(hot, self.rounds.weight(ones, zeros))), max(1.0, (ones + zeros) / 100))
 
     def _evaluate(self, p: FloatArray, q: FloatArray, surcharge: float) -> tuple[float, FloatArray, FloatArray]:
-        """The bound at these prices, κ and the dearest blocks; adds rows for the sequences x that are worst for it."""
+        """The bound at these prices, κ and the dearest blocks. Adds rows for the sequences x with the largest bounds."""
         kappa, blocks = self._dearest(p, q, surcharge)
         gains, rows = self._gains(p, q, kappa)
         best = self._best(p, q, kappa)
@@ -345,7 +346,7 @@ class PriceProgramme:
         return float(gains.max()) + surcharge * self.t, kappa, blocks
 
     def bound(self) -> float:
-        """The least bound found."""
+        """Solves the programme and returns the smallest bound found."""
         t, rounds, number = self.t, self.rounds, len(self.intervals)
         most = min(t, self.k)
         for interval in range(number):
@@ -385,6 +386,6 @@ class PriceProgramme:
 
 
 def _log_odds(share: FloatArray) -> FloatArray:
-    """ln(x/(1-x)), infinite for shares outside (0, 1)."""
+    """ln(x/(1-x)); infinite for shares outside (0, 1)."""
     inside = np.clip(share, 1e-300, 1 - 1e-16)
     return np.where(share <= 0, -np.inf, np.where(share >= 1, np.inf, np.log(inside) - np.log1p(-inside)))

@@ -1,8 +1,8 @@
-"""How well reports of memoized local hashing tell any two value sequences apart, if there are fewer values than symbols.
+"""Privacy loss of memoized local hashing between any two value sequences, if there are fewer values than symbols.
 
-A device's function maps k values to symbols of g, and its reports are those of L-GRR on the symbols (see
-`sequence_loss`). If k >= g some function takes all symbols, so the loss is that of L-GRR on g symbols. If k < g the
-values have k different symbols at most, and that loss is a bound only. Which k they are makes no difference.
+A device's function maps the k values to g symbols, and its reports are those of L-GRR on the symbols (see
+`mechanisms.sequence_loss`). If k >= g, some function takes all symbols, and the loss equals that of L-GRR on g symbols. If
+k < g, the values have at most k different symbols, and L-GRR's loss is only an upper bound. All sets of k symbols are alike.
 """
 
 from functools import lru_cache
@@ -18,7 +18,7 @@ _EXACT_T = 6
 def eps_sequence_hashed(t: int, *, k: int, g: int, log_e1: float, log_e2: float) -> SequenceLoss:
     """Loss of t reports of L-LH between any two value sequences, in nats, over all functions.
 
-    For k >= g it is `eps_sequence_grr` on g symbols. For k < g it is exact for t <= 6, and that loss as a bound for larger t.
+    For k >= g it is `eps_sequence_grr` on g symbols. For k < g it is exact for t <= 6; for larger t that loss is a bound.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -40,12 +40,12 @@ def eps_sequence_hashed(t: int, *, k: int, g: int, log_e1: float, log_e2: float)
     value, witness = _few_values(min(t, _EXACT_T), k, rounds)
     if t <= _EXACT_T:
         return SequenceLoss(value, True, witness)
-    return between(value, bound.value, f"the first {_EXACT_T} steps: {witness}")  # more reports never tell less
+    return between(value, bound.value, f"the first {_EXACT_T} steps: {witness}")  # more reports never have a smaller loss
 
 
 @lru_cache(maxsize=4096)
 def _few_values(t: int, k: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The largest loss of k values whose symbols differ, over the numbers of times that each symbol is reported."""
+    """The largest loss of k values with different symbols, over all numbers of reports of each symbol."""
     found = [
         (_spread(own, others, k, rounds), own, others)
         for n in range(t + 1)
@@ -57,10 +57,10 @@ def _few_values(t: int, k: int, rounds: GRRRounds) -> tuple[float, str]:
 
 
 def _spread(own: tuple[int, ...], others: tuple[int, ...], k: int, rounds: GRRRounds) -> float:
-    """max_x ln P(y|x) - min_x' ln P(y|x') for a y that reports k values' symbols and other symbols so many times.
+    """max_x ln P(y|x) - min_x' ln P(y|x') for a y that reports the k values' symbols `own` times and others `others` times.
 
-    ln P(y|x) is the sum, over values v, of f_v of the counts reported while x was v. Values are added one at a time: `least`
-    and `most` hold the extremes over all ways to divide every part of the counts among the values so far.
+    ln P(y|x) is the sum over values v of f_v of the counts reported while x was v. Values are added one at a time: `least` and
+    `most` are the extremes over all ways to divide every part of the counts among the values so far.
     """
     shape = tuple(n + 1 for n in own + others)
     states = np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1)

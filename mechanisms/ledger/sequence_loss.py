@@ -1,41 +1,41 @@
-"""How well reports tell any two value sequences apart, if memos are GRR symbols: L-GRR, and L-LH on its hashed symbols.
+"""Privacy loss of reports between any two value sequences, for GRR memos: L-GRR, and L-LH on its hashed symbols.
 
-A device with values x_1 … x_t draws one memo for every distinct value, and at each step randomizes its value's memo:
+A device with values x_1 … x_t draws one memo for every distinct value. At each step it randomizes its value's memo:
 
     P(y|x) = Π_{v in x} Σ_m P₁(m|v) Π_{j: x_j = v} P₂(y_j|m)      eps_sequence(t) = max_{x, x', y} ln P(y|x)/P(y|x')
 
-Write E = p₂/q₂ = e^{ε₂}, E₁ = p₁/q₁ = e^{ε∞}, and let n_m count the reports that are m. But for q₂^t, which cancels,
+Write E = p₂/q₂ = e^{ε₂} and E₁ = p₁/q₁ = e^{ε∞}. Let n_m be the number of reports equal to m. Up to q₂^t, which cancels,
 
     ln P(y|x) = Σ_v f_v(c_v),  c_vm = #{j: x_j = v, y_j = m},  f_v(c) = ln[(E₁ E^{c_v} + Σ_{m≠v} E^{c_m}) / (E₁+k-1)]
 
 where f_v is convex and f_v(0) = 0. For every y the maximum splits into a maximum over x and a minimum over x'.
 
 1. The best x is y itself: max_x ln P(y|x) = Σ_m φ(n_m), φ(n) = ln[(E₁ E^n + k-1)/(E₁+k-1)]. Proof: the indicators of
-   the memo's symbols are negatively associated, so f_v(c) <= Σ_m f_v(c_m e_m) <= Σ_m φ(c_m); and φ, convex with
-   φ(0) = 0, is superadditive.
-2. So eps_sequence(t) = max_C F(C) over matrices of counts C_vm = #{j: x'_j = v, x_j = y_j = m} with sum t, where
+   the memo's symbols are negatively associated, so f_v(c) <= Σ_m f_v(c_m e_m) <= Σ_m φ(c_m). φ is convex with φ(0) = 0,
+   hence superadditive.
+2. Hence eps_sequence(t) = max_C F(C) over matrices of counts C_vm = #{j: x'_j = v, x_j = y_j = m} with sum t, where
 
        F(C) = Σ_m φ(Σ_v C_vm) - Σ_v f_v(C_v)
 
-3. f_v is L♮-convex (a log-sum-exp is submodular, and linear along (1,…,1)), so R rows with the same f_v are best nested
-   and as equal as integers can be: row i takes ⌈(n_m - i)/R⌉ of symbol m, i = 0 … R-1. This settles all rows whose
-   values are never reported, and dynamic programming over the others gives small t exactly (`_exact`).
-4. Larger t are bounded by prices. If Σ_m π_m c_m <= f_v(c) + κ_v for all counts c and all v, and π_1 >= π_2 >= …, then
+3. f_v is L♮-convex: a log-sum-exp is submodular, and linear along (1,…,1). The best R rows with the same f_v are therefore
+   nested and as equal as integers allow: row i takes ⌈(n_m - i)/R⌉ of symbol m, i = 0 … R-1. This gives all rows whose
+   values are never reported. Dynamic programming over the other rows is exact for small t (`_exact`).
+4. For larger t, prices give a bound. If Σ_m π_m c_m <= f_v(c) + κ_v for all counts c and all v, and π_1 >= π_2 >= …, then
 
        eps_sequence(t) <= Σ_v κ_v + max_n [Σ_m φ(n_m) - Σ_m π_m n_m],   n_1 >= n_2 >= … integers with sum t
 
-   (number the symbols by n_m). The bracket is convex in n, so its maximum is at a vertex of a polytope that holds these
-   n: M equal counts t/M, worth M φ(t/M) - (t/M)(π_1+…+π_M); for t = qk + r, 0 < r < k, instead of M = k the counts
-   q + r/M for M < k symbols and q for the others. Three choices of prices:
+   with the symbols numbered by n_m. The bracket is convex in n, so its maximum is at a vertex of a polytope that contains
+   these n. A vertex has M equal counts t/M and the value M φ(t/M) - (t/M)(π_1+…+π_M). For t = qk + r, 0 < r < k, the
+   vertex M = k is replaced by the counts q + r/M for M < k symbols and q for the others. There are three choices of prices:
    - π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`_free_rows`). Exact if the best M
-     divides t and M + t/M <= k: x has M values t/M times each, x' has t/M others, each once with each of x's.
-   - For a wanted bracket V the least prices that keep it, the same κ for all v, from f_v without regard to v, and the
-     best V; the bound is convex in V (`_best_bracket`).
-   - For k <= 16, the best prices of all, by linear programming (`_programme`).
+     divides t and M + t/M <= k. Then x has M values t/M times each; x' has t/M others, each once with each value of x.
+   - For a given bracket V, the least prices that keep it, with the same κ for all v, from f_v without its own symbol. The
+     bound is convex in V, and the best V is used (`_best_bracket`).
+   - For k <= 16, the best of all prices, by linear programming (`_programme`).
 
-So neither 'constant against all-distinct' nor any other single pair is the worst for all parameters and all t. The
-worst x has few values while t is small and k large, and all k values in the end, where the loss grows by ε₂(1-1/k) a
-step, although ε∞ bounds what one memo says about its value.
+Neither 'constant against all-distinct' nor any other single pair is the worst for all parameters and all t. For small t and
+large k the worst x has few values. For large t it has all k values, and the loss grows by ε₂(1-1/k) a step, although ε∞ bounds
+the loss of one memo about its value.
 """
 
 import math
@@ -51,25 +51,25 @@ from mechanisms.arguments import MAX_EPS, MAX_K, FloatArray, IntArray, integer, 
 
 MAX_T = 2**50
 MAX_LOG_RATIO = 3 * MAX_EPS  # ε₂ exceeds ε∞ when ε₁ comes close to it
-TINY = 5e-324  # the least positive double
+TINY = 5e-324  # the smallest positive double
 _EXACT_LOG2_STATES = 8  # of the dynamic programme: t <= 8 for all k, more for k <= 6
 _PROGRAMME_K = 16
-_DENSE = 4096  # numbers of symbols up to which every one is looked at
+_DENSE = 4096  # up to this many symbols, every number of symbols is tried
 _MAX_CELLS = 200_000
-_MAX_WORDS = 24  # combinations of values that are listed one by one
-_FLOOR = 1e-3  # the least price of the linear programme, relative to the mean price
-_TOLERANCE = 1e-9  # relative: a bound that a pair comes so close to is exact
+_MAX_WORDS = 24  # combinations of values that a witness lists one by one
+_FLOOR = 1e-3  # the lowest price of the linear programme, relative to the mean price
+_TOLERANCE = 1e-9  # relative; a bound is exact if a pair comes this close to it
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceLoss:
-    """Privacy loss of t reports between the two value sequences that they tell apart best.
+    """Privacy loss of t reports between the worst two value sequences.
 
     Attributes:
         value: the loss in nats if `exact`, else a proven upper bound of it.
-        exact: whether a pair of sequences is known to reach `value` (to nine digits).
-        witness: that pair in words; if not `exact`, the worst pair known.
-        gap: how much less than `value` that pair's loss is, in nats, so the truth is in [value - gap, value].
+        exact: true if a known pair of sequences reaches `value` (to nine digits).
+        witness: a description of this pair; if not `exact`, of the worst known pair.
+        gap: `value` minus the loss of this pair, in nats. The true loss is in [value - gap, value].
     """
 
     value: float
@@ -79,7 +79,7 @@ class SequenceLoss:
 
 
 def between(reached: float, bound: float, witness: str) -> SequenceLoss:
-    """The loss that is known to lie in [reached, bound]."""
+    """The `SequenceLoss` of a loss in [reached, bound]."""
     assert bound >= reached * (1 - 1e-6), (reached, bound)
     if bound <= reached * (1 + _TOLERANCE):
         return SequenceLoss(max(reached, bound), True, witness)
@@ -87,7 +87,7 @@ def between(reached: float, bound: float, witness: str) -> SequenceLoss:
 
 
 def partitions(total: int, parts: int, largest: int | None = None) -> Iterator[tuple[int, ...]]:
-    """All ways to write total as a sum of at most `parts` positive integers, the largest first."""
+    """All ways to write `total` as a sum of at most `parts` positive integers, the largest first."""
     if total == 0:
         yield ()
     elif parts:
@@ -99,12 +99,12 @@ def partitions(total: int, parts: int, largest: int | None = None) -> Iterator[t
 def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> SequenceLoss:
     """Loss of t reports of GRR∘GRR between any two value sequences, in nats; for L-LH with k := g.
 
-    Exact for t <= 8 and wherever a pair is found that reaches the bound (see the module's text), a proven upper bound
-    elsewhere. At t = 1 it is ε₁; it is never below ε_t; it grows with t without limit.
+    Exact for t <= 8, and if a found pair reaches the bound (see the module's docstring). Otherwise a proven upper bound. It
+    is ε₁ at t = 1 and never below ε_t. It grows with t without limit.
 
-    For L-LH, given the device's public hash function, values act through their hashed symbols, and any two sequences of
-    hashed symbols occur if the function takes all g symbols on the k values. If k >= g, the form H_a(v) = v_0 does, so
-    this loss at g is the worst over functions and values; if k < g, see `mechanisms.ledger.sequence_hashed`.
+    For L-LH, the device's hash function is public, and only the hashed symbols of the values matter. All pairs of sequences
+    of symbols occur if the function takes all g symbols on the k values. If k >= g, the form H_a(v) = v_0 does, so this loss
+    at g is the worst over functions and values. If k < g, see `mechanisms.sequence_loss_hashed`.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -137,7 +137,7 @@ def log_expm1(y: npt.ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class GRRRounds:
-    """GRR∘GRR on k symbols, with the functions of the module's text."""
+    """GRR∘GRR on k symbols, with the functions of the module's docstring."""
 
     k: int
     e1: float
@@ -163,7 +163,7 @@ class GRRRounds:
         return np.asarray(np.logaddexp(self.e1 - self.log_total, others))
 
     def row(self, counts: npt.ArrayLike, own: int | None = None) -> FloatArray:
-        """f_v of counts of some symbols (last axis); v is the symbol at index `own`, or none of them."""
+        """f_v of counts of some symbols (last axis); v is the symbol at index `own`, or none of them if `own` is None."""
         terms = log_expm1(self.e2 * np.asarray(counts))
         if own is not None:
             terms[..., own] += self.e1
@@ -200,7 +200,7 @@ def _loss(t: int, rounds: GRRRounds) -> SequenceLoss:
 
 
 def _exact(t: int, rounds: GRRRounds) -> SequenceLoss:
-    """The maximum of F over all count matrices with sum t: over all column sums n, the most promising first."""
+    """The maximum of F over all count matrices with sum t. Tries all column sums n, the most promising first."""
     promising = []
     turn = np.arange(min(rounds.k, t))[:, None]
     for parts in partitions(t, rounds.k):
@@ -220,8 +220,8 @@ def _exact(t: int, rounds: GRRRounds) -> SequenceLoss:
 def _least_likely(n: IntArray, rounds: GRRRounds) -> tuple[float, IntArray]:
     """min_x' ln P(y|x') for counts n of the reported symbols, and its matrix: rows of these symbols, then of others.
 
-    The states are the counts that some rows share: first the rows of symbols that are not reported, then one more
-    reported symbol's at a time.
+    A state is the counts that the rows so far share. The rows of unreported symbols come first, then the row of each
+    reported symbol.
     """
     used, shape = len(n), tuple(int(x) + 1 for x in n)
     states = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1)
@@ -245,7 +245,7 @@ def _least_likely(n: IntArray, rounds: GRRRounds) -> tuple[float, IntArray]:
 
 
 def _describe(matrix: IntArray) -> str:
-    """A count matrix in words."""
+    """Describes a count matrix in words."""
     if np.count_nonzero(matrix) > _MAX_WORDS:
         values, others = (int(matrix.any(axis=axis).sum()) for axis in (0, 1))
         return f"x has {values} values and every report equals x; x' has {others}, mixed with all of x's"
@@ -257,7 +257,7 @@ def _describe(matrix: IntArray) -> str:
 
 
 def _widths(t: int, k: int) -> IntArray:
-    """Numbers of symbols M at which bounds are computed: all up to 4096, then 2048 to every factor e."""
+    """Numbers of symbols M at which bounds are computed: all up to 4096, then 2048 for every factor e."""
     top = min(t, k)
     dense = np.arange(1, min(top, _DENSE) + 1)
     sparse = np.exp(np.arange(math.log(_DENSE), math.log(top), 1 / 2048)) if top > _DENSE else np.zeros(0)
@@ -265,10 +265,10 @@ def _widths(t: int, k: int) -> IntArray:
 
 
 def _free_rows(t: int, rounds: GRRRounds) -> float:
-    """The bound from the slopes of f_v at 0, as if x' could have any number of values that are never reported.
+    """The bound from the slopes of f_v at 0. It lets x' have any number of values that are never reported.
 
-    Between two widths M that are not neighbours, M φ(t/M) lies below its chord and ln(1+MX)/M above its tangents (both
-    are convex in M), so the point where the tangents meet stands for all widths between.
+    Between two widths M that are not neighbours, M φ(t/M) lies below its chord and ln(1+MX)/M above its tangents, since both
+    are convex in M. The point where the tangents meet therefore bounds all widths between.
     """
     m = _widths(t, rounds.k)
     total = rounds.once(m)
@@ -285,14 +285,14 @@ def _free_rows(t: int, rounds: GRRRounds) -> float:
 
 
 def _best_bracket(t: int, rounds: GRRRounds) -> float:
-    """The bound from the least prices that keep the bracket at V, with the best V."""
+    """The bound from the lowest prices that keep the bracket at V, with the best V."""
     k = rounds.k
     m = np.arange(1, min(t, k) + 1)
     gain = m * rounds.phi(t / m)
 
     def bound(bracket: float) -> float:
         slopes = np.diff(np.maximum(m / t * (gain - bracket), 0.0), prepend=0.0)
-        prices = np.maximum(np.maximum.accumulate(slopes[::-1])[::-1], 0.0)  # sorted, and no sum is less than wanted
+        prices = np.maximum(np.maximum.accumulate(slopes[::-1])[::-1], 0.0)  # sorted, with every sum at least as required
         if prices.sum() > rounds.e2 or np.count_nonzero(prices) * _depth(t, rounds) > _MAX_CELLS:
             return math.inf
         worst = float((gain - t / m * np.cumsum(prices)).max())
@@ -306,12 +306,12 @@ def _best_bracket(t: int, rounds: GRRRounds) -> float:
 
 
 def _depth(t: int, rounds: GRRRounds) -> int:
-    """How often one symbol needs to count in a dearest row."""
+    """The largest count of one symbol that a dearest row can need."""
     return min(t, int((rounds.e1 + math.log(rounds.k) - math.log(_FLOOR)) / rounds.e2) + 2)
 
 
 def _dearest_row(prices: FloatArray, t: int, rounds: GRRRounds) -> float:
-    """κ = max_c Σ π_m c_m - f(c), where no symbol of c is the row's own: see `_dearest_rows`."""
+    """κ = max_c Σ π_m c_m - f(c) if no symbol of c is the row's own; see `_dearest_rows`."""
     if not len(prices):
         return 0.0
     depth = _depth(t, rounds)
@@ -327,8 +327,8 @@ def _dearest_rows(prices: FloatArray, t: int, rounds: GRRRounds) -> tuple[FloatA
     """κ_v = max_c Σ π_m c_m - f_v(c) for every symbol v, and the counts c; for positive prices with sum ε₂ at most.
 
     Since -ln H = max_h [1 - ln h - H/h], the best counts for a given h are those increments E^c → E^{c+1} of symbol m
-    for which w_m E^c (E-1)/π_m <= h: the candidates are a chain, ordered by that threshold. Counts without a zero are
-    not needed, as all of them can be lowered by one. κ is infinite if `_depth` is too small.
+    for which w_m E^c (E-1)/π_m <= h. The candidates are therefore a chain, ordered by this threshold. Counts without a zero
+    are not needed, since all of them can be lowered by one. κ is infinite if `_depth` is too small.
     """
     k, depth = rounds.k, _depth(t, rounds)
     weight = rounds.e1 * np.eye(k)[:, :, None] + rounds.e2 * np.arange(depth)  # (v, m, c): ln of w_m E^c
@@ -345,7 +345,7 @@ def _dearest_rows(prices: FloatArray, t: int, rounds: GRRRounds) -> tuple[FloatA
 
 
 def _vertices(t: int, k: int) -> FloatArray:
-    """Vertices of the polytope of sorted counts n with sum t that the module's text names."""
+    """Vertices of the polytope of sorted counts n with sum t; see the module's docstring."""
     whole, left = divmod(t, k)
     few = np.arange(1, min(t, k - (t >= k)) + 1)[:, None]
     first = np.arange(k) < few
@@ -358,9 +358,9 @@ def _vertices(t: int, k: int) -> FloatArray:
 def _programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
     """The bound from the best prices, and count matrices near the worst one.
 
-    Cutting planes: the rows c with the largest Σ π_m c_m - f_v(c) are added until none violates its κ_v. The bound is
-    computed from the prices that the linear programme proposes, so it holds whatever the programme's accuracy.
-    The variables are d, with π = ε₂/k + d k/t, then κ, then the bracket less ε₂ t (1-1/k).
+    Uses cutting planes: it adds the rows c with the largest Σ π_m c_m - f_v(c) until none violates its κ_v. The bound is
+    computed from the prices that the linear programme proposes. It is valid even if the programme's solution is inaccurate.
+    The variables are d, with π = ε₂/k + d k/t, then κ, then the bracket minus ε₂ t (1-1/k).
     """
     k, e2 = rounds.k, rounds.e2
     if k * k * _depth(t, rounds) > _MAX_CELLS:
@@ -368,7 +368,7 @@ def _programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
     points = _vertices(t, k)
     offsets = rounds.omega(points).sum(axis=1)
     scale, floor, eye = k / t, _FLOOR * e2 / k, np.eye(k)
-    sorted_prices = np.concatenate((eye[1:] - eye[:-1], np.ones((1, k))))  # and Σ π <= ε₂, or κ would be infinite
+    sorted_prices = np.concatenate((eye[1:] - eye[:-1], np.ones((1, k))))  # and Σ π <= ε₂, else κ is infinite
     rows = [
         np.concatenate((-points * scale, np.zeros_like(points), -np.ones((len(points), 1))), axis=1),
         np.concatenate((sorted_prices, np.zeros((k, k + 1))), axis=1),
@@ -412,12 +412,12 @@ def _programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
 
 
 def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The best pair in which x has M values about equally often, and x' has R others, each about equally with each."""
+    """The best pair in which x has M values about equally often, and x' has R others, each about equally often with each."""
     m = _widths(t, rounds.k)
     m = m[m < rounds.k]
     values = np.minimum(-(-t // m), rounds.k - m)
     level, left = np.divmod(t, m * values)
-    full, part = np.divmod(left, m)  # rows of level + 1 throughout, and for some symbols
+    full, part = np.divmod(left, m)  # rows with level + 1 throughout; symbols with level + 1 in the next row
     more = t % m
     gain = more * rounds.phi(t // m + 1) + (m - more) * rounds.phi(t // m)
 
@@ -437,7 +437,10 @@ def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
 
 
 def _ascent(start: IntArray, t: int, rounds: GRRRounds) -> tuple[float, str]:
-    """A locally best count matrix with sum t: steps are added or taken where it pays most, then moved. And its loss."""
+    """The loss of a locally best count matrix with sum t, and a description of it.
+
+    Adds or removes steps at the cell with the largest gain, then moves single steps.
+    """
     k, counts = rounds.k, start.copy()
     share, extra = divmod(max(t - int(counts.sum()), 0), k * k)
     counts += share
@@ -446,7 +449,7 @@ def _ascent(start: IntArray, t: int, rounds: GRRRounds) -> tuple[float, str]:
     own = rounds.e1 * np.eye(k)
 
     def change(sign: int) -> FloatArray:
-        """What F gains when one step is added to (sign 1) or taken from (sign -1) each cell."""
+        """The change of F if one step is added to (sign 1) or removed from (sign -1) each cell."""
         n, weight = counts.sum(axis=0), own + rounds.e2 * counts
         log_share = weight - np.logaddexp.reduce(weight, axis=1, keepdims=True)
         if sign > 0:

@@ -1,21 +1,21 @@
-"""How well reports tell any two value sequences apart if memos are bits: L-SUE, L-OSUE, L-SOUE and L-OUE.
+"""Privacy loss of reports between any two value sequences, for memos of bits: L-SUE, L-OSUE, L-SOUE and L-OUE.
 
-Every bit of a report is randomized alone, but all k bits are drawn afresh for every new value, so each of them betrays
-a little of when values change. Fix a bit and its t reported bits. A sequence x cuts the t steps into one block for each
-distinct value; a block with `a` reported ones and `b` zeros weighs w = αa - βb, α = ln(p₂/q₂), β = ln((1-q₂)/(1-p₂)).
-But for a term that does not depend on x, and cancels,
+Every bit of a report is randomized independently. But a new value draws all k bits anew, so each bit reveals a little about
+when values change. Fix a bit and its t reported bits. A sequence x divides the t steps into one block for each distinct value.
+A block with `a` reported ones and `b` zeros has the weight w = αa - βb, α = ln(p₂/q₂), β = ln((1-q₂)/(1-p₂)). Up to a term that
+does not depend on x, and cancels,
 
     ln P(y|x) = Σ_bits Σ_blocks u_h(w),   u_h(w) = ln(1 - π_h + π_h e^w),   π₁ = p₁, π₀ = q₁
 
-where h = 1 if the bit is the block's value (a *hot* bit, one for each block) and else 0. u_h is convex, u_h(0) = 0 and
-u_h(αa - βb) <= u_h(αa) + u_h(-βb). Hence ln P(y|x) is largest if ones and zeros have blocks of their own, and least if
-every block mixes them: often the worst x has one value or two, and all bits report the pattern of its blocks, while x'
-has one value, or as many as possible.
+where h = 1 if the bit is the block's value (a *hot* bit, one for each block), else h = 0. u_h is convex, u_h(0) = 0 and
+u_h(αa - βb) <= u_h(αa) + u_h(-βb). Hence ln P(y|x) is largest if ones and zeros are in separate blocks, and least if every
+block mixes them. Often the worst x has one or two values, and all bits report the pattern of its blocks; x' then has one value,
+or as many as possible.
 
-1. Small t exactly: all pairs of partitions of the steps, all reported bits, and for each pair the best matching of the
-   values of x with those of x', an assignment problem (`_pair_loss`).
-2. Larger t are bounded from above by prices: see `mechanisms.ledger.bound_unary`.
-3. From below, a family of pairs is tried: x with one or two values, x' with blocks that mix them (`_best_known`).
+1. For small t the loss is exact: all pairs of partitions of the steps, all reported bits, and for each pair the best matching
+   of the values of x with those of x', an assignment problem (`_pair_loss`).
+2. For larger t, prices give an upper bound: see `mechanisms.sequence_bound_unary`.
+3. A family of pairs gives a lower bound: x with one or two values, x' with blocks that mix them (`_best_known`).
 """
 
 from collections.abc import Iterator
@@ -37,9 +37,9 @@ _EXACT_T_OTHERS = 6
 def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
     """Loss of t reports of UE∘UE on k bits between any two value sequences, in nats.
 
-    Exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7) and wherever a pair is found that reaches the bound (see the
-    module's text), a proven upper bound elsewhere. At t = 1 it is ε₁; it is never below ε_t; it grows with t without
-    limit and, since all k bits are drawn afresh for a new value, in proportion to k.
+    Exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7), and if a found pair reaches the bound (see the module's docstring).
+    Otherwise a proven upper bound. It is ε₁ at t = 1 and never below ε_t. It grows with t without limit. It also grows in
+    proportion to k, since a new value draws all k bits anew.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -59,7 +59,7 @@ def _loss(t: int, k: int, rounds: UnaryRounds) -> SequenceLoss:
         return SequenceLoss(value, True, witness)
     reached, witness = max((_pair_loss(p, k, rounds) for p in _best_known(t, k, rounds)), key=lambda found: found[0])
     bound = _bound(t, k, rounds)
-    if (bound - reached) * t > bound / 2:  # so loose that it may fall from t to t+1, which the loss never does
+    if (bound - reached) * t > bound / 2:  # so loose that it may fall from t to t+1; the loss never does
         bound = min(bound, _bound(t + 1, k, rounds))
     return between(reached, bound, witness)
 
@@ -74,12 +74,12 @@ def _bound(t: int, k: int, rounds: UnaryRounds) -> float:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two sequences up to the names of their values, and reported bits to try.
+    """Two sequences, up to the names of their values, and reported bits to try.
 
     Attributes:
-        steps: (blocks of x, blocks of x'), in how many steps they meet.
-        times: (blocks of x',), how many blocks there are of each of these kinds.
-        ones: (tries, blocks of x, blocks of x'), reported ones among the steps.
+        steps: (blocks of x, kinds of blocks of x'), number of steps in both blocks.
+        times: (kinds of blocks of x',), number of blocks of each kind.
+        ones: (tries, blocks of x, kinds of blocks of x'), number of reported ones among these steps.
     """
 
     steps: IntArray
@@ -88,15 +88,15 @@ class _Pair:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Distinct values of x and x'."""
+        """Numbers of distinct values of x and of x'."""
         return len(self.steps), int(self.times.sum())
 
 
 def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, str]:
-    """Loss of the pair with the best common values and the best of the reported bits to try; and the pair in words.
+    """Loss of the pair with the best common values and the best of its reported bits, and a description of the pair.
 
-    A block of x shares its value with a block of x' or has one of its own; every choice moves bits between the four
-    kinds (hot in x or not, hot in x' or not), so the best one is an assignment of the blocks of x.
+    A block of x shares its value with a block of x' or has a separate one. Every choice moves bits between the four kinds
+    (hot in x or not, hot in x' or not), so the best choice is an assignment of the blocks of x.
     """
     left = rounds.weight(total := (pair.ones * pair.times).sum(axis=2), (pair.steps * pair.times).sum(axis=1) - total)
     right = rounds.weight(total := pair.ones.sum(axis=1), pair.steps.sum(axis=0) - total)
@@ -119,7 +119,7 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, str]:
 
 
 def _describe(pair: _Pair, partner: IntArray) -> str:
-    """A pair of sequences in words; partner: for every block of x the kind of block of x' that has its value."""
+    """Describes a pair of sequences in words. partner: for every block of x, the kind of the block of x' with its value."""
     parts, fresh = [], len(pair.steps)
     for kind, times in enumerate(pair.times):
         same = np.flatnonzero(partner == kind)
@@ -135,14 +135,14 @@ def _describe(pair: _Pair, partner: IntArray) -> str:
 
 
 def _fillings(steps: IntArray) -> IntArray:
-    """(tries, *steps.shape): all numbers of reported ones."""
+    """(tries, *steps.shape) all combinations of numbers of reported ones."""
     grid = np.indices(tuple(steps.ravel() + 1)).reshape(steps.size, -1)
     return np.moveaxis(grid.reshape(*steps.shape, -1), -1, 0)
 
 
 @cache
 def _pairs(t: int, most: int) -> tuple[_Pair, ...]:
-    """All pairs of sequences of t steps and at most `most` values each, up to names and order; all reported bits."""
+    """All pairs of sequences of t steps with at most `most` values each, up to names and order, with all reported bits."""
     found = {}
     for sizes in partitions(t, most):
         x = np.repeat(np.arange(len(sizes)), sizes)
@@ -155,7 +155,7 @@ def _pairs(t: int, most: int) -> tuple[_Pair, ...]:
 
 
 def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Sequences of length t with at most `most` values, new ones in the order 0, 1, 2, …."""
+    """Sequences of length t with at most `most` values; new values appear in the order 0, 1, 2, …."""
     if t == 0:
         yield ()
         return
@@ -165,9 +165,9 @@ def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:
 
 
 def _best_known(t: int, k: int, rounds: UnaryRounds) -> Iterator[_Pair]:
-    """Pairs among which the worst one usually is: x has one or two values."""
+    """Pairs that usually include the worst one: x has one or two values."""
     most, unit = min(t, k), rounds.alpha + rounds.beta
-    balance = t * rounds.beta / unit  # so many ones, the others zeros, weigh 0
+    balance = t * rounds.beta / unit  # number of ones for which a block of t reports has weight 0
     tilts = [balance + i * most * (rounds.alpha if i > 0 else rounds.beta) / unit for i in (-2, -1, 0, 1, 2)]
     first = sorted({n for m in tilts for n in (int(m), int(m) + 1) if 0 < n < t} | {max(t // 2, 1), t - t // 2, t})
     for n, values in product(first, sorted({1, 2, 3, most - 1, most})):
