@@ -72,7 +72,7 @@ def mechanism(
         refused["omega"] = omega
     for argument, value in refused.items():
         if value is not None:
-            raise ValueError(f"{argument} does not belong to {name}, which takes {' and '.join(needed)}")
+            raise ValueError(f"{name} does not take {argument}; it takes {' and '.join(needed)}")
     for argument, value in needed.items():
         if value is None:
             raise ValueError(f"{name} needs {argument}")

@@ -1,13 +1,13 @@
-"""The privacy losses by enumeration, from the definition alone: what `mechanisms.ledger` is compared with.
+"""Privacy losses by enumeration, from the definition alone. Tests compare `mechanisms.ledger` with them.
 
-A device draws one memo for each distinct value of its sequence and randomizes the memo of the current value at every
-step, so for sequences x and y of length t
+A device draws one memo for each distinct value of its sequence. At every step it randomizes the memo of the current value. For
+sequences x and y of length t
 
     P(y|x) = Π_{v in x} Σ_m P₁(m|v) Π_{j: x_j = v} P₂(y_j|m)
 
-Everything below sums and multiplies these probabilities over all sequences. GRR's symbols are enumerated as they are.
-The bits of a unary encoding are independent given x, so the loss of a pair (x, x') is a sum over bits, and bits that
-are no value of either sequence are all alike; `all_bits_loss` does without that.
+The functions below sum and multiply these probabilities over all sequences. GRR's symbols are enumerated directly. The bits of
+a unary encoding are independent given x, so the loss of a pair (x, x') is a sum over bits. Bits that are not a value of either
+sequence are all alike. `all_bits_loss` does not use these simplifications.
 """
 
 import math
@@ -25,7 +25,7 @@ Values = Sequence[int] | None  # all, if None
 
 @dataclass(frozen=True)
 class Rounds:
-    """Two rounds of randomized response: p = Pr[kept], q = Pr[turned into this], of symbols or of bits."""
+    """Two rounds of randomized response, of symbols or of bits: p = Pr[x | x], q = Pr[x | another value]."""
 
     p1: float
     q1: float
@@ -37,7 +37,7 @@ class Rounds:
 
 
 def grr_rounds(k: int, eps_inf: float, eps_1: float, *, paper: bool = False) -> Rounds:
-    """L-GRR: E = [e^{ε₁}(e^{ε∞}+k-2) - (k-1)] / (e^{ε∞} - e^{ε₁}); the paper's E is the one for k = 2."""
+    """L-GRR: E = [e^{ε₁}(e^{ε∞}+k-2) - (k-1)] / (e^{ε∞} - e^{ε₁}). The paper uses the E for k = 2."""
     e1, e = math.exp(eps_inf), math.exp(eps_1)
     symbols = 2 if paper else k
     e2 = (e * (e1 + symbols - 2) - (symbols - 1)) / (e1 - e)
@@ -52,7 +52,7 @@ def unary_round(name: str, eps: float) -> tuple[float, float]:
 
 
 def unary_rounds(name: str, eps_inf: float, eps_1: float) -> Rounds:
-    """L-SUE, L-OSUE, L-SOUE or L-OUE: the second round by bisection, until one report loses ε₁."""
+    """L-SUE, L-OSUE, L-SOUE or L-OUE. Bisection finds the second round with which one report loses ε₁."""
     chains = {"L-SUE": ("SUE", "SUE"), "L-OSUE": ("OUE", "SUE"), "L-SOUE": ("SUE", "OUE"), "L-OUE": ("OUE", "OUE")}
     first, second = chains[name]
     p1, q1 = unary_round(first, eps_inf)
@@ -69,7 +69,7 @@ def unary_rounds(name: str, eps_inf: float, eps_1: float) -> Rounds:
 
 
 def symbol_log_likelihood(k: int, rounds: Rounds, t: int, values: Values = None) -> tuple[Floats, list[Steps]]:
-    """ln P(y|x), (x, y), for all y of length t and all x whose values are among the given ones; and these x."""
+    """ln P(y|x), shape (x, y), for all y of length t and all x with the given values; and the list of these x."""
     sequences = list(product(range(k) if values is None else values, repeat=t))
     outputs = np.array(list(product(range(k), repeat=t)))
     first = np.full((k, k), rounds.q1) + np.eye(k) * (rounds.p1 - rounds.q1)
@@ -86,7 +86,7 @@ def symbol_log_likelihood(k: int, rounds: Rounds, t: int, values: Values = None)
 
 
 def symbol_loss(k: int, rounds: Rounds, t: int, values: Values = None) -> float:
-    """max over all pairs of sequences and all outputs."""
+    """The maximal loss over all pairs of sequences and all outputs."""
     table, _ = symbol_log_likelihood(k, rounds, t, values)
     return float((table.max(axis=0) - table.min(axis=0)).max())
 
@@ -108,15 +108,15 @@ def bit_log_likelihood(rounds: Rounds, x: Steps, bit: int) -> Floats:
 
 
 def bits_pair_loss(k: int, rounds: Rounds, x: Steps, other: Steps) -> float:
-    """max over all outputs for one pair of sequences on k bits."""
+    """The maximal loss over all outputs for one pair of sequences on k bits."""
     hot = set(x) | set(other)
-    bits = [(bit, 1) for bit in hot] + [(max(hot) + 1, k - len(hot))]  # the last one stands for all that are no value
+    bits = [(bit, 1) for bit in hot] + [(max(hot) + 1, k - len(hot))]  # the last one represents all bits that are no value
     losses = [bit_log_likelihood(rounds, x, bit) - bit_log_likelihood(rounds, other, bit) for bit, _ in bits]
     return sum(count * float(loss.max()) for loss, (_, count) in zip(losses, bits))
 
 
 def growing(t: int, k: int) -> list[Steps]:
-    """Sequences of fewer than k + 1 values, new ones in the order 0, 1, 2, …: one for every way to name the values."""
+    """All sequences of at most k values, up to the names of the values: new values appear in the order 0, 1, 2, …."""
     found: list[Steps] = [()]
     for _ in range(t):
         found = [(*x, v) for x in found for v in range(min(max(x, default=-1) + 2, k))]
@@ -124,7 +124,7 @@ def growing(t: int, k: int) -> list[Steps]:
 
 
 def bits_loss(k: int, rounds: Rounds, t: int) -> float:
-    """max over all pairs of sequences on k bits and all outputs. No more than 2t values matter."""
+    """The maximal loss over all pairs of sequences on k bits and all outputs. At most 2t values matter."""
     named = min(k, 2 * t)
     others = list(product(range(named), repeat=t))
     tables = [np.array([bit_log_likelihood(rounds, x, bit) for x in others]) for bit in range(named)]
@@ -138,7 +138,7 @@ def bits_loss(k: int, rounds: Rounds, t: int) -> float:
 
 
 def all_bits_loss(k: int, rounds: Rounds, t: int) -> float:
-    """The same without any shortcut: over all pairs of sequences and all 2^(kt) outputs."""
+    """The same without simplification: over all pairs of sequences and all 2^(kt) outputs."""
     rows = []
     for x in product(range(k), repeat=t):
         joint = np.zeros(1)

@@ -1,8 +1,8 @@
-"""What the mechanisms are compared with: slow, dense, and written from the docstrings alone.
+"""Reference for tests of the mechanisms: slow, dense, and written from the docstrings alone.
 
-`rounds` builds a mechanism's probabilities symbol by symbol and bit by bit from p, q (p₁, q₁, p₂, q₂); everything else here
-is arithmetic on them. The arrays' axes are (value, block, …): a block is what a person keeps and everybody sees, the hash
-function of memoized local hashing; the other mechanisms have one block.
+`rounds` builds a mechanism's probabilities symbol by symbol and bit by bit from p, q (p₁, q₁, p₂, q₂). Everything else is
+arithmetic on them. The arrays' axes are (value, block, …). A block is a constant, public part of a person's reports: the hash
+function of memoized local hashing. The other mechanisms have one block.
 """
 
 import math
@@ -21,17 +21,17 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Polynomial = tuple[int, ...]  # coefficients, least significant first
 
-# ---- which mechanisms
+# ---- mechanisms
 
 
 def build(name: str, k: int, eps_inf: float, eps_1: float, **options: Any) -> Mechanism:
-    """A mechanism of either kind; a one-time mechanism has eps_1 only."""
+    """A one-time or longitudinal mechanism. A one-time mechanism uses only eps_1."""
     budgets: dict[str, Any] = {"eps": eps_1} if name in ONE_TIME else {"eps_inf": eps_inf, "eps_1": eps_1}
     return mechanism(name, k, **budgets, **options)
 
 
 def grid(ks: tuple[int, ...] = (2, 3, 8), pairs: tuple[tuple[float, float], ...] = ((2.0, 1.0),)) -> list[Mechanism]:
-    """Every registered mechanism, in every calibration and with a few other sizes, for all k and (eps_inf, eps_1)."""
+    """All registered mechanisms in all calibrations, and some with other g or omega, for all k and (eps_inf, eps_1)."""
     found = []
     for k, (eps_inf, eps_1) in product(ks, pairs):
         found += [build(name, k, eps_inf, eps_1) for name in NAMES]
@@ -41,7 +41,7 @@ def grid(ks: tuple[int, ...] = (2, 3, 8), pairs: tuple[tuple[float, float], ...]
     return list({m.signature: m for m in found if getattr(m, "g", 0) <= 32}.values())
 
 
-# ---- the finite field, by the two sentences of mechanisms.finite_field
+# ---- the finite field, by the docstring of mechanisms.finite_field
 
 
 def prime_power(g: int) -> tuple[int, int]:
@@ -70,7 +70,7 @@ def digits(number: int, base: int, count: int) -> Polynomial:
 
 @cache
 def modulus(r: int, e: int) -> Polynomial:
-    """The first irreducible monic polynomial of degree e: one that no monic polynomial of a lower degree divides."""
+    """The first irreducible monic polynomial of degree e: no monic polynomial of a lower degree divides it."""
     lower = [(*digits(n, r, d), 1) for d in range(1, e // 2 + 1) for n in range(r**d)]
     candidates = ((*digits(n, r, e), 1) for n in range(r**e))
     return next(f for f in candidates if all(any(remainder(f, h, r)) for h in lower))
@@ -109,11 +109,11 @@ def hashes(g: int, k: int) -> Ints:
     return np.array([[linear_form(g, m, a, v) for v in range(k)] for a in range(g**m)])
 
 
-# ---- reports and what they support
+# ---- reports and the values they support
 
 
 def all_reports(m: Mechanism) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Every possible report in the order of the channel's columns, and (outputs, k) which values it supports."""
+    """Every possible report in the order of the channel's columns, and (outputs, k) true for the values it supports."""
     if isinstance(m, (LocalHashing, LongitudinalHashing)):
         table = hashes(m.g, m.k)
         pairs = list(product(range(len(table)), range(m.g)))
@@ -143,7 +143,7 @@ def symbols(k: int, p: float, q: float) -> Floats:
 
 
 def bits(k: int, p: float, q: float, inputs: Floats | None = None) -> Floats:
-    """(inputs, 2^k) one round on k bits: of the one-hot vectors, or of the given ones. Bit v of a column's number is bit v."""
+    """(inputs, 2^k) one round on k bits, of the one-hot vectors or the given ones. Bit v of a column's index is bit v."""
     rows = np.eye(k) if inputs is None else inputs
     outputs = np.array([digits(i, 2, k) for i in range(2**k)])
     one = np.where(rows == 1, p, q)[:, None, :]
@@ -174,7 +174,7 @@ def rounds(m: Longitudinal) -> tuple[Floats, Floats]:
 
 
 def sequences(m: Mechanism, t: int) -> Floats:
-    """(k, blocks, symbols^t) Pr[block and t reports of an unchanged value | value]; the first report varies slowest."""
+    """(k, blocks, symbols^t) Pr[block and t reports of an unchanged value | value]; the first report is the slowest axis."""
     if isinstance(m, Longitudinal):
         memo, fresh = rounds(m)
     else:  # the value is its own memo
@@ -186,7 +186,7 @@ def sequences(m: Mechanism, t: int) -> Floats:
 
 
 def supports(m: Mechanism, t: int) -> Ints:
-    """(blocks, symbols^t, k) how many of the t reports of `sequences` support each value."""
+    """(blocks, symbols^t, k) number of the t reports of `sequences` that support each value."""
     _, single = all_reports(m)
     single = single.reshape(-1, m.g if isinstance(m, LongitudinalHashing) else len(single), m.k)
     total = np.zeros((len(single), 1, m.k), np.int64)
@@ -196,6 +196,6 @@ def supports(m: Mechanism, t: int) -> Ints:
 
 
 def worst_ratio(probabilities: Floats) -> float:
-    """The largest |ln of the ratio| of two rows' probabilities of one outcome; outcomes that nobody has are left out."""
+    """The largest |ln ratio| of two rows' probabilities of one outcome."""
     logs = np.log(probabilities.reshape(len(probabilities), -1))
     return float((logs.max(axis=0) - logs.min(axis=0)).max())

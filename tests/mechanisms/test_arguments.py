@@ -1,4 +1,4 @@
-"""Bad arguments are refused by name, good ones work to the ends of their ranges, and no message shows anybody's value."""
+"""Bad arguments are rejected by name, good ones work up to the ends of their ranges, and no message shows a person's value."""
 
 import math
 import warnings
@@ -29,7 +29,7 @@ BAD_OMEGA: list[Any] = [math.nan, True, "2", 2.0, 0, 5, -1]
 
 
 @pytest.mark.parametrize("name", [*NAMES, "auto"])
-def test_bad_numbers_are_refused(name: str) -> None:
+def test_bad_numbers_are_rejected(name: str) -> None:
     for bad in BAD_EPS:
         if name in ONE_TIME:
             with pytest.raises(ValueError, match="eps"):
@@ -50,7 +50,7 @@ def test_bad_numbers_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(LONGITUDINAL))
 @pytest.mark.parametrize("eps_1", [2.0, 2.5, 2])
-def test_eps_1_is_less_than_eps_inf(name: str, eps_1: float) -> None:
+def test_eps_1_must_be_less_than_eps_inf(name: str, eps_1: float) -> None:
     with pytest.raises(ValueError, match=r"eps_1 must be in \(0, eps_inf\) = \(0, 2\), got 2"):
         mechanism(name, 5, eps_inf=2.0, eps_1=eps_1)
     with pytest.raises(ValueError, match="calibration must be one of exact, paper, got 'other'"):
@@ -59,8 +59,8 @@ def test_eps_1_is_less_than_eps_inf(name: str, eps_1: float) -> None:
 
 @pytest.mark.parametrize("name", ["L-SOUE", "L-OUE"])
 @pytest.mark.parametrize("eps_inf", [1e-3, 0.5, 2.0, 20.0, 700.0])
-def test_an_unreachable_eps_1_is_refused_and_the_message_names_the_largest(name: str, eps_inf: float) -> None:
-    """The limit is that of a second round that turns zeros into zeros, computed here from such a round."""
+def test_an_unreachable_eps_1_is_rejected_with_the_largest_one(name: str, eps_inf: float) -> None:
+    """The limit belongs to a second round that keeps every zero; the test computes it from such a round."""
     p1, q1 = ((first := ROUNDS[CHAINS[name][0]](eps_inf)).p, first.q)
     limit = math.log(p1 / q1 * (1 - q1 / 2) / (1 - p1 / 2))
     assert largest_eps_1(first, "OUE") == pytest.approx(limit)
@@ -71,14 +71,14 @@ def test_an_unreachable_eps_1_is_refused_and_the_message_names_the_largest(name:
 
 
 @pytest.mark.parametrize("name", ["BLH", "OLH", "L-BLH", "L-OLH"])
-def test_a_table_too_large_is_refused(name: str) -> None:
+def test_a_table_that_is_too_large_is_rejected(name: str) -> None:
     with pytest.raises(ValueError, match="g = 1024 for k = 1025 needs a count table of more than"):
         build(name, 1025, 2.0, 1.0, g=1024)
     with pytest.raises(ValueError, match="k must be"):
         build(name, MAX_HASH_K + 1, 2.0, 1.0)
 
 
-def test_names_and_what_belongs_to_them() -> None:
+def test_unknown_names_and_wrong_parameters_are_rejected() -> None:
     for unknown in ("", "grr", "L-XUE", "Auto", None, 3, ["GRR"]):
         with pytest.raises(ValueError, match=r"mechanism must be one of GRR, .*L-OLH"):
             mechanism(unknown, 5, eps=1.0)  # type: ignore[arg-type]
@@ -87,18 +87,18 @@ def test_names_and_what_belongs_to_them() -> None:
         ("L-GRR", {"eps_inf": 2.0}, "L-GRR needs eps_1"),
         ("L-GRR", {"eps_1": 1.0}, "L-GRR needs eps_inf"),
         ("auto", {}, "auto needs eps_inf"),
-        ("GRR", {"eps": 1.0, "eps_inf": 2.0}, "eps_inf does not belong to GRR"),
-        ("GRR", {"eps": 1.0, "calibration": "exact"}, "calibration does not belong to GRR"),
-        ("L-GRR", {"eps_inf": 2.0, "eps_1": 1.0, "eps": 1.0}, "eps does not belong to L-GRR"),
-        ("L-OUE", {"eps_inf": 2.0, "eps_1": 1.0, "g": 4}, "g does not belong to L-OUE"),
-        ("auto", {"eps_inf": 2.0, "eps_1": 1.0, "g": 4}, "g does not belong to auto"),
+        ("GRR", {"eps": 1.0, "eps_inf": 2.0}, "GRR does not take eps_inf"),
+        ("GRR", {"eps": 1.0, "calibration": "exact"}, "GRR does not take calibration"),
+        ("L-GRR", {"eps_inf": 2.0, "eps_1": 1.0, "eps": 1.0}, "L-GRR does not take eps"),
+        ("L-OUE", {"eps_inf": 2.0, "eps_1": 1.0, "g": 4}, "L-OUE does not take g"),
+        ("auto", {"eps_inf": 2.0, "eps_1": 1.0, "g": 4}, "auto does not take g"),
     ]
     for name, parameters, message in wrong:
         with pytest.raises(ValueError, match=message):
             mechanism(name, 5, **parameters)
 
 
-def test_numbers_of_other_types_are_taken() -> None:
+def test_numbers_of_other_types_are_accepted() -> None:
     for number in (1, np.float32(1), np.int8(1), Fraction(1)):
         assert mechanism("GRR", np.uint8(5), eps=number).signature == "GRR(k=5, eps=1.0)"  # type: ignore[arg-type]
     with pytest.raises(ValueError):
@@ -109,7 +109,7 @@ def test_numbers_of_other_types_are_taken() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_value_outside_the_domain_is_refused_and_never_shown(name: str) -> None:
+def test_a_value_outside_the_domain_is_rejected_and_not_shown(name: str) -> None:
     m, rng = build(name, 777, 2.0, 1.0), np.random.default_rng(1)
     takes = m.memoize if isinstance(m, Longitudinal) else m.report
     outside: list[Any] = [
@@ -128,8 +128,8 @@ def test_a_value_outside_the_domain_is_refused_and_never_shown(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", sorted(LONGITUDINAL))
-def test_what_is_no_memo_is_refused_and_never_shown(name: str) -> None:
-    """A value in the memo's place would be sent nearly in clear; a spoilt memo would be sent as a spoilt report."""
+def test_an_invalid_memo_is_rejected_and_not_shown(name: str) -> None:
+    """A value used as a memo would be sent almost unprotected; a corrupt memo would give a corrupt report."""
     m, rng = build(name, 77, 2.0, 1.0), np.random.default_rng(1)
     assert isinstance(m, Longitudinal)
     with pytest.raises(ValueError, match="must be rows of"):
@@ -141,8 +141,8 @@ def test_what_is_no_memo_is_refused_and_never_shown(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["L-BLH", "L-OLH"])
-def test_an_enrolment_that_is_none_is_refused(name: str) -> None:
-    """The compiled hash would read outside its tables."""
+def test_an_invalid_enrolment_is_rejected(name: str) -> None:
+    """Otherwise the compiled hash would read outside its tables."""
     m, rng = build(name, 77, 2.0, 1.0), np.random.default_rng(1)
     assert isinstance(m, Longitudinal)
     size = m.table_shape[0]
@@ -179,7 +179,7 @@ def test_variance_and_eps_t_check_their_arguments(name: str) -> None:
 
 
 def exercise(m: Mechanism) -> None:
-    """Everything that a parameter could break. NumPy's warnings are errors here, as all warnings are."""
+    """Checks everything that an extreme parameter could break. Warnings are errors, also NumPy's."""
     assert 0 < m.q < m.p <= 1
     assert 0 < m.variance() < math.inf
     assert 0 < m.variance(0.5, 1, 10**6) < math.inf
@@ -204,7 +204,7 @@ ENDS = [(700, 699.999), (700.0, 1e-9), (700, 350), (2e-9, 1e-9), (1.0, 1 - 1e-15
 @pytest.mark.parametrize("k", [2, 3, 100])
 @pytest.mark.parametrize("pair", ENDS, ids=repr)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_smallest_and_the_largest_eps(name: str, k: int, pair: tuple[float, float]) -> None:
+def test_the_smallest_and_the_largest_eps_work(name: str, k: int, pair: tuple[float, float]) -> None:
     eps_inf, eps_1 = pair
     if name in ("L-SOUE", "L-OUE"):
         eps_1 = min(eps_1, largest_eps_1(ROUNDS[CHAINS[name][0]](eps_inf), "OUE") * (1 - 1e-6))
@@ -213,12 +213,12 @@ def test_the_smallest_and_the_largest_eps(name: str, k: int, pair: tuple[float, 
     if name in ("L-GRR", "L-BLH", "L-OLH"):
         m = build(name, k, eps_inf, eps_1, calibration="paper")
         assert 0 < m.eps_1 <= eps_1 * (1 + 1e-6)
-        assert m.variance() > 0  # infinite where p and q are the same double
+        assert m.variance() > 0  # infinite if p and q are the same double
 
 
 @pytest.mark.parametrize("k", [2**16, 2**16 + 1, 2**24 - 1, 2**24])
 @pytest.mark.parametrize("name", NAMES)
-def test_large_domains(name: str, k: int) -> None:
+def test_large_domains_work(name: str, k: int) -> None:
     m = build(name, k, 2.0, 1.0)
     exercise(m)
     assert math.prod(m.table_shape) <= 2**26
@@ -230,11 +230,11 @@ reachable = st.floats(1e-8, 700).flatmap(lambda e: st.tuples(st.just(e), st.floa
 
 @settings(max_examples=200)
 @given(st.sampled_from(sorted(LONGITUDINAL)), st.integers(2, 10**6), reachable)
-@example("L-SUE", 3, (88.0, 0.023))  # the chain's rounding hid the root from a search that began at eps_1
+@example("L-SUE", 3, (88.0, 0.023))  # the chain's rounding hid the root from a search that started at eps_1
 @example("L-OSUE", 3, (700.0, 699.999))  # a second round of 1414 nats
 @example("L-SOUE", 3, (72.0, 8.5e-4))
 @example("L-OSUE", 3, (1e-6, 1e-6 * (1 - 1e-14)))
-def test_one_report_costs_what_was_asked(name: str, k: int, pair: tuple[float, float]) -> None:
+def test_one_report_loses_exactly_the_given_eps_1(name: str, k: int, pair: tuple[float, float]) -> None:
     eps_inf, eps_1 = pair
     try:
         m = mechanism(name, k, eps_inf=eps_inf, eps_1=eps_1)
@@ -248,8 +248,8 @@ def test_one_report_costs_what_was_asked(name: str, k: int, pair: tuple[float, f
 
 @settings(max_examples=60)
 @given(st.floats(0.1, 40), st.floats(0.05, 0.999))
-def test_lolohas_g_is_the_printed_formula(eps_inf: float, share: float) -> None:
-    """In 100 digits, where its cancellations do no harm; the next prime power below."""
+def test_lolohas_g_follows_the_printed_formula(eps_inf: float, share: float) -> None:
+    """Compares with the formula in 100 digits, which absorb its cancellation, rounded down to a prime power."""
     eps_1 = eps_inf * share
     with localcontext(prec=100):
         a, b = Decimal(eps_inf).exp(), Decimal(eps_1).exp()
@@ -258,7 +258,7 @@ def test_lolohas_g_is_the_printed_formula(eps_inf: float, share: float) -> None:
     assert papers_g(5, eps_inf, eps_1) == max(g for g in prime_powers(1024) if g <= printed)
 
 
-def test_the_reference_knows_its_rounds() -> None:
-    """The checks of this folder are as good as `reference`; its bits and symbols against two channels written out."""
+def test_the_reference_computes_rounds_correctly() -> None:
+    """Compares `reference.symbols` and `reference.bits` with two channels computed by hand."""
     np.testing.assert_allclose(reference.symbols(2, 0.9, 0.1), [[0.9, 0.1], [0.1, 0.9]])
     np.testing.assert_allclose(reference.bits(2, 0.9, 0.2), [[0.08, 0.72, 0.02, 0.18], [0.08, 0.08 / 4, 0.72, 0.18]])

@@ -1,4 +1,4 @@
-"""Packed bit rows: drawn with exactly the stated probability, counted without error."""
+"""Packed bit rows have exactly the stated probabilities and are counted without error."""
 
 from unittest import mock
 
@@ -17,7 +17,7 @@ THRESHOLDS = (0, 1, 2, 3, 2**62, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2, 2**64 -
 
 
 class Other(np.random.Generator):
-    """Not NumPy's own class: `bernoulli_rows` draws every bit from it."""
+    """A subclass of NumPy's generator: `bernoulli_rows` draws every bit from it."""
 
 
 def generator(kind: str, seed: int) -> np.random.Generator:
@@ -41,23 +41,23 @@ def test_count_ones_is_the_sum_of_the_bits(n: int, k: int, density: float, seed:
     bits = np.random.default_rng(seed).random((n, k)) < density
     rows = np.packbits(bits, axis=1, bitorder="little")
     before = rows.copy()
-    for many in (0, 2**15):  # compiled, and not
+    for many in (0, 2**15):  # compiled loop, NumPy
         with mock.patch("mechanisms.bits.MANY_BYTES", many):
             assert count_ones(rows, k).tolist() == bits.sum(axis=0).tolist()
     assert np.array_equal(rows, before)
 
 
 @pytest.mark.parametrize(("n", "k"), [(1_100_000, 1), (600_000, 9), (20_000, 1000), (300, 100_003)])
-def test_count_ones_of_many_rows_and_of_views(n: int, k: int) -> None:
+def test_count_ones_is_exact_for_many_rows_and_views(n: int, k: int) -> None:
     rows = np.random.default_rng(k).integers(0, 256, (n, row_bytes(k)), np.uint8)
-    sealed = np.frombuffer(rows.tobytes(), np.uint8).reshape(rows.shape)  # may not be written to
+    sealed = np.frombuffer(rows.tobytes(), np.uint8).reshape(rows.shape)  # read-only
     for view in (rows, sealed, rows[::-3], rows[:, ::-1][:, ::-1], np.asfortranarray(rows), np.full_like(rows, 255)):
         expected = np.unpackbits(view, axis=1, count=k, bitorder="little").sum(axis=0, dtype=np.int64)
         assert np.array_equal(count_ones(view, k), expected)
 
 
 @given(st.integers(1, 100), st.data())
-def test_set_bits_changes_those_bits_only(k: int, data: st.DataObject) -> None:
+def test_set_bits_changes_only_the_given_bits(k: int, data: st.DataObject) -> None:
     n = data.draw(st.integers(0, 20))
     values = np.array(data.draw(st.lists(st.integers(0, k - 1), min_size=n, max_size=n)), np.int64)
     on = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)), bool)
@@ -72,7 +72,7 @@ def test_set_bits_changes_those_bits_only(k: int, data: st.DataObject) -> None:
 
 
 def xoshiro(count: int, seed: tuple[int, ...] = SEED) -> list[int]:
-    """xoshiro256++ in whole numbers, after Blackman and Vigna's description."""
+    """xoshiro256++ in Python integers, from Blackman and Vigna's description."""
 
     def rotate(x: int, by: int) -> int:
         return (x << by | x >> (64 - by)) & MASK
@@ -86,20 +86,20 @@ def xoshiro(count: int, seed: tuple[int, ...] = SEED) -> list[int]:
 
 
 def test_the_generator_is_xoshiro256plusplus() -> None:
-    """The first outputs for the seed 1, 2, 3, 4, as in the tests of Rust's rand_xoshiro and of the authors' C program."""
+    """Compares the first outputs for the seed 1, 2, 3, 4 with those of Rust's rand_xoshiro and the authors' C program."""
     assert xoshiro(4) == [41943041, 58720359, 3588806011781223, 3591011842654386]
     words = np.empty(10, np.uint64)
-    draw(words, 2**63)  # a threshold of one digit takes one word: the bit is one where the word's is zero
+    draw(words, 2**63)  # a threshold with one binary digit takes one word: each bit is the complement of the word's
     assert [MASK ^ int(word) for word in words] == xoshiro(10)
 
 
 def draw(words: npt.NDArray[np.uint64], threshold: int, seed: tuple[int, ...] = SEED) -> None:
-    """Call the compiled loop."""
+    """Calls the compiled loop."""
     bernoulli_words(words, np.uint64(threshold), np.array(seed, np.uint64))
 
 
 class Recorded(np.random.Generator):
-    """Hands out recorded words, one array of them a call."""
+    """Returns recorded words, one array for each call."""
 
     def __init__(self, words: list[int], size: int) -> None:
         super().__init__(np.random.PCG64(0))
@@ -115,8 +115,8 @@ class Recorded(np.random.Generator):
 @example(1, SEED)
 @example(MASK, SEED)
 @example(2**63, SEED)
-def test_a_bit_is_one_if_its_uniform_number_is_below_the_threshold(threshold: int, seed: tuple[int, int, int, int]) -> None:
-    """Exactly: bit j of the i-th random word is digit i of lane j's uniform number."""
+def test_a_bit_is_one_if_its_number_is_below_the_threshold(threshold: int, seed: tuple[int, int, int, int]) -> None:
+    """The comparison is exact: bit j of the i-th random word is digit i of lane j's uniform number."""
     words = xoshiro(64, seed)
     uniform = [sum((word >> lane & 1) << (63 - i) for i, word in enumerate(words)) for lane in range(64)]
     expected = sum((u < threshold) << lane for lane, u in enumerate(uniform))
@@ -127,8 +127,8 @@ def test_a_bit_is_one_if_its_uniform_number_is_below_the_threshold(threshold: in
 
 
 @pytest.mark.parametrize("threshold", THRESHOLDS)
-def test_uniform_numbers_next_to_the_threshold(threshold: int) -> None:
-    """To the last digit: numbers up to 32 below and above the threshold, which chance would never draw."""
+def test_numbers_next_to_the_threshold_are_compared_exactly(threshold: int) -> None:
+    """Tries the numbers up to 32 below and above the threshold; random draws would never reach them."""
     uniform = [(threshold + lane - 32) & MASK for lane in range(64)]
     words = [sum((u >> (63 - i) & 1) << lane for lane, u in enumerate(uniform)) for i in range(64)]
     expected = sum((u < threshold) << lane for lane, u in enumerate(uniform))
@@ -136,8 +136,8 @@ def test_uniform_numbers_next_to_the_threshold(threshold: int) -> None:
 
 
 @pytest.mark.parametrize("threshold", THRESHOLDS)
-def test_both_paths_agree_on_the_share_of_ones(threshold: int) -> None:
-    """2 × 12 exact comparisons at 6 standard deviations: false alarm 5e-8."""
+def test_both_paths_have_the_stated_share_of_ones(threshold: int) -> None:
+    """2 × 12 comparisons with the exact mean at 6 standard deviations; false-alarm rate 5e-8."""
     size = 20_000
     compiled = np.empty(size, np.uint64)
     draw(compiled, threshold, (11, 12, 13, 14))
@@ -149,7 +149,7 @@ def test_both_paths_agree_on_the_share_of_ones(threshold: int) -> None:
 @each_path
 @pytest.mark.parametrize("k", [1, 7, 8, 9, 64, 65, 200])
 @pytest.mark.parametrize("n", [0, 1, 5])
-def test_sure_bits_and_padding(kind: str, k: int, n: int) -> None:
+def test_certain_bits_and_padding_are_exact(kind: str, k: int, n: int) -> None:
     rng = generator(kind, 5)
     assert not bernoulli_rows(0.0, n, k, rng).any()
     ones = bernoulli_rows(1.0, n, k, rng)
@@ -162,10 +162,10 @@ def test_sure_bits_and_padding(kind: str, k: int, n: int) -> None:
 
 @each_path
 @pytest.mark.parametrize("probability", [0.5, 1e-4, 1 - 1e-4, 0.1, 2.0**-20, 0.7310585786300049])
-def test_shares_and_lanes(kind: str, probability: float) -> None:
-    """Each of the 64 lanes has the stated share, and no two neighbouring bits or words have more in common than chance.
+def test_all_lanes_have_the_stated_share_and_are_independent(kind: str, probability: float) -> None:
+    """Each of the 64 lanes has the stated share, and neighbouring bits and words are uncorrelated.
 
-    6 × 2 × 64 × 3 scores at 7 standard deviations (Poisson tails for the rare ones: 40 expected more): false alarm < 1e-8.
+    6 × 2 × 64 × 3 scores at 7 standard deviations (12 more for the Poisson tails of rare bits); false-alarm rate < 1e-8.
     """
     n = 40_000
     rows = bernoulli_rows(probability, n, 64, generator(kind, 20240609))
@@ -183,8 +183,8 @@ def test_shares_and_lanes(kind: str, probability: float) -> None:
         assert not close((bits * bits).sum(axis=0), probability**2, n)
 
 
-def test_a_source_that_is_not_numpys_own_supplies_every_bit() -> None:
-    """A device's cryptographic generator must not be stretched by one that can be predicted."""
+def test_a_device_source_provides_every_random_bit() -> None:
+    """A device's cryptographic generator must not only seed a predictable one."""
     asked = []
 
     class Counting(np.random.Generator):

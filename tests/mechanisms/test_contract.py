@@ -1,4 +1,4 @@
-"""What every registered mechanism promises: its channel, its privacy, its count tables, its way through the envelope."""
+"""Guarantees of every registered mechanism: its channel, its privacy, its count tables and its reports in an envelope."""
 
 import doctest
 import importlib
@@ -36,7 +36,7 @@ def draw(m: Mechanism, values: np.ndarray, rng: np.random.Generator) -> np.ndarr
     return m.report(m.memoize(values, rng) if isinstance(m, Longitudinal) else values, rng)
 
 
-def test_the_grid_holds_every_registered_mechanism() -> None:
+def test_the_grid_contains_every_registered_mechanism() -> None:
     assert {m.name for m in EVERY} == set(NAMES)
     assert {m.name for m in TAKES_TWO} == set(NAMES) - set(ONE_TIME)
 
@@ -50,20 +50,20 @@ def test_the_examples_in_the_docstrings_run(module: str) -> None:
 
 
 @each
-def test_the_channel_is_a_channel(m: Mechanism) -> None:
+def test_the_channels_rows_are_distributions(m: Mechanism) -> None:
     channel = m.channel()
     assert channel.min() > 0
     np.testing.assert_allclose(channel.sum(axis=1), 1, rtol=0, atol=1e-12)
 
 
 @each
-def test_privacy_loss_of_a_report_reaches_but_never_exceeds_eps_1(m: Mechanism) -> None:
+def test_the_loss_of_a_report_is_exactly_eps_1(m: Mechanism) -> None:
     assert reference.worst_ratio(m.channel()) == pytest.approx(m.eps_1, rel=1e-9, abs=1e-13)
     assert m.eps_t(1) == pytest.approx(m.eps_1, rel=1e-9, abs=1e-13)
 
 
-def test_the_loss_asked_for_is_the_loss_that_is_spent() -> None:
-    """Calibrated exactly, `eps_1` is the number given. THE and the papers' calibration stay below it, and say so."""
+def test_eps_1_equals_the_argument_with_exact_calibration() -> None:
+    """With exact calibration `eps_1` is the argument. For THE and the paper's calibration it is at most the argument."""
     for k in (2, 3, 8, 1000):
         for eps_inf, eps_1 in PAIRS:
             assert all(build(name, k, eps_inf, eps_1).eps_1 == eps_1 for name in NAMES if name != "THE")
@@ -73,20 +73,20 @@ def test_the_loss_asked_for_is_the_loss_that_is_spent() -> None:
 
 @each
 def test_p_and_q_are_the_probabilities_of_support(m: Mechanism) -> None:
-    """GRR supports its symbol, bits the values whose bit is set, hashing the values that hash to the symbol."""
+    """A GRR report supports its symbol, bits support the values whose bit is set, a hash the values with this symbol."""
     _, supported = reference.all_reports(m)
     matrix = m.channel() @ supported
     np.testing.assert_allclose(matrix, reference.symbols(m.k, m.p, m.q), rtol=0, atol=1e-12)
 
 
 @each
-def test_the_channel_is_the_rounds_one_after_the_other(m: Mechanism) -> None:
+def test_the_channel_is_the_product_of_the_rounds(m: Mechanism) -> None:
     composed = reference.sequences(m, 1).reshape(m.k, -1)
     np.testing.assert_allclose(m.channel(), composed, rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("m", TAKES_TWO, ids=repr)
-def test_the_memo_costs_eps_inf(m: Longitudinal) -> None:
+def test_the_memo_loses_eps_inf(m: Longitudinal) -> None:
     memo, fresh = reference.rounds(m)
     np.testing.assert_allclose(memo.sum(axis=(1, 2)), 1, atol=1e-12)
     np.testing.assert_allclose(fresh.sum(axis=1), 1, atol=1e-12)
@@ -110,7 +110,7 @@ def test_eps_t_rises_to_eps_inf(m: Longitudinal) -> None:
     assert losses[-1] == pytest.approx(m.eps_inf, rel=1e-12)
 
 
-def test_the_dense_channel_is_refused_before_it_fills_the_memory() -> None:
+def test_too_large_a_dense_channel_is_rejected() -> None:
     for name in NAMES:
         with pytest.raises(ValueError, match="the dense channel of"):
             build(name, 5000, 2.0, 1.0).channel()
@@ -132,8 +132,8 @@ def test_auto_is_best_to_within_one_percent(k: int, calibration: str, pair: tupl
 
 
 @pytest.mark.parametrize("eps_1", [0.1, 0.5, 1.0, 1.9])
-def test_the_rule_of_allomfree_with_exact_calibration(eps_1: float) -> None:
-    """L-GRR is the better one of L-GRR and L-OSUE exactly if k < 3 e^{ε₁} + 2, whatever ε∞."""
+def test_allomfrees_rule_is_exact_with_exact_calibration(eps_1: float) -> None:
+    """L-GRR has a smaller variance than L-OSUE exactly if k < 3 e^{ε₁} + 2, for any ε∞."""
     for k in range(2, 40):
         grr, osue = build("L-GRR", k, 2.0, eps_1), build("L-OSUE", k, 2.0, eps_1)
         assert (grr.variance() < osue.variance()) == (k < 3 * math.exp(eps_1) + 2)
@@ -143,7 +143,7 @@ def test_the_rule_of_allomfree_with_exact_calibration(eps_1: float) -> None:
 
 
 @one_of_each
-def test_every_report_counts_as_what_it_supports(m: Mechanism) -> None:
+def test_every_report_counts_for_the_values_it_supports(m: Mechanism) -> None:
     rows, supported = reference.all_reports(m)
     for i in range(len(rows)):
         assert np.array_equal(m.support(m.tabulate(rows[i : i + 1])), supported[i])
@@ -154,7 +154,7 @@ def test_every_report_counts_as_what_it_supports(m: Mechanism) -> None:
 @settings(max_examples=20)
 @given(cuts=st.lists(st.integers(0, 60), max_size=5), seed=st.integers(0, 2**32))
 def test_tables_add_up_in_any_order(m: Mechanism, cuts: list[int], seed: int) -> None:
-    """Whatever the shards, empty ones and single reports included, their sum is the table of all."""
+    """The sum over any shards is the table of all reports, also with empty shards and shards of one report."""
     rng = np.random.default_rng(seed)
     reports = draw(m, rng.integers(0, m.k, 60), rng)
     edges = [0, *sorted(cuts), 60]
@@ -171,8 +171,8 @@ def test_tables_add_up_in_any_order(m: Mechanism, cuts: list[int], seed: int) ->
 
 
 @one_of_each
-def test_many_reports_count_as_few_at_a_time_do(m: Mechanism) -> None:
-    """Large batches have ways of counting of their own; their size is odd, and one report is the most frequent by far."""
+def test_large_batches_count_like_small_ones(m: Mechanism) -> None:
+    """Large batches use other counting code. The batch has an odd size, and one report is by far the most frequent."""
     rng = np.random.default_rng(3)
     reports = draw(m, rng.integers(0, m.k, 1000), rng)
     reports = np.concatenate([reports[rng.integers(0, 1000, 70_003)], np.repeat(reports[:1], 60_000, axis=0)])
@@ -183,7 +183,7 @@ def test_many_reports_count_as_few_at_a_time_do(m: Mechanism) -> None:
 
 
 @one_of_each
-def test_a_table_keeps_its_counts_to_itself(m: Mechanism) -> None:
+def test_a_table_does_not_share_its_counts(m: Mechanism) -> None:
     table = m.tabulate(draw(m, np.arange(m.k), np.random.default_rng(1)))
     again, stored = m.table(table.n, table.counts), m.table_from_bytes(table.to_bytes())
     for copy in (again, stored, table + m.empty_table()):
@@ -191,7 +191,7 @@ def test_a_table_keeps_its_counts_to_itself(m: Mechanism) -> None:
     assert table.counts.sum() > 0
 
 
-def test_tables_of_different_mechanisms_do_not_add() -> None:
+def test_tables_of_different_mechanisms_cannot_be_added() -> None:
     different = [
         *grid((5, 6), PAIRS[:2]),
         build("L-GRR", 5, 2.0, 0.9),
@@ -203,12 +203,12 @@ def test_tables_of_different_mechanisms_do_not_add() -> None:
             a.empty_table() + b.empty_table()
         with pytest.raises(ValueError, match="expected a count table of"):
             a.support(b.empty_table())
-    twin = build("L-OLH", 5, 2, 1)  # integers for the same numbers
+    twin = build("L-OLH", 5, 2, 1)  # the same parameters as integers
     assert (twin.empty_table() + build("L-OLH", 5, 2.0, 1.0).empty_table()).n == 0
 
 
 @one_of_each
-def test_counts_that_cannot_be_are_refused(m: Mechanism) -> None:
+def test_impossible_counts_are_rejected(m: Mechanism) -> None:
     good = m.tabulate(draw(m, np.arange(m.k), np.random.default_rng(1)))
     for n, counts in [
         (-1, good.counts),
@@ -230,8 +230,8 @@ def test_counts_that_cannot_be_are_refused(m: Mechanism) -> None:
 
 
 @one_of_each
-def test_valid_rows_are_those_that_a_device_can_send(m: Mechanism) -> None:
-    """All rows of one byte, or of two for hashing."""
+def test_only_rows_that_a_device_can_send_are_valid(m: Mechanism) -> None:
+    """Tries all rows of one byte, or of two bytes for hashing."""
     width = m.report_dtype.itemsize
     every = np.arange(256**width).astype(f"<u{width}").view(np.uint8)
     possible = {row.tobytes() for row in reference.all_reports(m)[0]}
@@ -240,7 +240,7 @@ def test_valid_rows_are_those_that_a_device_can_send(m: Mechanism) -> None:
 
 
 @one_of_each
-def test_rows_that_are_no_reports_are_refused(m: Mechanism) -> None:
+def test_invalid_rows_are_rejected(m: Mechanism) -> None:
     reports = draw(m, np.arange(m.k), np.random.default_rng(1))
     raw = np.frombuffer(reports.tobytes(), np.uint8)
     wrong = np.frombuffer(raw.tobytes()[: -m.report_dtype.itemsize] + b"\xff" * m.report_dtype.itemsize, m.report_dtype)
@@ -258,7 +258,7 @@ def test_rows_that_are_no_reports_are_refused(m: Mechanism) -> None:
 
 @pytest.mark.parametrize("k", [2, 3, 8, 9, 257])
 @pytest.mark.parametrize("name", NAMES)
-def test_reports_arrive_as_they_left(name: str, k: int) -> None:
+def test_reports_survive_the_envelope(name: str, k: int) -> None:
     budgets = {"eps": 1.0} if name in ONE_TIME else {"eps_inf": 2.0, "eps_1": 1.0}
     survey = parse_survey(
         {

@@ -1,4 +1,4 @@
-"""Fake data (RS+FD): what the reports mean, what they cost, and the literature's amplification found wanting."""
+"""Fake data (RS+FD): support probabilities, variance, privacy loss, and counterexamples to the literature's amplification."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ def make(name: str, k: int, eps: float = 1.0) -> Mechanism:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_mixture_has_the_stated_support_probabilities(name: str) -> None:
-    """For symbols and bits the channel shows them; for local hashing support is averaged over the functions."""
+    """Checks the channel, then the shares of support in simulated reports."""
     k, d = 5, 3
     real, mixed = make(name, k), make(name, k).with_fake_data(d)
     channel = mixed.channel()
@@ -29,12 +29,12 @@ def test_the_mixture_has_the_stated_support_probabilities(name: str) -> None:
     share = mixed.support(table) / n
     expected = np.where(np.arange(k) == 0, mixed.p, mixed.q)
     error = np.sqrt(expected * (1 - expected) / n)
-    assert (np.abs(share - expected) < 5.5 * error).all()  # 70 normal values: beyond 5.5 with probability 3e-6
+    assert (np.abs(share - expected) < 5.5 * error).all()  # 70 normal scores; one exceeds 5.5 with probability 3e-6
     assert (np.abs(share - np.where(np.arange(k) == 0, real.p, real.q)) > 5.5 * error).any()  # the control
 
 
 @pytest.mark.parametrize("name", ["GRR", "OUE", "L-OSUE", "L-OLH"])
-def test_the_variance_is_that_of_the_mixed_values(name: str) -> None:
+def test_the_variance_follows_from_the_mixed_frequencies(name: str) -> None:
     real, mixed = make(name, 4), make(name, 4).with_fake_data(2)
     f = 0.3
     inner = (f + 1 / 4) / 2
@@ -42,7 +42,7 @@ def test_the_variance_is_that_of_the_mixed_values(name: str) -> None:
 
 
 def tuple_loss(channels: list[np.ndarray], differ: int) -> float:
-    """The exact loss of an RS+FD tuple by enumeration, over pairs of tuples that differ in at most so many attributes."""
+    """The exact loss of an RS+FD tuple by enumeration, over pairs of tuples that differ in at most `differ` attributes."""
     d = len(channels)
     uniform = [c.mean(axis=0) for c in channels]
     domains = [range(len(c)) for c in channels]
@@ -64,15 +64,15 @@ def tuple_loss(channels: list[np.ndarray], differ: int) -> float:
 
 
 @pytest.mark.parametrize("name", ["GRR", "OUE", "L-GRR", "SS"])
-def test_a_tuple_never_costs_more_than_its_mechanism(name: str) -> None:
-    """By the mediant inequality, whatever the tuples; and it is reached, so nothing is given away."""
+def test_a_tuple_loses_exactly_the_mechanisms_eps(name: str) -> None:
+    """The mediant inequality bounds the loss for any tuples, and some tuples reach the bound."""
     channels = [make(name, 3).channel(), make(name, 3).channel()]
     assert tuple_loss(channels, differ=2) == pytest.approx(1.0)
 
 
-def test_amplification_by_sampling_holds_for_one_attribute_of_equal_domains_only() -> None:
-    """The literature raises the budget to ln(d (e^ε - 1) + 1). Between people who differ in several attributes, or with
-    domains of different size, the tuple then costs more than ε."""
+def test_amplification_needs_one_attribute_and_equal_domains() -> None:
+    """The literature raises the budget to ln(d (e^ε - 1) + 1). Then the tuple loses more than ε between people who differ in
+    several attributes, and with domains of different sizes."""
     eps, d = 1.0, 2
     raised = math.log(d * (math.exp(eps) - 1) + 1)
     equal = [make("GRR", 3, raised).channel()] * d
@@ -83,7 +83,7 @@ def test_amplification_by_sampling_holds_for_one_attribute_of_equal_domains_only
     assert tuple_loss(unequal, differ=1) > eps + 0.05
 
 
-def test_one_attribute_is_no_mixture() -> None:
+def test_one_attribute_leaves_p_and_q_unchanged() -> None:
     real = make("OUE", 4)
     assert (real.with_fake_data(1).p, real.with_fake_data(1).q) == pytest.approx((real.p, real.q))
     with pytest.raises(ValueError, match="d must be"):

@@ -1,4 +1,4 @@
-"""The chance of a right guess against enumeration, of one report from the channel, of several from all outputs."""
+"""The probability of a right guess equals the enumerated one: over the channel for one report, over all outputs for more."""
 
 import math
 
@@ -37,7 +37,7 @@ def enumerated(m: Longitudinal, t: int) -> float:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("k", [2, 3, 5, 10])
-def test_one_report_is_guessed_as_its_channel_says(name: str, k: int) -> None:
+def test_the_guess_of_one_report_follows_from_the_channel(name: str, k: int) -> None:
     for m in (built(name, k), built(name, k, 4.0, 1.9)):
         assert m.guess() == pytest.approx(m.channel().max(axis=0).sum() / k, rel=1e-12)
         assert 1 / k < m.guess() <= guessing.bound(m.eps_1, k) * (1 + 1e-12)
@@ -46,7 +46,7 @@ def test_one_report_is_guessed_as_its_channel_says(name: str, k: int) -> None:
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
 @pytest.mark.parametrize(("k", "t"), [(2, 4), (3, 2), (3, 3), (5, 2)])
-def test_reports_of_one_memo_are_guessed_as_enumerated(name: str, k: int, t: int) -> None:
+def test_the_guess_of_one_memos_reports_is_the_enumerated_one(name: str, k: int, t: int) -> None:
     m = built(name, k)
     assert isinstance(m, Longitudinal)
     assert m.guess(t) == pytest.approx(enumerated(m, t), rel=1e-11)
@@ -54,7 +54,7 @@ def test_reports_of_one_memo_are_guessed_as_enumerated(name: str, k: int, t: int
 
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
-def test_the_chance_rises_to_that_of_the_memo(name: str) -> None:
+def test_the_guess_rises_to_that_of_the_memo(name: str) -> None:
     for k in (2, 6, 1000):
         m = built(name, k, 4.0, 1.9)
         chances = [m.guess(t) for t in (1, 2, 3, 10, 50, 100, 101, math.inf)]
@@ -65,14 +65,14 @@ def test_the_chance_rises_to_that_of_the_memo(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("k", [2, 10**5])
-def test_the_chance_is_in_range_for_any_eps_and_k(name: str, k: int) -> None:
+def test_the_guess_is_in_range_for_any_eps_and_k(name: str, k: int) -> None:
     for eps in (1e-9, 50.0, 350.0):
         m = built(name, k, 2 * eps, eps)
         for t in (1, 7, 100, math.inf):
             assert 1 / k * (1 - 1e-9) <= m.guess(t) <= 1 + 1e-9
 
 
-def test_three_of_five_reports_of_the_demo_are_the_value() -> None:
+def test_the_guesses_of_the_demos_mechanism() -> None:
     m = mechanism("L-GRR", 6, eps_inf=4.0, eps_1=2.0)
     assert m.guess() == pytest.approx(0.5964, abs=5e-5)
     assert m.guess(12) == pytest.approx(0.908, abs=5e-4)
@@ -82,7 +82,7 @@ def test_three_of_five_reports_of_the_demo_are_the_value() -> None:
     assert once.guess(math.inf) == 1
 
 
-def test_a_location_is_guessed_as_its_channel_says() -> None:
+def test_the_guess_of_a_location_follows_from_the_channel() -> None:
     m = TruncatedGeometric(k=5, eps=0.5)
     assert m.guess() == pytest.approx(m.channel().max(axis=0).sum() / 5)
 
@@ -93,7 +93,7 @@ def test_the_number_of_reports_is_checked(t: float) -> None:
         mechanism("GRR", 6, eps=2.0).guess(t)
 
 
-def test_a_value_that_changes_is_guessed_as_eps_sequence_allows() -> None:
+def test_the_guess_of_a_changing_value_follows_eps_sequence() -> None:
     m = mechanism("L-GRR", 6, eps_inf=1.0, eps_1=0.1)
     for t in (1, 6, 50, 120):
         assert m.guess_any_values(t) == guessing.bound(m.eps_sequence(t).value, 6)

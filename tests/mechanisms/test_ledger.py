@@ -1,4 +1,4 @@
-"""The ledger against enumeration: every loss that it calls exact is the enumerated one, every bound is one."""
+"""Compares the ledger with enumeration: every exact loss is the enumerated one, and every bound is at least as large."""
 
 import math
 import time
@@ -21,7 +21,7 @@ REACHABLE = {"L-SUE": 0.9, "L-OSUE": 0.9, "L-SOUE": 0.5, "L-OUE": 0.5}  # ε₁/
 
 
 def log_rounds(rounds: Rounds) -> ledger.UnaryRounds:
-    """The rounds as the ledger takes them."""
+    """The rounds in the ledger's form."""
     return ledger.UnaryRounds(
         *(math.log(x) for p in (rounds.p1, rounds.q1, rounds.p2, rounds.q2) for x in (p, 1 - p)),
     )
@@ -33,7 +33,7 @@ def grr_logs(rounds: Rounds) -> dict[str, float]:
 
 
 def extreme_rounds(eps_inf: float, eps_2: float) -> ledger.UnaryRounds:
-    """L-SUE with rounds of any size, in logarithms."""
+    """L-SUE with any ε∞ and ε₂, in logarithms."""
     logs: list[float] = []
     for eps in (eps_inf, eps_2):
         log_p = -math.log1p(math.exp(-eps / 2))
@@ -81,7 +81,7 @@ def test_eps_t_has_the_published_values() -> None:
 
 @pytest.mark.parametrize("k", [2, 3, 10**6])
 @pytest.mark.parametrize("eps_inf", [1e-9, 1e-3, 1.0, 30.0, 700.0])
-def test_eps_t_rises_to_eps_inf_without_cancelling(k: int, eps_inf: float) -> None:
+def test_eps_t_rises_to_eps_inf_without_cancellation(k: int, eps_inf: float) -> None:
     for eps_2 in (1e-6, 1.0, 700.0):
         rounds = extreme_rounds(eps_inf, eps_2)
         grr = [ledger.eps_t_grr(t, k=k, log_e1=eps_inf, log_e2=eps_2) for t in (1, 2, 100, 10**6, 2**62)]
@@ -122,7 +122,7 @@ def test_a_one_time_mechanism_loses_eps_every_time() -> None:
         (5, 1.0, 0.1, True, 4),
     ],
 )
-def test_eps_sequence_of_symbols_is_enumerated(k: int, eps_inf: float, eps_1: float, paper: bool, steps: int) -> None:
+def test_eps_sequence_of_symbols_is_the_enumerated_one(k: int, eps_inf: float, eps_1: float, paper: bool, steps: int) -> None:
     rounds = grr_rounds(k, eps_inf, eps_1, paper=paper)
     for t in range(1, steps + 1):
         found = sequence_grr(k, rounds, t)
@@ -135,7 +135,7 @@ def test_eps_sequence_of_symbols_is_enumerated(k: int, eps_inf: float, eps_1: fl
     ("k", "eps_inf", "eps_1", "steps"),
     [(2, 2.0, 1.0, 6), (3, 2.0, 1.0, 4), (4, 2.0, 0.3, 4), (5, 0.5, 0.25, 3), (20, 2.0, 1.0, 3), (100, 4.0, 2.0, 3)],
 )
-def test_eps_sequence_of_bits_is_enumerated(name: str, k: int, eps_inf: float, eps_1: float, steps: int) -> None:
+def test_eps_sequence_of_bits_is_the_enumerated_one(name: str, k: int, eps_inf: float, eps_1: float, steps: int) -> None:
     rounds = unary_rounds(name, eps_inf, eps_1)
     for t in range(1, steps + 1):
         found = sequence_unary(k, rounds, t)
@@ -144,7 +144,7 @@ def test_eps_sequence_of_bits_is_enumerated(name: str, k: int, eps_inf: float, e
 
 
 @pytest.mark.parametrize(("name", "k", "t"), [("L-OSUE", 2, 4), ("L-OUE", 3, 3), ("L-SOUE", 2, 3), ("L-SUE", 4, 2)])
-def test_adding_up_bits_is_the_same_as_enumerating_all_bits_together(name: str, k: int, t: int) -> None:
+def test_the_sum_over_bits_equals_the_joint_enumeration(name: str, k: int, t: int) -> None:
     rounds = unary_rounds(name, 2.0, 1.0)
     loss = enumeration.all_bits_loss(k, rounds, t)
     assert enumeration.bits_loss(k, rounds, t) == pytest.approx(loss, rel=1e-12)
@@ -152,8 +152,8 @@ def test_adding_up_bits_is_the_same_as_enumerating_all_bits_together(name: str, 
 
 
 @pytest.mark.parametrize(("g", "k"), [(2, 2), (2, 5), (3, 3), (3, 5), (3, 9)])
-def test_local_hashing_loses_what_grr_on_its_symbols_loses(g: int, k: int) -> None:
-    """The worst linear form takes all g symbols when k >= g, and every form is public: the maximum over forms."""
+def test_local_hashing_has_the_loss_of_grr_on_its_symbols(g: int, k: int) -> None:
+    """Every form is public, so the loss is the maximum over forms. If k >= g, the worst form takes all g symbols."""
     rounds, worst = grr_rounds(g, 2.0, 1.0), 0.0
     for a in range(g * g):
         symbols = sorted({(a % g * (v % g) + a // g * (v // g)) % g for v in range(k)})
@@ -163,8 +163,8 @@ def test_local_hashing_loses_what_grr_on_its_symbols_loses(g: int, k: int) -> No
 
 @pytest.mark.parametrize(("k", "g", "steps"), [(2, 3, 4), (2, 4, 4), (3, 4, 4), (3, 5, 4), (4, 5, 4), (2, 8, 3), (4, 8, 3)])
 @pytest.mark.parametrize(("eps_inf", "eps_1"), [(2.0, 1.0), (4.0, 3.6), (0.3, 0.15)])
-def test_fewer_values_than_hashed_symbols_are_enumerated(k: int, g: int, steps: int, eps_inf: float, eps_1: float) -> None:
-    """All outputs count, among them symbols that no value has. The loss at g symbols is a bound, up to 1.7 times as large."""
+def test_the_loss_of_few_values_is_the_enumerated_one(k: int, g: int, steps: int, eps_inf: float, eps_1: float) -> None:
+    """The enumeration includes symbols that no value has. The loss at g symbols is a bound, up to 1.7 times as large."""
     rounds = grr_rounds(g, eps_inf, eps_1)
     for t in range(1, steps + 1):
         found = ledger.eps_sequence_hashed(t, k=k, g=g, **grr_logs(rounds))
@@ -173,7 +173,7 @@ def test_fewer_values_than_hashed_symbols_are_enumerated(k: int, g: int, steps: 
         assert found.value <= sequence_grr(g, rounds, t).value * (1 + 1e-12)
 
 
-def test_a_bound_of_local_hashing_is_not_called_exact() -> None:
+def test_a_bound_of_local_hashing_is_not_marked_exact() -> None:
     logs = grr_logs(grr_rounds(4, 2.0, 1.0))
     losses = [mechanism("L-OLH", 3, eps_inf=2.0, eps_1=1.0, g=4).eps_sequence(t) for t in range(1, 12)]
     assert [loss.exact for loss in losses] == [True] * 6 + [False] * 5
@@ -185,7 +185,7 @@ def test_a_bound_of_local_hashing_is_not_called_exact() -> None:
 
 
 @pytest.mark.parametrize("name", ["L-GRR", "L-OSUE", "L-OLH"])
-def test_a_loss_under_fake_data_is_a_bound(name: str) -> None:
+def test_a_loss_with_fake_data_is_a_bound(name: str) -> None:
     m = mechanism(name, 4, eps_inf=2.0, eps_1=1.0)
     assert m.eps_sequence(2).exact
     assert not m.with_fake_data(3).eps_sequence(2).exact
@@ -199,11 +199,11 @@ def test_one_report_loses_eps_1() -> None:
             assert sequence_unary(k, unary_rounds(name, 2.0, 1.0), 1).value == pytest.approx(1.0, rel=1e-12)
 
 
-# ---- what the literature and the first guess say
+# ---- claims of the literature, and plausible but false ones
 
 
-def test_published_pairs_of_a_constant_and_a_changing_sequence() -> None:
-    """The control: the losses are those that were published for these pairs, and they exceed memos x ε∞."""
+def test_a_constant_and_a_changing_sequence_as_published() -> None:
+    """The losses of these pairs are the published ones, and they exceed memos x ε∞."""
     for k, loss in ((20, 9.7), (100, 44.0)):
         rounds = unary_rounds("L-OSUE", 2.0, 1.0)
         pair = max(enumeration.bits_pair_loss(k, rounds, (0, 0), x) for x in ((0, 1), (1, 0), (1, 2)))
@@ -219,8 +219,8 @@ def test_published_pairs_of_a_constant_and_a_changing_sequence() -> None:
     assert 0.656 > 2 * 0.3
 
 
-def test_memos_times_eps_inf_is_no_bound() -> None:
-    """The literature's bound fails for every memoizing mechanism: min(t, k) memos at ε∞ each."""
+def test_memos_times_eps_inf_is_not_a_bound() -> None:
+    """The literature's bound, min(t, k) memos at ε∞ each, fails for every memoizing mechanism."""
     for t in (10, 100, 1000):
         assert sequence_grr(4, grr_rounds(4, 2.0, 1.0), t).value > 4 * 2.0
         for name in UNARY:
@@ -228,7 +228,7 @@ def test_memos_times_eps_inf_is_no_bound() -> None:
 
 
 def test_losses_of_single_memos_do_not_add_up() -> None:
-    """A value that returns (three reports of one memo, two of another), and hashed values that share a symbol."""
+    """Counterexamples: a value that returns (three reports of one memo, two of another), and hash collisions."""
     symbols, bits = grr_rounds(4, 2.0, 1.0), unary_rounds("L-OSUE", 2.0, 1.0)
     one_memo = [ledger.eps_t_grr(t, k=4, **grr_logs(symbols)) for t in (1, 2, 3)]
     table, sequences = enumeration.symbol_log_likelihood(4, symbols, 5)
@@ -247,8 +247,8 @@ def test_losses_of_single_memos_do_not_add_up() -> None:
     assert returning <= sequence_unary(4, bits, 5).value
 
 
-def test_constant_against_all_distinct_is_not_always_the_worst_pair() -> None:
-    """GRR with little noise: all-distinct against constant, the other way round; SUE: two halves against constant."""
+def test_constant_and_all_distinct_is_not_always_the_worst_pair() -> None:
+    """For GRR with little noise the reversed pair is worse, all-distinct and constant; for SUE, two halves and constant."""
     rounds = grr_rounds(5, 5.0, 4.5)
     table, sequences = enumeration.symbol_log_likelihood(5, rounds, 3)
     constant, distinct = table[sequences.index((3, 3, 3))], table[sequences.index((0, 1, 2))]
@@ -267,7 +267,7 @@ def test_constant_against_all_distinct_is_not_always_the_worst_pair() -> None:
 
 
 @pytest.mark.parametrize(("eps_inf", "eps_1"), [(2.0, 1.0), (0.3, 0.15), (4.0, 0.5), (4.0, 3.6)])
-def test_bounds_of_grr_are_bounds_and_close(eps_inf: float, eps_1: float) -> None:
+def test_bounds_of_grr_are_valid_and_close(eps_inf: float, eps_1: float) -> None:
     for k, t in ((2, 3), (2, 8), (2, 33), (3, 4), (3, 8), (3, 17), (4, 6), (4, 13), (6, 8), (8, 7), (20, 8)):
         rounds = sequence_loss.GRRRounds(k, *grr_logs(grr_rounds(k, eps_inf, eps_1)).values())
         truth = sequence_loss._exact(t, rounds).value
@@ -282,13 +282,13 @@ def test_bounds_of_grr_are_bounds_and_close(eps_inf: float, eps_1: float) -> Non
 
 
 def all_pairs(t: int, k: int, rounds: ledger.UnaryRounds) -> float:
-    """The exact loss of bits, which is tested above, for any t."""
-    return max(unary_module._pair_loss(p, k, rounds)[0] for p in unary_module._pairs(t, min(t, k)))
+    """The exact loss of bits for any t; tested above."""
+    return max(sequence_loss_unary._pair_loss(p, k, rounds)[0] for p in sequence_loss_unary._pairs(t, min(t, k)))
 
 
 @pytest.mark.parametrize("name", UNARY)
 @pytest.mark.parametrize(("eps_inf", "share"), [(2.0, 0.5), (0.5, 0.5), (4.0, 0.1), (4.0, 0.9)])
-def test_bounds_of_unary_encodings_are_bounds(name: str, eps_inf: float, share: float) -> None:
+def test_bounds_of_unary_encodings_are_valid(name: str, eps_inf: float, share: float) -> None:
     rounds = log_rounds(unary_rounds(name, eps_inf, eps_inf * min(share, REACHABLE[name])))
     for k, t in ((2, 2), (2, 5), (2, 10), (3, 3), (3, 6), (4, 5), (5, 4), (9, 5), (20, 3), (100, 5), (10**6, 4)):
         truth = all_pairs(t, k, rounds)
@@ -298,10 +298,10 @@ def test_bounds_of_unary_encodings_are_bounds(name: str, eps_inf: float, share: 
 
 
 @pytest.mark.parametrize("name", UNARY)
-def test_bounds_with_shared_constants_are_bounds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The form that the programme has for large t and for blocks beyond the lattice, at a t that can be enumerated."""
-    monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_T", 1)
-    monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_VALUES", 1)
+def test_bounds_with_shared_constants_are_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests the programme's form for large t, and for blocks beyond the lattice, at a t small enough to enumerate."""
+    monkeypatch.setattr("mechanisms.sequence_bound_unary._FULL_T", 1)
+    monkeypatch.setattr("mechanisms.sequence_bound_unary._FULL_VALUES", 1)
     rounds = log_rounds(unary_rounds(name, 2.0, 1.0))
     for lattice in (1024, 2):
         monkeypatch.setattr("mechanisms.ledger.bound_unary._LATTICE", lattice)
@@ -317,7 +317,7 @@ horizons = st.one_of(st.integers(1, 70), st.sampled_from([99, 364, 1023, 1024, 9
 
 @settings(max_examples=60, derandomize=True)
 @given(domains, eps_pairs, horizons)
-def test_eps_sequence_of_grr_grows_and_is_not_below_eps_t(k: int, pair: tuple[float, float], t: int) -> None:
+def test_eps_sequence_of_grr_grows_and_is_at_least_eps_t(k: int, pair: tuple[float, float], t: int) -> None:
     rounds = grr_rounds(k, pair[0], pair[0] * pair[1])
     now, later = sequence_grr(k, rounds, t), sequence_grr(k, rounds, t + 1)
     check(now, later, ledger.eps_t_grr(t, k=k, **grr_logs(rounds)), t * grr_logs(rounds)["log_e2"])
@@ -325,9 +325,7 @@ def test_eps_sequence_of_grr_grows_and_is_not_below_eps_t(k: int, pair: tuple[fl
 
 @settings(max_examples=25, derandomize=True)
 @given(st.sampled_from(UNARY), domains, eps_pairs, horizons)
-def test_eps_sequence_of_unary_encodings_grows_and_is_not_below_eps_t(
-    name: str, k: int, pair: tuple[float, float], t: int
-) -> None:
+def test_eps_sequence_of_bits_grows_and_is_at_least_eps_t(name: str, k: int, pair: tuple[float, float], t: int) -> None:
     rounds = unary_rounds(name, pair[0], pair[0] * min(pair[1], REACHABLE[name]))
     logs = log_rounds(rounds)
     now, later = sequence_unary(k, rounds, t), sequence_unary(k, rounds, t + 1)
@@ -335,7 +333,7 @@ def test_eps_sequence_of_unary_encodings_grows_and_is_not_below_eps_t(
 
 
 def check(now: ledger.SequenceLoss, later: ledger.SequenceLoss, unchanged: float, trivial: float) -> None:
-    """What holds for every loss; trivial: the second round's own loss in t reports."""
+    """Checks that apply to every loss. trivial: the loss of the second round alone in t reports."""
     assert now.value <= later.value * (1 + 1e-9)
     assert unchanged * (1 - 1e-9) <= now.value <= trivial * (1 + 1e-9)
     assert 0 <= now.gap < now.value
@@ -348,7 +346,7 @@ def check(now: ledger.SequenceLoss, later: ledger.SequenceLoss, unchanged: float
 
 @pytest.mark.parametrize("k", [2, 5, 17, 10**6])
 @pytest.mark.parametrize(("eps_inf", "eps_2"), [(700.0, 1400.0), (700.0, 1.0), (1e-6, 700.0), (1e-3, 0.5)])
-def test_extremes_neither_overflow_nor_fail(k: int, eps_inf: float, eps_2: float) -> None:
+def test_extreme_parameters_neither_overflow_nor_fail(k: int, eps_inf: float, eps_2: float) -> None:
     rounds = extreme_rounds(eps_inf, eps_2)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
@@ -361,7 +359,7 @@ def test_extremes_neither_overflow_nor_fail(k: int, eps_inf: float, eps_2: float
                 assert found.value > 0
 
 
-def test_a_million_steps_take_no_time() -> None:
+def test_a_million_steps_take_less_than_five_seconds() -> None:
     rounds = unary_rounds("L-OSUE", 2.0, 1.0)
     start = time.perf_counter()
     for k in (2, 16, 1000, 10**6):
@@ -370,8 +368,8 @@ def test_a_million_steps_take_no_time() -> None:
     assert time.perf_counter() - start < 5
 
 
-def test_the_rate_of_growth_in_the_end() -> None:
-    """GRR on k symbols: ε₂(1-1/k) a step. Bits with a symmetric second round: α/2 for each of the k bits."""
+def test_the_loss_grows_at_the_stated_rate_for_large_t() -> None:
+    """The rate is ε₂(1-1/k) a step for GRR on k symbols, and α/2 for each of k bits with a symmetric second round."""
     for k in (2, 3, 8):
         rounds = grr_rounds(k, 2.0, 1.0)
         rate = sequence_grr(k, rounds, 10**6).value - sequence_grr(k, rounds, 10**6 - k).value
@@ -417,7 +415,7 @@ def test_rounds_of_bits_are_checked() -> None:
         ledger.eps_sequence_unary(2, k=1, rounds=ledger.UnaryRounds(*good))
 
 
-def test_the_description_names_a_pair() -> None:
+def test_the_witness_describes_a_pair() -> None:
     found = sequence_grr(4, grr_rounds(4, 2.0, 1.0), 2)
     assert found.witness == "steps (x, x'): 1 x (0, 1), 1 x (0, 2); every report equals x"
     found = sequence_unary(100, unary_rounds("L-OSUE", 2.0, 1.0), 3)

@@ -1,4 +1,4 @@
-"""The finite fields and the linear hash functions, against the independent ones of `reference`; golden hashes."""
+"""Compares the finite fields and the linear hash functions with `reference`, and hashes with golden values."""
 
 import hashlib
 import itertools
@@ -24,7 +24,7 @@ each_pool = pytest.mark.parametrize(("g", "k"), POOLS)
 # ---- the field
 
 
-def test_prime_powers() -> None:
+def test_prime_powers_are_complete_and_correct() -> None:
     assert prime_powers(32) == FIELDS
     assert [g for g in range(1025) if prime_power(g)] == list(prime_powers(1024))
     for g in prime_powers(MAX_FIELD):
@@ -34,7 +34,7 @@ def test_prime_powers() -> None:
 
 
 @pytest.mark.parametrize("g", FIELDS)
-def test_field_axioms(g: int) -> None:
+def test_the_fields_satisfy_the_axioms(g: int) -> None:
     add, multiply = (table.astype(int) for table in field(g))
     every = np.arange(g)
     for table, neutral in ((add, 0), (multiply, 1)):
@@ -68,12 +68,12 @@ def test_the_field_is_the_documented_one(g: int) -> None:
         (2, 10, (1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1)),
     ],
 )
-def test_irreducible_polynomials(r: int, e: int, polynomial: tuple[int, ...]) -> None:
-    """The lexicographically first ones of published tables (e.g. Lidl and Niederreiter 1997, chapter 10, table C)."""
+def test_the_irreducible_polynomials_are_the_published_ones(r: int, e: int, polynomial: tuple[int, ...]) -> None:
+    """They are the lexicographically first ones in published tables (Lidl and Niederreiter 1997, chapter 10, table C)."""
     assert modulus(r, e) == polynomial == reference.modulus(r, e)
 
 
-def test_a_product_of_aes() -> None:
+def test_products_in_the_field_of_aes() -> None:
     """FIPS 197, §4.2: 57 · 83 = c1 and 57 · 13 = fe, in hexadecimal."""
     _, multiply = field(256)
     assert multiply[0x57, 0x83] == 0xC1
@@ -81,7 +81,7 @@ def test_a_product_of_aes() -> None:
 
 
 @pytest.mark.parametrize("g", [-1, 0, 1, 6, 10, 12, 100, 1023, 1025])
-def test_only_prime_powers_are_fields(g: int) -> None:
+def test_only_prime_powers_are_accepted(g: int) -> None:
     with pytest.raises(ValueError, match="prime power"):
         field(g)
     with pytest.raises(ValueError, match="g must be"):
@@ -100,14 +100,14 @@ def test_the_hash_is_the_documented_one(g: int, k: int) -> None:
 
 
 @each_pool
-def test_any_two_values_collide_under_a_share_of_one_in_g(g: int, k: int) -> None:
+def test_two_values_collide_under_one_in_g_functions(g: int, k: int) -> None:
     table = reference.hashes(g, k)
     together = (table[:, :, None] == table[:, None, :]).sum(axis=0)
     assert np.array_equal(together, np.where(np.eye(k, dtype=bool), len(table), len(table) // g))
 
 
 @each_pool
-def test_support_counts_by_the_transform(g: int, k: int) -> None:
+def test_the_transform_gives_exact_support_counts(g: int, k: int) -> None:
     table = reference.hashes(g, k)
     counts = np.random.default_rng(g).integers(0, 2**40, (len(table), g))
     brute_force = [counts[np.arange(len(table)), table[:, v]].sum() for v in range(k)]
@@ -117,8 +117,8 @@ def test_support_counts_by_the_transform(g: int, k: int) -> None:
 
 
 @each_pool
-def test_a_folded_table_tells_what_the_table_tells(g: int, k: int) -> None:
-    """Every report on its own falls into one cell, whose mass is that of the symbol under the function, for any f."""
+def test_a_folded_table_keeps_all_information(g: int, k: int) -> None:
+    """Every report falls into one cell. For any f, the cell's mass is that of the report's symbol under its function."""
     pool, table = LinearPool(k, g), reference.hashes(g, k)
     f = np.random.default_rng(g).random(k)
     masses = pool.radon(f)
@@ -128,7 +128,7 @@ def test_a_folded_table_tells_what_the_table_tells(g: int, k: int) -> None:
         report[a, y] = 1
         cell = pool.fold(report)
         assert (cell.sum(), cell.max()) == (1, 1)
-        if a or not y:  # the function that hashes all to 0 has one cell for all other symbols
+        if a or not y:  # the function that hashes every value to 0 has one cell for all other symbols
             np.testing.assert_allclose(masses @ cell, f[table[a] == y].sum(), rtol=1e-14)
     counts = np.random.default_rng(k).integers(0, 2**40, (pool.size, g))
     assert pool.fold(counts).sum() == counts.sum()
@@ -139,7 +139,7 @@ def test_a_folded_table_tells_what_the_table_tells(g: int, k: int) -> None:
 
 @each_pool
 def test_the_transpose_is_the_transpose(g: int, k: int) -> None:
-    """In whole numbers, so exactly: x · R f = Rᵀ x · f, and R's columns are zeros and ones."""
+    """Checks x · R f = Rᵀ x · f exactly, in integers. R's columns are zeros and ones."""
     pool, rng = LinearPool(k, g), np.random.default_rng(g)
     f, x = rng.integers(-99, 99, k).astype(float), rng.integers(-99, 99, pool.cells).astype(float)
     before = x.copy()
@@ -154,8 +154,8 @@ def test_the_transpose_is_the_transpose(g: int, k: int) -> None:
 @given(
     st.sampled_from([(2, 1000), (3, 1000), (4, 5000), (7, 5000), (32, 1025), (53, 1000), (17, 4000), (2, 70_000)]), st.data()
 )
-def test_large_pools(g_k: tuple[int, int], data: st.DataObject) -> None:
-    """Single hashes and single reports, where the whole table is too much to write down."""
+def test_large_pools_hash_and_count_correctly(g_k: tuple[int, int], data: st.DataObject) -> None:
+    """Checks single hashes and single reports of pools whose whole tables are too large."""
     g, k = g_k
     pool = LinearPool(k, g)
     a, y = data.draw(st.integers(0, pool.size - 1)), data.draw(st.integers(0, g - 1))
@@ -170,8 +170,8 @@ def test_large_pools(g_k: tuple[int, int], data: st.DataObject) -> None:
         np.testing.assert_allclose(pool.radon(f) @ pool.fold(counts), f[hashed == y].sum(), rtol=1e-13)
 
 
-def test_golden_hashes() -> None:
-    """H_a(v) of a few functions, computed by `reference`; a change of these breaks every device in the field.
+def test_hashes_have_the_golden_values() -> None:
+    """H_a(v) of a few functions, computed by `reference`. A change of these values breaks every deployed device.
 
     By hand: in GF(9) with x² = -1, 8 is 2+2x, and H_8(8) = (2+2x)² = 8x = 2x, which is 6.
     """
@@ -195,14 +195,14 @@ def test_golden_hashes() -> None:
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5, 8, 9, 16, 17, 1000, 2**20, MAX_HASH_K])
-def test_digits(k: int) -> None:
+def test_the_number_of_digits_is_minimal(k: int) -> None:
     for g in prime_powers(64):
         m, size = digits_needed(k, g)
         assert size == g**m >= k > (g ** (m - 1) if m > 1 else 0)
 
 
-def test_the_best_g_is_the_best_of_all_that_fit() -> None:
-    """Also where a smaller g does not fit and a larger one does, as 3 and 4 at k = 2^24; 64 MiB where any g keeps to that."""
+def test_the_best_g_has_the_smallest_variance_of_all_that_fit() -> None:
+    """A larger g may fit although a smaller one does not (4 and 3 at k = 2^24). The limit is 64 MiB if any g fits it."""
     assert not fits(2**24, 3)
     assert fits(2**24, 4)
     for k, eps in itertools.product((2, 100, 10**5, 2**22, 2**22 + 1, 3**14 + 1, 2**24 - 1, 2**24), (0.1, 1.0, 2.0, 3.0, 5.0)):
@@ -219,8 +219,8 @@ def test_the_best_g_is_the_best_of_all_that_fit() -> None:
         assert variance(g) == min(variance(h) for h in prime_powers(MAX_FIELD) if fits(k, h, limit))
 
 
-def test_a_device_of_the_largest_domain_needs_little_memory() -> None:
-    """A device holds two tables of g × g and nothing of the size of the domain."""
+def test_a_device_needs_little_memory_for_the_largest_domain() -> None:
+    """A device stores two g × g tables and nothing that grows with the domain."""
     for name in ("BLH", "OLH", "L-BLH", "L-OLH"):
         m = build(name, MAX_HASH_K, 2.0, 1.0)
         held = [x for x in vars(m.pool).values() if isinstance(x, np.ndarray)]  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""Location mechanisms: their channels against direct sums, their promises by enumeration, their reports by statistics.
+"""Location mechanisms: channels are compared with direct sums, guarantees with enumeration, reports with the channel.
 
-Seeds are fixed. Every p-value is compared with `LIMIT` = 1e-9; there are about 50 that a correct mechanism must pass, so if
-all seeds were changed one would fail with probability 5e-8. Each law has a control that must fail.
+Seeds are fixed. Every p-value is compared with `LIMIT` = 1e-9. A correct mechanism must pass about 50 of them; with new seeds
+one would fail with probability 5e-8. Each test has a control that must fail.
 """
 
 import math
@@ -31,12 +31,12 @@ def line(k: int) -> FloatArray:
 
 
 def shokri(k: int = 5, max_loss: float = 0.9) -> Shokri:
-    """A programme with a prior that is not uniform and a quality loss that is not the adversary's error."""
+    """A mechanism with a non-uniform prior and a quality loss that differs from the adversary's error."""
     return Shokri(np.arange(1, k + 1) / (k * (k + 1) / 2), line(k), max_loss, loss=line(k) ** 2)
 
 
 class Given(StoredChannel):
-    """A channel on a line, as it is given."""
+    """A mechanism on a line with a given channel."""
 
     signature = "given"
 
@@ -56,7 +56,7 @@ EXAMPLES: list[ChannelMechanism] = [TruncatedGeometric(5, 0.7), PlanarGeometric(
 each = pytest.mark.parametrize("m", EXAMPLES, ids=lambda m: m.name)
 
 
-def test_the_registry_makes_them_and_keeps_them_apart_from_the_pure_ones() -> None:
+def test_the_registry_separates_location_and_pure_mechanisms() -> None:
     assert repr(LOCATION["truncated-geometric"](k=5, eps=0.7)) == repr(EXAMPLES[0])
     assert repr(LOCATION["planar-geometric"](shape=(3, 2), eps=0.7)) == repr(EXAMPLES[1])
     assert isinstance(LOCATION["Shokri"](prior=[0.5, 0.5], distance=line(2), max_loss=0.1), Shokri)
@@ -76,7 +76,7 @@ def test_rows_are_distributions(m: ChannelMechanism) -> None:
 
 @pytest.mark.parametrize("k", [2, 3, 6])
 @pytest.mark.parametrize("eps", [0.05, 1.0, 4.0])
-def test_the_line_is_the_two_sided_geometric_with_its_tails_moved_to_the_ends(k: int, eps: float) -> None:
+def test_the_line_is_a_truncated_two_sided_geometric(k: int, eps: float) -> None:
     a = math.exp(-eps)
     mass = [(1 - a) / (1 + a) * a**i for i in range(k + math.ceil(50 / eps))]
     expected = np.empty((k, k))
@@ -88,8 +88,8 @@ def test_the_line_is_the_two_sided_geometric_with_its_tails_moved_to_the_ends(k:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("eps", [1.0, 4.0])
-def test_the_grid_is_the_lattice_with_every_cell_moved_to_the_nearest(shape: tuple[int, int], eps: float) -> None:
-    """By brute force over a large piece of the lattice, exact summation and a search for each cell's nearest one."""
+def test_the_grid_is_the_lattice_moved_to_the_nearest_cells(shape: tuple[int, int], eps: float) -> None:
+    """Compares with brute force over a large part of the lattice: exact sums and a search for each cell's nearest one."""
     width, height = shape
     centres = [(i, j) for j in range(height) for i in range(width)]
     reach = math.ceil(44 / eps)
@@ -104,8 +104,8 @@ def test_the_grid_is_the_lattice_with_every_cell_moved_to_the_nearest(shape: tup
 
 
 @pytest.mark.parametrize("eps", [0.01, 0.03, 0.1, 0.5, 1.0, 2.0])
-def test_the_normalizing_constant_is_that_of_epsteins_zeta_function(eps: float) -> None:
-    """Σ e^{-ε‖y‖} = 2π/ε² + 1 + Σ_m (-ε)^m/m! Z(-m/2), ε < 2π, by Mellin's transform; Z(s) = 4 ζ(s) β(s) continued."""
+def test_the_normalizing_constant_matches_epsteins_zeta(eps: float) -> None:
+    """Σ e^{-ε‖y‖} = 2π/ε² + 1 + Σ_m (-ε)^m/m! Z(-m/2) for ε < 2π, by Mellin's transform; Z(s) = 4 ζ(s) β(s), continued."""
     terms = [2 * math.pi / eps**2, 1.0]
     for m in range(60):
         s = 1 + m / 2  # Z(1-s) by the functional equation; β(s) from Hurwitz's zeta function
@@ -118,20 +118,20 @@ def test_the_normalizing_constant_is_that_of_epsteins_zeta_function(eps: float) 
     assert lattice_sums(2, 3, eps)[-1, -1] == pytest.approx(math.fsum(terms), rel=2e-15)
 
 
-def test_sums_over_sets_agree_with_each_other() -> None:
-    sums = lattice_sums(3, 4, 0.2)  # axes: {0}, {1}, {2}, then from 0, 1, 2 on, then all; {0} … {3}, from 0 … 3 on, all
+def test_lattice_sums_over_sets_are_consistent() -> None:
+    sums = lattice_sums(3, 4, 0.2)  # axes: {0} … {2}, {0, …} … {2, …}, all; {0} … {3}, {0, …} … {3, …}, all
     assert sums.shape == (7, 9)
     np.testing.assert_allclose(sums[3:5], sums[:2] + sums[4:6], rtol=1e-15)
     np.testing.assert_allclose(sums[:, 4:7], sums[:, :3] + sums[:, 5:8], rtol=1e-15)
     np.testing.assert_allclose(sums[-1], 2 * sums[4] + sums[0], rtol=1e-15)
-    np.testing.assert_allclose(sums[-1, -1], 1 + 4 * sums[4, 4], rtol=1e-15)  # four quadrants {1, …} × {0, …}, turned
+    np.testing.assert_allclose(sums[-1, -1], 1 + 4 * sums[4, 4], rtol=1e-15)  # four rotated quadrants {1, …} × {0, …}
 
 
-# ---- promises
+# ---- guarantees
 
 
 def enumerated(m: ChannelMechanism) -> tuple[float, float]:
-    """(eps_1, eps_distance) from every value, other value and report that one of the two can produce."""
+    """(eps_1, eps_distance) over every two values and every report that one of the two can produce."""
     worst, per_distance, channel, distances = 0.0, 0.0, m.channel(), m.distances()
     for x, y in product(range(m.k), repeat=2):
         for a, b in zip(channel[x], channel[y]):
@@ -142,7 +142,7 @@ def enumerated(m: ChannelMechanism) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("m", GEOMETRIC, ids=repr)
-def test_geo_indistinguishability_is_met_and_reached(m: TruncatedGeometric | PlanarGeometric) -> None:
+def test_geo_indistinguishability_is_exact(m: TruncatedGeometric | PlanarGeometric) -> None:
     eps_1, eps_distance = enumerated(m)
     assert m.eps_1 == pytest.approx(eps_1, rel=1e-12, abs=1e-15)
     assert m.eps_distance == pytest.approx(eps_distance, rel=1e-12, abs=1e-15)
@@ -155,18 +155,18 @@ def test_geo_indistinguishability_is_met_and_reached(m: TruncatedGeometric | Pla
 
 
 @each
-def test_the_losses_are_those_of_the_channel(m: ChannelMechanism) -> None:
+def test_the_losses_follow_from_the_channel(m: ChannelMechanism) -> None:
     assert (m.eps_1, m.eps_distance) == pytest.approx(enumerated(m), rel=1e-12)
     assert m.eps_t(3) == pytest.approx(3 * m.eps_1)
     assert m.eps_inf == math.inf
 
 
-def test_the_line_tells_the_ldp_eps_apart_from_its_own() -> None:
+def test_the_lines_ldp_eps_differs_from_its_eps() -> None:
     m = TruncatedGeometric(MAX_K, 2)
     assert (m.eps, m.eps_distance, m.eps_1) == (2.0, 2.0, 2.0 * (MAX_K - 1))
 
 
-def test_a_report_that_nobody_sends_loses_nothing() -> None:
+def test_an_impossible_report_is_ignored() -> None:
     one = Given(np.array([[0.0, 0.2, 0.8], [0.0, 0.5, 0.5], [0.0, 0.4, 0.6]]))
     assert (one.eps_1, one.eps_distance) == pytest.approx(enumerated(one)) == (math.log(2.5), math.log(2.5))
 
@@ -174,8 +174,8 @@ def test_a_report_that_nobody_sends_loses_nothing() -> None:
 # ---- published numbers
 
 # ElSalamouny and Palamidessi, Tables 5 and 6, largest first: the ε of k-RR and of the geometric mechanisms. The paper does not
-# say so, but they are those whose expected distance under a uniform prior is, on the line of 100 cells, that of Table 8 (but 25
-# for its 24.5), and 0.5, 1, …, 5 km on the grid of 24 × 16 cells of 0.5 km.
+# explain them. With a uniform prior they give these expected distances: on the line of 100 cells those of Table 8 (25 in place
+# of its 24.5); on the grid of 24 × 16 cells of 0.5 km 0.5, 1, …, 5 km.
 LINE_LOSS = (1, 4, 7, 10, 13, 16, 19, 22, 25, 28)
 GRID_LOSS_KM = (0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5)
 CELL_KM = 0.5
@@ -214,10 +214,10 @@ PUBLISHED: list[tuple[str, Callable[[float], FloatArray], FloatArray, str, tuple
 @pytest.mark.parametrize(
     ("channel", "distances", "printed", "losses"), [row[1:] for row in PUBLISHED], ids=[r[0] for r in PUBLISHED]
 )
-def test_the_papers_parameters_are_those_of_round_expected_losses(
+def test_the_papers_parameters_give_round_expected_losses(
     channel: Callable[[float], FloatArray], distances: FloatArray, printed: str, losses: tuple[float, ...]
 ) -> None:
-    """Between one unit of the last printed digit below and one above, the expected loss passes the round number."""
+    """The expected loss crosses the round number within one unit of the last printed digit, below and above."""
     prior = np.full(len(distances), 1 / len(distances))
     for eps, loss in zip(printed.split(), losses, strict=True):
         unit = 10.0 ** -len(eps.split(".")[1])
@@ -229,7 +229,7 @@ def test_the_papers_parameters_are_those_of_round_expected_losses(
 
 
 def fits(counts: IntArray, expected: FloatArray) -> bool:
-    """Whether the counts can come from the distribution: nothing seen that has no probability, and chi-squared."""
+    """True if the counts fit the distribution: a chi-squared test, and no outcome of probability zero."""
     if counts[expected.ravel() == 0].any():
         return False
     return np.count_nonzero(expected) == 1 or p_value(counts, expected) > LIMIT
@@ -250,7 +250,7 @@ def fits(counts: IntArray, expected: FloatArray) -> bool:
     ids=repr,
 )
 def test_reports_follow_the_channel(m: ChannelMechanism, wrong: ChannelMechanism) -> None:
-    """Each value's reports by themselves (of large domains: five values), then all people's values and reports jointly."""
+    """Tests each value's reports separately (at most five values), then all people's values and reports jointly."""
     rng = np.random.default_rng(20240607)
     shown = np.unique(np.linspace(0, m.k - 1, min(m.k, 5)).astype(int))
     for value in shown:
@@ -268,7 +268,7 @@ def test_reports_follow_the_channel(m: ChannelMechanism, wrong: ChannelMechanism
 
 @each
 def test_people_draw_independently(m: ChannelMechanism) -> None:
-    """Two reports of a value, and the reports of neighbours in the array; the same report twice is the control."""
+    """Tests two reports of a value, and reports of neighbours in the array. The control is the same report twice."""
     rng = np.random.default_rng(20240608)
     first, second = (m.report(np.full(100_000, 1), rng).astype(np.int64) for _ in range(2))
     expected = np.outer(m.channel()[1], m.channel()[1])
@@ -278,7 +278,7 @@ def test_people_draw_independently(m: ChannelMechanism) -> None:
 
 
 class Fixed(np.random.Generator):
-    """A source of one uniform number, again and again."""
+    """A source that always returns the same uniform number."""
 
     def __init__(self, uniform: float) -> None:
         super().__init__(np.random.PCG64(0))
@@ -286,19 +286,19 @@ class Fixed(np.random.Generator):
 
 
 @pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-53])
-def test_what_has_no_probability_is_never_drawn(uniform: float) -> None:
+def test_reports_of_probability_zero_are_never_drawn(uniform: float) -> None:
     for m in (shokri(), Shokri([0.5, 0.3, 0.2], line(3), 0.0), PlanarGeometric((3, 1), 300.0)):
         values = np.arange(m.k)
         reports = m.report(values, Fixed(uniform))
         assert (m.channel()[values, reports] > 0).all()
 
 
-def test_the_ends_of_the_ranges_work() -> None:
+def test_the_ends_of_the_parameter_ranges_work() -> None:
     rng = np.random.default_rng(1)
     values = np.array([0, 3, MAX_K - 1])
     assert np.array_equal(TruncatedGeometric(MAX_K, 700.0).report(values, rng), values)
     flat = np.bincount(TruncatedGeometric(5, 1e-9).report(np.full(1000, 2), rng), minlength=5)
-    assert flat[1:4].sum() == 0  # noise of a thousand million cells
+    assert flat[1:4].sum() == 0  # the noise spans 10⁹ cells
     assert np.array_equal(TruncatedGeometric(4, 700.0).channel(), np.exp(-700 * line(4)))
     assert np.array_equal(PlanarGeometric((2, 1), 700.0).report(np.array([1, 0]), rng), [1, 0])
     assert PlanarGeometric((64, 64), 0.5).report(np.array([4095]), rng).dtype == np.dtype("<u2")
@@ -327,7 +327,7 @@ def test_tables_add_up_in_any_order(m: ChannelMechanism, cuts: list[int], seed: 
 
 
 @each
-def test_rows_that_are_no_reports_are_refused(m: ChannelMechanism) -> None:
+def test_invalid_rows_are_rejected(m: ChannelMechanism) -> None:
     reports = m.report(np.arange(m.k), np.random.default_rng(1))
     with pytest.raises(ValueError, match=r"1 of 2 reports are not reports of .*, the first at position 1"):
         m.tabulate(np.array([0, m.k], m.report_dtype))
@@ -353,7 +353,7 @@ def test_the_inverse_is_least_squares(m: ChannelMechanism) -> None:
 
 
 def outcomes(m: ChannelMechanism, f: FloatArray, steps: int) -> tuple[FloatArray, FloatArray]:
-    """Probability and estimate of everything that one person can report in all the steps, by enumeration."""
+    """Probability and estimate of every sequence of reports that one person can send, by enumeration."""
     a, b = m.channel(), m.inverse()
     probabilities, estimates = [], []
     for x, *reports in product(range(m.k), repeat=steps + 1):
@@ -364,18 +364,18 @@ def outcomes(m: ChannelMechanism, f: FloatArray, steps: int) -> tuple[FloatArray
 
 @pytest.mark.parametrize("m", [TruncatedGeometric(3, 0.7), PlanarGeometric((2, 2), 1.0), shokri(4, 0.5)], ids=repr)
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_the_inversions_variances_by_enumeration(m: ChannelMechanism, steps: int) -> None:
+def test_the_inversions_variances_are_the_enumerated_ones(m: ChannelMechanism, steps: int) -> None:
     for f in (np.arange(1, m.k + 1) / (m.k * (m.k + 1) / 2), np.eye(m.k)[1]):
         probability, estimate = outcomes(m, f, steps)
         expected = probability @ estimate**2 - (probability @ estimate) ** 2
         np.testing.assert_allclose(m.inversion_variances(f, n=7, steps=steps), expected / 7, rtol=1e-9, atol=1e-12)
 
 
-# ---- what is refused
+# ---- errors
 
 
 @each
-def test_what_only_a_pure_mechanism_has_is_refused(m: ChannelMechanism) -> None:
+def test_methods_for_pure_mechanisms_are_rejected(m: ChannelMechanism) -> None:
     assert m.pure is False
     assert math.isnan(m.p)
     assert math.isnan(m.q)
@@ -390,7 +390,7 @@ def test_what_only_a_pure_mechanism_has_is_refused(m: ChannelMechanism) -> None:
             ask()
 
 
-def test_a_dense_channel_is_refused_before_it_fills_the_memory() -> None:
+def test_too_large_a_dense_channel_is_rejected() -> None:
     m = TruncatedGeometric(5000, 1.0)
     for ask in (m.channel, m.inverse):
         with pytest.raises(ValueError, match="the dense channel of"):
@@ -414,13 +414,13 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "message"), BAD)
-def test_bad_arguments_are_refused_by_name(name: str, arguments: dict[str, Any], message: str) -> None:
+def test_bad_arguments_are_rejected_by_name(name: str, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         LOCATION[name](**arguments)
 
 
 @each
-def test_bad_values_and_frequencies_are_refused(m: ChannelMechanism) -> None:
+def test_bad_values_and_frequencies_are_rejected(m: ChannelMechanism) -> None:
     rng = np.random.default_rng(1)
     for bad in ([m.k], [-1], [0.5], [[0]], ["a"]):
         with pytest.raises(ValueError, match=r"values must be .*\[0, "):

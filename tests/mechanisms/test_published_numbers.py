@@ -1,12 +1,13 @@
-"""Numbers that others have printed, to every printed digit, and ours beside them.
+"""Compares our numbers with published ones, to every printed digit.
 
 ALLOMFREE is Arcolezi, Couchot, Al Bouna and Xiao, "Improving the Utility of Locally Differentially Private Protocols for
-Longitudinal and Multidimensional Frequency Estimates"; n = 10 000 and f = 0 everywhere. A number reproduces if it is ours,
-rounded to the decimals that are printed, but for two habits of the paper: whole numbers are cut off (26706 for 26706.64, 6 for
-6.57), and 2.12772, which is 2.1277251, was rounded to six decimals first.
+Longitudinal and Multidimensional Frequency Estimates"; n = 10 000 and f = 0 everywhere. A printed number is reproduced if our
+number, rounded to the printed decimals, equals it. The paper rounds in two other ways: it truncates whole numbers (26706 for
+26706.64, 6 for 6.57), and it rounds 2.1277251 to six decimals before it prints 2.12772.
 
-All 188 numbers of its Tables 1 and 2 reproduce. Two rows of Table 1 have misprinted labels: under the heading ε₁ = 0.3 ε∞ the
-last two say ε∞ = 1.0, ε₁ = 0.60 and ε∞ = 2.0, ε₁ = 1.20; their numbers are those of 2.0, 0.60 and 4.0, 1.20.
+All 188 numbers of its Tables 1 and 2 are reproduced. Two rows of Table 1 have misprinted labels. Under the heading
+ε₁ = 0.3 ε∞, the last two labels are ε∞ = 1.0, ε₁ = 0.60 and ε∞ = 2.0, ε₁ = 1.20. Their numbers belong to 2.0, 0.60 and
+4.0, 1.20.
 """
 
 import math
@@ -21,13 +22,13 @@ from .reference import build
 
 
 def reproduces(printed: str, ours: float, rounding: str = ROUND_HALF_EVEN) -> bool:
-    """Whether our number, rounded to as many decimals as are printed, is the printed one."""
+    """True if our number, rounded to the printed decimals, equals the printed one."""
     unit = Decimal(printed)
     return Decimal(repr(ours)).quantize(unit, rounding) == unit
 
 
 def in_table_1(printed: str, ours: float) -> bool:
-    """As the paper rounds: to six decimals and these to five where it prints five; whole numbers are cut off."""
+    """Like `reproduces`, with the paper's rounding: to six decimals first; whole numbers are truncated."""
     if "." not in printed:
         return reproduces(printed, ours, ROUND_DOWN)
     return reproduces(printed, float(Decimal(ours).quantize(Decimal("0.000001"), ROUND_HALF_EVEN)))
@@ -43,8 +44,8 @@ def test_allomfree_table_1(row: tuple[str, ...]) -> None:
         assert exact < paper if name == "L-GRR" and k > 2 else exact == pytest.approx(paper, rel=1e-12)
 
 
-def test_the_misprinted_labels_of_allomfree_table_1() -> None:
-    """With the labels as they are printed, L-GRR for k = 32 and 1024 and two of the unary encodings would be different."""
+def test_two_labels_of_allomfree_table_1_are_misprinted() -> None:
+    """With the printed labels, four numbers would differ: L-GRR's for k = 32 and 1024, and two unary encodings'."""
     for label, row in ((MISPRINTED[row[0]], row) for row in TABLE_1 if row[0] in MISPRINTED):
         as_labelled = [build(name, k, *label, calibration="paper").variance(n=10_000) for name, k in COLUMNS_1]
         same = [in_table_1(printed, ours) for printed, ours in zip(row[2:], as_labelled)]
@@ -58,8 +59,7 @@ def test_allomfree_table_2(row: tuple[str, ...]) -> None:
         assert reproduces(printed, ours), (name, k, printed, ours)
 
 
-# The exact calibration beside the papers', as in this project's own notes: k, eps_inf, eps_1; the papers' true eps_1 and
-# variance; ours.
+# Exact and paper's calibration: k, eps_inf, eps_1; true eps_1 and variance with the paper's calibration; variance with ours.
 CALIBRATIONS = [
     (2, 2.0, 1.0, "1.0000", "0.000092", "0.000092"),
     (10, 2.0, 1.0, "0.6994", "0.000977", "0.000363"),
@@ -78,8 +78,8 @@ def test_the_exact_calibration_of_l_grr(k: int, eps_inf: float, eps_1: float, tr
     assert ours.eps_1 == eps_1
 
 
-def test_lolohas_g_and_the_exact_one() -> None:
-    """At ε∞ = 2, ε₁ = 1: LOLOHA's formula takes g = 2; the exact calibration g = 4, as good as L-OSUE to within 0.3 %."""
+def test_lolohas_g_differs_from_the_exact_one() -> None:
+    """At ε∞ = 2, ε₁ = 1 LOLOHA's formula gives g = 2. The exact calibration gives g = 4, within 0.3 % of L-OSUE."""
     paper, ours = (build("L-OLH", 100, 2.0, 1.0, calibration=c) for c in ("paper", "exact"))
     assert (paper.g, ours.g) == (2, 4)  # type: ignore[attr-defined]
     assert reproduces("0.000468", paper.variance(n=10_000))
@@ -94,7 +94,7 @@ def test_lolohas_g_and_the_exact_one() -> None:
 @pytest.mark.parametrize("eps_1", [0.05, 0.5, 1.0, 2.4])
 @pytest.mark.parametrize("ratio", [1.05, 1.7, 2.0, 10.0])
 def test_the_first_report_is_as_good_as_the_one_time_mechanism(k: int, eps_1: float, ratio: float) -> None:
-    """With exact calibration memoization costs nothing in the first step."""
+    """With exact calibration, memoization costs no accuracy in the first step."""
     for chain, single in (("L-GRR", "GRR"), ("L-SUE", "SUE"), ("L-OSUE", "OUE"), ("L-BLH", "BLH"), ("L-OLH", "OLH")):
         longitudinal, one_time = build(chain, k, ratio * eps_1, eps_1), build(single, k, ratio * eps_1, eps_1)
         assert (longitudinal.p, longitudinal.q) == pytest.approx((one_time.p, one_time.q), rel=1e-12)
@@ -103,8 +103,8 @@ def test_the_first_report_is_as_good_as_the_one_time_mechanism(k: int, eps_1: fl
 
 @pytest.mark.parametrize("eps", [0.1, 0.5, 1.0, 2.0, 4.0])
 def test_variances_of_wang_blocki_li_and_jha(eps: float) -> None:
-    """2017, Table 1: n Var* of GRR (direct encoding), SUE, OUE and OLH. OLH's is for a real g = e^ε + 1: ours, for the best
-    prime power, is at most 2 % above; theirs rounds to g = 2 at the smallest ε."""
+    """2017, Table 1: n Var* of GRR (direct encoding), SUE, OUE and OLH. OLH's formula is for a real g = e^ε + 1. Our variance,
+    for the best prime power, is at most 2 % above it. Theirs rounds to g = 2 at the smallest ε."""
     e = math.exp(eps)
     assert mechanism("GRR", 50, eps=eps).variance(n=1) == pytest.approx((50 - 2 + e) / (e - 1) ** 2)
     assert mechanism("SUE", 50, eps=eps).variance(n=1) == pytest.approx(math.exp(eps / 2) / (math.exp(eps / 2) - 1) ** 2)
@@ -116,7 +116,7 @@ def test_variances_of_wang_blocki_li_and_jha(eps: float) -> None:
 
 @pytest.mark.parametrize(("eps_inf", "eps_1"), [(0.5, 0.3), (2.0, 1.0), (4.0, 0.4), (4.0, 3.9)])
 def test_second_rounds_of_allomfree(eps_inf: float, eps_1: float) -> None:
-    """Eq. (13) for L-GRR and Eq. (15) for L-OSUE, as printed."""
+    """Compares with Eq. (13) for L-GRR and Eq. (15) for L-OSUE, as printed."""
     a, b = math.exp(eps_inf), math.exp(eps_1)
     for k in (2, 5, 1024):
         m = build("L-GRR", k, eps_inf, eps_1, calibration="paper")
@@ -126,8 +126,8 @@ def test_second_rounds_of_allomfree(eps_inf: float, eps_1: float) -> None:
     assert m.p2 + m.q2 == pytest.approx(1)  # type: ignore[attr-defined]
 
 
-def test_what_an_oue_second_round_can_reach() -> None:
-    """ALLOMFREE, §4.4: 0.6 ε∞ for all its ε∞, and not much more. L-OUE reaches more the larger ε∞ is, L-SOUE less."""
+def test_an_oue_second_round_has_a_limited_eps_1() -> None:
+    """ALLOMFREE, §4.4: 0.6 ε∞ is possible for all its ε∞, and not much more. As ε∞ grows, L-OUE can reach more, L-SOUE less."""
     for eps_inf in (0.5, 1.0, 2.0, 4.0):
         for name in ("L-SOUE", "L-OUE"):
             assert build(name, 5, eps_inf, 0.6 * eps_inf).eps_1 == 0.6 * eps_inf

@@ -1,8 +1,7 @@
-"""What is drawn follows what is stated, and the tests notice when it does not.
+"""Random reports follow the stated distributions, and the tests detect wrong ones.
 
-Seeds are fixed. Every p-value is compared with `LIMIT`; there are about 4000 of them, most of single bits, so if all seeds
-were changed a correct mechanism would fail with probability 4e-6. Each law has a control, a wrong mechanism or a wrong
-parameter, that must fail.
+Seeds are fixed. Every p-value is compared with `LIMIT`. There are about 4000 p-values, most of single bits; with new seeds a
+correct mechanism would fail with probability 4e-6. Each test has a control that must fail: a wrong mechanism or parameter.
 """
 
 from collections.abc import Callable
@@ -26,7 +25,7 @@ BITWISE = tuple(name for name in NAMES if build(name, 5, 2.0, 1.0).report_dtype.
 
 
 class Unpredictable(np.random.Generator):
-    """A source that is not NumPy's own, as a device's: every random bit of a report must come from it."""
+    """A source like a device's, not of NumPy's own class: every random bit of a report must come from it."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(np.random.PCG64DXSM(seed))
@@ -36,7 +35,7 @@ Source = Callable[[int], np.random.Generator]
 
 
 def sources(names: tuple[str, ...]) -> pytest.MarkDecorator:
-    """Every name with NumPy's source, and one of each way of drawing bits with a device's."""
+    """Every name with NumPy's source, and one name for each way to draw bits with a device's source."""
     cases: list[tuple[str, Source]] = [(name, np.random.default_rng) for name in names]
     cases += [(name, Unpredictable) for name in ("OUE", "L-OSUE", "L-OUE", "SS") if name in names]
     ids = [f"{name}-{'numpy' if source is np.random.default_rng else 'device'}" for name, source in cases]
@@ -44,7 +43,7 @@ def sources(names: tuple[str, ...]) -> pytest.MarkDecorator:
 
 
 def p_value(counts: IntArray, expected: Floats) -> float:
-    """Chi-squared test of counts against a distribution; outcomes expected fewer than 10 times are taken as one."""
+    """p-value of a chi-squared test of counts against a distribution. Outcomes expected fewer than 10 times are merged."""
     expected = expected.ravel() * counts.sum()
     rare = expected < 10
     observed = np.append(counts.ravel()[~rare], counts.ravel()[rare].sum())
@@ -58,11 +57,11 @@ def bits_of(m: Mechanism, rows: Reports) -> npt.NDArray[np.int64]:
     return np.unpackbits(rows, axis=1, count=m.k, bitorder="little").astype(np.int64)
 
 
-# ---- one and two reports of a person, jointly: symbols, bits within a report, and the memo behind two reports
+# ---- one and two reports of a person, jointly
 
 
 def two_reports(m: Mechanism, values: IntArray, rng: np.random.Generator, keep: bool = True) -> tuple[Reports, Reports]:
-    """Two reports of each value, from the same memo or (`keep` false, which is wrong) each from a memo of its own."""
+    """Two reports of each value, from the same memo; with `keep` false, which is wrong, from two memos."""
     if not isinstance(m, Longitudinal):
         return m.report(values, rng), m.report(values, rng)
     enrolment = m.enroll(len(values), rng)
@@ -71,7 +70,7 @@ def two_reports(m: Mechanism, values: IntArray, rng: np.random.Generator, keep: 
 
 
 def joint_counts(m: Mechanism, first: Reports, second: Reports) -> IntArray:
-    """How often each pair of reports occurs, in the order of `reference.sequences`."""
+    """Number of occurrences of each pair of reports, in the order of `reference.sequences`."""
     a, b = reference.column_of(m, first), reference.column_of(m, second)
     blocks, states = reference.sequences(m, 1).shape[1:]
     assert np.array_equal(a // states % blocks, b // states % blocks)  # a device keeps its hash function
@@ -96,8 +95,8 @@ def test_two_reports_of_a_person_follow_the_rounds(name: str, source: Source) ->
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("L-")])
-def test_memos_and_the_reports_of_one_memo(name: str) -> None:
-    """The memo follows the first round; reports of one and the same memo follow the second."""
+def test_memos_and_their_reports_follow_the_rounds(name: str) -> None:
+    """Memos follow the first round; reports of one memo follow the second."""
     m = build(name, 3, 2.0, 1.0)
     assert isinstance(m, Longitudinal)
     rng = np.random.default_rng(20240602)
@@ -116,8 +115,8 @@ def test_memos_and_the_reports_of_one_memo(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["GRR", "L-GRR", "OLH", "L-OLH"])
 @pytest.mark.parametrize("k", [2, 257])
-def test_symbols_of_two_bytes(name: str, k: int) -> None:
-    """All symbols (sets of functions and symbols for hashing) at a width of one byte and of two."""
+def test_symbols_of_one_and_two_bytes_follow_the_channel(name: str, k: int) -> None:
+    """Tests all symbols (pairs of function and symbol for hashing) with widths of one and two bytes."""
     m = build(name, k, 6.0, 3.0, **({"g": 2 if k == 2 else 5} if name.endswith("LH") else {}))
     rng = np.random.default_rng(20240603)
     counts = m.tabulate(two_reports(m, np.full(N, k - 1), rng)[0]).counts
@@ -135,7 +134,7 @@ def bit_p_values(m: Mechanism, rows: Reports, value: int) -> list[float]:
 
 
 class LastBitInClear:
-    """A fault that was once in a library: the last bit is never randomised."""
+    """Reproduces a fault of another library: the last bit is never randomized."""
 
     def __init__(self, m: Mechanism) -> None:
         self.m = m
@@ -149,7 +148,7 @@ class LastBitInClear:
 
 @sources(BITWISE)
 @pytest.mark.parametrize("k", [13, 129])
-def test_every_bit_is_randomised(name: str, k: int, source: Source) -> None:
+def test_every_bit_is_randomized(name: str, k: int, source: Source) -> None:
     m, n = build(name, k, 2.0, 1.0), 1500
     rng = source(20240604)
     for value in (0, k - 1):
@@ -160,11 +159,11 @@ def test_every_bit_is_randomised(name: str, k: int, source: Source) -> None:
         assert np.flatnonzero(np.array(broken) < LIMIT).tolist() == [k - 1]
 
 
-# ---- nothing else hangs together: bits of a report, neighbouring reports, words of the generator
+# ---- independence of bits, neighbouring reports, people and calls
 
 
 def largest_correlation(x: Floats, y: Floats) -> float:
-    """Largest standard score of the correlations between the columns of x and those of y, pairs of a column left out."""
+    """Largest standard score of the correlations between columns of x and of y, without a column and itself."""
     scores = (x.T @ y) / np.sqrt(len(x))
     if x is y:
         np.fill_diagonal(scores, 0)
@@ -172,7 +171,7 @@ def largest_correlation(x: Floats, y: Floats) -> float:
 
 
 def independence(m: Mechanism, rows: Reports, value: int) -> dict[str, float]:
-    """Scores between bits of a report, and between a report's bits and the next one's; each a normal maximum of k² pairs."""
+    """Largest scores between bits of a report, and between a report's bits and the next one's; each over k² pairs."""
     mean = np.where(np.arange(m.k) == value, m.p, m.q)
     z = (bits_of(m, rows) - mean) / np.sqrt(mean * (1 - mean))
     return {"within": largest_correlation(z, z), "next row": largest_correlation(z[:-1], z[1:])}
@@ -192,8 +191,8 @@ def test_bits_and_rows_are_independent(name: str, source: Source) -> None:
     assert independence(m, repeated, 77)["next row"] > 7.8
 
 
-def test_subsets_with_the_value_are_equally_likely_and_so_are_those_without() -> None:
-    """All 20 sets of 3 of 6 values."""
+def test_subsets_of_one_kind_are_equally_likely() -> None:
+    """Tests all 20 sets of 3 of 6 values: sets with the value are equally likely, and so are sets without it."""
     m = build("SS", 6, 2.0, 1.0, omega=3)
     rows = m.report(np.full(N, 4), np.random.default_rng(20240606))
     counts = np.bincount(reference.column_of(m, rows), minlength=20)
@@ -201,8 +200,8 @@ def test_subsets_with_the_value_are_equally_likely_and_so_are_those_without() ->
     assert p_value(counts, reference.one_round(m)[3]) < LIMIT
 
 
-def test_people_and_calls_do_not_share_noise() -> None:
-    """The same people reporting twice, and two calls in a row, draw anew; the same seed draws the same."""
+def test_people_and_calls_draw_separate_noise() -> None:
+    """Two reports of a person and two calls in a row draw new noise. The same seed draws the same noise."""
     for name in NAMES:
         m = build(name, 50, 2.0, 1.0)
         values = np.full(2000, 7)
@@ -216,7 +215,7 @@ def test_people_and_calls_do_not_share_noise() -> None:
 
 
 def test_enrolment_is_uniform_and_memo_keys_are_the_hashes() -> None:
-    """Devices' functions are uniform, a memo keeps its device's function, and its key is the hashed symbol."""
+    """Devices' functions are uniform. A memo contains its device's function, and its key is the hashed symbol."""
     m = build("L-OLH", 20, 2.0, 1.0, g=3)
     assert isinstance(m, Longitudinal)
     rng = np.random.default_rng(20240607)

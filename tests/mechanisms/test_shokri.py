@@ -1,6 +1,6 @@
-"""Shokri's programme: its optimum where it is known, against the dual programme, and against other mechanisms.
+"""Compares the optimum of Shokri's programme with known optima, the dual programme and other mechanisms.
 
-What all location mechanisms have in common is tested in test_location.py.
+test_location.py tests the properties common to all location mechanisms.
 """
 
 import math
@@ -22,8 +22,8 @@ from .test_location import line, shokri
 
 @pytest.mark.parametrize("k", [2, 3, 5, 8])
 @pytest.mark.parametrize("seed", range(4))
-def test_with_one_loss_for_both_the_optimum_is_known(k: int, seed: int) -> None:
-    """min(Q, the best blind guess's error), and in proportion if the user's loss is a multiple of the adversary's error."""
+def test_the_optimum_is_the_known_one_if_both_losses_are_equal(k: int, seed: int) -> None:
+    """The optimum is min(Q, error of the best blind guess). It scales if the user's loss is a multiple of the error."""
     rng = np.random.default_rng(seed)
     points = rng.random((k, 2))
     distance = np.hypot(*(points[:, None] - points).transpose(2, 0, 1))
@@ -40,7 +40,7 @@ def test_with_one_loss_for_both_the_optimum_is_known(k: int, seed: int) -> None:
 
 
 def dual_optimum(prior: FloatArray, distance: FloatArray, loss: FloatArray, bound: float) -> float:
-    """The dual programme, element by element: minimise Σ_x u_x + Q v with v ≥ 0 and weights y_zg ≥ 0, Σ_g y_zg ≥ 1, such that
+    """Solves the dual programme: minimise Σ_x u_x + Q v with v ≥ 0 and weights y_zg ≥ 0, Σ_g y_zg ≥ 1, such that
     u_x + v π_x ℓ(x, z) ≥ Σ_g y_zg π_x d(x, g) for all x and z."""
     k = len(prior)
     a_ub, b_ub = [], []
@@ -62,7 +62,7 @@ def dual_optimum(prior: FloatArray, distance: FloatArray, loss: FloatArray, boun
 
 @pytest.mark.parametrize("k", [2, 3, 6])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_optimum_is_that_of_the_dual_programme(k: int, seed: int) -> None:
+def test_the_optimum_equals_the_dual_optimum(k: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     upper = np.triu(rng.random((k, k)) + 0.1, 1)
     distance, loss = upper + upper.T, rng.random((k, k)) * (1 - np.eye(k))
@@ -75,13 +75,13 @@ def test_the_optimum_is_that_of_the_dual_programme(k: int, seed: int) -> None:
 
 
 def at_loss(family: Callable[[float], FloatArray], prior: FloatArray, quality: FloatArray, bound: float) -> float:
-    """The ε for which the family's channel has that expected quality loss."""
+    """The ε for which the family's channel has the expected quality loss `bound`."""
     return float(brentq(lambda eps: expected_loss(family(eps), prior, quality) - bound, 0.02, 20.0))
 
 
 @pytest.mark.parametrize("quality", [line(9), line(9) ** 2, np.sqrt(line(9))], ids=["distance", "square", "root"])
-def test_no_mechanism_of_equal_quality_leaves_the_adversary_a_larger_error(quality: FloatArray) -> None:
-    """With one loss for both the others are as good (their adversary too believes the report), with two they are worse."""
+def test_no_mechanism_of_equal_quality_has_a_larger_error(quality: FloatArray) -> None:
+    """With equal losses the others are as good: the adversary's best guess is the report. Otherwise they are worse."""
     prior, worse = np.full(9, 1 / 9), 0
     families: list[Callable[[float], FloatArray]] = [
         lambda eps: TruncatedGeometric(9, eps).channel(),
@@ -99,7 +99,7 @@ def test_no_mechanism_of_equal_quality_leaves_the_adversary_a_larger_error(quali
     assert worse == 0 if np.array_equal(quality, line(9)) else worse >= 3
 
 
-def test_the_signature_tells_channels_apart() -> None:
+def test_different_channels_have_different_signatures() -> None:
     a, again, b = shokri(5, 0.9), shokri(5, 0.9), Shokri(np.full(5, 0.2), line(5), 0.9, loss=line(5) ** 2)
     assert a.signature == again.signature
     assert np.array_equal(a.channel(), again.channel())
@@ -108,11 +108,11 @@ def test_the_signature_tells_channels_apart() -> None:
         a.empty_table() + b.empty_table()
 
 
-def test_the_ends_of_the_bound_are_the_truth_and_silence() -> None:
+def test_the_extreme_bounds_report_the_truth_or_nothing() -> None:
     truthful = Shokri([0.5, 0.3, 0.2], line(3), 0.0)
     assert np.array_equal(truthful.channel(), np.eye(3))
     assert truthful.eps_1 == truthful.eps_distance == math.inf
-    silent = Shokri([0.5, 0.3, 0.2], line(3), 2.0)  # no bound: every report can be the same for all values
+    silent = Shokri([0.5, 0.3, 0.2], line(3), 2.0)  # the bound has no effect: every report can be the same for all values
     assert silent.expected_error == pytest.approx(0.7)
 
 
@@ -150,6 +150,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD)
-def test_bad_arguments_are_refused_by_name(arguments: dict[str, Any], message: str) -> None:
+def test_bad_arguments_are_rejected_by_name(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Shokri(**arguments)

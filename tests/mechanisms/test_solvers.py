@@ -1,4 +1,4 @@
-"""The largest eps_1 for a horizon and a budget is within the budget, and the next larger one is not."""
+"""The solved eps_1 is within the budget for its horizon, and a slightly larger one is not."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from mechanisms.solvers import largest_eps_1, largest_within
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
 @pytest.mark.parametrize(("horizon", "budget"), [(1, 1.0), (30, 2.0), (10**6, 1.0)])
-def test_the_budget_is_met_and_used_up(name: str, horizon: int, budget: float) -> None:
+def test_the_budget_is_met_and_exhausted(name: str, horizon: int, budget: float) -> None:
     best = largest_eps_1(name, 10, eps_inf=4.0, horizon=horizon, budget=budget)
     assert best.eps_t(horizon) == pytest.approx(budget, rel=1e-6)
     assert best.eps_t(horizon) <= budget
@@ -18,12 +18,12 @@ def test_the_budget_is_met_and_used_up(name: str, horizon: int, budget: float) -
     assert dearer.eps_t(horizon) > budget
 
 
-def test_a_large_budget_is_met_by_the_largest_that_can_be_reached() -> None:
+def test_a_large_budget_gives_the_largest_reachable_eps_1() -> None:
     assert largest_eps_1("L-GRR", 10, eps_inf=4.0, horizon=10, budget=4.0).eps_1 == pytest.approx(4.0)
     assert largest_eps_1("L-OUE", 10, eps_inf=2.0, horizon=1, budget=2.0).eps_1 == pytest.approx(1.66001, abs=1e-5)
 
 
-def test_wrong_arguments_are_refused() -> None:
+def test_wrong_arguments_are_rejected() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"name": "GRR"}, "name must be one of L-GRR"),
         ({"horizon": 0}, "horizon"),
@@ -39,7 +39,7 @@ def test_wrong_arguments_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["L-GRR", "L-OSUE", "L-OUE", "L-BLH", "L-OLH"])
-def test_the_largest_within_a_budget_is_met_whatever_values_do(name: str) -> None:
+def test_the_largest_eps_1_meets_a_budget_for_any_values(name: str) -> None:
     def build(eps_1: float) -> Mechanism:
         return mechanism(name, 5, eps_inf=4.0, eps_1=eps_1)
 
@@ -55,7 +55,7 @@ def test_the_largest_within_a_budget_is_met_whatever_values_do(name: str) -> Non
     assert best.eps_t(5) < 3.0 < build(4 / 2).eps_sequence(5).value
 
 
-def test_a_solved_eps_1_is_below_eps_inf_or_none() -> None:
+def test_the_solved_eps_1_is_below_eps_inf_or_none() -> None:
     found = largest_within(lambda x: mechanism("L-GRR", 5, eps_inf=4.0, eps_1=x), lambda m: m.eps_t(9), 10.0)
     assert found is not None
     assert found[0] == 3.999

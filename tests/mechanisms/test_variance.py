@@ -1,4 +1,4 @@
-"""`variance` and `support_covariance` against enumeration of every outcome, and against simulation of whole surveys."""
+"""Compares `variance` and `support_covariance` with enumeration of all outcomes and with simulated surveys."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SMALL = [m for m in grid((2, 3), ((0.6, 0.3), (6.0, 3.0))) if getattr(m, "g", 2)
 
 
 def moments(m: Mechanism, frequencies: Floats, steps: int) -> tuple[Floats, Floats]:
-    """Mean and covariance matrix of the support counts of one random person's reports in so many steps, by enumeration."""
+    """Mean and covariance matrix of one random person's support counts over `steps` steps, by enumeration."""
     weights = np.tensordot(frequencies, reference.sequences(m, steps), 1).ravel()
     counts = reference.supports(m, steps).reshape(weights.size, m.k)
     mean = weights @ counts
@@ -21,7 +21,7 @@ def moments(m: Mechanism, frequencies: Floats, steps: int) -> tuple[Floats, Floa
 
 @pytest.mark.parametrize("m", SMALL, ids=repr)
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_the_variance_is_the_second_moment(m: Mechanism, steps: int) -> None:
+def test_the_variance_is_the_enumerated_second_moment(m: Mechanism, steps: int) -> None:
     if len(reference.all_reports(m)[0]) ** steps > 10_000:
         steps = 2
     frequencies = np.array([0.5, 0.2, 0.3])[: m.k] if m.k == 3 else np.array([0.85, 0.15])
@@ -38,8 +38,8 @@ def test_the_variance_is_the_second_moment(m: Mechanism, steps: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["BLH", "OLH", "L-BLH", "L-OLH"])
-def test_covariances_of_hashing_leave_out_only_dependent_values(name: str) -> None:
-    """Over GF(5), 0, 1 and 5 are in general position: with all people on them, their covariances are exact as well."""
+def test_hashing_covariances_ignore_only_dependent_values(name: str) -> None:
+    """Over GF(5), the values 0, 1 and 5 are in general position. If only they occur, their covariances are exact."""
     m = build(name, 6, 2.0, 1.0, g=5)
     frequencies = np.array([0.5, 0.3, 0.0, 0.0, 0.0, 0.2])
     _, factors = m.support_covariance(frequencies)
@@ -49,7 +49,7 @@ def test_covariances_of_hashing_leave_out_only_dependent_values(name: str) -> No
     np.testing.assert_allclose(-(factors.T @ factors)[general][off_diagonal], covariance[general][off_diagonal], atol=1e-12)
 
 
-def test_one_step_is_the_binomial_formula_and_many_steps_are_not_its_share() -> None:
+def test_one_step_is_binomial_and_memo_noise_stays() -> None:
     for name in NAMES:
         m = build(name, 20, 2.0, 1.0)
         for f in (0.0, 0.1, 1.0):
@@ -60,11 +60,11 @@ def test_one_step_is_the_binomial_formula_and_many_steps_are_not_its_share() -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_variance_is_that_of_repeated_surveys(name: str) -> None:
-    """1000 surveys of 100 people with the same memos over 4 steps.
+def test_the_variance_matches_repeated_surveys(name: str) -> None:
+    """Simulates 1000 surveys of 100 people with the same memos over 4 steps.
 
-    A sample variance of nearly normal estimates leaves 6 standard errors with probability 1.4e-8, so one of the 6 × 14 here
-    does with probability 1.2e-6. The control, the single step's variance divided by 4, leaves them in every bin.
+    A sample variance of nearly normal estimates differs by more than 6 standard errors with probability 1.4e-8. One of the
+    6 × 14 here does so with probability 1.2e-6. The control, the single step's variance divided by 4, does so in every bin.
     """
     people, steps, surveys = 100, 4, 1000
     m = build(name, 6, 2.0, 1.0)

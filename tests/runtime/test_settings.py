@@ -1,4 +1,4 @@
-"""The settings: what is taken, what is refused in one line, and that no secret is ever shown."""
+"""Settings: valid ones are accepted, invalid ones are rejected in one line, and no secret is ever shown."""
 
 import copy
 import os
@@ -38,7 +38,7 @@ def load(monkeypatch: pytest.MonkeyPatch, **environment: object) -> Settings:
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, **environment: object) -> str:
-    """The line that refuses that environment; neither it nor the traceback holds the secret."""
+    """The one-line error for this environment. Neither the error nor the traceback contains the secret."""
     with pytest.raises(SettingsError) as caught:
         load(monkeypatch, **environment)
     assert SECRET not in "".join(traceback.format_exception(caught.value)) + repr(caught.value)
@@ -69,7 +69,7 @@ def refusal(monkeypatch: pytest.MonkeyPatch, **environment: object) -> str:
         ("rediss+cluster://one/0", RedisUrl("cluster", (("one", 6379),), tls=True)),
     ],
 )
-def test_what_urls_of_redis_mean(url: str, means: RedisUrl) -> None:
+def test_redis_urls_are_parsed(url: str, means: RedisUrl) -> None:
     assert parse_redis_url(url) == means
 
 
@@ -84,7 +84,7 @@ def test_what_urls_of_redis_mean(url: str, means: RedisUrl) -> None:
         f"redis://user:{SECRET}/@one", f"redis://user:{SECRET}@one:port", f"redis://user:{SECRET}@one@two:x",
     ],
 )  # fmt: skip
-def test_other_urls_are_refused_without_being_shown(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_urls_are_rejected_and_not_shown(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal(monkeypatch, REDIS=url).startswith("LDPSTREAM_REDIS: ")
     with pytest.raises(ValidationError) as caught:
         Settings(redis=url)
@@ -92,12 +92,12 @@ def test_other_urls_are_refused_without_being_shown(url: str, monkeypatch: pytes
 
 
 @given(st.text(min_size=1, max_size=30), st.text(min_size=1, max_size=30))
-def test_any_user_and_password_arrive(user: str, password: str) -> None:
+def test_any_user_and_password_can_be_encoded(user: str, password: str) -> None:
     from urllib.parse import quote
 
     try:
         encoded = f"{quote(user, safe='')}:{quote(password, safe='')}"
-    except UnicodeEncodeError:  # half a surrogate pair is no text
+    except UnicodeEncodeError:  # an unpaired surrogate is not valid text
         return
     url = parse_redis_url(f"redis+sentinel://{encoded}@one,two/counts/1")
     assert (url.user, url.password) == (user, SecretStr(password))
@@ -105,7 +105,7 @@ def test_any_user_and_password_arrive(user: str, password: str) -> None:
     assert "SecretStr('*" in repr(url)
 
 
-# ---- what belongs together
+# ---- settings that depend on each other
 
 
 @pytest.mark.parametrize(
@@ -156,13 +156,11 @@ def test_any_user_and_password_arrive(user: str, password: str) -> None:
         ({"PARTITIONS": 0}, "LDPSTREAM_PARTITIONS: Input should be greater than or equal to 1, got '0'"),
     ],
 )
-def test_what_does_not_fit_is_one_line(environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_settings_give_one_line(environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal(monkeypatch, **environment).startswith(said)
 
 
-def test_a_key_that_is_encrypted_or_anothers_is_refused_and_asks_nobody(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_encrypted_or_foreign_key_is_rejected(authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from cryptography.hazmat.primitives.serialization import (
         BestAvailableEncryption,
         Encoding,
@@ -182,10 +180,10 @@ def test_a_key_that_is_encrypted_or_anothers_is_refused_and_asks_nobody(
         )
 
 
-# ---- what clients are made with
+# ---- options for clients
 
 
-def test_options_of_kafka_clients(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_options_follow_the_settings(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Settings(kafka="one:1,two:2").kafka_options()
     assert plain == {"bootstrap_servers": ["one:1", "two:2"], "security_protocol": "PLAINTEXT"}
     options = load(
@@ -201,15 +199,15 @@ def test_options_of_kafka_clients(authority: Authority, monkeypatch: pytest.Monk
     }  # fmt: skip
 
 
-def test_credentials_of_redis_come_from_the_url_or_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redis_credentials_come_from_the_url_or_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings().redis_credentials() == (None, None)
     assert Settings(redis="redis://me:x@one").redis_credentials() == ("me", "x")
     assert Settings(redis="redis://me@one", redis_password="x").redis_credentials() == ("me", "x")
     assert Settings(redis="redis://one", redis_user="me", redis_password="x").redis_credentials() == ("me", "x")
 
 
-def test_secrets_come_from_mounted_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As from a Secret of Kubernetes, whatever its editor put at the end."""
+def test_secrets_are_read_from_mounted_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A mounted Kubernetes Secret may end with any line end."""
     for end in ("", "\n", "\r\n"):
         (tmp_path / "password").write_bytes(f" {SECRET}ß ".encode() + end.encode())
         settings = load(monkeypatch, KAFKA_SECURITY_PROTOCOL="SASL_PLAINTEXT", KAFKA_USER="me",
@@ -217,7 +215,7 @@ def test_secrets_come_from_mounted_files(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert settings.kafka_options()["sasl_plain_password"] == f" {SECRET}ß "
     (tmp_path / "url").write_text(f"redis://me:{SECRET}@one\n")
     assert load(monkeypatch, REDIS_FILE=tmp_path / "url").redis_credentials() == ("me", SECRET)
-    monkeypatch.setenv("LDPSTREAM_PARTITIONS_FILE", "/nowhere")  # no secret, so no such setting
+    monkeypatch.setenv("LDPSTREAM_PARTITIONS_FILE", "/nowhere")  # not a secret, so this variable has no effect
     assert load(monkeypatch).partitions == 4
     (tmp_path / "url").write_bytes(b"\xff")
     assert refusal(monkeypatch, REDIS_FILE=tmp_path / "url").startswith("LDPSTREAM_REDIS_FILE: the file is not text")
@@ -232,4 +230,4 @@ def test_settings_never_show_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
                   str(settings.redis_url()), repr(settings.redis_url())):  # fmt: skip
         assert SECRET not in shown
     assert copy.copy(settings) == settings
-    assert pickle.loads(pickle.dumps(settings)) == settings  # the control: it is there
+    assert pickle.loads(pickle.dumps(settings)) == settings  # the control: the secret is still there

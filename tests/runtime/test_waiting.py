@@ -1,4 +1,4 @@
-"""Waiting for a service that is away: told at once, told seldom, ended on request, and never for a refusal."""
+"""Waiting for an unreachable service: reported at once, then rarely. A stop request or a refusal ends the wait."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ AT = "Kafka at here:1"
 
 
 def asked(*answers: Exception | str) -> Callable[[], str]:
-    """A question with these answers, one after the other."""
+    """A function that returns or raises these answers, one after the other."""
     left = iter(answers)
 
     def ask() -> str:
@@ -22,13 +22,13 @@ def asked(*answers: Exception | str) -> Callable[[], str]:
     return ask
 
 
-def test_a_service_that_answers_is_not_waited_for() -> None:
+def test_an_available_service_causes_no_wait() -> None:
     told: list[str] = []
     assert wait_for(AT, asked("yes"), lambda _: pytest.fail("waited"), told.append) == "yes"
     assert told == []
 
 
-def test_a_new_reason_is_told_and_an_old_one_seldom() -> None:
+def test_a_new_reason_is_reported_and_an_old_one_rarely() -> None:
     told: list[str] = []
     many = [Away(f"{AT} cannot be reached: refused")] * (TELL_EVERY + 1)
     assert wait_for(AT, asked(*many, Away("no answer"), Away("no answer"), "yes"), lambda _: False, told.append) == "yes"
@@ -36,11 +36,11 @@ def test_a_new_reason_is_told_and_an_old_one_seldom() -> None:
     assert told == [refused, refused, silent, f"{AT} answers"]
 
 
-def test_a_refusal_is_raised_at_once() -> None:
+def test_a_refusal_is_raised_immediately() -> None:
     with pytest.raises(ValueError, match="wrong password"):
         wait_for(AT, asked(Away("away"), ValueError("wrong password")), lambda _: False, lambda _: None)
 
 
-def test_waiting_ends_when_it_is_told_to() -> None:
+def test_a_stop_request_ends_the_wait() -> None:
     with pytest.raises(Stopped):
         wait_for(AT, asked(Away("away"), "too late"), lambda _: True, lambda _: None)

@@ -1,4 +1,4 @@
-"""The wire format: what is promised to stay, and that nothing invalid gets through."""
+"""The wire format: its stable parts, and the rejection of every invalid envelope."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def reason_of(envelope: bytes, now_ms: int = NOW) -> str:
 
 
 @pytest.mark.parametrize(("attribute", "level"), [GRR, BITS, HASHED])
-def test_reports_arrive_as_they_left(attribute: int, level: int) -> None:
+def test_reports_survive_the_envelope(attribute: int, level: int) -> None:
     m = SURVEY.mechanisms[attribute][level]
     rng = np.random.default_rng(1)
     reports = m.report(m.memoize(rng.integers(0, m.k, 100), rng), rng)  # type: ignore[attr-defined]
@@ -38,8 +38,8 @@ def test_reports_arrive_as_they_left(attribute: int, level: int) -> None:
     assert np.array_equal(np.frombuffer(envelope.payload, m.report_dtype), reports)
 
 
-def test_golden_bytes() -> None:
-    """Version 1 to the byte; a change of these is a change of the wire format."""
+def test_an_envelope_has_the_golden_bytes() -> None:
+    """Version 1, byte by byte. A change here is a change of the wire format."""
     sealed = seal(SURVEY, 0, 0, 5, np.array([4, 2], np.uint8))
     assert sealed == b"\x97\x01\xc4\x08" + FINGERPRINT + b"\x00\x00\x05\x02\xc4\x02\x04\x02"
 
@@ -63,8 +63,8 @@ def test_golden_bytes() -> None:
         (raw(2, FINGERPRINT, 0, 0, 5, 1, b"\x00"), "unknown version"),
         (raw(0), "unknown version"),
         (b"\x92\x02\x81\x90\x00", "unknown version"),  # the second element is a map whose key is an array
-        (b"\x92\x02\xa1\xff", "unknown version"),  # a text that is not UTF-8
-        (b"\x92\x02\xa2\xff", "undecodable"),  # and one that ends too soon
+        (b"\x92\x02\xa1\xff", "unknown version"),  # the second element is text that is not UTF-8
+        (b"\x92\x02\xa2\xff", "undecodable"),  # the text ends too soon
         (raw(1, "\u00e9", b""), "undecodable"),
         (raw(1, b"\x00" * 8, 0, 0, 5, 1, b"\x00"), "wrong survey"),
         (raw(1, b"", 0, 0, 5, 1, b"\x00"), "wrong survey"),
@@ -85,7 +85,7 @@ def test_golden_bytes() -> None:
         (raw(1, FINGERPRINT, 0, 0, 5, MAX_REPORTS + 1, bytes(MAX_REPORTS)), "wrong length"),
     ],
 )
-def test_each_broken_envelope_has_its_reason(envelope: bytes, reason: str) -> None:
+def test_each_broken_envelope_has_the_right_reason(envelope: bytes, reason: str) -> None:
     assert reason in REASONS
     assert reason_of(envelope) == reason
 
@@ -99,7 +99,7 @@ def test_each_broken_envelope_has_its_reason(envelope: bytes, reason: str) -> No
         (BITS, b"\xff\x1f", "padding bits set"),
     ],
 )
-def test_checking_looks_at_every_report(pane: tuple[int, int], row: bytes, reason: str | None) -> None:
+def test_every_report_is_checked(pane: tuple[int, int], row: bytes, reason: str | None) -> None:
     good = bytes(len(row))
     for payload in (row, row + good, good + row):
         envelope = raw(1, FINGERPRINT, *pane, 5, len(payload) // len(row), payload)
@@ -114,7 +114,7 @@ def test_checking_looks_at_every_report(pane: tuple[int, int], row: bytes, reaso
         check_envelope(SURVEY, b"", NOW)
 
 
-def test_the_limits_are_the_formats_whatever_the_survey() -> None:
+def test_the_formats_limits_apply_to_every_survey() -> None:
     sealed = seal(SURVEY, 0, 0, 5, np.zeros(MAX_REPORTS, np.uint8))
     assert open_envelope(SURVEY, sealed, NOW).n == MAX_REPORTS
     wide = one_question("OUE", k=8000)  # 1000 bytes a report
@@ -128,7 +128,7 @@ def test_the_limits_are_the_formats_whatever_the_survey() -> None:
 
 @settings(max_examples=2000)
 @given(st.binary(max_size=60), st.integers(0, 10**13))
-def test_any_bytes_are_opened_or_refused_for_a_listed_reason(envelope: bytes, now_ms: int) -> None:
+def test_any_bytes_are_opened_or_rejected_for_a_listed_reason(envelope: bytes, now_ms: int) -> None:
     try:
         opened = open_envelope(SURVEY, envelope, now_ms)
     except Rejected as rejected:
@@ -139,7 +139,7 @@ def test_any_bytes_are_opened_or_refused_for_a_listed_reason(envelope: bytes, no
 
 @settings(max_examples=2000)
 @given(st.data())
-def test_a_damaged_envelope_is_never_longer_than_its_count_says(data: st.DataObject) -> None:
+def test_a_damaged_envelope_never_has_a_wrong_length(data: st.DataObject) -> None:
     good = seal(SURVEY, 1, 1, 5, np.zeros(3, SURVEY.mechanisms[1][1].report_dtype))
     position = data.draw(st.integers(0, len(good) - 1))
     damaged = good[:position] + bytes([data.draw(st.integers(0, 255))]) + good[position + 1 :]
@@ -165,13 +165,13 @@ def test_a_damaged_envelope_is_never_longer_than_its_count_says(data: st.DataObj
         (0, 0, 0, np.zeros(MAX_ENVELOPE_BYTES, np.uint8)),
     ],
 )
-def test_sealing_refuses_what_could_not_be_opened(attribute: int, level: int, step: int, reports: np.ndarray) -> None:
+def test_seal_rejects_what_open_would_reject(attribute: int, level: int, step: int, reports: np.ndarray) -> None:
     with pytest.raises(ValueError):
         seal(SURVEY, attribute, level, step, reports)
 
 
 @given(st.integers(1, 10_000), st.integers(1, 10**6))
-def test_envelopes_are_about_the_size_that_was_asked_for(row: int, target: int) -> None:
+def test_envelopes_have_about_the_target_size(row: int, target: int) -> None:
     n = reports_per_envelope(row, target)
     assert n >= 1
     assert n == 1 or n * row + 32 <= target

@@ -1,4 +1,4 @@
-"""The survey file: what is accepted, what is refused with which words, and its time arithmetic."""
+"""The survey file: accepted surveys, error messages for invalid ones, and time arithmetic."""
 
 import copy
 import tomllib
@@ -34,7 +34,7 @@ WIDE = [{"name": "l", "mechanism": "OUE", "eps": 1.0}]
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
-    """The document with one key set (or removed, for None); the path's parts are keys or list indices."""
+    """The document with one key set, or removed if the value is None. The path's parts are keys or list indices."""
     document = copy.deepcopy(DOCUMENT)
     *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     inner: Any = document
@@ -48,7 +48,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
-def test_samples_load(path: Path) -> None:
+def test_the_sample_surveys_load(path: Path) -> None:
     survey = load_survey(path)
     assert all(m.k == a.k for a, ms in zip(survey.attributes, survey.mechanisms, strict=True) for m in ms)
 
@@ -86,7 +86,7 @@ def test_samples_load(path: Path) -> None:
         ("attribute.0.level.0.epsilon", 1.0, ["attribute[0].level[0].epsilon", "not permitted"]),
     ],
 )
-def test_a_broken_survey_gets_one_line_that_names_key_and_value(path: str, value: object, words: list[str]) -> None:
+def test_a_broken_survey_gives_one_line_with_key_and_value(path: str, value: object, words: list[str]) -> None:
     with pytest.raises(SurveyError) as caught:
         parse_survey(changed(path, value), "file.toml")
     message = str(caught.value)
@@ -94,7 +94,7 @@ def test_a_broken_survey_gets_one_line_that_names_key_and_value(path: str, value
     assert all(word in message for word in ["file.toml", *words]), message
 
 
-def test_files_that_are_no_survey(tmp_path: Path) -> None:
+def test_files_that_are_not_surveys_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("name = ")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "deep.toml").write_text("a = " + "[" * 5000 + "]" * 5000)
@@ -104,7 +104,7 @@ def test_files_that_are_no_survey(tmp_path: Path) -> None:
             load_survey(tmp_path / name)
 
 
-def test_the_fingerprint_depends_on_contents_not_on_spelling() -> None:
+def test_the_fingerprint_depends_only_on_the_contents() -> None:
     base = parse_survey(DOCUMENT).fingerprint
     assert parse_survey(changed("attribute.1.level.0.eps", 1.0)).fingerprint == base  # 1 and 1.0
     assert parse_survey(dict(reversed(DOCUMENT.items()))).fingerprint == base
@@ -114,13 +114,13 @@ def test_the_fingerprint_depends_on_contents_not_on_spelling() -> None:
         assert parse_survey(changed(path, value)).fingerprint != base
 
 
-def test_splitting_divides_every_budget_by_the_number_of_attributes() -> None:
+def test_spl_divides_budgets_by_the_number_of_attributes() -> None:
     whole, split = parse_survey(DOCUMENT), parse_survey(changed("collection", "spl"))
     for one, half in zip(whole.mechanisms, split.mechanisms, strict=True):
         assert half[0].eps_1 == pytest.approx(one[0].eps_1 / 2)
 
 
-def test_values_are_found_by_text_and_never_shown() -> None:
+def test_values_are_found_by_text_and_not_shown() -> None:
     document = changed("attribute.1", {"name": "b", "bins": [0, 10, 20.5], "level": DOCUMENT["attribute"][1]["level"]})
     listed, binned = parse_survey(document).attributes
     sized = parse_survey(DOCUMENT).attributes[1]
@@ -140,7 +140,7 @@ def test_values_are_found_by_text_and_never_shown() -> None:
 
 
 @given(st.integers(-(10**6), 10**9))
-def test_steps_tile_time(offset_ms: int) -> None:
+def test_every_moment_belongs_to_exactly_one_step(offset_ms: int) -> None:
     survey: Survey = parse_survey(DOCUMENT)
     now = survey.start_ms + offset_ms
     step = survey.step_at(now)
@@ -149,7 +149,7 @@ def test_steps_tile_time(offset_ms: int) -> None:
     assert not survey.too_early(step, now)
 
 
-def test_late_and_early_turn_at_the_exact_millisecond() -> None:
+def test_too_old_and_too_early_are_exact_to_the_millisecond() -> None:
     survey = parse_survey(DOCUMENT)
     close = survey.start_ms + (5 + 1 + 1) * 60_000  # end of step 5, one step of lateness
     assert survey.closes_ms(5) == close
