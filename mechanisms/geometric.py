@@ -1,7 +1,7 @@
 """Geometric mechanisms on a line and on a grid: noise that decreases with the distance. Their ε is not an LDP ε.
 
-Both are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in cells. (Multiply
-an ε per kilometre by the cell's side in kilometres.) Both draw a cell of the infinite lattice and move it to the nearest cell
+Both are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in cells. Multiply
+an ε per kilometre by the cell's side in kilometres. Both draw a cell of the infinite lattice and move it to the nearest cell
 of the domain. This is post-processing and costs no privacy.
 
     line: Pr[cell z | x] ∝ e^{-ε |z - x|}        grid: Pr[cell z | x] ∝ e^{-ε ‖z - x‖₂}

@@ -12,8 +12,8 @@ u_h(αa - βb) <= u_h(αa) + u_h(-βb). Hence ln P(y|x) is largest if ones and z
 block mixes them. Often the worst x has one or two values, and all bits report the pattern of its blocks; x' then has one value,
 or as many as possible.
 
-1. For small t the loss is exact: all pairs of partitions of the steps, all reported bits, and for each pair the best matching
-   of the values of x with those of x', an assignment problem (`_pair_loss`).
+1. For small t the loss is exact. All pairs of partitions of the steps and all reported bits are tried. For each pair, the best
+   matching of the values of x with those of x' is an assignment problem (`_pair_loss`).
 2. For larger t, prices give an upper bound: see `mechanisms.sequence_bound_unary`.
 3. A family of pairs gives a lower bound: x with one or two values, x' with blocks that mix them (`_best_known`).
 """
