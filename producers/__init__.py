@@ -1,1 +1,1 @@
-"""Who answers: simulated populations of devices, where their true values come from, and where their reports go."""
+"""Participants: the device, simulated populations of devices, the sinks for their reports, and the HTTP gateway."""

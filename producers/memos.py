@@ -1,4 +1,4 @@
-"""The memo store of a simulated population: what its devices drew once and keep for ever."""
+"""The memo store of a simulated population."""
 
 from collections.abc import Callable
 
@@ -10,15 +10,14 @@ from mechanisms.arguments import IntArray
 
 
 class Memos:
-    """The memos of many devices under one mechanism: one for each device and memo key, never changed, never forgotten.
+    """The memos of many devices under one mechanism: one for each device and memo key, never changed or dropped.
 
-    A device that returns to an old value finds the memo that it drew for it the first time. Without that, each return
-    would cost another ε∞.
+    A device that returns to an old value reuses that value's memo. A new memo would cost another ε∞.
     """
 
     def __init__(self, mechanism: Longitudinal) -> None:
         self._n_keys = mechanism.n_keys
-        # in ascending order of device · n_keys + key, so that all of a step's memos are found by one search
+        # sorted device · n_keys + key: one search finds all memos of a step
         self._codes: IntArray = np.empty(0, np.int64)
         self._rows: Reports = np.empty(0, mechanism.report_dtype)
 
@@ -26,12 +25,12 @@ class Memos:
         return len(self._codes)
 
     def recall(self, devices: IntArray, keys: IntArray, draw: Callable[[IntArray], Reports]) -> Reports:
-        """The memos of devices for their keys; those that are missing are drawn now and kept.
+        """Returns the memos of devices for their keys; draws and stores missing ones.
 
         Args:
             devices: (n,) numbers of devices, each at most once.
             keys: (n,) their memo keys (`Longitudinal.memo_keys`), in [0, n_keys).
-            draw: given the positions in `devices` that have no memo yet, draws one for each.
+            draw: takes the positions in `devices` without a memo and draws a memo for each.
 
         Returns:
             (n,) memos, rows of the mechanism's `report_dtype`.
@@ -45,7 +44,7 @@ class Memos:
         return np.asarray(self._rows[places])
 
     def _find(self, codes: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-        """Where each code stands or would stand, and whether it is there."""
+        """Returns the position of each code, or its insertion point, and whether it is present."""
         places = np.searchsorted(self._codes, codes)
         known = places < len(self._codes)
         known[known] = self._codes[places[known]] == codes[known]

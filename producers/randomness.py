@@ -1,6 +1,6 @@
-"""One seed, many independent random streams: each purpose and place has its own, so nothing depends on the order of use.
+"""Independent random streams from one seed, one for each purpose and place. Results don't depend on the order of use.
 
-These streams are for simulation. A real device takes its randomness from a cryptographic source.
+The streams are for simulation. A real device takes its randomness from a cryptographic source.
 """
 
 from enum import IntEnum
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Purpose(IntEnum):
-    """What a stream is for; no two purposes share randomness. The numbers are part of what a seed means: keep them."""
+    """Purpose of a stream. Two purposes share no randomness. Never change the numbers: a seed's results depend on them."""
 
     VALUES = 0
     ATTRIBUTES = 1
@@ -21,12 +21,11 @@ class Purpose(IntEnum):
 
 
 def stream(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
-    """The beginning of one of the seed's streams, the same at every call.
+    """Returns one of the seed's streams from its beginning, the same at every call.
 
     Args:
         seed: at least 0.
-        purpose: what it is for.
-        place: where it is used, such as attribute, level and step: equally many integers in [0, 2^32) for each use of a
-            purpose.
+        purpose: the stream's purpose.
+        place: the place of use, such as attribute, level and step: integers in [0, 2^32), always as many for the same purpose.
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, *place)))

@@ -1,20 +1,21 @@
 """The device: one person's client for their true value, for an application to embed.
 
-    device = Device(load_survey("commute.toml"), folder)      # enrols at the first use, for ever
-    device.report("mode", "bicycle", step)                    # None where this device is not asked
-    for report in device.waiting():                           # also those from before a restart
-        if post(report.envelope, report.key):                 # as often as it takes: the key makes all attempts count once
+    device = Device(load_survey("commute.toml"), folder)      # the first use enrols, for ever
+    device.report("mode", "bicycle", step)                    # None if this device does not answer "mode"
+    for report in device.waiting():                           # includes those from before a restart
+        if post(report.envelope, report.key):                 # retry freely: the key makes all attempts count once
             device.settle(report)
 
-Each report is one transaction of `producers.device.memo_file`: look for an envelope of the step; if there is none, recall the
-memo or draw it, draw the report from it, enter it in the books, keep the envelope, commit. Only then is it returned. Hence
+Each report is one transaction of `producers.device_memo`. It looks for an envelope of the step. If there is none, it recalls
+or draws the memo, draws the report from it, counts the report, stores the envelope and commits. Then it returns the envelope.
+Hence
 
-1. no report leaves before its memo is on the disk, and a memo key never has a second memo;
-2. a step has one report, whatever is asked twice, killed or run in two processes: the same bytes come back, or a refusal;
-3. the books (`Device.spent`) hold every report that may have left;
-4. an envelope has one idempotency key, drawn and kept with it, so no attempt ever goes out under a second one.
+1. a memo is on the disk before any report made from it leaves, and a memo key never gets a second memo;
+2. a step has one report, despite repeated calls, crashes and parallel processes: a later call returns the same bytes or fails;
+3. `Device.spent` counts every report that may have left;
+4. an envelope has one idempotency key, drawn and stored with it, and all attempts use that key.
 
-A true value never stands in an error message, a `repr` or a log; the file holds it all the same: see docs/device.md.
+No error message, `repr` or log contains a true value. The file does: see docs/device.md.
 """
 
 import secrets
@@ -38,28 +39,28 @@ MAX_STEP = 2**62
 
 
 class StepForgotten(DeviceError):
-    """A step so old that its envelope is no longer kept: whether it was reported is not known, so it is not reported.
+    """The step is too old to report: its envelope may have been dropped, and a second report would cost more privacy.
 
     Attributes:
         attribute: name of the attribute.
-        step: that was asked for.
+        step: the requested step.
         earliest: the earliest step that can still be reported for the first time.
     """
 
     def __init__(self, attribute: str, step: int, earliest: int) -> None:
-        super().__init__(f"step {step} of {attribute} is no longer remembered; the earliest to report is {earliest}")
+        super().__init__(f"step {step} of {attribute} is too old to report; the earliest that can be reported is {earliest}")
         self.attribute, self.step, self.earliest = attribute, step, earliest
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a device's reports of one attribute have cost, in nats. It tells something of the values: keep it on the device.
+    """Privacy loss of a device's reports of one attribute, in nats. It reveals something about the values: keep it private.
 
     Attributes:
         reports: t, distinct steps reported.
-        eps_t: bound of the loss against any value that never changed, if all reports come from one memo or the mechanism has no
-            memo; else None. An observer who also considers changes can learn more: see `eps_sequence`.
-        eps_sequence: bound of the loss against any other value sequence. It holds whatever this device's values did.
+        eps_t: bound of the loss against any value that never changed; None if the reports come from more than one memo.
+            An observer who also considers changes can learn more: see `eps_sequence`.
+        eps_sequence: bound of the loss against any other value sequence, for any values of this device.
     """
 
     reports: int
@@ -75,7 +76,7 @@ class Waiting:
         attribute: name of the attribute.
         step: time step.
         envelope: bytes to post.
-        key: their `Idempotency-Key`, the same at every call: 22 letters, digits, ``-`` and ``_``, 128 random bits.
+        key: `Idempotency-Key` of all attempts: 22 letters, digits, ``-`` and ``_``, 128 random bits.
     """
 
     attribute: str
@@ -87,17 +88,17 @@ class Waiting:
 class Device:
     """A person's device, which answers a survey with sanitized reports.
 
-    Randomness is the operating system's. Several devices, processes or threads may share one file: they are one device.
+    The operating system provides the randomness. Objects, processes and threads that share one file are one device.
 
     Args:
-        survey: the survey. The file belongs to it: another one is refused.
-        path: of the device's file, or an existing folder, in which the file is named after the survey.
-        levels: for each attribute's name the name of the level that the participant chose, the first level where left out.
-            Chosen at the first use and kept for ever, since a second level would be a second budget.
+        survey: the survey. A file made for another survey is an error.
+        path: the device's file, or an existing folder for a file named after the survey.
+        levels: attribute name -> name of the level that the participant chose; the first level if missing.
+            The first use fixes the levels for ever, since a second level would be a second budget.
 
     Raises:
         ValueError: if `levels` names an attribute or level that the survey doesn't have.
-        DeviceError: if the file cannot be used, is of another survey, or holds another choice of levels.
+        DeviceError: if the file cannot be used, or holds another survey or other levels.
     """
 
     def __init__(self, survey: Survey, path: str | Path, levels: Mapping[str, str] | None = None) -> None:
@@ -119,10 +120,10 @@ class Device:
         return "<Device>"
 
     def report(self, attribute: str, value: str | float, step: int) -> bytes | None:
-        """The envelope with this device's report of a value at a step; None if the device doesn't answer the attribute.
+        """Returns the envelope with this device's report of a value at a step; None if it doesn't answer the attribute.
 
-        The first call for a step decides. Every later one returns the same bytes, whatever the value, while the step is
-        among the last `lateness_steps` + 2 reported. One that is older costs nothing either: it is refused.
+        The first call for a step decides. Later calls return the same bytes, whatever the value, while the step is among
+        the last `lateness_steps` + 2 reported. For an older step the call raises `StepForgotten` and costs no privacy.
 
         Args:
             attribute: name of the attribute.
@@ -131,10 +132,10 @@ class Device:
             step: time step, in [0, 2^62].
 
         Raises:
-            ValueError: if there is no such attribute or step, or the value is not in the domain. The message doesn't show it.
-            StepForgotten: if the step is older than what is remembered.
-            DeviceError: if the file is missing, damaged, locked for a minute, full, or of another survey. Nothing has
-                left then.
+            ValueError: if there is no such attribute or step, or the value is not in the domain. The message hides the value.
+            StepForgotten: if the step is older than the stored envelopes.
+            DeviceError: if the file is missing, damaged, locked for a minute, full, or of another survey. No report
+                has left the device then.
         """
         a = self._index(attribute)
         integer("step", step, 0, MAX_STEP)
@@ -150,9 +151,9 @@ class Device:
         return envelope
 
     def waiting(self) -> list[Waiting]:
-        """The reports that are not settled, in the order of their steps; among the last `lateness_steps` + 2 of an attribute.
+        """Returns the unsettled reports among the last `lateness_steps` + 2 of each attribute, in the order of their steps.
 
-        An older report is too late for the service, so it needs no attempt.
+        The service rejects older reports as too late.
 
         Raises:
             DeviceError: if the file is missing, damaged or of another survey.
@@ -163,7 +164,7 @@ class Device:
         return [Waiting(self._survey.attributes[a].name, step, envelope, key) for a, step, envelope, key in rows]
 
     def settle(self, report: Waiting) -> None:
-        """Note that a report needs no further attempt: the log has it, or it will never count. May be called again.
+        """Records that a report needs no further attempt: the log has it, or it will never count. May be repeated.
 
         Raises:
             DeviceError: if the file is missing, damaged or of another survey.
@@ -173,8 +174,9 @@ class Device:
             memory.settle(report.key)
 
     def spent(self, attribute: str) -> Spent:
-        """What the reports of an attribute have cost so far. Under spl the attributes' losses add up; under
-        rs+fd all attributes together cost what the dearest of them would.
+        """Returns the privacy loss of an attribute's reports so far.
+
+        Under spl the attributes' losses add up. Under rs+fd all attributes together cost as much as the costliest one.
 
         Raises:
             ValueError: if there is no such attribute.
@@ -190,16 +192,16 @@ class Device:
         return Spent(t, m.eps_t(t) if memos <= 1 else None, m.eps_sequence(t).value)
 
     def forget(self, *, confirm: str) -> None:
-        """Erase memos, enrolment, envelopes and books, for ever. The next `Device` on the file enrols afresh.
+        """Erases memos, enrolment, envelopes and counts for ever. The next `Device` on the file enrols again.
 
-        The file's pages are overwritten, but not the rollback journal that SQLite deletes: on the disk's free space old pages
-        may remain. What was spent stays spent: whoever answers again spends a fresh ε∞ on top of it.
+        SQLite overwrites the file's pages but only deletes its rollback journal, so free disk space may still hold old pages.
+        Past losses remain: answering again adds a fresh ε∞ to them.
 
         Args:
-            confirm: the survey's name, to say that this is meant.
+            confirm: the survey's name, as a guard against erasing by mistake.
 
         Raises:
-            ValueError: if `confirm` is something else; nothing is erased.
+            ValueError: if `confirm` is anything else. Nothing is erased.
             DeviceError: if the file is missing, damaged or of another survey.
         """
         if confirm != self._survey.name:
@@ -211,7 +213,7 @@ class Device:
     # ---- a report
 
     def _first_report(self, memory: Transaction, a: int, enrolment: Enrolment, index: int, step: int) -> bytes:
-        """Make the only report of a step and keep it."""
+        """Makes the only report of a step and stores it."""
         forgotten = memory.forgotten(a)
         if step <= forgotten:
             raise StepForgotten(self._survey.attributes[a].name, step, forgotten + 1)
@@ -225,23 +227,23 @@ class Device:
         else:
             reports = secure_random.report_once(m, index, self._random)
         envelope = seal(self._survey, a, enrolment.level, step, reports)
-        # all steps that the service still takes: the current one, the late ones, and one ahead by the clock's skew
+        # the steps that the service accepts: the current one, the late ones, and one ahead because of clock skew
         memory.keep(a, step, envelope, key, self._survey.lateness_steps + 2, secrets.token_urlsafe(16))
         return envelope
 
     def _recall(self, memory: Transaction, m: Longitudinal, a: int, key: int, function: int) -> Reports:
-        """The memo of a key, drawn if there is none."""
+        """Returns the memo of a key; draws it if there is none."""
         raw = memory.memo(a, key, lambda: secure_random.memoize(m, key, function, self._random).tobytes())
         if len(raw) == m.report_dtype.itemsize:
             rows: Reports = np.frombuffer(raw, m.report_dtype.base).reshape(1, *m.report_dtype.shape)
             if m.valid(rows).all():
                 return rows
-        raise DeviceError(f"{self._path}: holds something else than a memo of {self._survey.attributes[a].name}")
+        raise DeviceError(f"{self._path}: the memo of {self._survey.attributes[a].name} is damaged")
 
     # ---- enrolment
 
     def _choices(self, chosen: dict[int, int]) -> list[Enrolment]:
-        """What a device chooses at its first use."""
+        """Choices that a device makes at its first use."""
         n = len(self._survey.attributes)
         collection, sampled = self._survey.collection, self._random.below(n)
         choices = []
@@ -254,7 +256,7 @@ class Device:
         return choices
 
     def _level_indices(self, levels: Mapping[str, str]) -> dict[int, int]:
-        """Names as indices."""
+        """Translates the names of attributes and levels into indices."""
         indices = {}
         for attribute, level in levels.items():
             a = self._index(attribute)
@@ -267,11 +269,11 @@ class Device:
     def _require_this_survey(self, memory: Transaction) -> None:
         kept = memory.fingerprint()
         if kept is None:
-            raise DeviceError(f"{self._path}: holds no enrolment, it was forgotten; a new Device enrols afresh")
+            raise DeviceError(f"{self._path}: the enrolment was erased; make a new Device to enrol again")
         if kept != self._survey.fingerprint:
             raise DeviceError(
                 f"{self._path}: belongs to a survey with fingerprint {kept.hex()}, not to {self._survey.name}"
-                f" with {self._survey.fingerprint.hex()}; another survey needs a file, and a budget, of its own"
+                f" with {self._survey.fingerprint.hex()}; each survey needs its own file and its own budget"
             )
 
     def _require_same_levels(self, memory: Transaction, chosen: dict[int, int]) -> None:
@@ -279,7 +281,7 @@ class Device:
             attribute, kept = self._survey.attributes[a], memory.enrolment(a).level
             if kept != level:
                 raise DeviceError(
-                    f"{self._path}: the level of {attribute.name} is {attribute.levels[kept].name} for ever, got"
+                    f"{self._path}: the level of {attribute.name} stays {attribute.levels[kept].name} for ever, got"
                     f" {attribute.levels[level].name}; a second level would be a second budget"
                 )
 
@@ -290,10 +292,10 @@ class Device:
 
 
 def _value_index(attribute: Attribute, value: Any) -> int:
-    """The index of a value given as a text or a number; see `Device.report`.
+    """Returns the index of a value given as a text or a number; see `Device.report`.
 
     Raises:
-        ValueError: if it is not in the domain; the message names the attribute and the domain only.
+        ValueError: if it is not in the domain. The message names only the attribute and the domain.
     """
     try:
         if isinstance(value, str):
@@ -304,5 +306,5 @@ def _value_index(attribute: Attribute, value: Any) -> int:
             if isinstance(value, Integral) and 0 <= int(value) < attribute.k:
                 return int(value)
     except (ValueError, OverflowError):
-        pass  # its text may show the value, and so may the chain of exceptions
+        pass  # the error's text or a chained exception could show the value
     raise ValueError(f"not a value of the attribute {attribute.name} ({attribute.domain})")

@@ -1,19 +1,19 @@
-"""A device's memory: one SQLite file that survives restarts, crashes and a second process on it.
+"""A device's memory: one SQLite file that survives restarts, crashes and parallel processes.
 
-Everything that a device does to its file is one immediate transaction, so two processes take turns, and what a transaction
-wrote is on the disk before it ends: rollback journal, ``synchronous=EXTRA`` (the journal's removal, which is the commit, is
-synced as well; FULL would leave it to the operating system) and ``fullfsync`` where the system has it. A write-ahead log
-would sync less, but it needs two more files beside the first one, which are easily lost or copied without it.
+Each operation on the file is one immediate transaction, so processes take turns. A transaction's writes are on the disk
+before it ends: it uses a rollback journal, ``synchronous=EXTRA`` and ``fullfsync`` where the system has it. EXTRA also syncs
+the journal's removal, which is the commit; FULL leaves that to the operating system. A write-ahead log would sync less, but
+its two extra files are easily lost or left out of a copy.
 
     survey       the fingerprint of the survey that the device answers
-    enrolment    for every attribute: level, whether the device answers it, its hash function, its fake value; how many
-                 distinct steps it has reported (`reports`) and the latest step whose envelope is not kept (`forgotten`)
-    memo         for every attribute and memo key: the memo, never changed, and how many steps were reported from it
-    sent         the envelopes of the last steps: every step reported is here or is at most `forgotten`; and the idempotency key
-                 of each, drawn with it, until it needs no further attempt
+    enrolment    for every attribute: level, whether the device answers it, its hash function, its fake value; the number of
+                 distinct steps reported (`reports`) and the latest step whose envelope was dropped (`forgotten`)
+    memo         for every attribute and memo key: the memo, never changed, and the number of steps reported from it
+    sent         the envelopes of the last steps, each with its idempotency key until it needs no further attempt; every
+                 reported step is here or is at most `forgotten`
 
-The connection lasts as long as the transaction, so several threads may use a `Device`, and a fork carries none over. The
-file is never opened by other means while it exists: closing such a second descriptor would drop SQLite's locks (POSIX).
+A connection lasts for one transaction, so several threads may use a `Device` and a fork inherits no connection. Our code never
+opens the file by other means while it exists: on POSIX, closing a second descriptor would drop SQLite's locks.
 """
 
 import os
@@ -23,8 +23,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-FORMAT = 2  # of the file, as SQLite's user_version; 0: nobody has enrolled; 1: without keys, brought up to date when opened
-BUSY_S = 60.0  # how long a process waits for its turn
+FORMAT = 2  # of the file, as SQLite's user_version; 0: no enrolment; 1: no idempotency keys, upgraded when opened
+BUSY_S = 60.0  # longest wait for another process's transaction
 
 _TABLES = (
     "CREATE TABLE survey (fingerprint BLOB NOT NULL)",
@@ -39,18 +39,18 @@ _TABLES = (
 
 
 class DeviceError(Exception):
-    """A device's file that cannot be used as asked: one line with the file and the reason, never what it holds."""
+    """The device's file cannot be used. The message is one line with the file and the reason, never the file's contents."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Enrolment:
-    """What a device chose once for an attribute.
+    """A device's permanent choices for an attribute.
 
     Attributes:
         level: index of the level.
         answers: whether the device answers the attribute at all.
         function: number of its hash function, 0 for mechanisms without one.
-        fake: the value that it puts in for ever in place of the person's (rs+fd); -1 for none.
+        fake: the value that it always reports in place of the person's (rs+fd); -1 for none.
     """
 
     level: int
@@ -60,10 +60,10 @@ class Enrolment:
 
 
 class MemoFile:
-    """The file. It is created if it is missing, readable and writable by its owner alone.
+    """The file. A missing one is created. Only its owner may read and write it.
 
     Args:
-        path: of the file; its folder must exist.
+        path: the file; its folder must exist.
 
     Raises:
         DeviceError: if the file cannot be created.
@@ -80,7 +80,7 @@ class MemoFile:
 
     @contextmanager
     def transaction(self) -> Iterator["Transaction"]:
-        """One immediate transaction: what it wrote is on the disk when it ends, and an exception undoes all of it.
+        """One immediate transaction: its writes are on the disk when it ends, and an exception undoes all of them.
 
         Raises:
             DeviceError: if the file is missing, is no SQLite database, is of another format, or cannot be written.
@@ -96,14 +96,14 @@ class MemoFile:
                 connection.execute(f"PRAGMA user_version = {FORMAT}")
             transaction = Transaction(connection)
             if transaction.format not in (0, FORMAT):
-                raise DeviceError(f"{self._path}: is of format {transaction.format}, this is the program for format {FORMAT}")
+                raise DeviceError(f"{self._path}: has format {transaction.format}, this program needs format {FORMAT}")
             yield transaction
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise DeviceError(f"{self._path}: {error}") from None
         finally:
             if connection is not None:
-                connection.close()  # undoes what is not committed
+                connection.close()  # rolls back if not committed
 
 
 class Transaction:
@@ -116,7 +116,7 @@ class Transaction:
     # ---- enrolment
 
     def enrol(self, fingerprint: bytes, choices: list[Enrolment]) -> None:
-        """Create the memory of a device that has chosen, attribute by attribute."""
+        """Creates the tables and stores the device's choices, one per attribute."""
         for table in _TABLES:
             self._db.execute(table)
         self._db.execute("INSERT INTO survey VALUES (?)", (fingerprint,))
@@ -127,19 +127,19 @@ class Transaction:
         self._db.execute(f"PRAGMA user_version = {FORMAT}")
 
     def fingerprint(self) -> bytes | None:
-        """The survey's, or None if nobody has enrolled."""
+        """Returns the survey's fingerprint, or None if the device has not enrolled."""
         if self.format == 0:
             return None
         return bytes(self._db.execute("SELECT fingerprint FROM survey").fetchone()[0])
 
     def enrolment(self, attribute: int) -> Enrolment:
-        """What the device chose for the attribute."""
+        """Returns the device's choices for the attribute."""
         read = "SELECT level, answers, function, fake FROM enrolment WHERE attribute = ?"
         level, answers, function, fake = self._db.execute(read, (attribute,)).fetchone()
         return Enrolment(level, bool(answers), function, fake)
 
     def forget(self) -> None:
-        """Erase everything. SQLite overwrites the freed pages with zeros (``secure_delete``)."""
+        """Erases everything. SQLite overwrites the freed pages with zeros (``secure_delete``)."""
         for table in ("survey", "enrolment", "memo", "sent"):
             self._db.execute(f"DROP TABLE {table}")
         self._db.execute("PRAGMA user_version = 0")
@@ -147,38 +147,38 @@ class Transaction:
     # ---- memos
 
     def memo(self, attribute: int, key: int, draw: Callable[[], bytes]) -> bytes:
-        """The memo of a key; drawn and written if there is none yet. The primary key admits one for ever."""
+        """Returns the memo of a key; draws and stores it if there is none. The primary key forbids a second one."""
         read = "SELECT memo FROM memo WHERE attribute = ? AND key = ?"
         if self._db.execute(read, (attribute, key)).fetchone() is None:
             insert = "INSERT INTO memo (attribute, key, memo) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
             self._db.execute(insert, (attribute, key, draw()))
         return bytes(self._db.execute(read, (attribute, key)).fetchone()[0])
 
-    # ---- what was sent
+    # ---- envelopes
 
     def sent(self, attribute: int, step: int) -> bytes | None:
-        """The envelope that was made for the step, if it is still kept."""
+        """Returns the step's envelope, or None if there is none or it was dropped."""
         row = self._db.execute("SELECT envelope FROM sent WHERE attribute = ? AND step = ?", (attribute, step)).fetchone()
         return None if row is None else bytes(row[0])
 
     def forgotten(self, attribute: int) -> int:
-        """The latest step whose envelope is no longer kept; -1 if there is none."""
+        """Returns the latest step whose envelope was dropped; -1 if there is none."""
         return int(self._db.execute("SELECT forgotten FROM enrolment WHERE attribute = ?", (attribute,)).fetchone()[0])
 
     def waiting(self) -> list[tuple[int, int, bytes, str]]:
-        """(attribute, step, envelope, idempotency key) of every kept envelope that may need another attempt, by step."""
+        """Returns (attribute, step, envelope, idempotency key) of each envelope that may need another attempt, by step."""
         read = "SELECT attribute, step, envelope, key FROM sent WHERE key IS NOT NULL ORDER BY step, attribute"
         return [(attribute, step, bytes(envelope), key) for attribute, step, envelope, key in self._db.execute(read)]
 
     def settle(self, key: str) -> None:
-        """Note that the envelope with this idempotency key needs no further attempt."""
+        """Records that the envelope with this idempotency key needs no further attempt."""
         self._db.execute("UPDATE sent SET key = NULL WHERE key = ?", (key,))
 
     def keep(self, attribute: int, step: int, envelope: bytes, key: int | None, n_kept: int, idempotency_key: str) -> None:
-        """Enter a step's only report in the books and keep its envelope; drop those of the earliest steps beyond n_kept.
+        """Counts a step's only report, stores its envelope, and drops all but the n_kept latest steps' envelopes.
 
         Args:
-            key: of the memo that the report was made from; None for a one-time mechanism.
+            key: key of the memo behind the report; None for a one-time mechanism.
         """
         db = self._db
         db.execute("INSERT INTO sent VALUES (?, ?, ?, ?)", (attribute, step, envelope, idempotency_key))
@@ -191,7 +191,7 @@ class Transaction:
             db.execute("UPDATE enrolment SET forgotten = max(forgotten, ?) WHERE attribute = ?", (dropped, attribute))
 
     def counts(self, attribute: int) -> tuple[int, int]:
-        """How many distinct steps were reported, and from how many memos."""
+        """Returns the number of distinct steps reported, and of memos used."""
         reports = self._db.execute("SELECT reports FROM enrolment WHERE attribute = ?", (attribute,)).fetchone()[0]
         memos = self._db.execute("SELECT count(*) FROM memo WHERE attribute = ? AND reports > 0", (attribute,)).fetchone()[0]
         return reports, memos

@@ -1,27 +1,27 @@
-"""How one device draws: exact coins and uniform integers from the operating system's generator, and the randomizers on them.
+"""Randomness of one device: exact coins and uniform integers from the operating system's generator, and the randomizers.
 
-A coin's probability is a rational number with a power of two below the line (every double is one), written as base-256
-digits 0.d₁d₂…. To toss it, a uniform number's digits are drawn one by one and compared with them as integers:
+A coin's probability is a rational number whose denominator is a power of two (every double is one), written as base-256
+digits 0.d₁d₂…. A toss draws the digits of a uniform number one by one and compares them as integers:
 
     u₁ < d₁: yes      u₁ > d₁: no      u₁ = d₁: draw u₂ and go on; no, when the digits have ended
 
-so Pr[yes] = Σ dᵢ 256^-i is met exactly, however small it is; on average 1.004 bytes are drawn. No floating-point number
-that depends on a value is ever computed or compared (Mironov 2012 shows what such numbers betray).
+Hence Pr[yes] = Σ dᵢ 256^-i exactly, however small it is. A toss draws 1.004 bytes on average. The code never computes or
+compares a floating-point number that depends on a value (Mironov 2012 shows how such numbers leak it).
 
-Which loss this realises. A mechanism states its probabilities in pairs, an event's and the opposite's, each a double with
-relative error at most δ. The coin takes the smaller of the two as it is; the larger becomes one minus it, whose relative
-error is at most δ as well. So every probability that a device realises is within a factor 1 ± δ of the ideal one, and
+Realised loss. A mechanism states its probabilities in pairs, an event's and its opposite's, each a double with relative
+error at most δ. The coin uses the smaller of the two unchanged. The larger becomes one minus the smaller, with relative
+error at most δ as well. Every probability that a device realises is thus within a factor 1 ± δ of the ideal one, and
 
     |loss of the memo - ε∞|, |loss of a one-time report - ε|  <=  4δ     (a ratio of two symbols, or two ratios of two bits)
     |loss of t reports of a memo - ε_t|                       <=  4(t+1)δ, and the whole is never above ε∞ + 4δ
 
-up to terms in δ². The third follows because the probability of t reports is a sum over memos of products of t+1 such
-probabilities, all positive; the last because the reports are drawn from the memo alone. δ is a few units in the last place
-(2^-53) times 1 + ε₂, since ε₂ is itself rounded before its exponential is taken: below 10^-12 for every ε up to 700 (unless
-q₂ falls below 10^-300, where ε₂, though not a report's ε₁, is off by up to 10^-7). So the deviation is below 10^-11 nats
-for a report; the tests compute it with 60 digits over a grid and find 4·10^-14 at most.
+up to terms in δ². The third bound holds because the probability of t reports is a sum over memos of products of t+1 such
+probabilities, all positive. The last holds because the reports are drawn from the memo alone. δ is a few units in the last
+place (2^-53) times 1 + ε₂, since ε₂ is rounded before its exponential is taken. It is below 10^-12 for every ε up to 700.
+(An exception is q₂ below 10^-300: then ε₂, but not a report's ε₁, is off by up to 10^-7.) The deviation is therefore below
+10^-11 nats for a report. The tests compute it with 60 digits over a grid and find at most 4·10^-14.
 
-Not claimed: constant time. Whoever can measure the device's time to a microsecond may learn something about its draws.
+Not claimed: constant time. Measuring the device's time to a microsecond may reveal something about its draws.
 """
 
 import math
@@ -44,11 +44,11 @@ BitArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Coin:
-    """An exact probability, in the form in which it is tossed.
+    """An exact probability, stored for tossing.
 
     Attributes:
         digits: the smaller probability's base-256 digits after the point, most significant first.
-        inverted: whether the smaller probability is that of "no".
+        inverted: true if the smaller probability is that of "no".
     """
 
     digits: bytes
@@ -62,12 +62,12 @@ class Coin:
 
 
 def coin(yes: float, no: float, shares: int = 1) -> Coin:
-    """The coin with Pr[yes] = yes and Pr[no] = shares · no, exact in the smaller of the two.
+    """Returns the coin with Pr[yes] = yes and Pr[no] = shares · no, exact in the smaller of the two.
 
     Args:
         yes: in (0, 1].
-        no: in (0, 1], of each of the equally likely ways to say no.
-        shares: how many ways there are, at least 1.
+        no: in (0, 1], probability of each of the equally likely "no" outcomes.
+        shares: number of "no" outcomes, at least 1.
     """
     exact_yes, exact_no = Fraction(yes), shares * Fraction(no)
     smaller = min(exact_yes, exact_no)
@@ -79,7 +79,7 @@ def coin(yes: float, no: float, shares: int = 1) -> Coin:
 
 
 class SecureRandom:
-    """Draws from the operating system's generator; it has no state of its own that a fork or a snapshot could repeat."""
+    """Draws from the operating system's generator. It keeps no state that a fork or a snapshot could repeat."""
 
     def bytes(self, n: int) -> bytes:
         """n uniform bytes."""
@@ -106,7 +106,7 @@ class SecureRandom:
 
 
 def _symbol(symbol: int, n_symbols: int, p: float, q: float, random: SecureRandom) -> int:
-    """GRR: the symbol with probability p, each other one with probability q."""
+    """Generalized randomized response (GRR): the symbol with probability p, each other symbol with probability q."""
     if random.toss(coin(p, q, n_symbols - 1), 1)[0]:
         return symbol
     other = random.below(n_symbols - 1)
@@ -114,7 +114,7 @@ def _symbol(symbol: int, n_symbols: int, p: float, q: float, random: SecureRando
 
 
 def _bits(ones: BitArray, bit: Round, random: SecureRandom) -> BitArray:
-    """Unary encoding: every bit put through the round."""
+    """Unary encoding: applies the round to every bit."""
     out = np.empty_like(ones)
     n_ones = int(np.count_nonzero(ones))
     out[ones] = random.toss(coin(bit.p, bit.not_p), n_ones)
@@ -123,12 +123,12 @@ def _bits(ones: BitArray, bit: Round, random: SecureRandom) -> BitArray:
 
 
 def _subset(value: int, m: SubsetSelection, random: SecureRandom) -> BitArray:
-    """Subset selection: whether the value is a member, then the other members, uniform among the other values."""
+    """Subset selection: draws whether the value is a member, then the other members uniformly among the other values."""
     outside = (m.k - m.omega) / m.omega * math.exp(-m.eps_1) * m.p  # 1 - p, without cancellation
     with_value = bool(random.toss(coin(m.p, outside), 1)[0])
     n_others = m.omega - with_value
     others: set[int] = set()
-    for last in range(m.k - 1 - n_others, m.k - 1):  # Floyd's: each set of n_others out of k-1 is equally likely
+    for last in range(m.k - 1 - n_others, m.k - 1):  # Floyd's algorithm: each set of n_others out of k-1 is equally likely
         drawn = random.below(last + 1)
         others.add(last if drawn in others else drawn)
     out = np.zeros(m.k, np.bool_)
@@ -138,7 +138,7 @@ def _subset(value: int, m: SubsetSelection, random: SecureRandom) -> BitArray:
 
 
 def _linear_form(pool: LinearPool, function: int, value: int) -> int:
-    """H_a(v) of `mechanisms.linear_pool`, one digit after the other."""
+    """H_a(v) of `mechanisms.linear_pool`, digit by digit."""
     total = 0
     while value:
         total = int(pool.add[total, pool.multiply[function % pool.g, value % pool.g]])
@@ -154,24 +154,24 @@ def _pair(m: LocalHashing | LongitudinalHashing, function: int, symbol: int) -> 
     return np.array([(function, symbol)], m.report_dtype)
 
 
-# ---- what a device does with a mechanism
+# ---- a device's use of a mechanism
 
 
 def enroll(m: Mechanism, random: SecureRandom) -> int:
-    """What the device chooses once and keeps for ever: the number of its hash function; 0 where there is none."""
+    """Draws the device's permanent choice: the number of its hash function; 0 for mechanisms without one."""
     return random.below(m.pool.size) if isinstance(m, LongitudinalHashing) else 0
 
 
 def memo_key(m: Longitudinal, value: int, function: int) -> int:
-    """What the device looks its memo up by, as `Longitudinal.memo_keys`: the value, or the hashed symbol."""
+    """Key of the device's memo, as `Longitudinal.memo_keys`: the value, or the hashed symbol."""
     return _linear_form(m.pool, function, value) if isinstance(m, LongitudinalHashing) else value
 
 
 def memoize(m: Longitudinal, key: int, function: int, random: SecureRandom) -> Reports:
-    """First round: a fresh memo for a memo key, one row of `report_dtype`.
+    """First round: draws a new memo for a memo key, one row of `report_dtype`.
 
     Raises:
-        TypeError: if there is no device-side randomizer of the mechanism.
+        TypeError: if the mechanism has no device-side randomizer.
     """
     if isinstance(m, LongitudinalGRR):
         return np.array([_symbol(key, m.k, m.p1, m.q1, random)], m.report_dtype)
@@ -183,10 +183,10 @@ def memoize(m: Longitudinal, key: int, function: int, random: SecureRandom) -> R
 
 
 def report_memo(m: Longitudinal, memo: Reports, random: SecureRandom) -> Reports:
-    """Second round: a report of a memo (one row of `report_dtype`), as one row.
+    """Second round: draws a report from a memo; both are one row of `report_dtype`.
 
     Raises:
-        TypeError: if there is no device-side randomizer of the mechanism.
+        TypeError: if the mechanism has no device-side randomizer.
     """
     if isinstance(m, LongitudinalGRR):
         return np.array([_symbol(int(memo[0]), m.k, m.p2, m.q2, random)], m.report_dtype)
@@ -198,10 +198,10 @@ def report_memo(m: Longitudinal, memo: Reports, random: SecureRandom) -> Reports
 
 
 def report_once(m: Mechanism, value: int, random: SecureRandom) -> Reports:
-    """A report of a one-time mechanism, one row of `report_dtype`.
+    """Draws a report of a one-time mechanism, one row of `report_dtype`.
 
     Raises:
-        TypeError: if there is no device-side randomizer of the mechanism.
+        TypeError: if the mechanism has no device-side randomizer.
     """
     if isinstance(m, GRR):
         return np.array([_symbol(value, m.k, m.p, m.q, random)], m.report_dtype)

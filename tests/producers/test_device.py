@@ -321,7 +321,7 @@ def test_a_file_that_cannot_be_used_is_never_replaced(tmp_path: Path) -> None:
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE memo SET memo = x'00ff'")
     connection.close()
-    with pytest.raises(DeviceError, match="something else than a memo of q0"):
+    with pytest.raises(DeviceError, match="the memo of q0 is damaged"):
         device.report("q0", 1, 1)
     file.write_bytes(kept[: len(kept) // 2])  # torn
     for use in (lambda: device.report("q0", 1, 1), lambda: Device(asked, file)):
@@ -393,7 +393,7 @@ def test_forgetting_is_deliberate_and_thorough(tmp_path: Path) -> None:
     assert memo not in file.read_bytes()
     assert payload(asked, raw, 0) not in file.read_bytes()
     for forgotten in (device, other):
-        with pytest.raises(DeviceError, match="it was forgotten; a new Device enrols afresh"):
+        with pytest.raises(DeviceError, match="the enrolment was erased; make a new Device to enrol again"):
             forgotten.report("q0", 200, 0)
     assert Device(asked, file).report("q0", 200, 0) != raw
 
