@@ -1,6 +1,6 @@
-"""Whom the gateway listens to, how often, and how much at a time. Pure: the time comes in as an argument.
+"""Admission control of the gateway: tokens, rate limits, memory limits and acknowledged requests.
 
-Nothing here outlives the process, and nothing is kept of a client longer than its limit needs.
+Pure: the time comes in as an argument. All state is in memory, and a client's state is kept only as long as its limit needs.
 """
 
 import hashlib
@@ -13,10 +13,10 @@ SCHEME = "bearer "
 
 
 class Tokens:
-    """The bearer tokens of which a request must show one; where there are none, anybody may.
+    """The accepted bearer tokens. If there are none, requests need no token.
 
     Args:
-        tokens: distinct, any of them will do.
+        tokens: distinct tokens; a request needs one of them.
     """
 
     def __init__(self, tokens: Iterable[str]) -> None:
@@ -24,13 +24,13 @@ class Tokens:
 
     @property
     def required(self) -> bool:
-        """Whether a token is asked for."""
+        """True if a request needs a token."""
         return bool(self._digests)
 
     def find(self, authorization: str) -> int | None:
-        """The number of the token in the header's value; None if it has none of ours, 0 where none is asked for.
+        """Returns the number of the token in the header's value; None if it is not ours, 0 if requests need no token.
 
-        Every token is compared, in constant time, so how long it takes tells nothing about them.
+        Compares every token in constant time, so the duration reveals nothing about them.
         """
         if not self._digests:
             return 0
@@ -41,15 +41,15 @@ class Tokens:
 
 
 class RateLimit:
-    """A token bucket for each client, as the time at which it will be full again (GCRA).
+    """A token bucket for each client, stored as the time when it is full again (generic cell rate algorithm, GCRA).
 
-    It holds requests, or whatever else a request takes: bytes, reports. How many those are is known only when the request has
-    been read, so a client is admitted while it is not in debt, and what it took is charged afterwards.
+    It limits requests, bytes or reports. Bytes and reports are known only after the request was read. A client is therefore
+    admitted while it has no debt and charged afterwards.
 
     Args:
-        rate: how many a second a client may go on with.
-        burst: how many a full bucket holds, at least 1.
-        max_clients: clients remembered; beyond them the one seen first is forgotten, which gives it a full bucket.
+        rate: sustained rate of a client, per second.
+        burst: size of a full bucket, at least 1.
+        max_clients: clients remembered; one more drops the one seen first, which then has a full bucket again.
     """
 
     def __init__(self, rate: float, burst: float, max_clients: int = 100_000) -> None:
@@ -58,17 +58,17 @@ class RateLimit:
         self._full_at: OrderedDict[Hashable, float] = OrderedDict()
 
     def wait_s(self, client: Hashable, now_s: float) -> float:
-        """0 if the bucket still holds one, else how many seconds the client must wait, at least."""
+        """Returns 0 if the bucket still holds one, else the least number of seconds that the client must wait."""
         return max(0.0, self._full_at.get(client, now_s) - now_s - self._tolerance)
 
     def charge(self, client: Hashable, count: int, now_s: float) -> None:
-        """Take so many out of the client's bucket, also more than it holds."""
+        """Takes `count` out of the client's bucket, even if it holds less."""
         self._full_at[client] = max(self._full_at.get(client, now_s), now_s) + count * self._interval
         if len(self._full_at) > self._max_clients:
             self._full_at.popitem(last=False)
 
     def forget(self, now_s: float) -> None:
-        """Drop the clients whose bucket is full, which changes nothing for them."""
+        """Drops the clients whose bucket is full. This does not change their limits."""
         for client in [client for client, full_at in self._full_at.items() if full_at <= now_s]:
             del self._full_at[client]
 
@@ -77,10 +77,10 @@ class RateLimit:
 
 
 class Connections:
-    """A bound on the connections that come from one neighbourhood at a time.
+    """A limit on the simultaneous connections from one neighbourhood.
 
     Args:
-        limit: at most so many.
+        limit: largest number of connections.
     """
 
     def __init__(self, limit: int) -> None:
@@ -88,7 +88,7 @@ class Connections:
         self._open: Counter[str] = Counter()
 
     def enter(self, host: str) -> bool:
-        """Whether one more may come from there; then it has to `leave`."""
+        """Counts one more connection and returns True if the limit allows it; call `leave` when it ends."""
         near = neighbourhood(host)
         if self._open[near] >= self._limit:
             return False
@@ -96,7 +96,7 @@ class Connections:
         return True
 
     def leave(self, host: str) -> None:
-        """One that came from there has ended."""
+        """Removes a connection that has ended from the count."""
         near = neighbourhood(host)
         self._open[near] -= 1
         if not self._open[near]:
@@ -107,7 +107,7 @@ class Connections:
 
 
 def neighbourhood(host: str) -> str:
-    """The addresses that share a bucket with this one: itself, or the /64 of an IPv6 address, since one client has it all.
+    """Addresses that share a bucket with this one: itself, or its /64 for IPv6, since one client usually owns a whole /64.
 
     >>> neighbourhood("192.0.2.7"), neighbourhood("2001:db8:1:2:3::4"), neighbourhood("::ffff:192.0.2.7")
     ('192.0.2.7', '2001:db8:1:2::/64', '192.0.2.7')
@@ -126,17 +126,17 @@ def neighbourhood(host: str) -> str:
 
 
 class Busy(Exception):
-    """There is no room for more bytes."""
+    """Raised when there is no room for more bytes."""
 
 
 class Room:
-    """A bound on the bytes that are in the process's hands.
+    """A limit on the bytes of request bodies in memory.
 
     Args:
-        limit_bytes: at most so many at a time.
+        limit_bytes: largest number of bytes at a time.
 
     Attributes:
-        taken_bytes: of them, how many are in use.
+        taken_bytes: bytes in use.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -144,16 +144,16 @@ class Room:
 
 
 class Place:
-    """A part of a `Room`, which grows as a body is read and is given back at once."""
+    """A part of a `Room` for one body. It grows while the body is read and is given back as a whole."""
 
     def __init__(self, room: Room) -> None:
         self._room, self._size = room, 0
 
     def grow(self, n_bytes: int) -> None:
-        """Take so many bytes more.
+        """Takes `n_bytes` more.
 
         Raises:
-            Busy: if they are not there.
+            Busy: if the room has fewer left.
         """
         if self._room.taken_bytes + n_bytes > self._room.limit_bytes:
             raise Busy
@@ -161,22 +161,22 @@ class Place:
         self._size += n_bytes
 
     def give_back(self) -> None:
-        """Give all of it back; may be called again."""
+        """Gives all bytes back. May be called again."""
         self._room.taken_bytes -= self._size
         self._size = 0
 
 
 class Acknowledged:
-    """What has been acknowledged lately, for clients that ask again: request -> number of reports, or that it is not known.
+    """Outcomes of recent requests, for retries: request -> number of reports, or that the outcome is unknown.
 
-    Two generations of a dictionary: what was acknowledged within the period is remembered, and after two periods forgotten.
+    Two generations of a dictionary remember a request for at least one period and at most two.
 
     Args:
-        period_s: a request is remembered at least so long, unless
-        max_requests: more than so many others came within that time.
+        period_s: the period in seconds.
+        max_requests: requests per generation; a full generation ends before its period.
 
     Attributes:
-        forgotten_early: requests that were forgotten before their time.
+        forgotten_early: requests dropped before their period was over.
     """
 
     def __init__(self, period_s: float = 300.0, max_requests: int = 200_000) -> None:
@@ -187,18 +187,18 @@ class Acknowledged:
         self.forgotten_early = 0
 
     def find(self, request: bytes) -> int | None:
-        """How many reports the request brought, if it is remembered."""
+        """Returns the stored number of reports of the request, or None."""
         return self._new.get(request, self._old.get(request))
 
     def put(self, request: bytes, reports: int, now_s: float) -> None:
-        """Remember a request."""
+        """Stores the outcome of a request."""
         if len(self._new) >= self._max:
             self.forgotten_early += len(self._old)
             self._turn(now_s)
         self._new[request] = reports
 
     def forget(self, now_s: float) -> None:
-        """Drop what has been remembered long enough; to be called every few seconds."""
+        """Drops requests after their period. Call it every few seconds."""
         if now_s - self._began_s >= self._period_s:
             self._turn(now_s)
 

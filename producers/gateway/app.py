@@ -1,44 +1,44 @@
-"""The HTTP gateway, for devices that cannot speak Kafka: an envelope comes as a request's body and goes to the log.
+"""The HTTP gateway, for devices that cannot use Kafka. It appends the envelopes in a request's body to the log.
 
     POST /v1/reports      one envelope (application/vnd.ldpstream.envelope, application/octet-stream), or a batch of them
                           (application/vnd.ldpstream.envelopes); 202 {"accepted": reports} once the log has acknowledged
-    GET  /v1/survey       what is asked: name, fingerprint, the survey as JSON and as its TOML
-    GET  /health, /ready  whether the process lives, and whether the log answers
-    GET  /openapi.json    all this for programs
+    GET  /v1/survey       the survey: name, fingerprint, its JSON and its TOML
+    GET  /health, /ready  liveness of the process; readiness to take reports
+    GET  /openapi.json    this API as an OpenAPI document
 
-**A batch** is one msgpack array of binaries, each an envelope: 1 to 10 000 of them and at most 750 000 bytes in all. It is
-accepted whole or not at all, in the answer and in the log. One envelope that could not be counted refuses the batch; the
-problem lists the index and the reason of each such envelope (`elements`, the first 100). An envelope alone takes at most
-1 000 000 bytes.
+**Batches.** A batch is one msgpack array of binaries, each an envelope: 1 to 10 000 of them and at most 750 000 bytes in all.
+The gateway accepts all of a batch or nothing, and so does the log. One envelope that could not be counted refuses the batch.
+The problem lists the index and the reason of each such envelope (`elements`, the first 100). A single envelope may have at
+most 1 000 000 bytes.
 
-**Checked** is all that counting would check, at the gateway's clock. The log's own time still decides: an envelope accepted in
-the last moment of its step's horizon may be too late in the log, and is then among the rejected ones. A step in the future may
-count later: 409, with the seconds until it opens in ``Retry-After`` (at most a day, then the client may ask again).
+**Checks.** The gateway makes all checks that the agents make, by its own clock. The log's timestamp decides in the end: an
+envelope accepted just before its step closes may be too late in the log, and the agents then reject it. A step in the future
+may count later: the answer is 409, with the seconds until the step opens in ``Retry-After`` (at most a day).
 
-**How often a report counts.** A 202 means that the log has the reports, once. A 4xx or a 503 means that this attempt has not
-brought them there, and never will. Of these, 400, 413, 415 and 422 mean that the same body never counts; after the others it
-may, once ``Retry-After`` is over. That leaves one case: 500, the 504 ``outcome unknown``, a proxy's own 502 or 504, and an
-answer that never came. There the client chooses:
+**Delivery.** A 202 means that the log has the reports, once. A 4xx or a 503 means that this attempt never brings them to the
+log. After 400, 413, 415 and 422 the same body never counts; after the others it may count once ``Retry-After`` is over. The
+outcome is unknown after 500, the 504 ``outcome unknown``, a proxy's own 502 or 504, and a missing answer. The client then has
+three choices:
 
-- not to ask again: its reports count at most once;
-- to ask again: at least once;
-- to send an ``Idempotency-Key``, the same with every attempt: exactly once, as long as the attempts reach the same process and
-  the log acknowledges within two minutes. If it never does (its connection was given up, so nobody can know), no other attempt
-  with that key is made: they are answered ``outcome unknown``, and the reports count at most once.
+- no retry: its reports count at most once;
+- a retry without a key: at least once;
+- an ``Idempotency-Key``, the same in every attempt: exactly once, if all attempts reach the same process and the log
+  acknowledges within two minutes. If it never acknowledges, the gateway makes no other attempt with that key. It answers
+  ``outcome unknown``, and the reports count at most once.
 
-The key is 16 to 64 letters, digits, ``-`` and ``_``, at least 128 random bits, drawn anew for every body and kept beside it
-until the 202. The gateway remembers a hash of key and body in memory, for at least five minutes beyond the acknowledgement (or
-for the last 200 000, if they come faster); so the key joins no two reports of a device, and it does not reach the log.
+The key has 16 to 64 letters, digits, ``-`` and ``_``, with at least 128 random bits. The client draws a new key for every body
+and keeps it until the 202. The gateway keeps a hash of key and body in memory for at least five minutes after the
+acknowledgement. It drops a hash earlier only if 200 000 others have followed. The key links no two reports of a device and
+never reaches the log.
 
-Several gateways remember apart: let what is in front of them choose one by the key (nginx: ``hash $http_idempotency_key
-consistent``). An attempt that meets another process, or one that was started anew meanwhile, is a first one to it. A store that
-they share would not close that gap: whoever dies between the log's acknowledgement and the note of it in the store leaves the
-same question behind.
+Several gateways share no memory: let the load balancer choose one by the key (nginx: ``hash $http_idempotency_key
+consistent``). A retry that reaches another or restarted gateway is a new request. A shared store would not close that gap: a
+gateway can crash between the log's acknowledgement and its write to the store.
 
-**How much.** A client (one token at one address) has a rate of requests, of bytes and of reports; beyond one of them it is told
-to wait, 429 ``too many requests``. An address may hold so many connections; one more is closed at once.
+**Limits.** A client (one token at one address) has a rate of requests, of bytes and of reports. Above any of them the gateway
+answers 429 ``too many requests``. It also limits the connections of an address and closes a further one at once.
 
-No address, token or key is logged or counted. Addresses are held for these limits alone, until they let go of them.
+No log line or metric contains an address, token or key. The gateway keeps addresses only as long as these limits need them.
 """
 
 import asyncio
@@ -70,11 +70,11 @@ SECURITY = {
 
 
 def create_gateway(intake: Intake, toml: str) -> Starlette:
-    """The ASGI application. A framework that checks arguments would cost more than all that is done with a request.
+    """Returns the ASGI application. It uses no validating framework: that would cost more time than the request itself.
 
     Args:
-        intake: what takes the reports.
-        toml: the survey's file, as devices are to have it.
+        intake: takes the reports.
+        toml: text of the survey's file, for devices.
     """
     survey = intake.survey
     definition = {"name": survey.name, "fingerprint": survey.fingerprint.hex(), "canonical": survey.canonical, "toml": toml}
@@ -99,7 +99,7 @@ def create_gateway(intake: Intake, toml: str) -> Starlette:
     async def ready(_: Request) -> Response:
         if intake.ready:
             return _json({"status": "ready"})
-        return Problem("log unavailable", "the log does not answer, or this gateway is about to end").response()
+        return Problem("log unavailable", "the log does not answer, or this gateway is shutting down").response()
 
     async def describe(_: Request) -> Response:
         return _json(openapi)
@@ -122,7 +122,7 @@ def create_gateway(intake: Intake, toml: str) -> Starlette:
         exception_handlers={HTTPException: _unknown, Exception: _broken},
         lifespan=lifespan,
     )
-    app.router.redirect_slashes = False  # a body goes where it was sent to, or nowhere
+    app.router.redirect_slashes = False  # never redirect a request with a body
     return app
 
 
@@ -145,7 +145,7 @@ class _SecurityHeaders:
 async def _unknown(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     cause: Cause = "method not allowed" if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else "not found"
-    return Problem(cause, "see /openapi.json for what there is", headers=dict(error.headers or {})).response()
+    return Problem(cause, "see /openapi.json for the API", headers=dict(error.headers or {})).response()
 
 
 async def _broken(_: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""A sink that reports through the HTTP gateway, for simulated users and as an example of a client that counts exactly once."""
+"""A sink that posts to the HTTP gateway, for simulated users; also an example client with exactly-once delivery."""
 
 import http.client
 import json
@@ -14,23 +14,23 @@ from producers.gateway.intake import BATCH, ENVELOPE
 from producers.gateway.log import MAX_BATCH, MAX_BATCH_BYTES
 from producers.sinks import SinkError
 
-FRAME_BYTES = 8  # of an envelope in a batch, and of the batch
-ANSWER_S = 15.0  # longer than a gateway takes
+FRAME_BYTES = 8  # allowance for the msgpack header of an envelope, and of the batch
+ANSWER_S = 15.0  # longer than the gateway's own timeouts
 PATIENCE_S = 30.0
 
 
 class GatewaySink:
-    """Collects envelopes and posts them in batches, each with an idempotency key of its own until it is acknowledged.
+    """Collects envelopes and posts them in batches. All attempts for a batch carry its idempotency key.
 
-    After a `SinkError` some envelopes may be in the log and others not; the sink then takes no more.
+    After a `SinkError` the log may have some of the envelopes, and the sink accepts no more.
 
     Args:
-        url: the gateway's, as ``https://host[:port][/path]``.
-        token: bearer token, if it asks for one.
-        patience_s: how long a batch is tried again while the gateway does not answer or asks to wait.
+        url: the gateway's URL, ``http[s]://host[:port][/path]``.
+        token: bearer token, if the gateway needs one.
+        patience_s: retry a batch for this many seconds while the gateway does not answer or asks to wait.
 
     Raises:
-        SinkError: if the URL is none.
+        SinkError: if the URL is malformed.
     """
 
     def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:
@@ -39,7 +39,7 @@ class GatewaySink:
             kind = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}[parts.scheme]
             self._connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_S)
         except (KeyError, ValueError):
-            raise SinkError(f"a gateway's URL must read http[s]://host[:port], got {url.rpartition('@')[2]}") from None
+            raise SinkError(f"a gateway's URL must be http[s]://host[:port], got {url.rpartition('@')[2]}") from None
         self._path, self._place = (
             parts.path.rstrip("/") + "/v1/reports",
             f"gateway at {parts.scheme}://{parts.netloc.rpartition('@')[2]}",
@@ -84,20 +84,20 @@ class GatewaySink:
                 status, said = answer.status, answer.read()
                 told = answer.headers.get("Retry-After", "")
                 again = bool(told) or status >= 500
-                wait_s = float(told) if told.isdecimal() else 1.0  # a proxy may tell a date
+                wait_s = float(told) if told.isdecimal() else 1.0  # a proxy may send a date
             except (OSError, http.client.HTTPException) as error:
-                self._connection.close()  # the next attempt opens it anew
+                self._connection.close()  # the next attempt opens it again
                 status, said, wait_s, again = 0, str(error).encode(), 1.0, True
             if status == http.HTTPStatus.ACCEPTED:
                 return
             if not again or time.monotonic() + wait_s > end:
-                self._failed = SinkError(f"{self._place} did not take what was sent: {_reason(status, said)}")
+                self._failed = SinkError(f"{self._place} did not accept the reports: {_reason(status, said)}")
                 raise self._failed
             time.sleep(wait_s)
 
 
 def _reason(status: int, said: bytes) -> str:
-    """What a problem document, or whatever came instead of one, says."""
+    """Returns the reason from a problem document, or from the answer or error in its place."""
     with suppress(ValueError, KeyError, TypeError):
         problem = json.loads(said)
         return f"{problem['title']} ({status}){_places(problem)}"
@@ -105,7 +105,7 @@ def _reason(status: int, said: bytes) -> str:
 
 
 def _places(problem: dict[str, Any]) -> str:
-    """Which envelopes of a batch the problem is about; nothing if it is not about single ones."""
+    """Returns which envelopes of a batch were refused; empty if the problem lists none."""
     if "elements" not in problem:
         return ""
     first = problem["elements"][0]

@@ -1,6 +1,6 @@
-"""What the gateway does with a request: `producers.gateway.app` says what it promises.
+"""The gateway's handling of a request; its guarantees are in `producers.gateway`.
 
-Nothing here knows Kafka; the log is an argument.
+This module does not depend on Kafka: the log is an argument.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ ENVELOPE, BATCH = "application/vnd.ldpstream.envelope", "application/vnd.ldpstre
 ENVELOPES = (ENVELOPE, "application/octet-stream")
 KEY = r"[A-Za-z0-9_-]{16,64}"
 ROOM_BYTES = 64 * 2**20  # of bodies that are being read or not yet acknowledged
-OVERHEAD_BYTES = 2048  # of one of them, besides its body
+OVERHEAD_BYTES = 2048  # memory for a request besides its body
 BODY_S, ACKNOWLEDGE_S = 10.0, 10.0
-STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # once the process has been told to stop
+STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # once the process is stopping
 TIDY_S = 5.0
-UNKNOWN = -1  # reports of an attempt that the log may have, although its acknowledgement will never come
-BREATH = 250  # envelopes that are checked at a stretch, about a hundredth of a second
+UNKNOWN = -1  # in place of a number of reports: the log may have them but will never acknowledge them
+BREATH = 250  # envelopes checked before other tasks run, about 0.01 s
 
 _BIN = (0xC4, 0xC5, 0xC6)
 
@@ -42,7 +42,7 @@ Client = tuple[int, str]  # number of the token, neighbourhood of the address
 
 
 class Limits(NamedTuple):
-    """What one client may bring a second."""
+    """Rates of one client, per second."""
 
     requests: float = 50.0
     body_bytes: float = 5e6
@@ -54,10 +54,10 @@ class Intake:
 
     Args:
         survey: the survey whose reports are taken.
-        log: where they go.
-        tokens: bearer tokens of which a request must show one; any request will do if there are none.
-        limits: what one client (one token and one address) may take a second; twice as much at once.
-        room_bytes: how much may wait at a time.
+        log: the log that receives them.
+        tokens: accepted bearer tokens; if there are none, requests need no token.
+        limits: rates of one client (one token and one address), per second; a burst may be twice as large.
+        room_bytes: limit on the bytes of bodies being read or not yet acknowledged.
         now_ms: the time, in milliseconds since 1970 UTC.
     """
 
@@ -77,18 +77,18 @@ class Intake:
         self._acknowledged = Acknowledged()
         self._deliveries: set[asyncio.Task[int]] = set()
         self._by_key: dict[bytes, asyncio.Task[int]] = {}
-        self._waits: dict[asyncio.Timeout, float] = {}  # and how long they may go on when the process is to stop
+        self._waits: dict[asyncio.Timeout, float] = {}  # with the seconds left to each once we stop
         self._stopping = False
         metrics.waiting_bytes.set_function(lambda: self._room.taken_bytes)
         metrics.log_available.set_function(lambda: self.log.ready)
 
     @property
     def ready(self) -> bool:
-        """Whether reports are taken."""
+        """True if reports are taken."""
         return self.log.ready and not self._stopping
 
     def stop(self) -> None:
-        """Take nothing more: every request that is under way is answered within three seconds."""
+        """Stops taking reports and shortens all time limits: body 0.5 s, acknowledgement 3 s."""
         self._stopping = True
         now = asyncio.get_running_loop().time()
         for wait, grace_s in self._waits.items():
@@ -96,7 +96,7 @@ class Intake:
                 wait.reschedule(min(wait.when() or now, now + grace_s))
 
     async def tidy(self) -> None:
-        """Forget what need not be known any more, every few seconds, for ever."""
+        """Drops expired entries every few seconds, until cancelled."""
         while True:
             await asyncio.sleep(TIDY_S)
             now, before = time.monotonic(), self._acknowledged.forgotten_early
@@ -108,13 +108,13 @@ class Intake:
     # ---- a request
 
     async def accept(self, request: Request) -> int:
-        """Let a request in and bring its reports to the log.
+        """Admits a request and appends its reports to the log.
 
         Returns:
             Number of reports acknowledged.
 
         Raises:
-            Problem: whatever is refused.
+            Problem: if the request is refused or its outcome is unknown.
         """
         begun = time.perf_counter()
         outcome = "internal error"
@@ -130,17 +130,17 @@ class Intake:
             metrics.request_seconds.observe(time.perf_counter() - begun)
 
     def admit(self, request: Request) -> Client:
-        """Let a request in, by its token and its client's rates.
+        """Checks a request's token and its client's rates, and charges the request.
 
         Returns:
-            Whom to charge for what it takes.
+            The client, to charge for the request's bytes and reports.
 
         Raises:
             Problem: unauthorized, too many requests, stopping.
         """
         token = self.tokens.find(request.headers.get("authorization", ""))
         if token is None:
-            raise Problem("unauthorized", "a bearer token of this gateway is needed", headers={"WWW-Authenticate": "Bearer"})
+            raise Problem("unauthorized", "this gateway needs a bearer token", headers={"WWW-Authenticate": "Bearer"})
         host = "" if request.client is None else neighbourhood(request.client.host)
         client, now = (token, host), time.monotonic()
         limits = {"requests": self._requests, "bytes": self._bytes, "reports": self._reports}
@@ -150,7 +150,7 @@ class Intake:
             raise Problem("too many requests", f"this client has sent too many {kind} in a second", retry_s=retry_s)
         self._requests.charge(client, 1, now)
         if self._stopping:
-            raise Problem("stopping", "this gateway is about to end; nothing of this attempt is in the log")
+            raise Problem("stopping", "this gateway is shutting down; the log has nothing of this attempt")
         return client
 
     async def _take(self, request: Request, client: Client) -> int:
@@ -164,19 +164,19 @@ class Intake:
             if known is None:
                 envelopes = _unpack(body) if kind == BATCH else [body]
                 reports = await self._check(envelopes, in_batch=kind == BATCH)
-                known = self._known(key)  # others had a turn while it was checked
+                known = self._known(key)  # another attempt may have run meanwhile
             if known is None:
                 self._reports.charge(client, reports, time.monotonic())
                 known = self._deliver(envelopes, reports, key, place)
-                place = Place(self._room)  # the delivery gives the other one back
+                place = Place(self._room)  # the delivery gives the first one back
         finally:
             place.give_back()
         if known == UNKNOWN:
-            raise Problem("outcome unknown", "the log never acknowledged an attempt with this key; no other one is made")
+            raise Problem("outcome unknown", "the log never acknowledged an attempt with this key; the gateway makes no other")
         return known if isinstance(known, int) else await self._outcome(known)
 
     def _known(self, key: bytes | None) -> asyncio.Task[int] | int | None:
-        """What has become of an earlier attempt: its reports if they are acknowledged, `UNKNOWN`, or its delivery."""
+        """Returns an earlier attempt's number of acknowledged reports, `UNKNOWN`, its running delivery, or None."""
         if key is None:
             return None
         reports = self._acknowledged.find(key)
@@ -187,7 +187,7 @@ class Intake:
         if kind != BATCH and kind not in ENVELOPES:
             raise Problem("unsupported content type", f"the content type must be {', '.join(ENVELOPES)} or {BATCH}")
         if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise Problem("unsupported content type", "a body must not be compressed: randomness does not get shorter")
+            raise Problem("unsupported content type", "a body must not be compressed: random data does not shrink")
         return kind
 
     def _given_key(self, request: Request) -> bytes | None:
@@ -214,22 +214,22 @@ class Intake:
                     place.grow(len(chunk))
                     parts.append(chunk)
         except ClientDisconnect:
-            raise Problem("undecodable", "the body broke off") from None
+            raise Problem("undecodable", "the client disconnected before the end of the body") from None
         except Busy:
-            raise Problem("busy", "too much is waiting for the log; nothing of this attempt is in it") from None
+            raise Problem("busy", "too many bytes wait for the log; the log has nothing of this attempt") from None
         except TimeoutError:
             if self._stopping:
-                raise Problem("stopping", "this gateway is about to end; nothing of this attempt is in the log") from None
+                raise Problem("stopping", "this gateway is shutting down; the log has nothing of this attempt") from None
             closing = {"Connection": "close"}
-            raise Problem("too slow", f"the body did not come within {BODY_S:.0f} s", headers=closing) from None
+            raise Problem("too slow", f"the body did not arrive within {BODY_S:.0f} s", headers=closing) from None
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _check(self, envelopes: list[bytes], in_batch: bool) -> int:
-        """The number of reports in sound envelopes."""
+        """Checks the envelopes and returns their number of reports."""
         reports, now_ms, refused = 0, self._now_ms(), list[Element]()
         for index, envelope in enumerate(envelopes):
             if index % BREATH == BREATH - 1:
-                await asyncio.sleep(0)  # others have a turn
+                await asyncio.sleep(0)  # let other tasks run
             try:
                 reports += check_envelope(self.survey, envelope, now_ms).n
             except Rejected as rejected:
@@ -241,18 +241,18 @@ class Intake:
         return reports
 
     def _opens_in_s(self, envelope: bytes, now_ms: int) -> int:
-        """Seconds until a report of the envelope's step may count; a day at most, then the client may ask again."""
+        """Returns the seconds until a report of the envelope's step may count, at most a day."""
         step = msgspec.msgpack.decode(envelope)[4]
         wait_ms = self.survey.opens_ms(step) - self.survey.skew_ms - now_ms
-        return min(-(-wait_ms // 1000) + 1, MAX_RETRY_S)  # one more, since the brokers' clocks may be behind ours
+        return min(-(-wait_ms // 1000) + 1, MAX_RETRY_S)  # 1 s more: the brokers' clocks may be behind ours
 
     # ---- to the log
 
     def _deliver(self, envelopes: list[bytes], reports: int, key: bytes | None, place: Place) -> asyncio.Task[int]:
-        """Begin to append; that goes on whatever becomes of the request."""
+        """Starts to append. The delivery goes on even if the request is cancelled."""
 
         async def deliver() -> int:
-            became: int | None = None  # nothing that hinders another attempt
+            became: int | None = None  # None lets the client retry
             try:
                 await self.log.append(envelopes)
                 became = reports
@@ -281,21 +281,21 @@ class Intake:
     def _delivered(self, delivery: asyncio.Task[int]) -> None:
         self._deliveries.discard(delivery)
         if not delivery.cancelled():
-            delivery.exception()  # seen, also where nobody waits for it any more
+            delivery.exception()  # marks it as retrieved, even if nobody waits for it
 
     async def _outcome(self, delivery: asyncio.Task[int]) -> int:
-        unknown = "the log has not acknowledged in time; ask again with the same Idempotency-Key to learn what became of it"
+        unknown = "the log has not acknowledged in time; retry with the same Idempotency-Key to learn the outcome"
         try:
             async with self._within(ACKNOWLEDGE_S, STOPPING_ACKNOWLEDGE_S):
                 return await asyncio.shield(delivery)
         except NotAppended:
-            raise Problem("log unavailable", "the log does not answer; nothing of this attempt is in it") from None
+            raise Problem("log unavailable", "the log does not answer; it has nothing of this attempt") from None
         except (Unacknowledged, TimeoutError):
             raise Problem("outcome unknown", unknown) from None
 
     @asynccontextmanager
     async def _within(self, limit_s: float, stopping_s: float) -> AsyncIterator[None]:
-        """A time limit, which `stop` shortens."""
+        """A time limit that `stop` shortens."""
         async with asyncio.timeout(stopping_s if self._stopping else limit_s) as wait:
             self._waits[wait] = stopping_s
             try:
@@ -305,20 +305,20 @@ class Intake:
 
 
 def _unpack(body: bytes) -> list[bytes]:
-    """The envelopes of a batch."""
+    """Returns the envelopes of a batch."""
     try:
         envelopes = _decode_batch(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise Problem("undecodable", "a batch must be one msgpack array of binaries", elements=_no_binaries(body)) from None
     if not envelopes:
-        raise Problem("undecodable", "a batch must hold an envelope")
+        raise Problem("undecodable", "a batch must hold at least one envelope")
     if len(envelopes) > MAX_BATCH:
         raise Problem("too large", f"a batch takes at most {MAX_BATCH} envelopes")
     return envelopes
 
 
 def _no_binaries(body: bytes) -> list[Element]:
-    """The elements of a frame that are no binaries; none if the frame is no array."""
+    """Returns the elements of a batch that are not binaries; none if the batch is not an array."""
     try:
         parts = msgspec.msgpack.decode(body, type=list[msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -328,7 +328,7 @@ def _no_binaries(body: bytes) -> list[Element]:
 
 
 def _refusal(refused: list[Element], in_batch: bool) -> Problem:
-    """The problem of refused envelopes: the first reason for which one never counts, else that of all, a step in the future."""
+    """Returns the problem for refused envelopes: the first final reason, else "step in the future"."""
     final = next((element for element in refused if STATUS[element["reason"]] in FINAL), None)
     elements = refused if in_batch else []
     if final is not None:

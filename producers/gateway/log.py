@@ -1,14 +1,14 @@
-"""The gateway's way to the log: what is acknowledged stands there once; for what is not, whether it may stand there is known.
+"""The gateway's producer. An acknowledged envelope is in the log once; an error tells if an envelope may be in the log.
 
-aiokafka's producer serves here, and not kafka-python's as in `producers.sinks`: a gateway waits for thousands of
-acknowledgements at once, each for a request of its own, and that is what an event loop is for. Through a thread, as the other
-works, an acknowledgement costs three times the processor time (7 to 9 µs against 22 to 32 µs for one report, 64 to 256
-requests at once); envelopes of 16 KiB cost both the same.
+The gateway uses aiokafka's producer, not kafka-python's as in `producers.sinks`: it waits for thousands of acknowledgements
+at once, each for another request, which suits an event loop. kafka-python's thread needs three times the processor time for
+an acknowledgement (22 to 32 µs against 7 to 9 µs for one report, 64 to 256 requests at once). Envelopes of 16 KiB cost both
+the same.
 
-An idempotent producer of aiokafka never gives an envelope up: while the broker is away it tries again, in order, and nothing
-is doubled by that. So an envelope whose time is up is not lost either; it may come later, and the answer says so. Whoever then
-sends it anew as another request doubles it: therefore `ready` turns false as soon as the broker is known to be away, and what
-comes then is refused before it can be on its way.
+aiokafka's idempotent producer never drops an envelope: while the broker is unreachable it retries in order, without
+duplicates. An envelope that was not acknowledged in time may thus reach the log later, and the answer reports that. A client
+that sends it again as a new request duplicates it. `ready` therefore turns false as soon as the broker is known to be
+unreachable, and the gateway refuses new envelopes before they are queued.
 """
 
 import asyncio
@@ -25,43 +25,43 @@ from surveys.envelope import MAX_ENVELOPE_BYTES
 
 log = structlog.get_logger("ldpstream.gateway")
 
-MAX_BATCH = 10_000  # envelopes that are appended together …
-MAX_BATCH_BYTES = 750_000  # … and bytes: with at most 21 a record around them they fit one record batch, as one envelope does
+MAX_BATCH = 10_000  # envelopes in one append …
+MAX_BATCH_BYTES = 750_000  # … and bytes: with at most 21 bytes of overhead a record they fit one record batch
 REQUEST_MS = 10_000
-QUEUE_S = 3.0  # until there is room in the producer's batches
-OVERDUE_S = 2.0  # an acknowledgement that takes longer tells that something is wrong
-PROBE_S = 1.0  # between two looks at the broker
-ANSWER_S = 3.0  # for the broker to answer one
-GIVE_UP_S = 120.0  # after which a producer without an acknowledgement is replaced
+QUEUE_S = 3.0  # longest wait for room in the producer's batches
+OVERDUE_S = 2.0  # not ready while an acknowledgement takes longer
+PROBE_S = 1.0  # between two health checks of the broker
+ANSWER_S = 3.0  # time limit of a health check
+GIVE_UP_S = 120.0  # longest wait for an acknowledgement before the producer is replaced
 CLOSE_S = 1.5
 
 
 class NotAppended(Exception):
-    """The envelopes are not in the log, and never will be."""
+    """The envelopes are not in the log and never will be."""
 
 
 class Unacknowledged(Exception):
-    """The envelopes may be in the log, or not."""
+    """The envelopes may be in the log or reach it later."""
 
 
 class Log(Protocol):
-    """Where the gateway appends."""
+    """The log that the gateway appends to."""
 
     @property
     def ready(self) -> bool:
-        """Whether the log answers."""
+        """True if the log answers."""
 
     async def append(self, envelopes: Sequence[bytes]) -> None:
-        """Append 1 to `MAX_BATCH` envelopes, all or none; returns when every in-sync replica has them.
+        """Appends 1 to `MAX_BATCH` envelopes, all or none; returns when every in-sync replica has them.
 
         Raises:
             NotAppended: if none of them is in the log.
-            Unacknowledged: if they may be, or may yet come there.
+            Unacknowledged: if they may be in the log or reach it later.
         """
 
 
 def kafka_producer(settings: Settings) -> AIOKafkaProducer:
-    """An idempotent producer, not yet connected; to be made within a running event loop."""
+    """Returns an idempotent producer, not yet connected. Call it within a running event loop."""
     return AIOKafkaProducer(
         **settings.kafka_options(),
         enable_idempotence=True,
@@ -73,13 +73,13 @@ def kafka_producer(settings: Settings) -> AIOKafkaProducer:
 
 
 class KafkaLog:
-    """A topic of Kafka. An envelope is a record without a key, one partition after the other.
+    """A Kafka topic as log. Each envelope is a record without a key; partitions take turns.
 
-    Several envelopes travel as one record batch, which the broker takes whole or not at all. A producer that failed to deliver
-    is replaced: after a gap in its sequence of records the broker takes nothing more from it.
+    Several envelopes travel as one record batch, which the broker appends as a whole or not at all. A producer that failed to
+    deliver is replaced: after a gap in its sequence numbers the broker accepts nothing more from it.
 
     Args:
-        topic: an existing topic that takes record batches of `MAX_ENVELOPE_BYTES` and their header.
+        topic: an existing topic that accepts record batches of `MAX_ENVELOPE_BYTES` and their header.
         make_producer: makes an idempotent producer.
     """
 
@@ -88,9 +88,9 @@ class KafkaLog:
         self._producer: AIOKafkaProducer | None = None
         self._partitions: list[int] = []
         self._turn = 0
-        self._answers = False  # the last look at the broker
+        self._answers = False  # result of the last health check
         self._failed = False
-        self._pending: dict[asyncio.Future[Any], float] = {}  # what is not acknowledged, oldest first, and since when
+        self._pending: dict[asyncio.Future[Any], float] = {}  # not yet acknowledged, oldest first -> time of sending
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -101,7 +101,7 @@ class KafkaLog:
         return oldest is None or time.monotonic() - oldest < OVERDUE_S
 
     async def start(self) -> None:
-        """Connect; while the broker does not answer, `ready` is false and further attempts are made."""
+        """Connects. While the broker does not answer, `ready` is false and the gateway retries in the background."""
         try:
             await self._connect()
         except (KafkaError, TimeoutError) as error:
@@ -109,7 +109,7 @@ class KafkaLog:
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """Wait a little for what is on its way, then let go. What is not acknowledged by then raises Unacknowledged."""
+        """Waits up to `CLOSE_S` for acknowledgements, then closes. Appends still pending raise Unacknowledged."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching}, timeout=CLOSE_S)
@@ -138,7 +138,7 @@ class KafkaLog:
             del self._pending[future]
 
     async def _queue(self, producer: AIOKafkaProducer, partition: int, envelopes: Sequence[bytes]) -> asyncio.Future[Any]:
-        """A future of the acknowledgement; what raises here has not been queued."""
+        """Queues the envelopes and returns the acknowledgement's future. If it raises, nothing was queued."""
         if len(envelopes) == 1:
             return cast(asyncio.Future[Any], await producer.send(self._topic, envelopes[0], partition=partition))
         batch = producer.create_batch()
@@ -147,7 +147,7 @@ class KafkaLog:
                 raise NotAppended(f"{len(envelopes)} envelopes do not fit one record batch")
         return cast(asyncio.Future[Any], await producer.send_batch(batch, self._topic, partition=partition))
 
-    # ---- the producer's life
+    # ---- the producer's connection
 
     async def _connect(self) -> None:
         producer = self._make_producer()
@@ -156,7 +156,7 @@ class KafkaLog:
                 await producer.start()
                 self._partitions = sorted(await producer.partitions_for(self._topic))
         except BaseException:
-            await producer.stop()  # there is nothing to wait for
+            await producer.stop()  # nothing is queued, so it does not wait
             raise
         self._producer, self._failed, self._answers = producer, False, True
 
@@ -165,7 +165,7 @@ class KafkaLog:
         if producer is None:
             return
         stopping = asyncio.create_task(producer.stop())
-        if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # it would wait for the broker for ever
+        if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # it would wait for an unreachable broker for ever
             producer._sender.sender_task.cancel()
             await producer.client.close()
             await asyncio.wait({stopping}, timeout=CLOSE_S)
@@ -185,9 +185,9 @@ class KafkaLog:
                 log.warning("the log answers again" if self._answers else "the log does not answer", topic=self._topic)
 
     async def _look(self) -> None:
-        """See whether the broker answers, and replace a producer that will not deliver any more."""
+        """Health check: checks that the broker answers, and replaces a producer that can no longer deliver."""
         oldest = next(iter(self._pending.values()), None)
-        idle = not self._answers and oldest is None  # then anew from the bootstrap addresses: the brokers may have moved
+        idle = not self._answers and oldest is None  # reconnect from bootstrap: the brokers may have moved
         if self._failed or idle or (oldest is not None and time.monotonic() - oldest > GIVE_UP_S):
             self._answers = False
             await self._dispose()

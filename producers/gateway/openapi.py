@@ -7,12 +7,12 @@ from producers.gateway.problems import MAX_ELEMENTS, MAX_RETRY_S, RETRY_S, STATU
 from surveys import REASONS
 
 _STRING = {"type": "string"}
-_INTEGER = {"type": "integer", "format": "int64"}  # generators take 32 bits otherwise
+_INTEGER = {"type": "integer", "format": "int64"}  # without a format, code generators assume 32 bits
 _BINARY = {"type": "string", "format": "binary"}
 _SECONDS = _INTEGER | {"minimum": 1, "maximum": MAX_RETRY_S}
 _ELEMENT = {
     "type": "object", "required": ["index", "reason"], "additionalProperties": False,
-    "description": "a refused envelope of the batch; with `retry_after` (seconds) it may count later",
+    "description": "a refused envelope of the batch; if it has `retry_after` (seconds), it may count later",
     "properties": {
         "index": _INTEGER | {"minimum": 0},
         "reason": {"type": "string", "enum": list(REASONS)}, "retry_after": _SECONDS,
@@ -21,19 +21,19 @@ _ELEMENT = {
 
 
 def description(survey: str, tokens_required: bool) -> dict[str, Any]:
-    """The document.
+    """Returns the document.
 
     Args:
         survey: the survey's name.
-        tokens_required: whether a bearer token is asked for.
+        tokens_required: true if requests need a bearer token.
     """
     guarded: dict[str, Any] = {"security": [{"bearer": []}]} if tokens_required else {}
     key = {
         "name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string", "pattern": f"^{KEY}$"},
-        "description": "random, the same for every attempt to send this body: they count once",
+        "description": "random, the same for every attempt to send this body; all attempts count once",
     }  # fmt: skip
     reports = {
-        "summary": "Bring one envelope, or a batch of them, to the log.",
+        "summary": "Append one envelope or a batch to the log.",
         "operationId": "postReports",
         "parameters": [key],
         "requestBody": {"required": True, "content": {kind: {"schema": _BINARY} for kind in (*ENVELOPES, BATCH)}},
@@ -44,7 +44,7 @@ def description(survey: str, tokens_required: bool) -> dict[str, Any]:
         **guarded,
     }
     asked = {
-        "summary": "What is asked.",
+        "summary": "The survey.",
         "description": "`fingerprint`: the first 8 bytes of the SHA-256 of `canonical` (JSON), in hex; `toml`: its file.",
         "operationId": "getSurvey",
         "responses": {
@@ -54,21 +54,21 @@ def description(survey: str, tokens_required: bool) -> dict[str, Any]:
         **guarded,
     }
     health = {
-        "summary": "Whether the process lives; that does not depend on the log.",
+        "summary": "Liveness of the process, whatever the state of the log.",
         "operationId": "getHealth",
-        "responses": {"200": _answer("It lives.", status=_STRING)},
+        "responses": {"200": _answer("The process is alive.", status=_STRING)},
     }
     ready = {
-        "summary": "Whether reports are taken.",
+        "summary": "Readiness to take reports.",
         "operationId": "getReady",
-        "responses": {"200": _answer("They are.", status=_STRING), **_problems(503)},
+        "responses": {"200": _answer("The gateway takes reports.", status=_STRING), **_problems(503)},
     }
     return {
         "openapi": "3.1.0",
         "info": {
             "title": f"ldpstream gateway: {survey}",
             "version": "1",
-            "description": "Takes locally private reports from devices, and answers once the log has them.",
+            "description": "Takes locally private reports from devices. Accepts them once the log has them.",
         },
         "paths": {
             "/v1/reports": {"post": reports},
@@ -86,7 +86,7 @@ def _answer(text: str, **properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _problems(*statuses: int) -> dict[str, dict[str, Any]]:
-    """The problems with these statuses."""
+    """Returns the problem responses of these statuses."""
     described: dict[str, dict[str, Any]] = {}
     for status in statuses:
         causes = [cause for cause, of in STATUS.items() if of == status]
@@ -97,7 +97,7 @@ def _problems(*statuses: int) -> dict[str, dict[str, Any]]:
             "detail": _STRING,
         }
         if status in (400, 409, 413, 422):
-            properties["refused"] = _INTEGER | {"minimum": 1, "description": "how many envelopes of a batch"}
+            properties["refused"] = _INTEGER | {"minimum": 1, "description": "number of refused envelopes in a batch"}
             properties["elements"] = {"type": "array", "maxItems": MAX_ELEMENTS, "items": _ELEMENT}
         schema = {
             "type": "object", "required": ["type", "title", "status", "detail"], "properties": properties,

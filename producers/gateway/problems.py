@@ -1,16 +1,16 @@
-"""What the gateway refuses, and why: a closed list of problems, told as documents of RFC 9457.
+"""The gateway's problems: a closed list of reasons for refusal, sent as problem documents (RFC 9457).
 
     {"type": "urn:ldpstream:problem:step-too-old", "title": "step too old", "status": 422, "detail": "…", "refused": 2,
      "elements": [{"index": 3, "reason": "step too old"},
                   {"index": 9, "reason": "step in the future", "retry_after": 40}]}
 
-The problem of a batch says how many of its envelopes are `refused`, and lists the first 100 of them as `elements`: place in the
-batch from 0, reason, and for a step in the future the seconds until it may count. Nothing of an envelope is repeated.
+A batch's problem gives the number of `refused` envelopes. It lists the first 100 as `elements`: index in the batch from 0,
+reason, and for a step in the future the seconds until it may count. It repeats no content of an envelope.
 
-The status alone tells a client what to do:
+The status alone determines what a client does:
 
 - 400, 413, 415, 422: this body never counts;
-- 500, 504: the log may have the reports, or not (`producers.gateway.app` says how to ask again);
+- 500, 504: the log may have the reports (`producers.gateway` explains how to retry);
 - all others: the log does not have them, and the same body may count later.
 """
 
@@ -63,7 +63,7 @@ STATUS: Final[dict[Cause, int]] = {
     "stopping": 503,
     "outcome unknown": 504,
 }
-FINAL = (400, 413, 415, 422)  # statuses of what never counts
+FINAL = (400, 413, 415, 422)  # the same body never counts
 RETRY_S: Final[dict[Cause, int]] = {
     "too slow": 1, "step in the future": 1, "too many requests": 1, "busy": 1, "log unavailable": 2, "stopping": 1,
     "outcome unknown": 2,
@@ -73,7 +73,7 @@ MAX_ELEMENTS = 100
 
 
 class Element(TypedDict):
-    """A refused envelope of a batch: its place from 0, the reason, and the seconds until it may count, if it ever does."""
+    """A refused envelope of a batch: index from 0, reason, and the seconds until it may count if it ever may."""
 
     index: int
     reason: Reason
@@ -81,14 +81,14 @@ class Element(TypedDict):
 
 
 class Problem(Exception):
-    """A request that is refused.
+    """Raised to refuse a request, or because its outcome is unknown.
 
     Args:
         cause: one of `STATUS`.
-        detail: a sentence for a person; never a token, a key or a part of a body.
+        detail: a sentence for people, without any token, key or part of a body.
         elements: the refused envelopes of a batch.
         retry_s: seconds until the same body may count, in place of `RETRY_S`.
-        headers: further headers of the answer.
+        headers: more headers of the answer.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Problem(Exception):
         self.retry_s = RETRY_S.get(cause) if retry_s is None else retry_s
 
     def response(self) -> Response:
-        """The problem document, with Retry-After where asking again may help."""
+        """Returns the problem document, with Retry-After if a retry may help."""
         document: dict[str, Any] = {
             "type": urn(self.cause), "title": self.cause, "status": STATUS[self.cause], "detail": self.detail
         }  # fmt: skip
@@ -121,7 +121,7 @@ class Problem(Exception):
 
 
 def urn(cause: Cause) -> str:
-    """The type of a problem.
+    """Returns the type of a problem.
 
     >>> urn("step too old")
     'urn:ldpstream:problem:step-too-old'

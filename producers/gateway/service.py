@@ -1,9 +1,9 @@
-"""The gateway as a process: its sockets, its signals, its end.
+"""The gateway process: sockets, signals, shutdown.
 
-uvicorn serves it; no access log is kept, so no address is written down. Told to stop by SIGTERM it takes no new request,
-answers those under way and ends, within ten seconds whatever the broker does. `/metrics` is on a port of its own, which
-devices need not reach. What is no HTTP, and connections beyond 2000, uvicorn answers itself, in plain text. An address that
-holds too many of them has the next one closed.
+uvicorn serves the gateway without an access log, so no address is written down. On SIGTERM or SIGINT the gateway refuses new
+requests, answers those under way and exits within ten seconds, whatever the broker does. `/metrics` has a separate port, which
+devices need not reach. uvicorn itself answers non-HTTP input and connections beyond 2000, in plain text. If an address has too
+many connections, the gateway closes the next one.
 """
 
 import asyncio
@@ -40,18 +40,18 @@ log = structlog.get_logger("ldpstream.gateway")
 
 MIN_TOKEN = 16
 MAX_CONNECTIONS = 2000
-HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # of a request's line and headers; and of what follows an answer, or its body
-GRACEFUL_S = 5  # for requests under way; the intake answers them sooner
+HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # limits of a request's head, and of input outside bodies
+GRACEFUL_S = 5  # shutdown: for requests under way; the intake answers them sooner
 
 
 def serve(survey: Survey, toml: str, settings: Settings, check_topics: Callable[[], None]) -> None:
-    """Run the gateway until SIGTERM or SIGINT; it takes connections once Kafka has answered.
+    """Runs the gateway until SIGTERM or SIGINT. It accepts connections once Kafka has answered.
 
     Args:
         survey: the survey.
-        toml: its file's text.
-        settings: where Kafka is, where to listen, whom to trust.
-        check_topics: checks the topics, and raises `Away` while Kafka is away; whatever else it raises ends the gateway.
+        toml: text of the survey's file.
+        settings: addresses of Kafka and of the gateway, tokens, certificate, limits.
+        check_topics: checks the topics; raises `Away` while Kafka is unreachable; any other exception ends the gateway.
 
     Raises:
         SettingsError: if the tokens or the certificate cannot be used, or an address cannot be bound.
@@ -68,10 +68,10 @@ def serve(survey: Survey, toml: str, settings: Settings, check_topics: Callable[
 
 
 def read_tokens(settings: Settings) -> list[str]:
-    """The bearer tokens of the tokens file; none if there is no such file.
+    """Returns the bearer tokens of the tokens file; none if the setting names no file.
 
     Raises:
-        SettingsError: if it cannot be read, is empty, or a token is too short or holds other signs than a header can.
+        SettingsError: if the file cannot be read, is empty, is not ASCII, or has a token of less than 16 characters.
     """
     path = settings.gateway_tokens_file
     if path is None:
@@ -95,7 +95,7 @@ def _check_tls(settings: Settings) -> None:
     if cert is None or key is None:
         raise SettingsError("LDPSTREAM_GATEWAY_TLS_CERT and LDPSTREAM_GATEWAY_TLS_KEY belong together")
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")  # none is asked for
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")  # fails instead of prompting
     except (OSError, ValueError) as error:
         raise SettingsError(f"LDPSTREAM_GATEWAY_TLS_CERT: {cert} and {key} cannot be used: {error}") from None
 
@@ -128,7 +128,7 @@ def _run(
     kafka = KafkaLog(survey.reports_topic, lambda: kafka_producer(settings))
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
     intake = Intake(survey, kafka, tokens, limits)
-    # those of a proxy are its clients', which it can tell apart
+    # behind a proxy all connections have its address; the proxy must limit its clients
     protocol = _Protocol if settings.gateway_proxies else bounded_protocol(settings.gateway_connections)
     config = uvicorn.Config(
         create_gateway(intake, toml), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
@@ -140,7 +140,7 @@ def _run(
         operations(intake), ws="none", log_config=None, access_log=False, server_header=False, lifespan="off",
         timeout_graceful_shutdown=1,
     )  # fmt: skip
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # a warning for everything that is no HTTP
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # else a warning for all non-HTTP input
 
     async def main() -> None:
         server, operator = _Server(config), _Server(operator_config)
@@ -178,11 +178,11 @@ def _tell(survey: Survey, settings: Settings, tokens: list[str], address: tuple[
     except ValueError:
         local = False
     if not tokens and not local:
-        log.warning("anybody who reaches this address may report: LDPSTREAM_GATEWAY_TOKENS_FILE is not set")
+        log.warning("anybody who can reach this address may send reports: LDPSTREAM_GATEWAY_TOKENS_FILE is not set")
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to us: uvicorn would end the process by the signal that it got, and not in order."""
+    """A server that leaves signals to us: uvicorn would raise the signal again and skip our orderly shutdown."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -190,7 +190,7 @@ class _Server(uvicorn.Server):
 
 
 def operations(intake: Intake) -> Starlette:
-    """`/metrics`, `/health` and `/ready`, for operators."""
+    """Returns an application with `/metrics`, `/health` and `/ready`, for operators."""
 
     async def tell(_: Request) -> Response:
         return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -205,20 +205,21 @@ def operations(intake: Intake) -> Starlette:
 
 
 def bounded_protocol(limit: int) -> type[HttpToolsProtocol]:
-    """The gateway's protocol, for at most so many connections from one address at a time."""
+    """Returns the gateway's protocol with at most `limit` simultaneous connections from one address."""
     return type("_BoundedProtocol", (_Protocol,), {"addresses": Connections(limit)})
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's protocol, which reads for ever what is no body: here heads, trailers and the frames of chunks are bounded.
+    """uvicorn's protocol with limits on heads, trailers and chunk frames, which uvicorn reads without limit.
 
-    A connection must begin a head at once, and a request that was answered before its end must come to it.
+    A new connection must begin a head within `HEAD_S`, and each head must end within `HEAD_S`. A request that was answered
+    before its end must end within `HEAD_S` too.
     """
 
-    _loose_bytes = 0  # that came since the head began, or since the last piece of the body
+    _loose_bytes = 0  # received since the head began, or since the last piece of the body
     _timer: asyncio.TimerHandle | None = None
     addresses: ClassVar[Connections | None] = None
-    _host: str | None = None  # if it counts as a connection from there
+    _host: str | None = None  # set if the connection counts towards this host's limit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
