@@ -1,4 +1,4 @@
-"""A simulated population of devices: who answers what, the memos they keep, and their reports step by step."""
+"""A simulated population of devices: their enrolment, their memos, and their reports step by step."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from surveys import Survey
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """All reports of one attribute, level and step, in random order: nothing tells whose they are.
+    """All reports of one attribute, level and step, in random order, so the order reveals no device.
 
     Attributes:
         attribute, level: indices in the survey.
         step: time step.
         reports: (n,) rows of the mechanism's `report_dtype`, n >= 1.
-        truth: (k,) int64, how many of the n people have each value. Only a simulation knows it, and it never travels.
+        truth: (k,) int64, number of the n people with each value. Only a simulation has it, and it is never sent.
     """
 
     attribute: int
@@ -34,18 +34,17 @@ class Batch:
 class Population:
     """Simulated devices that answer a survey.
 
-    Each person chooses once and for ever: under smp the one attribute that they answer (under spl and rs+fd they answer
-    all), at random; for each attribute that they answer one of its levels, at random; and whatever else the mechanism's
-    devices choose (`Longitudinal.enroll`). Under rs+fd a person answers truly one attribute, at random, and puts in a
-    uniform value for each of the others, always the same. Whoever has a value of the attribute at a step reports.
+    Each person draws permanent choices. Under smp they answer one random attribute, under spl and rs+fd all of them. Each
+    attribute that they answer has a random level and the mechanism's own choices (`Longitudinal.enroll`). Under rs+fd a
+    person answers one random attribute truthfully. For each other attribute they always report the same uniform fake value. A
+    person reports at every step at which they have a value of the attribute.
 
-    What a step yields depends on the survey, the source and the seed alone: not on the steps asked for before, nor on the
-    order in which they are.
+    The reports of a step depend only on the survey, the source and the seed, not on earlier calls.
 
     Args:
         survey: the survey.
         source: people's true values.
-        seed: of all randomness of the devices, at least 0; it shares none with a source of the same seed.
+        seed: seed of the devices' randomness, at least 0; independent of a source with the same seed.
     """
 
     def __init__(self, survey: Survey, source: ValueSource, seed: int) -> None:
@@ -57,7 +56,7 @@ class Population:
         ]
 
     def batches(self, step: int) -> Iterator[Batch]:
-        """The reports of a step in [0, n_steps), for each attribute and level that anybody answers then."""
+        """Yields the reports of a step in [0, n_steps), one batch for each attribute and level with reports."""
         integer("step", step, 0, self.n_steps - 1)
         for group in self._groups:
             batch = group.batch(step)
@@ -66,9 +65,9 @@ class Population:
 
 
 def _enrol(survey: Survey, n_people: int, seed: int) -> Iterator[tuple[int, int, IntArray, IntArray]]:
-    """Who answers which attribute at which level: (attribute, level, people in ascending order, their fake values).
+    """Yields (attribute, level, people in ascending order, their fake values).
 
-    The fake value is what a person puts in at every step in place of their own; -1 for none.
+    A fake value replaces the person's own at every step; -1 for none.
     """
     everyone = np.arange(n_people)
     sampled = stream(seed, Purpose.ATTRIBUTES).integers(len(survey.attributes), size=n_people)
@@ -100,10 +99,10 @@ class _Group:
         if isinstance(mechanism, Longitudinal):
             self._enrolment = mechanism.enroll(len(members), stream(seed, Purpose.ENROLMENT, attribute, level))
             self._memos = Memos(mechanism)
-            self._next_step = 0  # memos of all steps before it are drawn
+            self._next_step = 0  # the memos of all earlier steps are drawn
 
     def batch(self, step: int) -> Batch | None:
-        """The group's reports of a step; None if nobody answers."""
+        """Returns the group's reports of a step; None if there are none."""
         devices, values = self._answers(step)
         if not len(devices):
             return None
@@ -119,7 +118,7 @@ class _Group:
         return Batch(self._attribute, self._level, step, reports[rng.permutation(len(reports))], truth)
 
     def _answers(self, step: int) -> tuple[IntArray, IntArray]:
-        """The devices of the group that have a value at the step, and their true values."""
+        """Returns the group's devices with a value at the step, and their true values."""
         people, values = self._source.at(step, self._attribute)
         places = np.searchsorted(self._members, people)
         places[places == len(self._members)] = 0
@@ -127,12 +126,12 @@ class _Group:
         return places[present], values[present]
 
     def _put_in(self, devices: IntArray, values: IntArray) -> IntArray:
-        """What the devices put into the mechanism: the true values, except where they keep a fake one."""
+        """Returns the mechanism's input: the fake values where devices have one, else the true values."""
         fakes = self._fakes[devices]
         return np.where(fakes < 0, values, fakes)
 
     def _recall(self, mechanism: Longitudinal, step: int, devices: IntArray, values: IntArray) -> Reports:
-        """The memos with which the devices answer the step; the missing ones are drawn."""
+        """Returns the devices' memos for the step; draws missing ones."""
         enrolment, values = self._enrolment[devices], self._put_in(devices, values)
 
         def draw(new: IntArray) -> Reports:

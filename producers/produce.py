@@ -1,4 +1,4 @@
-"""From a population to the log: a step's reports sealed in envelopes and sent, at once or as the steps go by."""
+"""Sends a population's reports to the log in envelopes, one step at once or each step when it begins."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ ENVELOPE_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTruth:
-    """What the people who reported an attribute at a level in a step really had.
+    """True values behind the reports of an attribute, level and step.
 
     Attributes:
         reports: number of reports, at least 1.
-        truth: (k,) int64, how many of these people have each value.
+        truth: (k,) int64, number of reporting people with each value.
     """
 
     reports: int
@@ -33,18 +33,18 @@ def produce_step(
     envelope_bytes: int = ENVELOPE_BYTES,
     turn: int | None = None,
 ) -> dict[tuple[int, int], StepTruth]:
-    """Send all reports of a step; returns when the sink has acknowledged every one.
+    """Sends all reports of a step; returns when the sink has acknowledged every one.
 
     Args:
         survey: the survey that the population answers.
         population: the devices.
-        sink: where the envelopes go.
-        step: the survey's time step that the envelopes name.
-        envelope_bytes: about the size of an envelope; one that can't hold a single report is exceeded.
-        turn: the population's step that is reported; None if it is the survey's.
+        sink: receives the envelopes.
+        step: the survey's time step, written in the envelopes.
+        envelope_bytes: approximate size of an envelope; larger if a single report needs more.
+        turn: the population's step to report; None if it equals the survey's.
 
     Returns:
-        (attribute, level) -> what was reported; without those that nobody answered.
+        (attribute, level) -> true values behind the reports; only pairs with reports.
 
     Raises:
         SinkError: if the sink fails. Some of the step's reports may have arrived by then.
@@ -68,21 +68,21 @@ def produce_live(
     sleep: Callable[[float], bool],
     envelope_bytes: int = ENVELOPE_BYTES,
 ) -> Iterator[tuple[int, dict[tuple[int, int], StepTruth]]]:
-    """Send the reports of every step of the population, each in a step of the survey, as soon as that begins.
+    """Sends each step of the population in one step of the survey, as soon as that step begins.
 
-    The people join at the survey's current step, or at step 0 if it is still to come. Where sending takes longer than a step,
-    the steps that have gone by meanwhile stay without reports.
+    The population starts at the survey's current step, or at step 0 if the survey has not begun. If sending takes longer than a
+    step, the steps that pass meanwhile get no reports.
 
     Args:
         survey, population, sink, envelope_bytes: as for `produce_step`.
         now_ms: the time, in milliseconds since 1970 UTC.
-        sleep: waits so many seconds, 0 or more; true asks for the end, which comes after the step that has been sent.
+        sleep: waits the given seconds, 0 or more; returns true to stop before the next step.
 
     Yields:
-        A step of the survey, once all its reports are acknowledged, and what `produce_step` returns for it.
+        A step of the survey, once all its reports are acknowledged, and the result of `produce_step` for it.
 
     Raises:
-        SurveyError: if a step has closed before all its reports were sent: the service rejects the later ones.
+        SurveyError: if a step has closed before all its reports were sent. The service rejects late reports.
         SinkError: if the sink fails.
     """
     step = -1
@@ -98,6 +98,6 @@ def produce_live(
             late_s = (now_ms() - survey.closes_ms(step)) / 1000
             raise SurveyError(
                 f"survey {survey.name}: step {step} closed {late_s:.1f} s before all its reports were sent; either a step of "
-                f"{survey.step_seconds} s is too short for so many reports, or the producer stood still"
+                f"{survey.step_seconds} s is too short for so many reports, or the producer stalled"
             )
         yield step, sent

@@ -1,4 +1,4 @@
-"""Where envelopes go: a Kafka topic, or memory."""
+"""Sinks for envelopes: a Kafka topic, or memory."""
 
 import logging
 from collections import deque
@@ -16,41 +16,41 @@ from surveys.envelope import MAX_ENVELOPE_BYTES
 
 CONNECT_MS = 5_000
 REQUEST_MS = 10_000
-DELIVERY_MS = 30_000  # a broker that comes back within it costs nothing but the wait
+DELIVERY_MS = 30_000  # a shorter outage of the broker only causes a delay
 CLOSE_S = 5.0
-BATCH_BYTES = 256 * 1024  # of a partition in one request: one is under way at a time, so small batches would wait in line
+BATCH_BYTES = 256 * 1024  # per partition and request; only one request is in flight, so small batches would be slow
 LINGER_MS = 5
 MAX_WAITING_BYTES = 64 * 2**20  # the library's own buffer has no limit
-OVERHEAD_BYTES = 1024  # of an envelope that waits
+OVERHEAD_BYTES = 1024  # memory for a waiting envelope besides its bytes
 
 
 class SinkError(RuntimeError):
-    """Envelopes cannot be sent, or some may not have arrived: one line that names the place."""
+    """Envelopes cannot be sent, or some may not have arrived. The message is one line that names the destination."""
 
 
 class Sink(Protocol):
-    """A place that envelopes are sent to."""
+    """A destination for envelopes."""
 
     def send(self, envelope: bytes) -> None:
-        """Take an envelope; it may be sent later.
+        """Takes an envelope; may send it later.
 
         Raises:
             SinkError: if this or an earlier envelope cannot be sent.
         """
 
     def flush(self) -> None:
-        """Send whatever has been taken; returns when all of it is acknowledged.
+        """Sends all envelopes taken so far; returns when all are acknowledged.
 
         Raises:
-            SinkError: if any envelope taken so far was not.
+            SinkError: if any of them was not acknowledged.
         """
 
     def close(self) -> None:
-        """Let go of the place. What has not been flushed may be lost; never raises, and may be called again."""
+        """Disconnects. Envelopes not flushed may be lost. Never raises, and may be called again."""
 
 
 class MemorySink:
-    """Hands each envelope to a function, at once.
+    """Passes each envelope to a function at once.
 
     Args:
         append: takes an envelope.
@@ -63,28 +63,27 @@ class MemorySink:
         self._append(envelope)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Does nothing: no envelope waits."""
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Does nothing."""
 
 
 class KafkaSink:
-    """Sends each envelope as a record of a Kafka topic, without a key, to one partition after the other.
+    """Sends each envelope as a record of a Kafka topic, without a key; partitions take turns.
 
-    The producer is idempotent and every in-sync replica acknowledges: an envelope that is acknowledged stands in the log
-    exactly once, also where the broker was away for a while. After a `SinkError` some envelopes may stand there and others
-    not; the sink then takes no more. It makes no topic.
+    The producer is idempotent and every in-sync replica acknowledges. An acknowledged envelope is in the topic exactly once,
+    even if the broker was unreachable for a while. After a `SinkError` the topic may have some of the envelopes, and the sink
+    accepts no more. The sink creates no topic.
 
-    The library's own lines in the log are switched off unless the program has set the level of its logger ``kafka``:
-    whatever matters is raised here.
+    The library's own log lines are off unless the program has set the level of the logger ``kafka``: errors are raised here.
 
     Args:
-        settings: where the broker is, and who we are: ``Settings(kafka="host:port")``.
+        settings: the broker's address and our credentials: ``Settings(kafka="host:port")``.
         topic: an existing topic.
 
     Raises:
-        SinkError: within a few seconds, if the broker can't be reached, does not let us in or has no such topic.
+        SinkError: within a few seconds, if the broker is unreachable, refuses our credentials or has no such topic.
     """
 
     def __init__(self, settings: Settings, topic: str) -> None:
@@ -94,7 +93,7 @@ class KafkaSink:
         self._topic, self._place = topic, f"Kafka at {settings.kafka}"
         self._failed: SinkError | None = None
         self._turns = count()
-        self._waiting: deque[tuple[Any, int]] = deque()  # futures of envelopes not known to be acknowledged, and sizes
+        self._waiting: deque[tuple[Any, int]] = deque()  # (future, size) of envelopes not known to be acknowledged
         self._waiting_bytes = 0
         with hearing(settings) as heard:
             try:
@@ -139,7 +138,7 @@ class KafkaSink:
         self._producer.close(timeout=CLOSE_S if self._failed is None else 0)
 
     def _await_oldest(self, timeout_s: float) -> None:
-        """Wait until the first envelope that waits is acknowledged."""
+        """Waits until the oldest waiting envelope is acknowledged."""
         future, size = self._waiting.popleft()
         self._waiting_bytes -= size
         future.get(timeout=timeout_s)

@@ -1,16 +1,16 @@
-"""Where people's true values come from: a simulation, or a file. What is read here is seen by nobody but the devices.
+"""Sources of people's true values: a simulation, or a file. Only the devices see these values.
 
-A file of values is CSV in UTF-8 with a header. The first column is the person (any text), the second the step (an integer),
-and each attribute of the survey has a column of its name:
+A file of values is CSV in UTF-8 with a header. The first column is the person (any text), the second is the step (an
+integer), and each attribute of the survey has a column with its name:
 
     person,step,mode,zone
     8f3a,0,bus,17
     8f3a,1,car,
     c071,1,bus,4
 
-A survey with a single attribute also takes a file of exactly three columns, whatever their names. A value is written as in
-the survey: one of its texts, an integer below its size, or a number within its bins. An empty cell says that the person has
-no value of that attribute at that step; columns of other names are ignored. A person has at most one row for a step.
+For a survey with a single attribute, a file of exactly three columns may use any column names. A value is written as in the
+survey: one of its texts, an integer below its size, or a number within its bins. An empty cell means that the person has no
+value of that attribute at that step. Columns with other names are ignored. A person has at most one row for a step.
 """
 
 import csv
@@ -28,13 +28,13 @@ from producers.randomness import Purpose, stream
 from surveys import Attribute, Survey
 
 MAX_STEPS = 1_000_000
-STAY = 0.9  # probability that a simulated value is kept for another step
-DAY_STEPS = 24  # period of the drift of the simulated values' popularity
-DRIFT = 0.5  # in logarithms of popularity
+STAY = 0.9  # probability that a simulated value stays the same for another step
+DAY_STEPS = 24  # period of the drift in popularity, in steps
+DRIFT = 0.5  # amplitude of the drift, in logarithms of popularity
 
 
 class DataError(ValueError):
-    """A file of values that cannot be used: one line with file, line and column, and never what the cell holds."""
+    """A file of values cannot be used. The message is one line with the file and the reason, never a cell's contents."""
 
 
 class ValueSource(Protocol):
@@ -52,7 +52,7 @@ class ValueSource(Protocol):
     def n_steps(self) -> int: ...
 
     def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
-        """Who has a value at a step, and which; the same at every call, in whatever order the steps are asked for.
+        """Returns the people with a value at a step, and their values. The order of calls does not matter.
 
         Args:
             step: in [0, n_steps).
@@ -60,21 +60,21 @@ class ValueSource(Protocol):
 
         Returns:
             people: (n,) int64, each person at most once.
-            values: (n,) int64, their values, in [0, k). Neither array may be written to.
+            values: (n,) int64, their values, in [0, k). Do not modify either array.
         """
 
 
 class MarkovValues:
-    """Simulated values: for every person and attribute a Markov chain, independent of all others.
+    """Simulated values: an independent Markov chain for every person and attribute.
 
-    From one step to the next a value stays with probability 0.9, else it is drawn afresh. The popularity of value i falls
-    like 1/(i+1) and drifts: within a day of 24 steps each value's share swells and fades, every value at another hour.
-    Everybody has a value of every attribute at every step.
+    From one step to the next a value stays with probability 0.9, else it is drawn again. The popularity of value i falls like
+    1/(i+1) and drifts with a period of 24 steps, each value with its own phase. Everybody has a value of every
+    attribute at every step.
 
     Args:
-        survey: whose attributes have the values.
-        n_people: in [1, 10^8].
-        n_steps: in [1, 10^6].
+        survey: the survey with the attributes.
+        n_people: number of people, in [1, 10^8].
+        n_steps: number of steps, in [1, 10^6].
         seed: at least 0.
     """
 
@@ -87,7 +87,7 @@ class MarkovValues:
         self._reached: dict[int, tuple[int, IntArray]] = {}
 
     def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
-        """See `ValueSource.at`. A step before the last one asked for costs as much as all steps up to it."""
+        """See `ValueSource.at`. Going back to an earlier step recomputes all steps up to it."""
         integer("step", step, 0, self.n_steps - 1)
         reached, values = self._reached.get(attribute, (-1, self._people))
         if reached > step:
@@ -98,7 +98,7 @@ class MarkovValues:
         return self._people, values
 
     def _next(self, attribute: int, step: int, values: IntArray) -> IntArray:
-        """The values at a step, from those at the step before; at step 0 all are drawn."""
+        """Returns the values at a step, given those of the step before; draws all at step 0."""
         rng = stream(self._seed, Purpose.VALUES, attribute, step)
         redrawn = rng.random(self.n_people) >= (STAY if step else 0.0)
         cumulated = np.cumsum(popularity(self._sizes[attribute], step))
@@ -109,18 +109,18 @@ class MarkovValues:
 
 
 def popularity(k: int, step: int) -> FloatArray:
-    """(k,) shares with which a simulated value is drawn at a step; they sum to 1."""
+    """Returns the (k,) probabilities of drawing each value at a step; they sum to 1."""
     i = np.arange(k)
     weights = np.exp(DRIFT * np.sin(2 * np.pi * (step / DAY_STEPS + i / k))) / (i + 1)
     return np.asarray(weights / weights.sum())
 
 
 class _RecordedValues:
-    """Values in memory, from a file.
+    """Values read from a file, in memory.
 
     Args:
         n_people, n_steps: see `ValueSource`.
-        columns: for every attribute (person, step, value) of all its entries, each (n,) int64.
+        columns: for every attribute the arrays (person, step, value) of its entries, each (n,) int64.
     """
 
     def __init__(self, n_people: int, n_steps: int, columns: list[tuple[IntArray, IntArray, IntArray]]) -> None:
@@ -139,42 +139,42 @@ class _RecordedValues:
 
 
 def load_values(path: str | Path, survey: Survey, first_step: int = 0) -> ValueSource:
-    """The values of a file, which is read and checked as a whole; its format is in the module's text.
+    """Reads and checks a whole file of values; the module's docstring gives the format.
 
     Args:
-        path: of the file.
-        survey: whose attributes have the values.
-        first_step: the number that the file gives to the survey's step 0. The last step is the latest one in the file.
+        path: the file.
+        survey: the survey with the attributes.
+        first_step: the file's number for the survey's step 0. The last step is the latest one in the file.
 
     Raises:
         DataError: if the file cannot be read, is not CSV in UTF-8, is empty or lacks a column; if a step is not an integer,
-            before `first_step` or a million steps after it; if a value is not in its attribute's domain; or if a person
-            has two rows for a step.
+            is before `first_step` or a million or more steps after it; if a value is not in its attribute's domain; or if a
+            person has two rows for a step.
     """
     return _Reader(Path(path), survey, first_step).read()
 
 
 class _Reader:
-    """One reading of a file of values."""
+    """Reads one file of values."""
 
     def __init__(self, path: Path, survey: Survey, first_step: int) -> None:
         self._path, self._attributes, self._first_step = path, survey.attributes, first_step
         self._line = 0
         self._person_ids: dict[str, int] = {}
-        self._step_of: dict[str, int] = {}  # texts seen before; so each different text is parsed once
+        self._step_of: dict[str, int] = {}  # cache: each different text is parsed once
         self._value_of: list[dict[str, int]] = [{} for _ in self._attributes]
-        # one entry a row: its line, person and step, and of every attribute the value, or -1 where the cell is empty
+        # one entry per row: line, person, step, and for every attribute its value, or -1 for an empty cell
         self._lines, self._people, self._steps = array("q"), array("q"), array("q")
         self._values = [array("q") for _ in self._attributes]
 
     def read(self) -> ValueSource:
-        """Read the file."""
+        """Reads the file."""
         try:
             with self._path.open(encoding="utf-8-sig", newline="") as file:
                 self._read_rows(csv.reader(self._counted(file), strict=True))
         except OSError as error:
             raise DataError(f"{self._path}: cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError:  # it holds the text around the fault, so it does not go on
+        except UnicodeDecodeError:  # not chained: the exception holds text of the file
             self._line = self._first_line_not_utf8()
             self._refuse("not UTF-8")
         except csv.Error as error:
@@ -196,7 +196,7 @@ class _Reader:
     def _read_rows(self, rows: Iterator[list[str]]) -> None:
         header = next(rows, None)
         if not header:
-            raise DataError(f"{self._path}: is empty; it needs a header of person, step and values")
+            raise DataError(f"{self._path}: is empty; the header must name person, step and values")
         where = [self._column(header, attribute) for attribute in self._attributes]
         cells = list(zip(where, self._attributes, self._value_of, self._values))
         for row in rows:
@@ -215,7 +215,7 @@ class _Reader:
                 values.append(self._value(row[column], attribute, known) if value is None else value)
 
     def _column(self, header: list[str], attribute: Attribute) -> int:
-        """Which column holds the attribute's values."""
+        """Returns the index of the attribute's column."""
         found = [i for i, name in enumerate(header) if i >= 2 and name == attribute.name]
         if len(self._attributes) == 1 and len(header) == 3:
             return 2
@@ -241,12 +241,12 @@ class _Reader:
             return -1
         try:
             known[text] = attribute.index(text)
-        except ValueError as error:  # its text names the attribute and its domain, not the value
+        except ValueError as error:  # its text has the attribute and the domain, not the value
             self._refuse(str(error))
         return known[text]
 
     def _require_one_row_a_step(self, people: IntArray, steps: IntArray) -> None:
-        order = np.lexsort((steps, people))  # stable, so a person's rows for a step stay in the order of the file
+        order = np.lexsort((steps, people))  # stable: a person's rows for a step keep the file's order
         again = (np.diff(people[order]) == 0) & (np.diff(steps[order]) == 0)
         if again.any():
             self._line = int(_int64(self._lines)[order[1:][again]].min())
@@ -259,7 +259,7 @@ class _Reader:
                     line.decode()
                 except UnicodeDecodeError:
                     return number
-        raise AssertionError("every line is UTF-8, so the file is")
+        raise AssertionError("every line is UTF-8, but the file is not")
 
     def _refuse(self, why: str) -> NoReturn:
         raise DataError(f"{self._path}, line {self._line}: {why}") from None
