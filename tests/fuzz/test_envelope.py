@@ -40,13 +40,13 @@ def damaged(draw: st.DrawFn) -> Input:
 
 @given(damaged())
 @settings(max_examples=600)
-def test_damaged_envelopes(one: Input) -> None:
+def test_the_tally_agrees_on_damaged_envelopes(one: Input) -> None:
     verdicts([one])
 
 
 @given(st.lists(damaged(), max_size=12))
 @settings(max_examples=150)
-def test_a_batch_adds_up_what_its_envelopes_count_alone(inputs: list[Input]) -> None:
+def test_a_batch_counts_the_sum_of_its_envelopes(inputs: list[Input]) -> None:
     verdicts(inputs)
     records = [Record(offset, one.appended_ms, one.value) for offset, one in enumerate(inputs)]
     alone = sum((tally(SURVEY, [record]) for record in records), Tally())
@@ -57,20 +57,20 @@ def test_a_batch_adds_up_what_its_envelopes_count_alone(inputs: list[Input]) -> 
 
 @given(st.binary(max_size=80))
 @settings(max_examples=1000)
-def test_any_bytes(raw: bytes) -> None:
+def test_the_tally_agrees_on_any_bytes(raw: bytes) -> None:
     verdicts([Input(raw, NOW_MS)])
 
 
 @given(st.lists(VALUES, max_size=9), st.booleans())
 @settings(max_examples=300)
-def test_any_msgpack(values: list[object], begins_well: bool) -> None:
+def test_the_tally_agrees_on_any_msgpack(values: list[object], begins_well: bool) -> None:
     """Also of the right beginning and length."""
     if begins_well:
         values = [1, SURVEY.fingerprint, 0, 0, STEP, 1, b"\x01"][: 7 - len(values)] + values
     verdicts([Input(msgspec.msgpack.encode(values), NOW_MS)])
 
 
-def test_the_runner_meets_every_reason_and_acceptance() -> None:
+def test_the_runner_reaches_every_reason_and_acceptance() -> None:
     told = share(1, 20_000)
     assert told.total() == 20_000
     assert set(told) == {*REASONS, "accepted"} - {"too large"}

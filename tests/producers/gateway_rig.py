@@ -1,4 +1,4 @@
-"""A gateway in one process with a log that does as it is told, and requests to it."""
+"""An in-process gateway over a fake log, and requests to it."""
 
 import asyncio
 import socket
@@ -27,7 +27,7 @@ TOML = "# the survey's file\n"
 
 
 class FakeLog:
-    """Keeps what is appended; `gate` closed, it does not acknowledge; `failure` set, it raises that instead."""
+    """Stores appended envelopes. With `gate` closed it does not acknowledge; with `failure` set it raises that."""
 
     def __init__(self) -> None:
         self.ready = True
@@ -38,7 +38,7 @@ class FakeLog:
 
     async def append(self, envelopes: Sequence[bytes]) -> None:
         if not self.ready:
-            raise NotAppended("away")
+            raise NotAppended("unreachable")
         await self.gate.wait()
         if self.failure is not None:
             raise self.failure
@@ -49,8 +49,8 @@ class Rig:
     """An intake over a `FakeLog`, and its application.
 
     Args:
-        survey: the survey that is asked.
-        options: of the `Intake`.
+        survey: the survey.
+        options: arguments of the `Intake`.
     """
 
     def __init__(self, survey: Survey = SURVEY, **options: Any) -> None:
@@ -66,7 +66,7 @@ class Rig:
     async def post(
         self, body: bytes | AsyncIterator[bytes], kind: str | None = ENVELOPE, address: str = "192.0.2.1", **headers: str
     ) -> httpx2.Response:
-        """POST a body; the headers' names with underscores."""
+        """Posts a body; header names have underscores for hyphens."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if kind is not None:
             given["content-type"] = kind
@@ -103,13 +103,13 @@ class Served:
 
 
 def envelopes(count: int, n: int = 3, step: int = STEP, seed: int = 1) -> list[bytes]:
-    """Sound envelopes of n reports each, of all panes in turn."""
+    """Sound envelopes of n reports each, over all panes in turn."""
     rng = np.random.default_rng(seed)
     return [sound(SURVEY, rng, step, index % 3, n) for index in range(count)]
 
 
 def title(answer: httpx2.Response) -> str:
-    """The title of a problem document, which must be one."""
+    """Checks that the answer is a problem document and returns its title."""
     assert answer.headers["content-type"] == "application/problem+json"
     document = answer.json()
     assert document["status"] == answer.status_code

@@ -1,4 +1,4 @@
-"""Small surveys for the tests of producers, and values written down by hand."""
+"""Small surveys and hand-written values for the tests of producers."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,13 +14,13 @@ EPS_INF, EPS_1 = 4.0, 2.0
 
 
 def level(mechanism: str, eps_inf: float = EPS_INF, eps_1: float = EPS_1) -> dict[str, object]:
-    """A level with that mechanism, named after it; a one-time mechanism takes eps_1."""
+    """A level with this mechanism, named after it; a one-time mechanism gets eps_1."""
     losses = {"eps_inf": eps_inf, "eps_1": eps_1} if mechanism in LONGITUDINAL else {"eps": eps_1}
     return {"name": mechanism, "mechanism": mechanism, **losses}
 
 
 def make_survey(attributes: Mapping[str, tuple[int, Sequence[dict[str, object]]]], collection: str = "smp") -> Survey:
-    """A survey of attributes with so many values and these levels; its steps take a minute."""
+    """A survey of attributes, each with (number of values, levels); a step takes a minute."""
     return parse_survey({
         "name": "sample", "start": START, "step_seconds": 60, "window_steps": 3, "lateness_steps": 1, "collection": collection,
         "attribute": [{"name": name, "size": k, "level": list(levels)} for name, (k, levels) in attributes.items()],
@@ -33,10 +33,10 @@ def one_question(mechanism: str, k: int = 10, eps_inf: float = EPS_INF, eps_1: f
 
 
 class WrittenValues:
-    """A source of values written down by hand: for each step those of all people, None where a person has none.
+    """A source of hand-written values.
 
     Args:
-        steps: for each step one value a person; every attribute has the same.
+        steps: for each step one value per person, or None; every attribute has the same values.
     """
 
     def __init__(self, steps: Sequence[Sequence[int | None]]) -> None:

@@ -1,6 +1,6 @@
-"""A device keeps its promises: one memo a key for ever, one report a step, and silence about the value.
+"""The device's guarantees: one memo for each key, one report for each step, and no value in any output.
 
-One test here has a false-alarm rate, of `LIMIT`: that of the attribute sampled under smp.
+One test has a false-alarm rate, `LIMIT`: the test of the attribute sampled under smp.
 """
 
 import logging
@@ -35,7 +35,7 @@ BITS = {"mechanism": "L-OSUE", "eps_inf": 2.0, "eps_1": 1.0}
 
 
 def survey(*attributes: tuple[dict[str, Any], ...], collection: str = "spl", lateness_steps: int = 1, k: int = 5) -> Survey:
-    """A survey of attributes q0, q1, … on k values, each with levels a, b, … given by their parameters."""
+    """A survey of attributes q0, q1, … with k values each and with levels a, b, … of these parameters."""
     asked = [
         {"name": f"q{i}", "size": k, "level": [{"name": "abcd"[j], **level} for j, level in enumerate(levels)]}
         for i, levels in enumerate(attributes)
@@ -76,11 +76,11 @@ def test_a_step_has_one_report_even_after_a_restart(level: dict[str, Any], tmp_p
     assert len(set(sent.values())) == 3
     for again in (device, Device(asked, tmp_path)):
         assert {step: again.report("q0", 3, step) for step in sent} == sent
-        assert again.report("q0", 4, 7) == sent[7]  # another value for a step that has its report: the first one decides
+        assert again.report("q0", 4, 7) == sent[7]  # another value for the same step: the first one decides
         assert again.spent("q0").reports == 3
 
 
-def test_what_is_no_longer_remembered_is_refused(tmp_path: Path) -> None:
+def test_a_step_older_than_the_stored_envelopes_is_refused(tmp_path: Path) -> None:
     device = Device(survey((LONG,), lateness_steps=2), tmp_path / "file")
     first = {step: device.report("q0", 1, step) for step in range(10)}
     for step in (6, 7, 8, 9):
@@ -92,14 +92,14 @@ def test_what_is_no_longer_remembered_is_refused(tmp_path: Path) -> None:
     assert len(rows(tmp_path / "file", "SELECT * FROM sent")) == 4
 
 
-def test_a_clock_that_ran_ahead_for_a_while(tmp_path: Path) -> None:
+def test_a_device_survives_a_clock_that_ran_ahead(tmp_path: Path) -> None:
     device = Device(survey((LONG,)), tmp_path)
-    for step in (0, 1, 2, 10**9, 3, 10**9 + 1, 4, 5, 10**9 + 2, 6, 7):  # by fewer steps than are kept: it goes on
+    for step in (0, 1, 2, 10**9, 3, 10**9 + 1, 4, 5, 10**9 + 2, 6, 7):  # fewer steps ahead than are stored
         assert device.report("q0", 1, step)
-    for step in (6, 7):  # reported before, and no longer kept: never a second time
+    for step in (6, 7):  # reported before and dropped: never reported again
         with pytest.raises(StepForgotten):
             device.report("q0", 1, step)
-    assert device.report("q0", 1, 10**9 + 3)  # by more: what is true again is refused, until the steps catch up
+    assert device.report("q0", 1, 10**9 + 3)  # more steps ahead: true steps are now refused
     with pytest.raises(StepForgotten):
         device.report("q0", 1, 8)
     assert device.spent("q0").reports == 12
@@ -118,7 +118,7 @@ def test_threads_share_a_device(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("level", [LONG, HASHED, BITS], ids=lambda x: x["mechanism"])
-def test_a_memo_is_drawn_once_a_key_and_never_changes(level: dict[str, Any], tmp_path: Path) -> None:
+def test_a_key_has_one_memo_that_never_changes(level: dict[str, Any], tmp_path: Path) -> None:
     asked = survey((level,), k=40)
     m = asked.mechanisms[0][0]
     assert isinstance(m, Longitudinal)
@@ -138,7 +138,7 @@ def test_a_memo_is_drawn_once_a_key_and_never_changes(level: dict[str, Any], tmp
         assert {int.from_bytes(memo[: m.report_dtype["function"].itemsize], "little") for memo in seen.values()} == {function}
 
 
-def test_the_books(tmp_path: Path) -> None:
+def test_spent_counts_reports_and_memos(tmp_path: Path) -> None:
     asked = survey((LONG,), (ONCE,), (BITS,), k=6)
     device = Device(asked, tmp_path)
     grr, olh = asked.mechanisms[0][0], asked.mechanisms[1][0]
@@ -153,7 +153,7 @@ def test_the_books(tmp_path: Path) -> None:
 
 
 def true_losses(m: Longitudinal, function: int, values: tuple[int, ...]) -> tuple[float, float]:
-    """The loss of these values' reports against any value that never changed, and against any sequence, by enumeration."""
+    """Loss of these values' reports by enumeration: against any unchanged value, and against any sequence."""
     rounds, t = enumeration.Rounds(m.p1, m.q1, m.p2, m.q2), len(values)
     if not m.name.endswith("UE"):
         keys = m.memo_keys(np.arange(m.k), np.full(m.k, function)).tolist()
@@ -172,8 +172,8 @@ def true_losses(m: Longitudinal, function: int, values: tuple[int, ...]) -> tupl
 
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
-def test_the_books_bound_every_sequence_of_values(name: str, tmp_path: Path) -> None:
-    """Values that stay, change and return, against all other sequences; hashed values may share a symbol."""
+def test_spent_bounds_the_loss_of_every_value_sequence(name: str, tmp_path: Path) -> None:
+    """Covers values that stay, change and return; hashed values may share a symbol."""
     k = 5 if name.endswith("LH") else 3
     asked = survey(({"mechanism": name, "eps_inf": 2.0, "eps_1": 1.0},), k=k)
     m = asked.mechanisms[0][0]
@@ -232,8 +232,8 @@ def test_a_device_samples_its_attribute_uniformly(tmp_path: Path, monkeypatch: p
         assert device.spent(f"q{(answered[0] + 1) % 3}").reports == 0
     assert stats.chisquare(counts).pvalue > LIMIT
     assert stats.chisquare([45, 0, 0]).pvalue < LIMIT
-    for a in range(3):  # exactly: the attribute is a uniform integer below 3, and nothing else
-        drawn: dict[int, int] = {3: a}  # a draw below anything else is a KeyError, and so is a second one
+    for a in range(3):  # exactly: the attribute is one uniform integer below 3
+        drawn: dict[int, int] = {3: a}  # any other draw, or a second one, is a KeyError
         monkeypatch.setattr(SecureRandom, "below", lambda self, n, drawn=drawn: drawn.pop(n))
         device = Device(asked, tmp_path / f"exact {a}")
         assert not drawn
@@ -241,7 +241,7 @@ def test_a_device_samples_its_attribute_uniformly(tmp_path: Path, monkeypatch: p
         assert device.report(f"q{a}", 1, 0) is not None
 
 
-# ---- silence
+# ---- no value in any output
 
 
 def test_a_value_is_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
@@ -276,7 +276,7 @@ def test_a_value_is_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert capfd.readouterr() == ("", "")
 
 
-def test_arguments(tmp_path: Path) -> None:
+def test_bad_arguments_are_refused(tmp_path: Path) -> None:
     device = Device(survey((LONG,)), tmp_path)
     for step in (-1, 0.5, True, 2**63):
         with pytest.raises(ValueError, match="step must be an integer"):
@@ -291,7 +291,7 @@ def test_arguments(tmp_path: Path) -> None:
 # ---- the file
 
 
-def test_the_file_is_its_owners_and_its_commits_reach_the_disk(tmp_path: Path) -> None:
+def test_the_file_is_private_and_synced(tmp_path: Path) -> None:
     previous = os.umask(0)
     try:
         Device(survey((LONG,)), tmp_path)
@@ -313,7 +313,7 @@ def test_the_file_is_its_owners_and_its_commits_reach_the_disk(tmp_path: Path) -
         os.umask(previous)
 
 
-def test_a_file_that_cannot_be_used_is_never_replaced(tmp_path: Path) -> None:
+def test_an_unusable_file_is_never_replaced(tmp_path: Path) -> None:
     asked, file = survey((BITS,), k=40), tmp_path / "file"
     device = Device(asked, file)
     device.report("q0", 1, 0)
@@ -338,7 +338,7 @@ def test_a_file_that_cannot_be_used_is_never_replaced(tmp_path: Path) -> None:
         Device(asked, file)
 
 
-def test_a_report_waits_under_one_key_until_it_is_settled(tmp_path: Path) -> None:
+def test_a_report_keeps_one_key_until_it_is_settled(tmp_path: Path) -> None:
     asked, file = survey((LONG,), (BITS,), k=40), tmp_path / "file"
     device = Device(asked, file)
     made = {("q0", 3): device.report("q0", 1, 3), ("q1", 2): device.report("q1", 1, 2), ("q1", 3): device.report("q1", 1, 3)}
@@ -347,20 +347,20 @@ def test_a_report_waits_under_one_key_until_it_is_settled(tmp_path: Path) -> Non
     assert {(report.attribute, report.step): report.envelope for report in waiting} == made
     assert len({report.key for report in waiting}) == 3
     assert all(re.fullmatch(KEY, report.key) for report in waiting)
-    assert device.report("q0", 2, 3) == made["q0", 3]  # again, which changes no key
+    assert device.report("q0", 2, 3) == made["q0", 3]  # a repeated call changes no key
     assert Device(asked, file).waiting() == waiting
     for _ in range(2):
         device.settle(waiting[0])
-    assert device.report("q1", 1, 2) == made["q1", 2]  # which needs no further attempt
+    assert device.report("q1", 1, 2) == made["q1", 2]  # settled
     assert Device(asked, file).waiting() == waiting[1:]
     for step in range(4, 9):
         device.report("q0", 1, step)
     assert [report.step for report in device.waiting() if report.attribute == "q0"] == [6, 7, 8]  # older ones are too late
-    assert repr(waiting[0]).startswith("<")  # shows nothing of it
+    assert repr(waiting[0]).startswith("<")  # shows no contents
 
 
-def test_a_file_without_keys_is_brought_up_to_date(tmp_path: Path) -> None:
-    """Whether its reports were posted is not known, so none waits."""
+def test_a_file_of_format_1_is_upgraded(tmp_path: Path) -> None:
+    """Format 1 does not record if a report was posted, so none of its reports waits."""
     asked, file = survey((LONG,)), tmp_path / "file"
     first = Device(asked, file).report("q0", 3, 0)
     with sqlite3.connect(file) as connection:
@@ -379,7 +379,7 @@ def test_a_file_without_keys_is_brought_up_to_date(tmp_path: Path) -> None:
     assert device.spent("q0").reports == 2
 
 
-def test_forgetting_is_deliberate_and_thorough(tmp_path: Path) -> None:
+def test_forget_needs_confirmation_and_erases_everything(tmp_path: Path) -> None:
     asked, file = survey((BITS,), k=256), tmp_path / "file"
     device, other = Device(asked, file), Device(asked, file)
     raw = device.report("q0", 200, 0)
@@ -398,7 +398,7 @@ def test_forgetting_is_deliberate_and_thorough(tmp_path: Path) -> None:
     assert Device(asked, file).report("q0", 200, 0) != raw
 
 
-def test_a_full_disk_lets_nothing_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_report_leaves_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device(survey((BITS,), k=40_000), tmp_path / "file")
     connect = sqlite3.connect
 
@@ -415,8 +415,8 @@ def test_a_full_disk_lets_nothing_leave(tmp_path: Path, monkeypatch: pytest.Monk
     assert not rows(tmp_path / "file", "SELECT * FROM memo")
 
 
-def test_fake_data_hides_which_attribute_is_answered_truly(tmp_path: Path) -> None:
-    """With GRR at ε = 700 a report is what was put in: one attribute follows the value, the others stay the same for ever."""
+def test_fake_data_hides_the_attribute_answered_truthfully(tmp_path: Path) -> None:
+    """With GRR at ε = 700 a report equals its input: one attribute follows the value, the others never change."""
     sure = {"mechanism": "GRR", "eps": 700.0}
     asked = survey((sure,), (sure,), (sure,), collection="rs+fd", k=50)
     truly = Counter[str]()
@@ -434,4 +434,4 @@ def test_fake_data_hides_which_attribute_is_answered_truly(tmp_path: Path) -> No
         assert len(followed) == 1
         assert len(constant) == 2
         truly[followed[0]] += 1
-    assert len(truly) > 1  # all 12 the same with probability 3^-11
+    assert len(truly) > 1  # false alarm: all 12 equal with probability 3^-11

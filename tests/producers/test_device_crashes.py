@@ -1,11 +1,11 @@
-"""A device whose process is killed, or that has rivals on its file, keeps one memo a key and one report a step.
+"""A device keeps one memo for each key and one report for each step despite killed or parallel processes.
 
-Crashes and rivals are real processes: `drive` runs in an interpreter of its own, forks children that report, and kills them
-with SIGKILL. The survey's second round is nearly certain, so every envelope shows the memo that it was made from: a memo
-that was drawn twice is seen with probability 0.997 each time.
+All processes are real: `drive` runs in a separate interpreter, forks children that report, and kills them with SIGKILL. The
+survey's second round is nearly certain, so every envelope shows its memo. A memo drawn twice is noticed with probability
+0.997 each time.
 
-A killed process is not a power cut: what the system was given to write is still written. That a commit reaches the disk is
-SQLite's promise for the settings that `test_device.py` reads back.
+A kill is not a power cut: the system still writes what the process gave it. SQLite promises that commits reach the disk under
+the settings that `test_device.py` checks.
 """
 
 import json
@@ -31,7 +31,7 @@ from surveys import Survey
 from .test_device import payload, rows, survey
 
 ROOT = Path(__file__).parents[2]
-# this folder as a package of another name, since other distributions have packages named tests
+# imports this folder under another name, since other distributions have packages named tests
 CODE = f"""
 import sys, types
 here = sys.modules["here"] = types.ModuleType("here")
@@ -39,26 +39,31 @@ here.__path__ = [{str(Path(__file__).parent)!r}]
 from here.test_device_crashes import main
 main()
 """
-NEARLY_CERTAIN = {"mechanism": "L-GRR", "eps_inf": 1.0, "eps_1": 1.0 - 1e-9}  # with k = 1000 a report is its memo but for 2e-9
+# with k = 1000 a report differs from its memo with probability 2e-9
+NEARLY_CERTAIN = {
+    "mechanism": "L-GRR",
+    "eps_inf": 1.0,
+    "eps_1": 1.0 - 1e-9,
+}
 CRASH_SURVEY = survey((NEARLY_CERTAIN,), k=1000, lateness_steps=10)
 RIVAL_SURVEY = survey((NEARLY_CERTAIN,), k=1000, lateness_steps=200)
-LAST_STATEMENT = 40  # before it enrolment and the first report are over
+LAST_STATEMENT = 40  # enrolment and the first report take fewer SQL statements
 Emitted = list[tuple[int, str]]  # step and envelope, as hexadecimal digits, in the order of emission
 
 
 def value_at(step: int) -> int:
-    """Mostly new values, and now and then an old one."""
+    """A true value: mostly new, sometimes an old one."""
     return step * 37 % 300
 
 
 def child(run: Callable[[Callable[[int, bytes | None], None]], None]) -> tuple[int, int]:
-    """Fork a process that emits envelopes into a pipe; its id, and the pipe's end to read."""
+    """Forks a process that emits envelopes into a pipe. Returns its id and the pipe's reading end."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(read)
         try:
-            with os.fdopen(write, "w", buffering=1) as pipe:  # line by line, each in one piece
+            with os.fdopen(write, "w", buffering=1) as pipe:  # one write per line
                 run(lambda step, raw: print(step, raw.hex() if raw else "", file=pipe))
         finally:
             os._exit(0)
@@ -67,7 +72,7 @@ def child(run: Callable[[Callable[[int, bytes | None], None]], None]) -> tuple[i
 
 
 def emitted(pid: int, read: int) -> Emitted:
-    """All whole lines of a child that has ended or ends by itself."""
+    """Waits for a child's end and returns all its complete lines."""
     with os.fdopen(read) as pipe:
         lines = pipe.readlines()
     os.waitpid(pid, 0)
@@ -75,7 +80,7 @@ def emitted(pid: int, read: int) -> Emitted:
 
 
 def drive(mode: str, file: Path) -> Emitted:
-    """Run the children of one test; this is the process of its own."""
+    """Runs the children of one test, in the separate interpreter."""
     out: Emitted = []
     if mode == "rivals":
 
@@ -89,7 +94,7 @@ def drive(mode: str, file: Path) -> Emitted:
         children = [child(lambda emit, seed=seed: rival(seed, emit)) for seed in range(3)]  # type: ignore[misc]
         return [line for pid, read in children for line in emitted(pid, read)]
 
-    if mode == "statement":  # a crash before each SQL statement of enrolment and of the first report, on a fresh file
+    if mode == "statement":  # a crash before each SQL statement of enrolment and first report, each on a new file
         for nth in range(1, LAST_STATEMENT):
             fresh = file.with_name(f"{file.name} {nth}")
 
@@ -107,7 +112,7 @@ def drive(mode: str, file: Path) -> Emitted:
     for turn in range(60 if mode == "kill" else 12):
         first = max(0, max((step for step, _ in out), default=0) - 5)
         used = file
-        if mode == "amnesia":  # the control: memory that does not outlive the process
+        if mode == "amnesia":  # the control: memory that is lost with the process
             used = file.with_name("copy")
             shutil.copy(file, used) if file.exists() else None
 
@@ -117,7 +122,7 @@ def drive(mode: str, file: Path) -> Emitted:
                 emit(step, device.report("q0", value_at(step), step))
 
         pid, read = child(report_on)
-        if turn % 2:  # half of them as soon as they are at work, so that the run goes forward on a slow machine as well
+        if turn % 2:  # kill half of them after their first line, for progress on slow machines
             select.select([read], [], [])
         time.sleep(random.uniform(0.002, 0.03))
         os.kill(pid, signal.SIGKILL)
@@ -126,12 +131,12 @@ def drive(mode: str, file: Path) -> Emitted:
 
 
 def main() -> None:
-    """The process of its own."""
+    """Entry point of the separate interpreter."""
     json.dump(drive(sys.argv[1], Path(sys.argv[2])), sys.stdout)
 
 
 def die_at_statement(nth: int) -> None:
-    """From now on this process kills itself before its nth SQL statement."""
+    """Makes this process kill itself before its nth SQL statement from now."""
     connect, count = sqlite3.connect, iter(range(1, 10**6))
 
     def traced(*args: Any, **options: Any) -> sqlite3.Connection:
@@ -143,7 +148,7 @@ def die_at_statement(nth: int) -> None:
 
 
 def driven(mode: str, file: Path) -> Emitted:
-    """What the children of a mode emitted, from the process of its own."""
+    """Runs `drive` in a separate interpreter and returns what its children emitted."""
     command = [sys.executable, "-W", "ignore", "-c", CODE, mode, str(file)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
@@ -153,14 +158,14 @@ def driven(mode: str, file: Path) -> Emitted:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder in memory, where there is one: what a killed process leaves does not depend on the disk."""
+    """A folder in memory if possible: a killed process leaves the same there as on a disk."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
         yield Path(name)
 
 
 def require_consistent(asked: Survey, file: Path, lines: Emitted) -> dict[int, str]:
-    """Each step has one envelope, made from the one memo that the file holds for its value; returns step and envelope."""
+    """Checks that each step has one envelope, made from the file's only memo for its value. Returns step -> envelope."""
     by_step: dict[int, str] = {}
     memos = dict(rows(file, "SELECT key, memo FROM memo"))
     for step, raw in lines:
@@ -172,7 +177,7 @@ def require_consistent(asked: Survey, file: Path, lines: Emitted) -> dict[int, s
     return by_step
 
 
-def test_a_device_that_is_killed_at_any_time_keeps_its_memos(folder: Path) -> None:
+def test_a_device_killed_at_any_time_keeps_its_memos(folder: Path) -> None:
     by_step = require_consistent(CRASH_SURVEY, folder / "file", driven("kill", folder / "file"))
     assert len(by_step) > 30
 
@@ -185,7 +190,7 @@ def test_the_crash_test_notices_lost_memos(folder: Path) -> None:
         require_consistent(CRASH_SURVEY, folder / "copy", lines)
 
 
-def test_a_device_that_is_killed_before_any_statement_keeps_its_memo(folder: Path) -> None:
+def test_a_device_killed_before_any_statement_keeps_its_memo(folder: Path) -> None:
     lines = driven("statement", folder / "file")
     emitted_before_the_crash = set()
     for nth in range(1, LAST_STATEMENT):
@@ -195,10 +200,10 @@ def test_a_device_that_is_killed_before_any_statement_keeps_its_memo(folder: Pat
         [(memo,)] = rows(folder / f"file {nth}", "SELECT memo FROM memo")
         assert {payload(CRASH_SURVEY, bytes.fromhex(raw), step) for step, raw in mine} == {memo}
         emitted_before_the_crash.add(len(mine) - 3)
-    assert emitted_before_the_crash >= {0, 1}  # crashes fell before and after the first report
+    assert emitted_before_the_crash >= {0, 1}  # crashes happened before and after the first report
 
 
-def test_rival_processes_on_one_file_are_one_device(folder: Path) -> None:
+def test_parallel_processes_on_one_file_are_one_device(folder: Path) -> None:
     lines = driven("rivals", folder / "file")
     assert len(lines) == 180
     assert require_consistent(RIVAL_SURVEY, folder / "file", lines).keys() == set(range(60))

@@ -1,4 +1,4 @@
-"""The program of docs/device.md, run as it stands over a real gateway, loses and doubles nothing where answers are lost."""
+"""The program of docs/device.md, run unchanged against a real gateway, loses and duplicates nothing when answers are lost."""
 
 import random
 import secrets
@@ -54,15 +54,15 @@ eps_1 = 0.5
 
 
 class Killed(BaseException):
-    """The device's process is killed."""
+    """Stands for a kill of the device's process."""
 
 
 class Network:
-    """Leads `urllib.request.urlopen` to a gateway; loses a part of requests and of answers, and kills the device at times.
+    """Routes `urllib.request.urlopen` to a gateway, loses some requests and answers, and sometimes kills the device.
 
     Args:
-        url: the gateway's.
-        seed: of what goes wrong.
+        url: the gateway's URL.
+        seed: seed of the faults.
     """
 
     def __init__(self, url: str, seed: int) -> None:
@@ -85,7 +85,7 @@ class Network:
 
 @pytest.fixture
 def commute(tmp_path: Path) -> Survey:
-    """A survey that began yesterday; whatever day it is at the end of a test, its reports are not late."""
+    """A survey that began yesterday. Reports are not late even if a test runs over midnight."""
     yesterday = datetime.fromtimestamp(time.time() - 86_400, UTC).replace(microsecond=0)
     (tmp_path / "commute.toml").write_text(COMMUTE.replace("START", yesterday.isoformat()))
     return load_survey(tmp_path / "commute.toml")
@@ -98,7 +98,7 @@ def gateway(commute: Survey) -> Iterator[Served]:
 
 
 class Patience:
-    """A sleep that takes no time, and ends a program that would wait for ever."""
+    """A sleep that takes no time and stops a program that would wait for ever."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -111,9 +111,9 @@ class Patience:
 def appended_by_devices(
     commute: Survey, gateway: Served, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[list[list[bytes]], int]:
-    """What each of 60 devices brought into the log until its program had nothing more to do; and how many answers were lost.
+    """Runs the program for 60 devices. Returns the envelopes that each appended, and the number of lost answers.
 
-    A program that is killed is started again; one that has ended is started once more.
+    A killed program is restarted. A program that has ended runs once more.
     """
     network = Network(gateway.url, seed=1)
     monkeypatch.setattr(urllib.request, "urlopen", network.urlopen)
@@ -145,7 +145,7 @@ def test_the_program_counts_each_device_once(
 def test_a_key_drawn_for_each_attempt_counts_twice(
     commute: Survey, gateway: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control."""
+    """Control: the test above must notice wrong keys."""
     kept, settle, true = Device.waiting, Device.settle, dict[str, Waiting]()
 
     def waiting(device: Device) -> list[Waiting]:
@@ -163,7 +163,7 @@ def test_a_key_drawn_for_each_attempt_counts_twice(
 
 
 class Clock:
-    """A clock that only waiting moves."""
+    """A clock that only `sleep` moves."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -176,7 +176,7 @@ class Clock:
 
 
 class Memory:
-    """A device that notes what is settled."""
+    """A device that records settled reports."""
 
     def __init__(self) -> None:
         self.settled: list[object] = []
@@ -192,12 +192,12 @@ class Memory:
         *[([(status, 30)], None, True) for status in FINAL],
         *[([(status, 7)], 7, False) for status in (-1, 401, 404, 405, 408, 409, 429, 503)],
         *[([(status, 2), (503, 2), (202, 30)], None, True) for status in (0, 500, 502, 504)],
-        ([(504, 2)] * 200, None, True),  # given up in time
+        ([(504, 2)] * 200, None, True),  # gives up in time
         ([(0, 2), *[(-1, 30)] * 200], None, True),
         ([(0, 2), (429, 500)], None, True),
     ],
 )
-def test_an_attempt_ends_as_its_answers_say(answers: list[tuple[int, int]], outcome: int | None, settled: bool) -> None:
+def test_an_attempt_ends_according_to_its_answers(answers: list[tuple[int, int]], outcome: int | None, settled: bool) -> None:
     clock, memory, left = Clock(), Memory(), iter(answers)
     names: dict[str, Any] = {}
     exec(FUNCTIONS, names)  # our own documentation
@@ -207,7 +207,7 @@ def test_an_attempt_ends_as_its_answers_say(answers: list[tuple[int, int]], outc
     assert clock.now < Acknowledged()._period_s
 
 
-def test_a_post_tells_status_and_wait(commute: Survey, gateway: Served, tmp_path: Path) -> None:
+def test_post_returns_status_and_wait(commute: Survey, gateway: Served, tmp_path: Path) -> None:
     names: dict[str, Any] = {}
     exec(FUNCTIONS, names)  # our own documentation
     device, now_ms = Device(commute, tmp_path), time.time_ns() // 10**6

@@ -55,7 +55,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.mark.parametrize("kind", [ENVELOPE, "application/octet-stream", "Application/Octet-Stream; charset=binary"])
-async def test_an_envelope_reaches_the_log_byte_for_byte(kind: str) -> None:
+async def test_an_envelope_reaches_the_log_unchanged(kind: str) -> None:
     rig, (envelope,) = Rig(), envelopes(1, n=7)
     answer = await rig.post(envelope, kind)
     assert (answer.status_code, answer.json()) == (202, {"accepted": 7})
@@ -70,7 +70,7 @@ async def test_a_batch_is_appended_together() -> None:
 
 
 @pytest.mark.parametrize("reason", REASONS)
-async def test_what_could_not_be_counted_is_refused_with_the_reason(reason: Reason) -> None:
+async def test_an_uncountable_envelope_is_refused_with_its_reason(reason: Reason) -> None:
     rig, bad = Rig(), spoilt(SURVEY, np.random.default_rng(1), STEP, reason)
     answer = await rig.post(bad)
     assert (title(answer), answer.status_code) == (reason, STATUS[reason])
@@ -83,7 +83,7 @@ async def test_what_could_not_be_counted_is_refused_with_the_reason(reason: Reas
     assert rig.log.appended == []
 
 
-async def test_a_refused_batch_names_every_bad_envelope() -> None:
+async def test_a_refused_batch_lists_every_bad_envelope() -> None:
     """By its place and reason, nothing of what it holds; the first 100 of them."""
     rig, batch, rng = Rig(), envelopes(300), np.random.default_rng(1)
     bad: dict[int, Reason] = {3: "step in the future", 7: "padding bits set", 251: "wrong survey"}
@@ -102,7 +102,7 @@ async def test_a_refused_batch_names_every_bad_envelope() -> None:
     assert rig.log.appended == []
 
 
-async def test_a_step_in_the_future_is_taken_when_it_opens() -> None:
+async def test_a_future_step_is_accepted_when_it_opens() -> None:
     now, early = [NOW], envelopes(2, step=STEP + 4)
     rig = Rig(now_ms=lambda: now[0])
     for ask in (rig.post(early[0], idempotency_key=KEYS[0]), rig.post_batch([*envelopes(1), *early], idempotency_key=KEYS[1])):
@@ -116,7 +116,7 @@ async def test_a_step_in_the_future_is_taken_when_it_opens() -> None:
     assert rig.log.appended == [[early[0]]]
 
 
-async def test_no_client_is_told_to_wait_longer_than_a_day() -> None:
+async def test_retry_after_is_at_most_a_day() -> None:
     rig = Rig()
     for step in (STEP + 10**6, 2**62):
         fields = msgspec.msgpack.decode(envelopes(1)[0])
@@ -125,7 +125,7 @@ async def test_no_client_is_told_to_wait_longer_than_a_day() -> None:
         assert (title(answer), answer.headers["retry-after"]) == ("step in the future", "86400")
 
 
-async def test_a_client_that_must_wait_is_told_what_was_too_much(clock: Clock) -> None:
+async def test_a_429_names_the_exceeded_limit(clock: Clock) -> None:
     (envelope,) = envelopes(1)
     for kind, limits in {"requests": Limits(requests=0.5), "bytes": Limits(body_bytes=1), "reports": Limits(reports=1)}.items():
         rig = Rig(limits=limits)
@@ -147,13 +147,13 @@ async def test_a_client_that_must_wait_is_told_what_was_too_much(clock: Clock) -
         (bytes(MAX_BATCH_BYTES + 1), "too large"),
     ],
 )
-async def test_a_frame_that_is_no_batch_is_refused(body: bytes, reason: str) -> None:
+async def test_a_malformed_batch_is_refused(body: bytes, reason: str) -> None:
     rig = Rig()
     assert title(await rig.post(body, BATCH)) == reason
     assert rig.log.appended == []
 
 
-async def test_the_largest_batch_is_taken() -> None:
+async def test_the_largest_batch_is_accepted() -> None:
     rig, batch = Rig(), envelopes(1, n=1) * MAX_BATCH
     assert (await rig.post_batch(batch)).status_code == 202
 
@@ -176,7 +176,7 @@ def countable(batch: list[bytes]) -> bool:
 
 @settings(max_examples=400)
 @given(st.lists(damaged(), min_size=1, max_size=4))
-def test_it_takes_what_the_tally_would_count_and_nothing_else(batch: list[bytes]) -> None:
+def test_it_accepts_exactly_what_the_tally_counts(batch: list[bytes]) -> None:
     async def ask() -> None:
         rig = Rig()
         answer = await (rig.post_batch(batch) if len(batch) > 1 else rig.post(batch[0]))
@@ -190,7 +190,7 @@ def test_it_takes_what_the_tally_would_count_and_nothing_else(batch: list[bytes]
 
 @settings(max_examples=400)
 @given(damaged(), st.integers(NOW - 40_000, NOW + 40_000))
-def test_the_check_of_one_envelope_is_the_tallys(envelope: bytes, now_ms: int) -> None:
+def test_check_envelope_agrees_with_the_tally(envelope: bytes, now_ms: int) -> None:
     rejected = tally(SURVEY, [Record(0, now_ms, envelope)]).rejected
     try:
         check_envelope(SURVEY, envelope, now_ms)
@@ -202,7 +202,7 @@ def test_the_check_of_one_envelope_is_the_tallys(envelope: bytes, now_ms: int) -
 
 @settings(max_examples=200)
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_batch_or_a_refusal(body: bytes) -> None:
+def test_any_bytes_are_accepted_or_refused_as_a_batch(body: bytes) -> None:
     async def ask() -> None:
         rig = Rig()
         answer = await rig.post(body, BATCH)
@@ -221,7 +221,7 @@ async def chunks(count: int, size: int, taken: list[int], pause_s: float = 0.0) 
         await asyncio.sleep(pause_s)
 
 
-async def test_too_much_is_refused_while_it_is_read() -> None:
+async def test_a_body_is_refused_once_it_exceeds_the_limit() -> None:
     rig, taken = Rig(), list[int]()
     assert title(await rig.post(chunks(10_000, 10_000, taken))) == "too large"
     assert len(taken) == MAX_ENVELOPE_BYTES // 10_000 + 1
@@ -232,8 +232,8 @@ async def test_too_much_is_refused_while_it_is_read() -> None:
     assert rig.intake._room.taken_bytes == 0
 
 
-async def test_a_body_that_does_not_come_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "BODY_S", 0.05)
+async def test_a_body_that_arrives_too_slowly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_intake, "BODY_S", 0.05)
     rig = Rig()
     answer = await rig.post(chunks(100, 10, [], pause_s=0.02))
     assert (title(answer), answer.headers["connection"]) == ("too slow", "close")
@@ -264,14 +264,14 @@ async def test_a_wrong_token_is_refused_before_the_body_is_read(given: str) -> N
     assert "token-of-two" not in answer.text
 
 
-async def test_every_token_will_do_and_probes_need_none() -> None:
+async def test_each_token_is_accepted_and_probes_need_none() -> None:
     rig, good = Rig(tokens=TOKENS), envelopes(4)
     for token, scheme, envelope in zip(TOKENS * 2, ["Bearer", "bearer", "BEARER", "Bearer "], good, strict=True):
         assert (await rig.post(envelope, authorization=f"{scheme} {token}")).status_code == 202
     assert [(await rig.ask("GET", path)).status_code for path in ("/health", "/ready", "/openapi.json")] == [200] * 3
 
 
-async def test_a_client_that_asks_too_often_must_wait_and_others_need_not(clock: Clock) -> None:
+async def test_the_request_rate_limits_each_client_alone(clock: Clock) -> None:
     rig, (envelope,) = Rig(limits=Limits(requests=4.0)), envelopes(1)  # a quarter of a second each, which a double holds
     answers = [await rig.post(envelope) for _ in range(10)]
     assert [answer.status_code for answer in answers] == [202] * 8 + [429] * 2
@@ -282,7 +282,7 @@ async def test_a_client_that_asks_too_often_must_wait_and_others_need_not(clock:
     assert len(rig.log.appended) == 10
 
 
-async def test_a_client_that_brings_too_much_must_wait_and_others_need_not(clock: Clock) -> None:
+async def test_byte_and_report_rates_limit_each_client_alone(clock: Clock) -> None:
     """By its bytes also where they are refused; by its reports also where they take few bytes."""
     (envelope,) = envelopes(1, n=4)
     rig = Rig(limits=Limits(1e6, body_bytes=2 * len(envelope), reports=1e6))
@@ -297,7 +297,7 @@ async def test_a_client_that_brings_too_much_must_wait_and_others_need_not(clock
     assert len(rig.log.appended) == 10
 
 
-async def test_a_request_is_never_sent_on_to_another_address() -> None:
+async def test_a_request_is_never_redirected() -> None:
     """Which would have a client show its token and its reports there."""
     rig, (envelope,) = Rig(), envelopes(1)
     for path in ("/v1/reports/", "/v1/survey/", "//v1/reports"):
@@ -310,7 +310,7 @@ async def test_a_request_is_never_sent_on_to_another_address() -> None:
 # ---- how often it reaches the log
 
 
-async def test_a_log_that_is_away_is_503_and_nothing_is_appended() -> None:
+async def test_an_unreachable_log_is_503_and_nothing_is_appended() -> None:
     rig, (envelope,) = Rig(), envelopes(1)
     rig.log.ready = False
     for _ in range(2):
@@ -322,8 +322,8 @@ async def test_a_log_that_is_away_is_503_and_nothing_is_appended() -> None:
     assert rig.log.appended == [[envelope]]
 
 
-async def test_no_acknowledgement_is_unknown_and_the_key_tells_what_became_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "ACKNOWLEDGE_S", 0.05)
+async def test_a_retry_with_the_key_learns_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_intake, "ACKNOWLEDGE_S", 0.05)
     rig, (envelope,) = Rig(), envelopes(1)
     rig.log.gate.clear()
     for _ in range(3):
@@ -338,7 +338,7 @@ async def test_no_acknowledgement_is_unknown_and_the_key_tells_what_became_of_it
     assert rig.intake._room.taken_bytes == 0
 
 
-async def test_without_a_key_every_attempt_is_a_report_of_its_own() -> None:
+async def test_without_a_key_every_attempt_counts() -> None:
     """The control: two devices may send the same bytes."""
     rig, (envelope,) = Rig(), envelopes(1)
     for _ in range(2):
@@ -346,7 +346,7 @@ async def test_without_a_key_every_attempt_is_a_report_of_its_own() -> None:
     assert rig.log.appended == [[envelope]] * 2
 
 
-async def test_a_key_joins_attempts_of_one_body_alone() -> None:
+async def test_a_key_joins_only_attempts_of_one_body() -> None:
     rig, (one, other) = Rig(), envelopes(2)
     rig.log.gate.clear()
     asked = [rig.post(body, idempotency_key=key) for body in (one, other) for key in KEYS for _ in range(5)]
@@ -362,7 +362,7 @@ async def test_a_key_joins_attempts_of_one_body_alone() -> None:
     assert rig.intake._by_key == {}
 
 
-async def test_a_batch_that_is_acknowledged_while_its_twin_is_checked_is_appended_once() -> None:
+async def test_concurrent_attempts_of_a_batch_append_it_once() -> None:
     rig, batch = Rig(), envelopes(5 * BREATH, n=1)
 
     async def later(turns: int) -> int:
@@ -374,7 +374,7 @@ async def test_a_batch_that_is_acknowledged_while_its_twin_is_checked_is_appende
     assert rig.log.appended == [batch]
 
 
-async def test_an_acknowledged_envelope_stays_so_when_its_step_has_closed() -> None:
+async def test_a_retry_is_acknowledged_after_its_step_closed() -> None:
     now, (envelope,) = [NOW], envelopes(1)
     rig = Rig(now_ms=lambda: now[0])
     assert (await rig.post(envelope, idempotency_key=KEYS[0])).status_code == 202
@@ -383,8 +383,8 @@ async def test_an_acknowledged_envelope_stays_so_when_its_step_has_closed() -> N
     assert title(await rig.post(envelope, idempotency_key=KEYS[1])) == "step too old"
 
 
-async def test_what_is_on_its_way_is_not_refused_when_its_step_has_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "ACKNOWLEDGE_S", 0.05)
+async def test_a_retry_in_flight_is_not_too_old_after_its_step_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_intake, "ACKNOWLEDGE_S", 0.05)
     now, (envelope,) = [NOW], envelopes(1)
     rig = Rig(now_ms=lambda: now[0])
     rig.log.gate.clear()
@@ -393,7 +393,7 @@ async def test_what_is_on_its_way_is_not_refused_when_its_step_has_closed(monkey
     assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == "outcome unknown"
 
 
-async def test_a_failed_attempt_is_made_anew() -> None:
+async def test_an_attempt_that_was_not_appended_can_be_retried() -> None:
     rig, (envelope,) = Rig(), envelopes(1)
     rig.log.failure = NotAppended()
     assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == "log unavailable"
@@ -403,7 +403,7 @@ async def test_a_failed_attempt_is_made_anew() -> None:
 
 
 @pytest.mark.parametrize("failure", [Unacknowledged(), ZeroDivisionError()], ids=["unacknowledged", "unexpected"])
-async def test_an_attempt_that_the_log_may_have_is_not_made_anew(failure: Exception) -> None:
+async def test_an_attempt_that_may_be_appended_is_not_repeated(failure: Exception) -> None:
     """It would count twice if the log has it."""
     rig, (envelope,) = Rig(), envelopes(1)
     expected = "outcome unknown" if isinstance(failure, Unacknowledged) else "internal error"
@@ -432,7 +432,7 @@ async def test_a_malformed_key_is_refused(key: str) -> None:
     assert rig.log.appended == []
 
 
-async def test_bytes_that_wait_are_bounded() -> None:
+async def test_waiting_bytes_are_limited() -> None:
     limit = 100_000
     rig, large = Rig(room_bytes=limit), envelopes(30, n=5000)  # each 10 kB and more
     rig.log.gate.clear()
@@ -451,9 +451,9 @@ async def test_bytes_that_wait_are_bounded() -> None:
     assert ROOM_BYTES >= 10 * MAX_ENVELOPE_BYTES
 
 
-async def test_told_to_stop_it_answers_what_is_under_way_and_takes_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "STOPPING_ACKNOWLEDGE_S", 0.1)
-    monkeypatch.setattr(intake, "STOPPING_BODY_S", 0.05)
+async def test_stop_answers_running_requests_and_refuses_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_intake, "STOPPING_ACKNOWLEDGE_S", 0.1)
+    monkeypatch.setattr(gateway_intake, "STOPPING_BODY_S", 0.05)
     rig, (one, other) = Rig(), envelopes(2)
     rig.log.gate.clear()
     waiting = asyncio.create_task(rig.post(one))
@@ -466,7 +466,7 @@ async def test_told_to_stop_it_answers_what_is_under_way_and_takes_nothing_more(
     assert (await rig.ask("GET", "/ready")).status_code == 503
 
 
-async def test_it_can_be_told_to_stop_at_the_very_moment_when_a_wait_is_over() -> None:
+async def test_stop_may_coincide_with_the_end_of_a_wait() -> None:
     rig, loop, errors = Rig(), asyncio.get_running_loop(), list[Any]()
     loop.set_exception_handler(lambda _, context: errors.append(context))
     with pytest.raises(TimeoutError):
@@ -488,7 +488,7 @@ async def test_the_survey_can_be_fetched_and_verified() -> None:
     assert [a["name"] for a in json.loads(found["canonical"])["attribute"]] == [a.name for a in SURVEY.attributes]
 
 
-async def test_whatever_else_is_asked_is_a_problem_too() -> None:
+async def test_other_requests_get_a_problem_document() -> None:
     rig = Rig()
     assert title(await rig.ask("GET", "/")) == "not found"
     answer = await rig.ask("GET", "/v1/reports")
@@ -506,7 +506,7 @@ async def test_every_answer_has_the_security_headers(path: str) -> None:
 
 
 @pytest.mark.parametrize("tokens", [[], TOKENS], ids=["open", "guarded"])
-def test_the_gateway_keeps_its_description_whatever_it_is_asked(tokens: list[str]) -> None:
+def test_every_answer_fits_the_openapi_document(tokens: list[str]) -> None:
     bodies = damaged() | st.lists(damaged(), max_size=3).map(msgspec.msgpack.encode)
     for kind in (ENVELOPE, BATCH, "application/octet-stream"):
         schemathesis.openapi.media_type(kind, bodies)

@@ -41,7 +41,7 @@ def test_the_rate_limit_is_a_token_bucket_for_every_client(times: list[float], t
 
 
 @given(TIMES)
-def test_a_client_is_admitted_when_it_has_waited_as_long_as_it_was_told(times: list[float]) -> None:
+def test_a_client_is_admitted_after_the_stated_wait(times: list[float]) -> None:
     limit = RateLimit(RATE, BURST)
     for now in times:
         if wait_s := ask(limit, "a", now):
@@ -52,7 +52,7 @@ def test_a_client_is_admitted_when_it_has_waited_as_long_as_it_was_told(times: l
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 50)), min_size=1, max_size=60))
-def test_what_is_charged_afterwards_keeps_to_the_rate(asked: list[tuple[int, int]]) -> None:
+def test_charging_afterwards_keeps_to_the_rate(asked: list[tuple[int, int]]) -> None:
     """What it has by any time is what its bucket held, what came in since, and what its last request took too much."""
     limit, taken, now, last = RateLimit(RATE, BURST), 0, 0.0, 0
     for gap, count in asked:
@@ -76,7 +76,7 @@ def max_debt(asked: list[tuple[int, int]]) -> float:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(["192.0.2.1", "2001:db8::1", "2001:db8::2", "2001:db8:1::1"]))))
-def test_connections_of_a_neighbourhood_are_bounded(events: list[tuple[bool, str]]) -> None:
+def test_connections_of_a_neighbourhood_are_limited(events: list[tuple[bool, str]]) -> None:
     connections, held = Connections(2), list[str]()
     for comes, host in events:
         near = [one for one in held if neighbourhood(one) == neighbourhood(host)]
@@ -89,7 +89,7 @@ def test_connections_of_a_neighbourhood_are_bounded(events: list[tuple[bool, str
     assert len(connections) == len({neighbourhood(host) for host in held})
 
 
-def test_clients_are_forgotten_when_their_bucket_is_full_and_are_bounded() -> None:
+def test_remembered_clients_are_limited_and_expire() -> None:
     limit = RateLimit(RATE, BURST, max_clients=100)
     for number in range(1000):
         assert ask(limit, number, 0.0) == 0
@@ -100,7 +100,7 @@ def test_clients_are_forgotten_when_their_bucket_is_full_and_are_bounded() -> No
     assert len(limit) == 0
 
 
-def test_a_token_is_found_by_all_of_it_and_its_scheme() -> None:
+def test_a_token_must_match_whole_and_with_its_scheme() -> None:
     tokens = Tokens(["alpha", "beta"])
     assert [tokens.find(f"Bearer {token}") for token in ("alpha", "beta", "gamma", "alph", "alphaa", "")] == [
         0, 1, None, None, None, None
@@ -112,7 +112,7 @@ def test_a_token_is_found_by_all_of_it_and_its_scheme() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=60))
-def test_room_is_never_exceeded_and_comes_back(steps: list[tuple[int, int]]) -> None:
+def test_room_is_never_exceeded_and_is_given_back(steps: list[tuple[int, int]]) -> None:
     room = Room(100)
     places = [Place(room) for _ in range(4)]
     sizes = [0] * 4
@@ -134,7 +134,7 @@ def test_room_is_never_exceeded_and_comes_back(steps: list[tuple[int, int]]) -> 
 
 
 @given(st.lists(st.integers(0, 30), max_size=50))
-def test_what_was_acknowledged_is_remembered_for_a_period_and_not_for_ever(gaps: list[int]) -> None:
+def test_an_acknowledged_request_is_remembered_for_a_period(gaps: list[int]) -> None:
     memory, put, now = Acknowledged(period_s=60, max_requests=1000), dict[bytes, int](), 0
     for index, gap in enumerate(gaps):
         for _ in range(gap):  # a second at a time, as a process that tidies would
@@ -152,7 +152,7 @@ def test_what_was_acknowledged_is_remembered_for_a_period_and_not_for_ever(gaps:
     assert memory.forgotten_early == 0
 
 
-def test_what_is_remembered_is_bounded_and_what_is_forgotten_early_is_counted() -> None:
+def test_memory_is_limited_and_early_drops_are_counted() -> None:
     memory = Acknowledged(period_s=60, max_requests=10)
     for index in range(95):
         memory.put(index.to_bytes(2), 1, 0.0)

@@ -62,9 +62,7 @@ def answer_to(port: int, sent: Sequence[bytes]) -> bytes:
         return received
 
 
-def test_a_head_without_end_and_a_connection_that_says_nothing_are_closed(
-    served: MakeServed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_heads_and_silent_connections_are_closed(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
     port = served().port
     head = b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
     assert answer_to(port, [head, b"\r\n"]).startswith(b"HTTP/1.1 200")
@@ -79,7 +77,7 @@ def test_a_head_without_end_and_a_connection_that_says_nothing_are_closed(
 
 
 @pytest.mark.parametrize("begun", [b"0\r\n", b"1\r\nx\r\n0\r\n"])
-def test_trailers_without_end_are_closed(served: MakeServed, begun: bytes) -> None:
+def test_a_connection_with_endless_trailers_is_closed(served: MakeServed, begun: bytes) -> None:
     """They would be kept in memory, whether the request is answered already or not."""
     one = served(tokens=[TOKEN])
     head = b"POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-type: application/octet-stream\r\ntransfer-encoding: chunked\r\n"
@@ -95,7 +93,7 @@ def test_trailers_without_end_are_closed(served: MakeServed, begun: bytes) -> No
                         connection.sendall(endless)
 
 
-def test_a_request_that_is_answered_before_its_end_must_come_to_it(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_answered_before_its_end_must_end_soon(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(connection: socket.socket) -> None:
         received = b""
         while not received.endswith(b"}"):
@@ -144,7 +142,7 @@ def test_one_address_cannot_hold_all_the_connections(served: MakeServed) -> None
             time.sleep(0.1)
 
 
-def test_a_body_beyond_the_limit_gets_its_answer_over_the_wire(served: MakeServed) -> None:
+def test_an_oversized_body_gets_its_answer(served: MakeServed) -> None:
     one = served()
     head = b"POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-type: application/octet-stream\r\nconnection: close\r\n"
     answer = answer_to(one.port, [head, b"transfer-encoding: chunked\r\n\r\n", *[b"10000\r\n" + bytes(65536) + b"\r\n"] * 40])
@@ -177,8 +175,8 @@ def test_the_sink_posts_batches_within_the_limits(served: MakeServed) -> None:
     sink.close()
 
 
-def test_the_sink_asks_again_and_still_counts_once(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "ACKNOWLEDGE_S", 0.1)
+def test_the_sink_retries_and_counts_once(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_intake, "ACKNOWLEDGE_S", 0.1)
     one, batch = served(limits=Limits(requests=2.0)), envelopes(3)
     sink = GatewaySink(one.url)
     one.rig.log.gate.clear()
@@ -193,7 +191,7 @@ def test_the_sink_asks_again_and_still_counts_once(served: MakeServed, monkeypat
     timer.join()
 
 
-def test_the_sink_doubles_nothing_where_answers_are_lost(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sink_duplicates_nothing_when_answers_are_lost(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fifth answer is lost on average; a batch is attempted again under its key."""
     one, rng, lost, true = served(), random.Random(1), list[int](), http.client.HTTPConnection.getresponse
 
@@ -216,7 +214,7 @@ def test_the_sink_doubles_nothing_where_answers_are_lost(served: MakeServed, mon
     assert one.rig.log.appended == batches
 
 
-def test_the_sink_comes_again_when_a_step_opens(served: MakeServed) -> None:
+def test_the_sink_retries_until_the_step_opens(served: MakeServed) -> None:
     now = [NOW]
     one, early = served(now_ms=lambda: now[0]), envelopes(2, step=STEP + 3)
     sink = GatewaySink(one.url, patience_s=0.0)
@@ -234,7 +232,7 @@ def test_the_sink_comes_again_when_a_step_opens(served: MakeServed) -> None:
     assert sent(one) == early
 
 
-def test_a_gateway_that_refuses_or_is_away_is_one_clear_error(served: MakeServed) -> None:
+def test_a_refusal_or_unreachable_gateway_is_one_clear_error(served: MakeServed) -> None:
     one = served(tokens=[TOKEN])
     with pytest.raises(SinkError, match=r"did not accept the reports: unauthorized \(401\)"):
         post(GatewaySink(one.url), envelopes(1))
@@ -251,7 +249,7 @@ def test_a_gateway_that_refuses_or_is_away_is_one_clear_error(served: MakeServed
             GatewaySink(url)
 
 
-def test_the_sink_bears_whatever_a_proxy_answers_and_tells_no_password() -> None:
+def test_the_sink_handles_a_proxys_answer_and_hides_the_password() -> None:
     with socket.create_server(("127.0.0.1", 0)) as proxy:
 
         def answer() -> None:
@@ -373,7 +371,7 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to that")
 
 
-async def test_envelopes_are_spread_over_the_partitions_and_batches_stay_together(producers: list[FakeProducer]) -> None:
+async def test_partitions_take_turns_and_batches_stay_together(producers: list[FakeProducer]) -> None:
     log = await started()
     for values in ([b"a"], [b"b", b"c"], [b"d"]):
         await log.append(values)
@@ -384,7 +382,7 @@ async def test_envelopes_are_spread_over_the_partitions_and_batches_stay_togethe
         await log.append([b"e"])
 
 
-async def test_what_was_never_queued_is_not_appended(producers: list[FakeProducer]) -> None:
+async def test_an_envelope_that_was_not_queued_is_not_appended(producers: list[FakeProducer]) -> None:
     log = await started()
     producers[0].queue_error = KafkaTimeoutError()
     with pytest.raises(NotAppended):
@@ -396,7 +394,7 @@ async def test_what_was_never_queued_is_not_appended(producers: list[FakeProduce
     await log.close()
 
 
-async def test_a_producer_that_failed_is_replaced(producers: list[FakeProducer]) -> None:
+async def test_a_failed_producer_is_replaced(producers: list[FakeProducer]) -> None:
     log = await started()
     producers[0].ack_error = OutOfOrderSequenceNumber()
     for values in ([b"a"], [b"a", b"b"]):
@@ -409,7 +407,7 @@ async def test_a_producer_that_failed_is_replaced(producers: list[FakeProducer])
     await log.close()
 
 
-async def test_a_broker_that_does_not_answer_is_seen_and_seen_again(producers: list[FakeProducer]) -> None:
+async def test_an_unreachable_broker_is_noticed_and_so_is_its_return(producers: list[FakeProducer]) -> None:
     failing: list[bool] = []
 
     def make() -> FakeProducer:
@@ -439,7 +437,7 @@ async def test_a_broker_that_does_not_answer_is_seen_and_seen_again(producers: l
     await away_at_the_start.close()
 
 
-async def test_an_acknowledgement_that_is_overdue_stops_the_intake_until_it_comes(
+async def test_the_log_is_not_ready_while_an_acknowledgement_is_late(
     producers: list[FakeProducer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await started()
@@ -457,7 +455,7 @@ async def test_an_acknowledgement_that_is_overdue_stops_the_intake_until_it_come
 
 
 @pytest.mark.parametrize("ended", ["closed", "given up"])
-async def test_what_is_never_acknowledged_ends_with_its_producer(
+async def test_a_pending_append_fails_when_its_producer_ends(
     ended: str, producers: list[FakeProducer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await started()
@@ -497,7 +495,7 @@ def test_tokens_are_read_from_a_file(tmp_path: Path) -> None:
         read_tokens(Settings(gateway_tokens_file=tmp_path))
 
 
-def test_what_cannot_be_served_is_one_clear_error(tmp_path: Path) -> None:
+def test_unusable_settings_are_one_clear_error(tmp_path: Path) -> None:
     ca = trustme.CA()
     cert, key, other = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "other.pem"
     issued = ca.issue_cert("localhost")
@@ -518,7 +516,7 @@ def test_what_cannot_be_served_is_one_clear_error(tmp_path: Path) -> None:
                 serve(SURVEY, TOML, Settings.model_validate({"gateway_tls_cert": None, **settings}), lambda: None)
 
 
-async def test_operators_see_metrics_and_whether_it_is_ready() -> None:
+async def test_operators_see_metrics_and_readiness() -> None:
     rig = Rig()
     for envelope in [*envelopes(3, n=4), *envelopes(1, step=0)]:
         await rig.post(envelope)

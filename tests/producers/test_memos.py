@@ -14,7 +14,7 @@ N_DEVICES = 6
 @given(
     st.lists(st.dictionaries(st.integers(0, N_DEVICES - 1), st.integers(0, 9)), max_size=8), st.sampled_from(["L-GRR", "L-OLH"])
 )
-def test_a_memo_is_drawn_once_for_each_device_and_key_and_kept(rounds: list[dict[int, int]], name: str) -> None:
+def test_each_device_and_key_has_one_lasting_memo(rounds: list[dict[int, int]], name: str) -> None:
     m = mechanism(name, k=10, eps_inf=2.0, eps_1=1.0)
     assert isinstance(m, Longitudinal)
     memos, model = Memos(m), dict[tuple[int, int], object]()

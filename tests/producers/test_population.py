@@ -65,7 +65,7 @@ def memos_of_a_b_a(name: str, monkeypatch: pytest.MonkeyPatch, recall: Recall) -
 
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
-def test_a_person_who_returns_to_an_old_value_uses_the_old_memo(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_value_uses_its_old_memo(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first, between, again = memos_of_a_b_a(name, monkeypatch, Memos.recall)
     assert again.tolist() == first.tolist()
     assert between.tolist() != first.tolist()
@@ -97,7 +97,7 @@ def test_the_reports_show_the_memo(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(("name", "at_most"), [("L-GRR", 10), ("L-OSUE", 10), ("L-BLH", 2)])
-def test_a_device_draws_no_more_memos_than_the_mechanism_says(name: str, at_most: int) -> None:
+def test_a_device_draws_at_most_the_mechanisms_max_memos(name: str, at_most: int) -> None:
     n_people, n_steps = 40, 60
     rng = np.random.default_rng(1)
     population = Population(one_question(name), WrittenValues(rng.integers(0, 10, (n_steps, n_people)).tolist()), 1)
@@ -127,7 +127,7 @@ EXPECTED = [contents(Population(MIXED, MarkovValues(MIXED, 60, 5, 7), 7).batches
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=8))
-def test_a_step_is_the_same_whatever_was_asked_before(asked: list[tuple[int, int]]) -> None:
+def test_a_step_does_not_depend_on_earlier_calls(asked: list[tuple[int, int]]) -> None:
     population = Population(MIXED, MarkovValues(MIXED, 60, 5, 7), 7)
     for step, n_batches in asked:
         for _ in zip(range(n_batches), population.batches(step)):
@@ -160,7 +160,7 @@ def everyone_tells_their_number(collection: str, n_people: int, n_steps: int = 2
     return survey, Population(survey, WrittenValues([list(range(n_people))] * n_steps), 5)
 
 
-def test_under_smp_a_person_answers_one_attribute_at_one_level_for_ever() -> None:
+def test_under_smp_a_person_always_answers_one_attribute() -> None:
     """Two tests of uniformity, each with a false alarm in 1e6 seeds."""
     n = 6000
     _, population = everyone_tells_their_number("smp", n)
@@ -173,7 +173,7 @@ def test_under_smp_a_person_answers_one_attribute_at_one_level_for_ever() -> Non
     assert chisquare(sizes.sum(axis=1) + np.array([300, 0, -300])).pvalue < FALSE_ALARM  # it would notice
 
 
-def test_under_spl_everybody_answers_every_attribute_each_at_one_level() -> None:
+def test_under_spl_everybody_answers_every_attribute() -> None:
     n = 6000
     _, population = everyone_tells_their_number("spl", n)
     batches = {(b.attribute, b.level): who(b) for b in population.batches(0)}
@@ -183,7 +183,7 @@ def test_under_spl_everybody_answers_every_attribute_each_at_one_level() -> None
     assert batches[0, 0] != batches[1, 0]  # the levels are chosen for each attribute by itself
 
 
-def test_the_truth_counts_exactly_those_who_report() -> None:
+def test_the_truth_counts_exactly_the_reporting_people() -> None:
     survey = make_survey({"zone": (6, [level("GRR", eps_1=EXACT), {**level("GRR", eps_1=EXACT), "name": "other"}])})
     steps: list[list[int | None]] = [[0, 1, None, 1, 5, 5, 5], [None] * 7, [2, None, None, None, None, None, None]]
     population = Population(survey, WrittenValues(steps), 2)
@@ -197,7 +197,7 @@ def test_the_truth_counts_exactly_those_who_report() -> None:
     assert list(population.batches(1)) == []
 
 
-def test_reports_come_in_an_order_that_does_not_repeat() -> None:
+def test_the_order_of_reports_does_not_repeat() -> None:
     survey = one_question("GRR", k=300, eps_1=EXACT)
     population = Population(survey, WrittenValues([list(range(300))] * 2), 1)
     first, second = (only(population.batches(step)).reports.tolist() for step in range(2))
@@ -206,7 +206,7 @@ def test_reports_come_in_an_order_that_does_not_repeat() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_reports_are_the_mechanisms(name: str) -> None:
+def test_reports_follow_the_mechanism(name: str) -> None:
     """|z| < 6.5 for 3 steps of 10 bins: a false alarm in 4e8 seeds. The control compares with shifted shares."""
     n = 20_000
     survey = one_question(name, eps_1=1.9)
@@ -234,12 +234,12 @@ def test_a_step_outside_the_source_is_refused(step: int) -> None:
         list(population.batches(step))
 
 
-def test_a_source_with_a_value_outside_the_domain_is_refused_without_showing_it() -> None:
+def test_a_value_outside_the_domain_is_refused_and_not_shown() -> None:
     population = Population(one_question("L-GRR"), WrittenValues([[1, 77]]), 1)
     with pytest.raises(ValueError, match="1 outside") as caught:
         list(population.batches(0))
     assert "77" not in str(caught.value)
 
 
-def test_the_mechanisms_of_the_memo_tests_are_all_there_are() -> None:
+def test_the_memo_tests_cover_all_mechanisms() -> None:
     assert {mechanism(name, k=4, eps_inf=4.0, eps_1=1.0).name for name in LONGITUDINAL} == set(LONGITUDINAL)

@@ -68,7 +68,7 @@ def opened(survey: Survey, envelopes: list[bytes], step: int) -> list[Envelope]:
 
 
 @pytest.mark.parametrize("step", range(2))
-def test_envelopes_open_again_and_hold_the_populations_reports(step: int) -> None:
+def test_envelopes_hold_the_populations_reports(step: int) -> None:
     sink = Recorder()
     truths = produce_step(SURVEY, make_population(), sink, step, envelope_bytes=512)
     assert sink.flushed == len(sink.envelopes) > 10
@@ -87,7 +87,7 @@ def test_envelopes_open_again_and_hold_the_populations_reports(step: int) -> Non
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("target", [200, 16_384])
-def test_envelopes_are_about_as_large_as_wanted(name: str, target: int) -> None:
+def test_envelopes_have_about_the_wanted_size(name: str, target: int) -> None:
     survey = one_question(name, k=64, eps_1=1.9)
     sink = Recorder()
     n_reports = 5 * target
@@ -104,7 +104,7 @@ def test_a_report_larger_than_the_target_travels_alone() -> None:
     assert [e.n for e in opened(survey, sink.envelopes, 0)] == [1, 1, 1]
 
 
-def test_the_cut_of_the_envelopes_changes_no_report() -> None:
+def test_the_envelope_size_changes_no_report() -> None:
     payloads = []
     for size in (100, 16_384):
         sink = Recorder()
@@ -119,7 +119,7 @@ def test_a_step_that_nobody_answers_sends_nothing() -> None:
     assert sink.envelopes == []
 
 
-def test_the_memory_sink_hands_over_at_once() -> None:
+def test_the_memory_sink_passes_envelopes_at_once() -> None:
     taken: list[bytes] = []
     sink = MemorySink(taken.append)
     sink.send(b"x")
@@ -146,7 +146,7 @@ def test_every_step_is_sent_within_its_own_step(starts_in_s: float) -> None:
     assert reports == dict.fromkeys(range(N_STEPS), N_PEOPLE)
 
 
-def test_the_end_can_be_asked_for() -> None:
+def test_producing_stops_on_request() -> None:
     clock = Clock(SURVEY, 10)
     clock.stop_at_ms = SURVEY.opens_ms(2) - 1
     sink = Recorder(clock)
@@ -156,7 +156,7 @@ def test_the_end_can_be_asked_for() -> None:
     assert list(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep)) == []
 
 
-def test_a_sleep_that_ends_early_is_taken_up_again() -> None:
+def test_a_sleep_that_ends_early_is_resumed() -> None:
     clock = Clock(SURVEY, 100)
 
     def nap(seconds: float) -> bool:
@@ -184,7 +184,7 @@ def test_people_join_a_survey_that_has_begun(seconds_ago: int, first: int) -> No
         assert open_envelope(SURVEY, envelope, sent_ms).step == SURVEY.step_at(sent_ms)
 
 
-def test_a_producer_that_stood_still_goes_on_with_the_current_step() -> None:
+def test_a_stalled_producer_continues_with_the_current_step() -> None:
     clock = Clock(SURVEY, 0)
     sink = Recorder(clock)
     live = produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep)
@@ -195,7 +195,7 @@ def test_a_producer_that_stood_still_goes_on_with_the_current_step() -> None:
         open_envelope(SURVEY, envelope, sent_ms)
 
 
-def test_reports_that_are_sent_too_late_end_it() -> None:
+def test_reports_sent_too_late_end_the_producer() -> None:
     per_step = Recorder()
     produce_step(SURVEY, make_population(), per_step, 0)
     allowed_ms = SURVEY.closes_ms(0) - SURVEY.opens_ms(0)
@@ -210,7 +210,7 @@ def test_reports_that_are_sent_too_late_end_it() -> None:
             assert next(live)[0] == 0
 
 
-def test_a_failing_sink_ends_it() -> None:
+def test_a_failing_sink_ends_the_producer() -> None:
     class Failing(Recorder):
         def flush(self) -> None:
             raise SinkError("gone")

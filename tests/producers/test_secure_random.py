@@ -90,14 +90,14 @@ def test_a_coin_meets_its_probability_exactly(p: float) -> None:
     assert coin(no, p).probability == 1 - Fraction(p)
 
 
-def test_the_other_side_of_a_coin_may_have_many_ways() -> None:
+def test_the_other_side_of_a_coin_may_have_many_outcomes() -> None:
     assert coin(1.0, 1e-30, shares=7).probability == 1 - 7 * Fraction(1e-30)  # as a double, one minus it would be 1
     for yes, no in ((0.0, 1.0), (1.0, 0.0)):  # an underflow is refused rather than realised as certainty
         with pytest.raises(ValueError, match="must be in"):
             coin(yes, no)
 
 
-def test_tosses_in_one_go_are_the_tosses_one_by_one() -> None:
+def test_many_tosses_at_once_equal_single_tosses() -> None:
     two_digits = Coin(b"\x40\x80", False)
     script = bytes([0x40, 0x3F, 0x40, 0x41, 0x40]) + bytes([0x7F, 0x80, 0x81])  # ties draw their second digit afterwards
     assert Scripted(script).toss(two_digits, 5).tolist() == [True, True, False, False, False]
@@ -105,7 +105,7 @@ def test_tosses_in_one_go_are_the_tosses_one_by_one() -> None:
     assert not Scripted(b"").toss(two_digits, 0).size
 
 
-def test_the_source_is_the_operating_systems() -> None:
+def test_the_operating_systems_randomness_is_uniform() -> None:
     """Each bit of a byte and each of a few integers is uniform; a source with a stuck bit would be noticed."""
     random = SecureRandom()
     bits = np.unpackbits(np.frombuffer(random.bytes(20_000), np.uint8)).reshape(-1, 8).sum(axis=0)
@@ -178,13 +178,13 @@ def test_the_device_realises_the_channel(name: str, k: int) -> None:
 
 
 @pytest.mark.parametrize("omega", [1, 2, 4])
-def test_every_size_of_subset(omega: int) -> None:
+def test_every_subset_size_realises_the_channel(omega: int) -> None:
     m = mechanism("SS", 5, eps=1.0, omega=omega)
     np.testing.assert_allclose(enumerated_channel(m), m.channel(), rtol=1e-13)
 
 
 @pytest.mark.parametrize(("k", "g"), [(30, 2), (30, 3), (100, 4), (70, 8), (100, 9), (40, 16)])
-def test_the_hash_is_the_pools(k: int, g: int) -> None:
+def test_the_device_hashes_like_the_pool(k: int, g: int) -> None:
     m = mechanism("L-OLH", k, eps_inf=2.0, eps_1=1.0, g=g)
     assert isinstance(m, LongitudinalHashing)
     rng = np.random.default_rng(20260105)
@@ -239,7 +239,7 @@ def logarithm(x: Fraction) -> float:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_realised_loss_is_the_stated_one(name: str) -> None:
+def test_the_realised_loss_equals_the_stated_one(name: str) -> None:
     worst = 0.0
     for k in (2, 3, 100, 5_000):
         for eps_inf in (1e-3, 0.5, 2.0, 10.0, 37.0, 100.0, 700.0):
@@ -266,7 +266,7 @@ def p_value(device: npt.NDArray[np.int64], vectorised: npt.NDArray[np.int64]) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_device_reports_as_the_vectorised_path_does(name: str) -> None:
+def test_the_device_reports_like_the_vectorised_path(name: str) -> None:
     m, random, rng = build(name, 4, 2.0, 1.0), SecureRandom(), np.random.default_rng(20260105)
     device = column(m, np.concatenate([device_report(m, 2, random) for _ in range(N_DEVICE)]))
 

@@ -17,7 +17,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("listening", [False, True], ids=["nobody listens", "nobody answers"])
-def test_a_broker_that_cannot_be_reached_is_one_clear_error(listening: bool, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_broker_is_one_clear_error(listening: bool, capfd: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -31,7 +31,7 @@ def test_a_broker_that_cannot_be_reached_is_one_clear_error(listening: bool, cap
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_level_that_the_program_has_set_for_the_librarys_log_stays() -> None:
+def test_the_programs_level_of_the_library_log_stays() -> None:
     library = logging.getLogger("kafka")
     before = library.level
     try:

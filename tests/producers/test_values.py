@@ -46,7 +46,7 @@ def test_everybody_has_a_value_of_every_attribute_at_every_step() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1)), max_size=12))
-def test_simulated_values_do_not_depend_on_what_was_asked_before(asked: list[tuple[int, int]]) -> None:
+def test_simulated_values_do_not_depend_on_earlier_calls(asked: list[tuple[int, int]]) -> None:
     source = MarkovValues(TWO, 20, 6, 3)
     for step, attribute in asked:
         source.at(step, attribute)
@@ -55,7 +55,7 @@ def test_simulated_values_do_not_depend_on_what_was_asked_before(asked: list[tup
         assert values.tolist() == MarkovValues(TWO, 20, 6, 3).at(step, attribute)[1].tolist()
 
 
-def test_values_given_out_are_not_changed_later() -> None:
+def test_returned_values_do_not_change_later() -> None:
     source = MarkovValues(TWO, 1000, 2, 1)
     _, first = source.at(0, 0)
     kept = first.copy()
@@ -63,7 +63,7 @@ def test_values_given_out_are_not_changed_later() -> None:
     assert first.tolist() == kept.tolist()
 
 
-def test_simulated_values_have_the_stated_shares_and_stay_with_the_stated_probability() -> None:
+def test_simulated_values_follow_the_stated_chain() -> None:
     """Each of the two tests raises a false alarm with probability 1e-6, were the seed not fixed."""
     n, k = 200_000, 20
     source = MarkovValues(TWO, n, 2, 20260105)
@@ -79,7 +79,7 @@ def test_simulated_values_have_the_stated_shares_and_stay_with_the_stated_probab
     assert abs(stays(STAY + 0.01)) > 4.9
 
 
-def test_attributes_seeds_and_steps_have_randomness_of_their_own() -> None:
+def test_attributes_and_seeds_share_no_randomness() -> None:
     survey = make_survey({"a": (1000, [level("GRR")]), "b": (1000, [level("GRR")])})
     _, values = MarkovValues(survey, 500, 1, 1).at(0, 0)
     for seed, attribute in ((1, 1), (2, 0)):
@@ -121,7 +121,7 @@ def test_one_attribute_takes_three_columns_of_any_name(tmp_path: Path) -> None:
     assert entries(ONE, path, 1) == {(0, 0, 0): 1, (0, 0, 1): 2, (2, 0, 1): 0}
 
 
-def test_several_attributes_are_found_by_name_and_a_cell_may_be_empty(tmp_path: Path) -> None:
+def test_attributes_are_found_by_name_and_cells_may_be_empty(tmp_path: Path) -> None:
     path = write(tmp_path, "person,step,zone,remark,mode\nx,0,5,hm,\n\ny,0,,,6\nx,1,7,,0\n")
     assert entries(TWO, path) == {(0, 1, 0): 5, (0, 0, 1): 6, (1, 1, 0): 7, (1, 0, 0): 0}
 
@@ -131,7 +131,7 @@ def test_several_attributes_are_found_by_name_and_a_cell_may_be_empty(tmp_path: 
     ["\ufeffp,s,v\r\na,-2,car\r\n", "p,s,v\na,-2,car", 'p,s,v\n"a","-2","car"\n', "p,s,extra,mode\na,-2,,car\n"],
     ids=["byte order mark and CRLF", "no end of line", "quotes", "by name"],
 )
-def test_dialects(tmp_path: Path, content: str) -> None:
+def test_csv_dialects_are_read(tmp_path: Path, content: str) -> None:
     assert entries(ONE, write(tmp_path, content), first_step=-2) == {(0, 0, 0): 0}
 
 
@@ -147,7 +147,7 @@ def test_numbers_fall_into_bins(tmp_path: Path) -> None:
         min_size=1,
     )
 )
-def test_what_is_written_is_read(
+def test_a_written_file_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, rows: dict[tuple[str, int], tuple[int | None, int]]
 ) -> None:
     path = tmp_path_factory.mktemp("values") / "values.csv"
@@ -196,7 +196,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("survey", "content", "message"), BAD.values(), ids=BAD)
-def test_a_bad_file_is_refused_in_one_line_that_betrays_nobody(
+def test_a_bad_file_is_one_clear_error_without_its_contents(
     tmp_path: Path, survey: Survey, content: str | bytes, message: str
 ) -> None:
     path = write(tmp_path, content)
