@@ -1,9 +1,9 @@
-"""The envelope under a fuzzer that is guided by the lines that an input reaches:
+"""Coverage-guided fuzzing of the envelope:
 
     python -m tests.fuzz.fuzz_envelope [CORPUS] [-runs=N] [-max_total_time=SECONDS] [libFuzzer's options]
 
-The first byte of an input says when the log took it, the rest is the envelope. Half of its mutations are libFuzzer's own, half
-are ours.
+The first byte of an input gives the time of the log's timestamp. The rest is the envelope. Half of the mutations are
+libFuzzer's, half are ours.
 """
 
 import random
@@ -11,8 +11,8 @@ import sys
 
 
 def main() -> None:
-    """Fuzz until an input shows a disagreement, which libFuzzer then writes down, or as long as the options say."""
-    import atheris  # here, since it is for Linux only, and must see the modules that it instruments being imported
+    """Fuzzes until the options' limit or a disagreement. libFuzzer saves the input that shows the disagreement."""
+    import atheris  # here: it is for Linux only, and must be imported before the modules that it instruments
 
     with atheris.instrument_imports(include=["agents.tally", "surveys.alike", "surveys.envelope"]):
         from .inputs import MUTATIONS, NOW_MS, SURVEY, Input, sound
@@ -23,7 +23,7 @@ def main() -> None:
         verdicts([Input(data[1:], NOW_MS + when * SURVEY.step_ms)])
 
     def mutate(data: bytes, max_size: int, seed: int) -> bytes:
-        """A sound envelope to begin with; then one of our mutations, or libFuzzer's own."""
+        """Starts from a sound envelope, then applies one of our mutations or of libFuzzer's."""
         source = random.Random(seed)
         if len(data) < 2 or source.random() < 0.02:
             return (b"\x04" + source.choice(sound()))[:max_size]

@@ -1,4 +1,4 @@
-"""Inputs for fuzzing the envelope: a survey with every kind of report, sound envelopes of it, and what may be done to one."""
+"""Inputs for fuzzing the envelope: a survey with every kind of report, its sound envelopes, and mutations of them."""
 
 import random
 from collections.abc import Sequence
@@ -33,14 +33,14 @@ SURVEY = parse_survey({
 NOW_MS = SURVEY.opens_ms(STEP) + SURVEY.step_ms // 2
 PANES = [(a, level) for a, attribute in enumerate(SURVEY.attributes) for level in range(len(attribute.levels))]
 
-# first bytes of every kind of msgpack value, the lengths that go with them, and numbers at the edges of their types
+# first bytes of every kind of msgpack value, extreme lengths, and numbers at the limits of their types
 _CODES = [0x00, 0x7F, 0x80, 0x8F, 0x90, 0x97, 0x9F, 0xA0, 0xBF, *range(0xC0, 0xE0), 0xE0, 0xFF]
 _LENGTHS = [b"\x00" * 4, b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\x00\x01\x00\x00", b"\x00\x00\x00\x07"]
 _NUMBERS = [0, 1, -1, 5, 2**7, 2**8, 2**15, 2**16, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**64 - 1, -(2**31), -(2**63)]
 
 
 class Input(NamedTuple):
-    """A record's value, and when the log took it."""
+    """A record's value and the log's timestamp."""
 
     value: bytes
     appended_ms: int
@@ -48,7 +48,7 @@ class Input(NamedTuple):
 
 @cache
 def sound() -> tuple[bytes, ...]:
-    """Envelopes of every kind of report: of one report, of a few, and of many."""
+    """Envelopes of every kind of report, with 1, 2 and 9 reports."""
     rng = np.random.default_rng(20260105)
     envelopes = []
     for attribute, level in PANES:
@@ -62,13 +62,13 @@ def sound() -> tuple[bytes, ...]:
 
 
 def batch(source: random.Random, size: int) -> list[Input]:
-    """Mutated envelopes of all kinds; or of one or two, of which then many begin alike."""
+    """Mutated envelopes of all kinds, or of only one or two kinds, so that many have the same beginning."""
     kinds = source.sample(sound(), source.choice((1, 2, len(sound()))))
     return [mutated(source, kinds) for _ in range(size)]
 
 
 def mutated(source: random.Random, kinds: Sequence[bytes]) -> Input:
-    """A sound envelope to which a few things have been done; or nothing, now and then."""
+    """A sound envelope after 0 to 3 mutations, with a timestamp that is sometimes too early or late."""
     raw = source.choice(kinds)
     for _ in range(source.choice((0, 1, 1, 1, 1, 2, 3))):
         raw = source.choice(MUTATIONS)(raw, source)
@@ -114,7 +114,7 @@ def _nest(raw: bytes, source: random.Random) -> bytes:
 
 
 def _swap_element(raw: bytes, source: random.Random) -> bytes:
-    """One of the elements becomes something else, of its own type or of another; the rest stays well formed."""
+    """Replaces one element by a value of any type; the rest stays well formed."""
     try:
         fields = msgspec.msgpack.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):
@@ -132,7 +132,7 @@ def _swap_element(raw: bytes, source: random.Random) -> bytes:
 
 
 def _write_otherwise(raw: bytes, source: random.Random) -> bytes:
-    """The same envelope with a number, a length or the array written longer than need be."""
+    """Writes the same envelope with a longer encoding of the array header, and perhaps of the version."""
     if not raw or raw[0] != 0x97:
         return raw
     rest = source.choice((raw[1:], b"\xcc" + raw[1:], b"\xd1\x00" + raw[1:]))
@@ -140,7 +140,7 @@ def _write_otherwise(raw: bytes, source: random.Random) -> bytes:
 
 
 def _change_payload(raw: bytes, source: random.Random) -> bytes:
-    """Whole and well formed, but with reports that no device could have sent, perhaps."""
+    """Changes a byte of the payload: the envelope stays well formed, but perhaps no device could send its reports."""
     if len(raw) < 20:
         return raw
     at = source.randrange(18, len(raw))

@@ -1,8 +1,8 @@
-"""Many mutated envelopes, in batches, on several processes:
+"""Fuzzes the envelope with batches of mutated envelopes, on several processes:
 
     python -m tests.fuzz.run [--inputs N] [--seed S] [--processes P]
 
-prints how many were accepted and refused for which reason, or the input about which service and reference disagree.
+Prints the number of accepted inputs and of refused ones for each reason, or the input on which service and reference disagree.
 """
 
 import argparse
@@ -20,7 +20,7 @@ SHARE = 20_000
 
 
 def share(seed: int, inputs: int) -> Counter[str]:
-    """The verdicts on so many inputs of that seed."""
+    """Counts the verdicts on this many inputs of a seed."""
     source, told = random.Random(seed), Counter[str]()
     for first in range(0, inputs, BATCH):
         told += verdicts(batch(source, min(BATCH, inputs - first)))
@@ -41,7 +41,7 @@ def main() -> int:
     for verdict, n in told.most_common():
         print(f"{n:12,} {verdict}")
     seconds = time.monotonic() - began
-    print(f"{told.total():12,} inputs in {seconds:.0f} s, {told.total() / seconds:,.0f} a second, no disagreement")
+    print(f"{told.total():12,} inputs in {seconds:.0f} s, {told.total() / seconds:,.0f} per second, no disagreement")
     return 0
 
 

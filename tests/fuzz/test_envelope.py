@@ -1,4 +1,4 @@
-"""Whatever arrives as an envelope, the service counts what the reference counts, or refuses it for the reference's reason."""
+"""On any input the service agrees with the slow reference: it counts the same, or refuses for the same reason."""
 
 import random
 import subprocess
@@ -31,7 +31,7 @@ VALUES = st.recursive(
 
 @st.composite
 def damaged(draw: st.DrawFn) -> Input:
-    """A sound envelope after some of the mutations, each with a seed that shrinks."""
+    """A sound envelope after up to 4 mutations, each with a seed that hypothesis can shrink."""
     raw = draw(st.sampled_from(sound()))
     for mutate, seed in draw(st.lists(st.tuples(st.sampled_from(MUTATIONS), st.integers(0, 999)), max_size=4)):
         raw = mutate(raw, random.Random(seed))
@@ -64,7 +64,7 @@ def test_the_tally_agrees_on_any_bytes(raw: bytes) -> None:
 @given(st.lists(VALUES, max_size=9), st.booleans())
 @settings(max_examples=300)
 def test_the_tally_agrees_on_any_msgpack(values: list[object], begins_well: bool) -> None:
-    """Also of the right beginning and length."""
+    """Includes arrays with the right beginning and length."""
     if begins_well:
         values = [1, SURVEY.fingerprint, 0, 0, STEP, 1, b"\x01"][: 7 - len(values)] + values
     verdicts([Input(msgspec.msgpack.encode(values), NOW_MS)])
@@ -79,7 +79,7 @@ def test_the_runner_reaches_every_reason_and_acceptance() -> None:
 
 @pytest.mark.parametrize("fault", ["counts padding", "forgets a report", "another reason", "raises"])
 def test_a_fault_in_the_service_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: mutants of the tally that only few inputs show."""
+    """Control: faulty tallies that only few inputs reveal."""
 
     def faulty(survey: Survey, records: list[Record]) -> Tally:
         found = tally(survey, records)

@@ -1,4 +1,4 @@
-"""What the service makes of inputs, compared with the slow reference: the same counts, the same reason, and never an error."""
+"""Compares the service with the slow reference: same counts, same reasons, and no error."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,26 +17,26 @@ Told = tuple[dict[PaneKey, list[int]], list[tuple[int, str]]]
 
 
 class Disagreement(AssertionError):
-    """The service and the reference say different things; names an input that shows it."""
+    """The service and the reference disagree. The message has an input that shows it."""
 
 
 def verdicts(inputs: Sequence[Input]) -> Counter[str]:
-    """How many inputs are accepted, and how many are refused for which reason.
+    """Counts the accepted inputs, and the refused ones for each reason.
 
     Raises:
-        Disagreement: if the service counts anything else than the reference, refuses for another reason, or fails.
+        Disagreement: if the service's counts or reasons differ from the reference's, or if the service fails.
     """
     found = [judge(SURVEY, one.value, one.appended_ms) for one in inputs]
     if _service(inputs) != _direct(found):
         for one, judged in zip(inputs, found, strict=True):
             if (said := _service([one])) != _direct([judged]):
                 raise Disagreement(f"{one!r}: {said}, the reference: {judged}")
-        raise Disagreement(f"only together: {list(inputs)!r}")
+        raise Disagreement(f"disagree only as a batch: {list(inputs)!r}")
     return Counter(judged if isinstance(judged, str) else "accepted" for judged in found)
 
 
 def _direct(found: Sequence[Counted | str]) -> Told:
-    """What the judgements add up to."""
+    """Adds up the reference's judgements."""
     counts: dict[PaneKey, Any] = {}
     rejected: list[tuple[int, str]] = []
     for offset, judged in enumerate(found):
@@ -50,7 +50,7 @@ def _direct(found: Sequence[Counted | str]) -> Told:
 
 
 def _service(inputs: Sequence[Input]) -> Told | str:
-    """What the tally of all of them says, or the error that would have ended an agent."""
+    """Returns the tally's counts and rejections, or the error that would have ended an agent."""
     try:
         found = tally(SURVEY, [Record(offset, one.appended_ms, one.value) for offset, one in enumerate(inputs)])
     except Exception as error:

@@ -40,11 +40,7 @@ from here.test_device_crashes import main
 main()
 """
 # with k = 1000 a report differs from its memo with probability 2e-9
-NEARLY_CERTAIN = {
-    "mechanism": "L-GRR",
-    "eps_inf": 1.0,
-    "eps_1": 1.0 - 1e-9,
-}
+NEARLY_CERTAIN = {"mechanism": "L-GRR", "eps_inf": 1.0, "eps_1": 1.0 - 1e-9}
 CRASH_SURVEY = survey((NEARLY_CERTAIN,), k=1000, lateness_steps=10)
 RIVAL_SURVEY = survey((NEARLY_CERTAIN,), k=1000, lateness_steps=200)
 LAST_STATEMENT = 40  # enrolment and the first report take fewer SQL statements

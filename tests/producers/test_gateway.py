@@ -1,4 +1,4 @@
-"""The gateway over a log that does as it is told: what it takes, what it refuses, and how often a report reaches the log."""
+"""The gateway over a fake log: accepted and refused requests, and how often a report reaches the log."""
 
 import asyncio
 import hashlib
@@ -45,13 +45,13 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of every intake; its `now_ms` is an argument."""
+    """Replaces the monotonic clock of every intake. Its `now_ms` is an argument."""
     clock = Clock()
     monkeypatch.setattr(intake, "time", clock)
     return clock
 
 
-# ---- what is taken
+# ---- accepted and refused reports
 
 
 @pytest.mark.parametrize("kind", [ENVELOPE, "application/octet-stream", "Application/Octet-Stream; charset=binary"])
@@ -84,13 +84,13 @@ async def test_an_uncountable_envelope_is_refused_with_its_reason(reason: Reason
 
 
 async def test_a_refused_batch_lists_every_bad_envelope() -> None:
-    """By its place and reason, nothing of what it holds; the first 100 of them."""
+    """The list has index and reason of the first 100, and no contents."""
     rig, batch, rng = Rig(), envelopes(300), np.random.default_rng(1)
     bad: dict[int, Reason] = {3: "step in the future", 7: "padding bits set", 251: "wrong survey"}
     for index, reason in bad.items():
         batch[index] = spoilt(SURVEY, rng, STEP, reason)
     answer = await rig.post_batch(batch)
-    assert (title(answer), answer.status_code) == ("padding bits set", 422)  # the first that never counts
+    assert (title(answer), answer.status_code) == ("padding bits set", 422)  # the first final reason
     document = answer.json()
     assert set(document) == {"type", "title", "status", "detail", "refused", "elements"}
     assert {e["index"]: e["reason"] for e in document["elements"]} == bad
@@ -170,7 +170,7 @@ def damaged() -> st.SearchStrategy[bytes]:
 
 
 def countable(batch: list[bytes]) -> bool:
-    """Whether the tally would reject none of them."""
+    """True if the tally rejects none of them."""
     return not tally(SURVEY, [Record(offset, NOW, value) for offset, value in enumerate(batch)]).rejected
 
 
@@ -211,7 +211,7 @@ def test_any_bytes_are_accepted_or_refused_as_a_batch(body: bytes) -> None:
     asyncio.run(ask())
 
 
-# ---- what is refused before it is read
+# ---- refused before the body is read
 
 
 async def chunks(count: int, size: int, taken: list[int], pause_s: float = 0.0) -> AsyncIterator[bytes]:
@@ -272,7 +272,7 @@ async def test_each_token_is_accepted_and_probes_need_none() -> None:
 
 
 async def test_the_request_rate_limits_each_client_alone(clock: Clock) -> None:
-    rig, (envelope,) = Rig(limits=Limits(requests=4.0)), envelopes(1)  # a quarter of a second each, which a double holds
+    rig, (envelope,) = Rig(limits=Limits(requests=4.0)), envelopes(1)  # 0.25 s each, exact in a double
     answers = [await rig.post(envelope) for _ in range(10)]
     assert [answer.status_code for answer in answers] == [202] * 8 + [429] * 2
     assert title(answers[-1]) == "too many requests"
@@ -283,7 +283,7 @@ async def test_the_request_rate_limits_each_client_alone(clock: Clock) -> None:
 
 
 async def test_byte_and_report_rates_limit_each_client_alone(clock: Clock) -> None:
-    """By its bytes also where they are refused; by its reports also where they take few bytes."""
+    """Refused bytes count too; many reports in few bytes count as reports."""
     (envelope,) = envelopes(1, n=4)
     rig = Rig(limits=Limits(1e6, body_bytes=2 * len(envelope), reports=1e6))
     assert [(await rig.post(bytes(len(envelope)))).status_code for _ in range(6)] == [400] * 4 + [429] * 2
@@ -298,7 +298,7 @@ async def test_byte_and_report_rates_limit_each_client_alone(clock: Clock) -> No
 
 
 async def test_a_request_is_never_redirected() -> None:
-    """Which would have a client show its token and its reports there."""
+    """A redirect would make the client send its token and reports elsewhere."""
     rig, (envelope,) = Rig(), envelopes(1)
     for path in ("/v1/reports/", "/v1/survey/", "//v1/reports"):
         for answer in (await rig.ask("POST", path, content=envelope), await rig.ask("GET", path)):
@@ -307,7 +307,7 @@ async def test_a_request_is_never_redirected() -> None:
     assert rig.log.appended == []
 
 
-# ---- how often it reaches the log
+# ---- how often a report reaches the log
 
 
 async def test_an_unreachable_log_is_503_and_nothing_is_appended() -> None:
@@ -328,7 +328,7 @@ async def test_a_retry_with_the_key_learns_an_unknown_outcome(monkeypatch: pytes
     rig.log.gate.clear()
     for _ in range(3):
         assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == "outcome unknown"
-    rig.log.ready = False  # what is on its way is not forgotten where the log is away
+    rig.log.ready = False  # an unreachable log does not drop the attempt in flight
     assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == "outcome unknown"
     rig.log.gate.set()
     await asyncio.sleep(0.01)
@@ -339,7 +339,7 @@ async def test_a_retry_with_the_key_learns_an_unknown_outcome(monkeypatch: pytes
 
 
 async def test_without_a_key_every_attempt_counts() -> None:
-    """The control: two devices may send the same bytes."""
+    """Control: two devices may send the same bytes."""
     rig, (envelope,) = Rig(), envelopes(1)
     for _ in range(2):
         assert (await rig.post(envelope)).status_code == 202
@@ -404,7 +404,7 @@ async def test_an_attempt_that_was_not_appended_can_be_retried() -> None:
 
 @pytest.mark.parametrize("failure", [Unacknowledged(), ZeroDivisionError()], ids=["unacknowledged", "unexpected"])
 async def test_an_attempt_that_may_be_appended_is_not_repeated(failure: Exception) -> None:
-    """It would count twice if the log has it."""
+    """A second append would count twice if the log has the first."""
     rig, (envelope,) = Rig(), envelopes(1)
     expected = "outcome unknown" if isinstance(failure, Unacknowledged) else "internal error"
     rig.log.failure = failure
@@ -434,7 +434,7 @@ async def test_a_malformed_key_is_refused(key: str) -> None:
 
 async def test_waiting_bytes_are_limited() -> None:
     limit = 100_000
-    rig, large = Rig(room_bytes=limit), envelopes(30, n=5000)  # each 10 kB and more
+    rig, large = Rig(room_bytes=limit), envelopes(30, n=5000)  # each at least 10 kB
     rig.log.gate.clear()
     waiting = [asyncio.create_task(rig.post(envelope)) for envelope in large]
     while sum(task.done() for task in waiting) + len(rig.intake._deliveries) < len(large):
@@ -472,13 +472,13 @@ async def test_stop_may_coincide_with_the_end_of_a_wait() -> None:
     with pytest.raises(TimeoutError):
         async with rig.intake._within(0.01, 1.0):
             loop.call_later(0.011, rig.intake.stop)
-            time.sleep(0.05)  # noqa: ASYNC251 so that both are due in the same turn of the loop
+            time.sleep(0.05)  # noqa: ASYNC251 makes both due in the same turn of the loop
             await asyncio.sleep(1)
     assert errors == []
     assert not rig.intake.ready
 
 
-# ---- the rest
+# ---- other requests
 
 
 async def test_the_survey_can_be_fetched_and_verified() -> None:
@@ -521,7 +521,7 @@ def test_every_answer_fits_the_openapi_document(tokens: list[str]) -> None:
         @settings(max_examples=examples, derandomize=True, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(), shown=st.booleans())
         def keeps_its_word(case: Any, shown: bool) -> None:
-            # no schema can say which binaries are envelopes, so not everything that fits it is accepted
+            # a schema cannot describe envelopes, so the gateway may refuse a body that fits the schema
             case.call_and_validate(headers=headers if shown else {}, excluded_checks=[positive_data_acceptance])
 
         keeps_its_word()

@@ -7,19 +7,19 @@ from hypothesis import strategies as st
 
 from producers.gateway.admission import Acknowledged, Busy, Connections, Place, RateLimit, Room, Tokens, neighbourhood
 
-RATE, BURST = 4.0, 8.0  # powers of two, and times in sixteenths of a second: all sums are exact
+RATE, BURST = 4.0, 8.0  # powers of two, with times in 1/16 s: all sums are exact
 TIMES = st.lists(st.integers(0, 40), max_size=60).map(lambda gaps: [sum(gaps[: i + 1]) / 16 for i in range(len(gaps))])
 
 
 def ask(limit: RateLimit, client: Hashable, now: float) -> float:
-    """A request, which is charged if it is admitted."""
+    """Makes a request; charges it if it is admitted."""
     if (wait_s := limit.wait_s(client, now)) == 0:
         limit.charge(client, 1, now)
     return wait_s
 
 
 def token_bucket(times: list[float]) -> list[bool]:
-    """Which requests a bucket admits that holds BURST and gets RATE a second."""
+    """Requests admitted by a bucket of size BURST that refills with RATE per second."""
     admitted, level, last = [], BURST, 0.0
     for now in times:
         level, last = min(BURST, level + (now - last) * RATE), now
@@ -53,7 +53,7 @@ def test_a_client_is_admitted_after_the_stated_wait(times: list[float]) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 50)), min_size=1, max_size=60))
 def test_charging_afterwards_keeps_to_the_rate(asked: list[tuple[int, int]]) -> None:
-    """What it has by any time is what its bucket held, what came in since, and what its last request took too much."""
+    """The total charged never exceeds the full bucket, its refill, and the excess of the last request."""
     limit, taken, now, last = RateLimit(RATE, BURST), 0, 0.0, 0
     for gap, count in asked:
         now += gap / 16
@@ -67,7 +67,7 @@ def test_charging_afterwards_keeps_to_the_rate(asked: list[tuple[int, int]]) -> 
 
 
 def max_debt(asked: list[tuple[int, int]]) -> float:
-    """By how much the bucket lacks one in the end, for a bucket that may be in debt."""
+    """How much the bucket finally lacks to hold one; the bucket may be in debt."""
     level = BURST
     for gap, count in asked:
         level = min(BURST, level + gap / 16 * RATE)
@@ -137,7 +137,7 @@ def test_room_is_never_exceeded_and_is_given_back(steps: list[tuple[int, int]]) 
 def test_an_acknowledged_request_is_remembered_for_a_period(gaps: list[int]) -> None:
     memory, put, now = Acknowledged(period_s=60, max_requests=1000), dict[bytes, int](), 0
     for index, gap in enumerate(gaps):
-        for _ in range(gap):  # a second at a time, as a process that tidies would
+        for _ in range(gap):  # tidy every second, as the process does regularly
             now += 1
             memory.forget(now)
         request = index.to_bytes(2)

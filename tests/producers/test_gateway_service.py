@@ -1,4 +1,4 @@
-"""The gateway on a real socket, its way to Kafka with a producer that does as it is told, its settings, and its client."""
+"""The gateway on a real socket, its Kafka log over a fake producer, its settings, and its client."""
 
 import asyncio
 import http.client
@@ -49,7 +49,7 @@ def served() -> Iterator[MakeServed]:
 
 
 def answer_to(port: int, sent: Sequence[bytes]) -> bytes:
-    """What comes back until the gateway closes the connection; it need not take all that is sent."""
+    """Sends the parts and returns all received bytes until the gateway closes, perhaps before reading everything."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         received = b""
         try:
@@ -78,7 +78,7 @@ def test_endless_heads_and_silent_connections_are_closed(served: MakeServed, mon
 
 @pytest.mark.parametrize("begun", [b"0\r\n", b"1\r\nx\r\n0\r\n"])
 def test_a_connection_with_endless_trailers_is_closed(served: MakeServed, begun: bytes) -> None:
-    """They would be kept in memory, whether the request is answered already or not."""
+    """Endless trailers would fill the memory, before and after the answer."""
     one = served(tokens=[TOKEN])
     head = b"POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-type: application/octet-stream\r\ntransfer-encoding: chunked\r\n"
     allowed = b"authorization: Bearer " + TOKEN.encode() + b"\r\n"
@@ -104,7 +104,7 @@ def test_a_request_answered_before_its_end_must_end_soon(served: MakeServed, mon
     head = b"POST /v1/reports HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
     port = served(tokens=[TOKEN]).port
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
-        for _ in range(3):  # one that comes to its end may be followed by others, longer than one may take
+        for _ in range(3):  # complete requests may follow each other for longer than one request may take
             connection.sendall(head)
             refused(connection)
             time.sleep(0.15)
@@ -126,7 +126,7 @@ def test_a_connection_is_kept_for_more_requests(served: MakeServed, monkeypatch:
 
 
 def test_one_address_cannot_hold_all_the_connections(served: MakeServed) -> None:
-    """The control: without a bound all are taken. Those that end make room for others."""
+    """Control: without a limit all are accepted. A closed connection makes room for another."""
     ask = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
     for protocol, limit in ((_Protocol, 9), (bounded_protocol(4), 4)):
         port = served(protocol=protocol).port
@@ -146,7 +146,7 @@ def test_an_oversized_body_gets_its_answer(served: MakeServed) -> None:
     one = served()
     head = b"POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-type: application/octet-stream\r\nconnection: close\r\n"
     answer = answer_to(one.port, [head, b"transfer-encoding: chunked\r\n\r\n", *[b"10000\r\n" + bytes(65536) + b"\r\n"] * 40])
-    assert answer == b"" or b"too-large" in answer  # a connection closed while one sends may lose what came
+    assert answer == b"" or b"too-large" in answer  # closing during a send may lose the answer
     assert one.rig.log.appended == []
     sized = b"content-length: %d\r\n\r\n" % (MAX_ENVELOPE_BYTES + 1)
     assert b"too-large" in answer_to(one.port, [head, sized])
@@ -192,7 +192,7 @@ def test_the_sink_retries_and_counts_once(served: MakeServed, monkeypatch: pytes
 
 
 def test_the_sink_duplicates_nothing_when_answers_are_lost(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fifth answer is lost on average; a batch is attempted again under its key."""
+    """Loses every fifth answer on average; the sink retries a batch with its key."""
     one, rng, lost, true = served(), random.Random(1), list[int](), http.client.HTTPConnection.getresponse
 
     def getresponse(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
@@ -220,7 +220,7 @@ def test_the_sink_retries_until_the_step_opens(served: MakeServed) -> None:
     sink = GatewaySink(one.url, patience_s=0.0)
     with pytest.raises(SinkError, match=r"step in the future \(409\)"):
         post(sink, early)
-    for use in (sink.flush, lambda: sink.send(early[0])):  # what it did not bring is never forgotten
+    for use in (sink.flush, lambda: sink.send(early[0])):  # the failure stays
         with pytest.raises(SinkError, match="step in the future"):
             use()
     now[0] = SURVEY.opens_ms(STEP + 3) - SURVEY.skew_ms - 1
@@ -278,11 +278,11 @@ def post(sink: GatewaySink, batch: list[bytes]) -> None:
         sink.close()
 
 
-# ---- the way to Kafka
+# ---- the Kafka log
 
 
 class FakeProducer:
-    """A producer that acknowledges, holds back, or fails."""
+    """A producer that acknowledges, never acknowledges, or fails, as set."""
 
     made: list["FakeProducer"]
 
@@ -349,7 +349,7 @@ class FakeBatch:
 
 @pytest.fixture
 def producers(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
-    """The producers that a log makes, with short times."""
+    """The producers that a log makes, with short time limits."""
     for name in ("PROBE_S", "CLOSE_S", "ANSWER_S", "QUEUE_S"):
         monkeypatch.setattr(log, name, 0.02)
     monkeypatch.setattr(FakeProducer, "made", [], raising=False)
@@ -368,7 +368,7 @@ async def until(condition: Callable[[], bool]) -> None:
         if condition():
             return
         await asyncio.sleep(0.005)
-    raise AssertionError("it did not come to that")
+    raise AssertionError("the condition did not become true")
 
 
 async def test_partitions_take_turns_and_batches_stay_together(producers: list[FakeProducer]) -> None:

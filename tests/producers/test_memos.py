@@ -1,4 +1,4 @@
-"""The memo store against a dictionary."""
+"""Compares the memo store with a dictionary."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The population: memoization, enrolment, truth, and that a step depends on the seed alone."""
+"""The population: memoization, reproducible steps, enrolment and truth."""
 
 from collections.abc import Callable, Iterator
 
@@ -19,16 +19,16 @@ from tests.producers.samples import WrittenValues, level, make_survey, one_quest
 
 FALSE_ALARM = 1e-6
 Recall = Callable[[Memos, IntArray, IntArray, Callable[[IntArray], Reports]], Reports]
-EXACT = 700.0  # a loss at which one-time GRR never lies
+EXACT = 700.0  # with this ε one-time GRR reports the true value
 
 
 def forget(memos: Memos, devices: IntArray, keys: IntArray, draw: Callable[[IntArray], Reports]) -> Reports:
-    """A broken store: every memo is drawn afresh."""
+    """A broken store: draws every memo again."""
     return draw(np.arange(len(devices)))
 
 
 def forget_the_past(memos: Memos, devices: IntArray, keys: IntArray, draw: Callable[[IntArray], Reports]) -> Reports:
-    """Another broken store: it knows each device's last memo only, as a device might that overwrites it."""
+    """Another broken store: keeps only each device's last memo."""
     known = memos.__dict__.setdefault("last", {})
     fresh = draw(np.arange(len(devices)))
     for i, (device, key) in enumerate(zip(devices.tolist(), keys.tolist())):
@@ -46,7 +46,7 @@ def only(batches: Iterator[Batch]) -> Batch:
 
 
 def memos_of_a_b_a(name: str, monkeypatch: pytest.MonkeyPatch, recall: Recall) -> list[Reports]:
-    """The memos with which 200 people answer A, then B, then A again."""
+    """The memos that 200 people use for A, then B, then A again."""
     used = []
 
     def spy(memos: Memos, devices: IntArray, keys: IntArray, draw: Callable[[IntArray], Reports]) -> Reports:
@@ -79,7 +79,7 @@ def test_the_memo_test_notices_a_broken_store(name: str, broken: Recall, monkeyp
 
 
 def reports_of_a_b_a(name: str) -> list[list[object]]:
-    """What 100 people, each the only one of a population, report of A, B, A, through a second round that hardly ever lies."""
+    """Reports of A, B, A by 100 one-person populations, with a second round that nearly always repeats the memo."""
     survey = one_question(name, k=50, eps_inf=1.0, eps_1=1.0 - 1e-12)
     populations = [Population(survey, WrittenValues([[3], [8], [3]]), seed) for seed in range(100)]
     return [[only(population.batches(step)).reports.tolist() for population in populations] for step in range(3)]
@@ -114,7 +114,7 @@ def test_a_device_keeps_its_hash_function() -> None:
     assert functions[0][0] != functions[0][1]
 
 
-# ---- a step depends on the seed alone
+# ---- a step depends only on the seed
 
 MIXED = make_survey({"mode": (5, [level("L-GRR"), level("OLH")]), "zone": (12, [level("L-OSUE"), level("L-OLH"), level("SS")])})
 
@@ -131,7 +131,7 @@ def test_a_step_does_not_depend_on_earlier_calls(asked: list[tuple[int, int]]) -
     population = Population(MIXED, MarkovValues(MIXED, 60, 5, 7), 7)
     for step, n_batches in asked:
         for _ in zip(range(n_batches), population.batches(step)):
-            pass  # the reader may leave before the last batch
+            pass  # the caller may stop before the last batch
     for step in (3, 1, 4):
         assert contents(population.batches(step)) == EXPECTED[step]
 
@@ -146,11 +146,11 @@ def test_purposes_and_places_share_no_randomness() -> None:
     assert stream(7, Purpose.MEMOS, 1, 2).integers(2**62) == stream(7, Purpose.MEMOS, 1, 2).integers(2**62)
 
 
-# ---- who answers, and what
+# ---- enrolment, truth and reports
 
 
 def who(batch: Batch) -> list[int]:
-    """The people of a batch, where each person's value is their own number."""
+    """The people of a batch, if each person's value is their number."""
     return np.flatnonzero(batch.truth).tolist()
 
 
@@ -161,7 +161,7 @@ def everyone_tells_their_number(collection: str, n_people: int, n_steps: int = 2
 
 
 def test_under_smp_a_person_always_answers_one_attribute() -> None:
-    """Two tests of uniformity, each with a false alarm in 1e6 seeds."""
+    """Two tests of uniformity, each with a false-alarm rate of 1e-6 over seeds."""
     n = 6000
     _, population = everyone_tells_their_number("smp", n)
     first, second = ({(b.attribute, b.level): who(b) for b in population.batches(step)} for step in range(2))
@@ -170,7 +170,7 @@ def test_under_smp_a_person_always_answers_one_attribute() -> None:
     sizes = np.array([[len(first[a, lvl]) for lvl in range(2)] for a in range(3)])
     assert chisquare(sizes.sum(axis=1)).pvalue > FALSE_ALARM
     assert chisquare(sizes.ravel()).pvalue > FALSE_ALARM
-    assert chisquare(sizes.sum(axis=1) + np.array([300, 0, -300])).pvalue < FALSE_ALARM  # it would notice
+    assert chisquare(sizes.sum(axis=1) + np.array([300, 0, -300])).pvalue < FALSE_ALARM  # control: the test notices a bias
 
 
 def test_under_spl_everybody_answers_every_attribute() -> None:
@@ -180,7 +180,7 @@ def test_under_spl_everybody_answers_every_attribute() -> None:
     for attribute in range(3):
         assert sorted(batches[attribute, 0] + batches[attribute, 1]) == list(range(n))
         assert chisquare([len(batches[attribute, lvl]) for lvl in range(2)]).pvalue > FALSE_ALARM
-    assert batches[0, 0] != batches[1, 0]  # the levels are chosen for each attribute by itself
+    assert batches[0, 0] != batches[1, 0]  # each attribute has independent levels
 
 
 def test_the_truth_counts_exactly_the_reporting_people() -> None:
@@ -190,7 +190,7 @@ def test_the_truth_counts_exactly_the_reporting_people() -> None:
     for step, values in enumerate(steps):
         batches = list(population.batches(step))
         for batch in batches:
-            assert np.bincount(batch.reports, minlength=6).tolist() == batch.truth.tolist()  # GRR does not lie here
+            assert np.bincount(batch.reports, minlength=6).tolist() == batch.truth.tolist()  # reports are the true values here
             assert batch.truth.dtype == np.int64
         total = sum((batch.truth for batch in batches), np.zeros(6, np.int64))
         assert total.tolist() == [values.count(value) for value in range(6)]
@@ -207,7 +207,7 @@ def test_the_order_of_reports_does_not_repeat() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_reports_follow_the_mechanism(name: str) -> None:
-    """|z| < 6.5 for 3 steps of 10 bins: a false alarm in 4e8 seeds. The control compares with shifted shares."""
+    """|z| < 6.5 for 3 steps of 10 bins: one false alarm in 4e8 seeds. The control compares with shifted shares."""
     n = 20_000
     survey = one_question(name, eps_1=1.9)
     m = survey.mechanisms[0][0]

@@ -1,4 +1,4 @@
-"""From reports to envelopes to the sink, at once and as time goes by."""
+"""Sending a population's reports to a sink, one step at once or each step when it begins."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ N_PEOPLE, N_STEPS = 3000, 4
 
 
 class Recorder:
-    """A sink that notes what happens to it, and when."""
+    """A sink that records envelopes and their times."""
 
     def __init__(self, clock: "Clock | None" = None) -> None:
         self.envelopes: list[bytes] = []
@@ -39,7 +39,7 @@ class Recorder:
 
 
 class Clock:
-    """A clock that moves by sleeping only, and by what it costs to send."""
+    """A clock that moves only by sleeping and by the cost of sending."""
 
     def __init__(self, survey: Survey, starts_in_s: float, cost_ms: int = 0) -> None:
         self.time_ms = survey.opens_ms(0) - round(starts_in_s * 1000)
@@ -128,7 +128,7 @@ def test_the_memory_sink_passes_envelopes_at_once() -> None:
     sink.close()
 
 
-# ---- as the steps go by
+# ---- live
 
 
 @pytest.mark.parametrize("starts_in_s", [1000.0, 0.5, 0.0, -59.0])
@@ -152,7 +152,7 @@ def test_producing_stops_on_request() -> None:
     sink = Recorder(clock)
     assert [step for step, _ in produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep)] == [0, 1]
     assert sink.flushed == len(sink.envelopes)
-    clock.stop_at_ms = clock.time_ms = SURVEY.opens_ms(0)  # also where there is nothing to wait for
+    clock.stop_at_ms = clock.time_ms = SURVEY.opens_ms(0)  # even with nothing to wait for
     assert list(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep)) == []
 
 
@@ -174,7 +174,7 @@ def test_people_join_a_survey_that_has_begun(seconds_ago: int, first: int) -> No
     steps = dict(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep))
     assert list(steps) == list(range(first, first + N_STEPS))
     reported = Recorder()
-    for turn, step in enumerate(steps):  # the population's own steps begin at 0 all the same
+    for turn, step in enumerate(steps):  # the population's own steps still begin at 0
         truths = produce_step(SURVEY, make_population(), reported, step, turn=turn)
         assert {where: t.truth.tolist() for where, t in truths.items()} == {
             where: t.truth.tolist() for where, t in steps[step].items()

@@ -1,7 +1,7 @@
-"""A device's draws are exact: every random decision of a randomizer is enumerated, with its probability as a fraction.
+"""The device's draws are exact: the tests enumerate every random decision of a randomizer, with probabilities as fractions.
 
-The tests on the operating system's randomness cannot be seeded: each of their 23 p-values is compared with `LIMIT`, so a
-correct device fails with probability 2.3e-8.
+The tests of the operating system's randomness have no seed. Each of their 23 p-values is compared with `LIMIT`, so a correct
+device fails with probability 2.3e-8.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ def build(name: str, k: int, eps_inf: float, eps_1: float, **options: Any) -> Me
 
 
 def device_report(m: Mechanism, value: int, random: SecureRandom) -> Reports:
-    """One report of a fresh device."""
+    """One report of a new device."""
     if not isinstance(m, Longitudinal):
         return secure_random.report_once(m, value, random)
     function = secure_random.enroll(m, random)
@@ -41,7 +41,7 @@ def device_report(m: Mechanism, value: int, random: SecureRandom) -> Reports:
 
 
 def column(m: Mechanism, rows: Reports) -> npt.NDArray[np.int64]:
-    """The channel's column of each report."""
+    """Index of each report's column in the channel."""
     if isinstance(m, (LocalHashing, LongitudinalHashing)):
         return np.asarray(rows["function"].astype(np.int64) * m.g + rows["symbol"])
     if not m.report_dtype.shape:
@@ -54,11 +54,11 @@ def column(m: Mechanism, rows: Reports) -> npt.NDArray[np.int64]:
     return np.array([order[tuple(np.flatnonzero(row))] for row in bits])
 
 
-# ---- the primitives: what bytes become
+# ---- the primitives: from bytes to coins and integers
 
 
 class Scripted(SecureRandom):
-    """Yields the given bytes; raises IndexError when they have ended."""
+    """Returns the given bytes; raises IndexError after the last."""
 
     def __init__(self, script: bytes) -> None:
         self._script = list(script)
@@ -68,7 +68,7 @@ class Scripted(SecureRandom):
 
 
 def enumerated_probability(tossed: Coin) -> Fraction:
-    """Pr[yes] over all byte strings: a string is prolonged only where the bytes so far do not decide."""
+    """Pr[yes] over all byte strings. A string is extended only while its bytes do not decide."""
     total, prefixes = Fraction(0), [b""]
     while prefixes:
         prefix = prefixes.pop()
@@ -83,7 +83,7 @@ def enumerated_probability(tossed: Coin) -> Fraction:
 
 @pytest.mark.parametrize("p", [0.5, 1 / 3, 2 / 3, 1e-3, 1 - 2**-53, 2**-53, 255 / 256, 1e-18, 1e-60])
 def test_a_coin_meets_its_probability_exactly(p: float) -> None:
-    no = float(1 - Fraction(p))  # the double next to it; below 2^-53 it is 1.0, and the coin must use p itself
+    no = float(1 - Fraction(p))  # nearest double; 1.0 for p below 2^-53, where the coin must use p itself
     tossed = coin(p, no)
     assert enumerated_probability(tossed) == tossed.probability
     assert tossed.probability == Fraction(p)
@@ -91,22 +91,22 @@ def test_a_coin_meets_its_probability_exactly(p: float) -> None:
 
 
 def test_the_other_side_of_a_coin_may_have_many_outcomes() -> None:
-    assert coin(1.0, 1e-30, shares=7).probability == 1 - 7 * Fraction(1e-30)  # as a double, one minus it would be 1
-    for yes, no in ((0.0, 1.0), (1.0, 0.0)):  # an underflow is refused rather than realised as certainty
+    assert coin(1.0, 1e-30, shares=7).probability == 1 - 7 * Fraction(1e-30)  # in doubles, 1 - 7e-30 would be 1
+    for yes, no in ((0.0, 1.0), (1.0, 0.0)):  # an underflow is an error, not certainty
         with pytest.raises(ValueError, match="must be in"):
             coin(yes, no)
 
 
 def test_many_tosses_at_once_equal_single_tosses() -> None:
     two_digits = Coin(b"\x40\x80", False)
-    script = bytes([0x40, 0x3F, 0x40, 0x41, 0x40]) + bytes([0x7F, 0x80, 0x81])  # ties draw their second digit afterwards
+    script = bytes([0x40, 0x3F, 0x40, 0x41, 0x40]) + bytes([0x7F, 0x80, 0x81])  # ties draw their second digit later
     assert Scripted(script).toss(two_digits, 5).tolist() == [True, True, False, False, False]
     assert Scripted(script).toss(Coin(b"\x40\x80", True), 5).tolist() == [False, False, True, True, True]
     assert not Scripted(b"").toss(two_digits, 0).size
 
 
 def test_the_operating_systems_randomness_is_uniform() -> None:
-    """Each bit of a byte and each of a few integers is uniform; a source with a stuck bit would be noticed."""
+    """Tests each bit of a byte and the integers below 7. The control is a stuck bit."""
     random = SecureRandom()
     bits = np.unpackbits(np.frombuffer(random.bytes(20_000), np.uint8)).reshape(-1, 8).sum(axis=0)
     p_values = [stats.binomtest(int(ones), 20_000, 0.5).pvalue for ones in bits]
@@ -117,11 +117,11 @@ def test_the_operating_systems_randomness_is_uniform() -> None:
     assert sum(drawn[i] for i in range(7)) == 7_000
 
 
-# ---- the randomizers: every decision, with its probability
+# ---- the randomizers: every decision with its probability
 
 
 class Decisions(SecureRandom):
-    """Takes the decisions it is told, then the first alternative of each; multiplies up the probability of its path."""
+    """Follows a path of decisions, then takes each first alternative. `weight` is the probability of the whole path."""
 
     def __init__(self, path: tuple[int, ...]) -> None:
         self.path, self.weight, self.alternatives = path, Fraction(1), list[tuple[int, ...]]()
@@ -145,7 +145,7 @@ class Decisions(SecureRandom):
 
 
 def outcomes(draw: Callable[[SecureRandom], Reports]) -> Iterator[tuple[Reports, Fraction]]:
-    """All outcomes of a randomizer with their probabilities; an outcome may occur several times."""
+    """Yields all outcomes of a randomizer with their probabilities; an outcome may occur several times."""
     paths: list[tuple[int, ...]] = [()]
     while paths:
         decisions = Decisions(paths.pop())
@@ -203,7 +203,7 @@ def test_an_unknown_mechanism_is_refused() -> None:
 
 
 class Recorder(SecureRandom):
-    """Remembers the coins that a randomizer tosses."""
+    """Records the coins that a randomizer tosses."""
 
     def __init__(self) -> None:
         self.coins: list[Coin] = []
@@ -246,7 +246,7 @@ def test_the_realised_loss_equals_the_stated_one(name: str) -> None:
             for part in (1e-3, 0.45, 0.999):
                 try:
                     m = build(name, k, eps_inf, part * eps_inf)
-                except ValueError:  # an OUE second round does not reach every eps_1
+                except ValueError:  # an OUE second round cannot reach every eps_1
                     assert name in ("L-SOUE", "L-OUE")
                     continue
                 worst = max(worst, abs(realised_eps_1(m) - m.eps_1))
@@ -257,7 +257,7 @@ def test_the_realised_loss_equals_the_stated_one(name: str) -> None:
 
 
 def p_value(device: npt.NDArray[np.int64], vectorised: npt.NDArray[np.int64]) -> float:
-    """Chi-squared test that two samples of outputs come from one distribution; rare outputs are taken as one."""
+    """p-value of the chi-squared test that two samples have one distribution; rare outputs are pooled."""
     size = max(device.max(), vectorised.max()) + 1
     counts = np.array([np.bincount(sample, minlength=size) for sample in (device, vectorised)])
     rare = counts.sum(axis=0) < 100

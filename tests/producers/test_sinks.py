@@ -1,4 +1,4 @@
-"""A Kafka sink without a Kafka; with one: tests/services/test_kafka_sink.py."""
+"""A Kafka sink without a broker. Tests with a broker are in tests/services/test_kafka_sink.py."""
 
 import logging
 import socket

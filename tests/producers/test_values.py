@@ -1,4 +1,4 @@
-"""Values: simulated ones are a stationary chain, a file is read as written, and a bad file betrays nobody."""
+"""Values: simulated values follow the stated chain, files are read correctly, and errors show no contents."""
 
 import csv
 import traceback
@@ -64,12 +64,13 @@ def test_returned_values_do_not_change_later() -> None:
 
 
 def test_simulated_values_follow_the_stated_chain() -> None:
-    """Each of the two tests raises a false alarm with probability 1e-6, were the seed not fixed."""
+    """Over seeds, each of the two tests would have a false-alarm rate of 1e-6."""
     n, k = 200_000, 20
     source = MarkovValues(TWO, n, 2, 20260105)
     (_, first), (_, second) = source.at(0, 1), source.at(1, 1)
     assert chisquare(np.bincount(first, minlength=k), n * popularity(k, 0)).pvalue > FALSE_ALARM
-    assert chisquare(np.bincount(first, minlength=k), n * popularity(k, 6)).pvalue < FALSE_ALARM  # six hours later it drifted
+    # control: six steps later the popularity has drifted
+    assert chisquare(np.bincount(first, minlength=k), n * popularity(k, 6)).pvalue < FALSE_ALARM
 
     def stays(probability: float) -> float:
         same = probability + (1 - probability) * popularity(k, 1)[first]
