@@ -150,6 +150,6 @@ class KafkaSink:
         try:
             yield
         except KafkaError as error:
-            self._failed = SinkError(f"{self._place} did not acknowledge what was sent to {self._topic}: {error}")
+            self._failed = SinkError(f"{self._place} did not acknowledge all envelopes sent to {self._topic}: {error}")
             self.close()
             raise self._failed from error

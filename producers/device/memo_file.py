@@ -9,8 +9,8 @@ its two extra files are easily lost or left out of a copy.
     enrolment    for every attribute: level, whether the device answers it, its hash function, its fake value; the number of
                  distinct steps reported (`reports`) and the latest step whose envelope was dropped (`forgotten`)
     memo         for every attribute and memo key: the memo, never changed, and the number of steps reported from it
-    sent         the envelopes of the last steps, each with its idempotency key until it needs no further attempt; every
-                 reported step is here or is at most `forgotten`
+    sent         the envelopes of the last steps, each with its idempotency key until it is settled; every reported step is
+                 here or is at most `forgotten`
 
 A connection lasts for one transaction, so several threads may use a `Device` and a fork inherits no connection. Our code never
 opens the file by other means while it exists: on POSIX, closing a second descriptor would drop SQLite's locks.

@@ -6,7 +6,7 @@ digits 0.d₁d₂…. A toss draws the digits of a uniform number one by one and
     u₁ < d₁: yes      u₁ > d₁: no      u₁ = d₁: draw u₂ and go on; no, when the digits have ended
 
 Hence Pr[yes] = Σ dᵢ 256^-i exactly, however small it is. A toss draws 1.004 bytes on average. The code never computes or
-compares a floating-point number that depends on a value (Mironov 2012 shows how such numbers leak it).
+compares a floating-point number that depends on a value (Mironov 2012 shows how such numbers leak the value).
 
 Realised loss. A mechanism states its probabilities in pairs, an event's and its opposite's, each a double with relative
 error at most δ. The coin uses the smaller of the two unchanged. The larger becomes one minus the smaller, with relative

@@ -176,7 +176,7 @@ class Acknowledged:
         max_requests: requests per generation; a full generation ends before its period.
 
     Attributes:
-        forgotten_early: requests dropped before their period was over.
+        forgotten_early: requests dropped because a generation was full.
     """
 
     def __init__(self, period_s: float = 300.0, max_requests: int = 200_000) -> None:

@@ -7,7 +7,7 @@
     GET  /openapi.json    this API as an OpenAPI document
 
 **Batches.** A batch is one msgpack array of binaries, each an envelope: 1 to 10 000 of them and at most 750 000 bytes in all.
-The gateway accepts all of a batch or nothing, and so does the log. One envelope that could not be counted refuses the batch.
+The gateway accepts all of a batch or nothing, and so does the log. One uncountable envelope makes it refuse the batch.
 The problem lists the index and the reason of each such envelope (`elements`, the first 100). A single envelope may have at
 most 1 000 000 bytes.
 

@@ -1,8 +1,8 @@
-"""The gateway's producer. An acknowledged envelope is in the log once; an error tells if an envelope may be in the log.
+"""The gateway's producer. Each append ends as acknowledged (in the log once), not appended, or unknown.
 
 The gateway uses aiokafka's producer, not kafka-python's as in `producers.sinks`: it waits for thousands of acknowledgements
-at once, each for another request, which suits an event loop. kafka-python's thread needs three times the processor time for
-an acknowledgement (22 to 32 µs against 7 to 9 µs for one report, 64 to 256 requests at once). Envelopes of 16 KiB cost both
+at once, each for another request, which suits an event loop. kafka-python's thread needs three times the processor time per
+acknowledgement: 22 to 32 µs against 7 to 9 µs, for one report and 64 to 256 requests at once. Envelopes of 16 KiB cost both
 the same.
 
 aiokafka's idempotent producer never drops an envelope: while the broker is unreachable it retries in order, without

@@ -12,5 +12,5 @@ reports = Counter("ldpstream_gateway_reports", "Reports that the log has acknowl
 request_seconds = Histogram("ldpstream_gateway_request_seconds", "Seconds from a request's head to its answer")
 waiting_bytes = Gauge("ldpstream_gateway_waiting_bytes", "Bytes of request bodies being read or not yet acknowledged")
 log_available = Gauge("ldpstream_gateway_log_available", "1 while the log answers, else 0")
-keys_forgotten = Counter("ldpstream_gateway_keys_forgotten", "Idempotency keys dropped before 300 seconds were over")
+keys_forgotten = Counter("ldpstream_gateway_keys_forgotten", "Idempotency keys dropped early because of too many requests")
 connections_refused = Counter("ldpstream_gateway_connections_refused", "Connections closed at once: too many from one address")
