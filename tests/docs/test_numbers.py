@@ -59,7 +59,7 @@ SAID = [
     ("operate.md", f"and {counting.MAX_UNWRITTEN_BYTES >> 20} MiB of records not yet counted"),
     ("operate.md", f"the estimates of {schedule.KEPT_STEPS} steps"),
     ("operate.md", f"(at most {MAX_LISTED} an attribute), else the {TOP_VALUES} most frequent ones"),
-    ("counting.md", f"By a lease of {results.LEASE_MS // 1000} s in Redis"),
+    ("counting.md", f"A lease of {results.LEASE_MS // 1000} s in Redis"),
     ("counting.md", f"must be answered within {redis_connection.TIMEOUT_S:.0f} s"),
     ("counting.md", f"With the default interval of {DEFAULTS['commit_interval_ms'] / 1000} s"),
     ("counting.md", f"more than {survey.MAX_TABLE_BYTES >> 20} MiB (2²³ counts)"),
@@ -98,7 +98,7 @@ def test_a_device_keeps_its_file_and_envelopes_as_documented(tmp_path: Path) -> 
     asked = make_survey()
     device = Device(asked, tmp_path / "file")
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == int(re.findall(r"mode (0\d+)", PLAIN["device.md"])[0], 8)
-    assert "`lateness_steps` + 2 envelopes are kept" in PLAIN["device.md"]
+    assert "keeps the last `lateness_steps` + 2 envelopes" in PLAIN["device.md"]
     for name in ("mode", "zone"):
         for step in range(9):
             device.report(name, 0, step)
