@@ -25,7 +25,7 @@ from surveys import Survey, load_survey, open_envelope
 from .gateway_rig import Served
 
 TEXT = (Path(__file__).parents[2] / "docs" / "device.md").read_text()
-LINES = TEXT.split("## What it promises")[0].split('    {"type"')[0].splitlines()
+LINES = TEXT.split("## Guarantees")[0].split('    {"type"')[0].splitlines()
 PROGRAM = "\n".join(line[4:] for line in LINES if line.startswith("    ") or not line)
 FUNCTIONS = PROGRAM[PROGRAM.index("import http.client") : PROGRAM.index("\nwhile ")]
 URL, TOKEN = "https://gateway.example", "token-of-the-gateway"
