@@ -1,6 +1,6 @@
 """Streaming longitudinal aggregation under local differential privacy.
 
-What a notebook imports; loaded on first use, so that the command line can first check that no other package shadows ours.
+The names that a notebook imports. They load on first use: the command line must first check that no other package shadows ours.
 """
 
 from importlib import import_module

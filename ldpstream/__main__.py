@@ -8,21 +8,21 @@ from types import FrameType
 
 
 def main() -> None:
-    """Run the command line; exit status 2 and one line if it cannot even start, 130 at Ctrl-C.
+    """Run the command line. Exit status: 2, with one line, if it cannot start; 130 at Ctrl-C.
 
-    SIGTERM ends every command, whatever it computes. The system's own reaction would not: it spares process 1 of a container.
+    SIGTERM ends every command at any time. The default action would not end process 1 of a container.
     """
     _open_streams()
     signal.signal(signal.SIGTERM, _end)
     with_ctrl_c = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if with_ctrl_c:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an exception might be caught by whoever is being imported
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # a module being imported might catch an exception
     from ldpstream.shadow import shadowed
 
     if (problem := shadowed()) is not None:
         sys.stderr.write(f"ldpstream: {problem}\n")
         sys.exit(2)
-    from ldpstream.cli import run  # only now: it imports every package
+    from ldpstream.cli import run  # only after the check: it imports every package
 
     if with_ctrl_c:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -30,13 +30,13 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Give a place to what is written to a closed stream, and write `?` for what the output's encoding lacks."""
-    while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:  # else the next file or socket that is opened would be, say, number 1
+    """Redirect closed standard streams to the null device, and write `?` for characters that the output's encoding lacks."""
+    while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:  # else the next open file or socket would get number 1 or 2
         pass
     os.close(spare)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (open to the end)
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (open until the process ends)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
 

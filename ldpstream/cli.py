@@ -1,4 +1,4 @@
-"""The command line. Every mistake of a user ends in one line and exit status 2."""
+"""The command line. A user's mistake ends a command with one line and exit status 2."""
 
 import signal
 import sys
@@ -49,11 +49,11 @@ SurveyFile = Annotated[Path, typer.Argument(metavar="SURVEY", help="the survey f
 DataFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="true values: a CSV file of person, step, value (default: simulated)")
 ]
-FirstStep = Annotated[int, typer.Option(help="the number that the data file gives to step 0")]
-Users = Annotated[int, typer.Option(min=1, max=100_000_000, help="simulated users, without a data file")]
-Steps = Annotated[int, typer.Option(min=1, max=1_000_000, help="time steps, without a data file")]
+FirstStep = Annotated[int, typer.Option(help="number of step 0 in the data file")]
+Users = Annotated[int, typer.Option(min=1, max=100_000_000, help="number of simulated users (without a data file)")]
+Steps = Annotated[int, typer.Option(min=1, max=1_000_000, help="number of time steps (without a data file)")]
 Seed = Annotated[int, typer.Option(min=0, help="seed of the simulated devices")]
-STOP_S = 8.5  # from the signal to the end of an estimator
+STOP_S = 8.5  # from the signal until the estimator is ended
 DEMO_SURVEY = Path(__file__).resolve().parent.parent / "surveys" / "samples" / "demo.toml"
 
 
@@ -75,14 +75,14 @@ EXPECTED = (
 
 
 def run() -> None:
-    """The command line, with one line and exit status 2 for what a user can mend."""
+    """Run the command line, with one line and exit status 2 for an error that the user can correct."""
     try:
         app()
     except Stopped:
         sys.exit(0)
     except EXPECTED as error:
         fail(str(error))
-    except KeyboardInterrupt:  # before or after what the library itself looks after
+    except KeyboardInterrupt:  # outside the part that Typer handles
         sys.exit(130)
 
 
@@ -99,18 +99,18 @@ def fail(message: str) -> Never:
 
 
 def values(survey: Survey, data: Path | None, first_step: int, users: int, steps: int, seed: int) -> ValueSource:
-    """People's true values: from the file, else simulated."""
+    """Returns people's true values: from the file if given, else simulated."""
     return MarkovValues(survey, users, steps, seed) if data is None else load_values(data, survey, first_step)
 
 
 def progress_bar() -> Progress:
-    """The progress bar of long runs, on standard error."""
+    """Returns the progress bar of long runs, on standard error."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     return Progress(*columns, console=Console(stderr=True))
 
 
 def ends_on_signal(within_s: float | None = None) -> Event:
-    """An event that SIGTERM or SIGINT sets; if the process has not ended so many seconds later, it is ended."""
+    """Returns an event that SIGTERM or SIGINT sets. A process that still runs `within_s` seconds later is ended."""
     stop = Event()
 
     def handle(signum: int, frame: FrameType | None) -> None:
@@ -124,7 +124,7 @@ def ends_on_signal(within_s: float | None = None) -> Event:
 
 
 def show_version(asked: bool) -> None:
-    """Show the version and end, if asked to."""
+    """Show the version and exit, if `asked`."""
     if asked:
         console.print(f"ldpstream {__version__}", highlight=False)
         raise typer.Exit
@@ -134,7 +134,7 @@ def show_version(asked: bool) -> None:
 def options(
     version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="show the version")] = False,
 ) -> None:
-    """What can be asked without a command."""
+    """Options without a command."""
 
 
 @app.command()
@@ -150,7 +150,7 @@ def demo(
         bool | None, typer.Option(help="serve the live page until Ctrl-C", show_default="on a terminal, without --json")
     ] = None,
 ) -> None:
-    """The whole pipeline on this machine, nothing else needed: devices, log, count tables, estimates, beside the truth."""
+    """Run the whole pipeline in one process: devices, log, count tables, estimates beside the truth."""
     survey = load_survey(survey_file)
     source = values(survey, data, first_step, users, steps, seed)
     pipeline = Demo(survey, source, seed)
@@ -165,9 +165,9 @@ def demo(
 
 @contextmanager
 def serve_demo(survey: Survey, pipeline: Demo) -> Iterator[None]:
-    """The live page of a demo, with the truth, on a free port if the usual one is taken."""
-    from estimators.publishing.api import create_api  # only here and in the estimator: it takes long to load
-    from estimators.publishing.page_server import PageServer
+    """Serves the live page of a demo, with the truth; on a free port if the configured one is in use."""
+    from estimators.api import create_api  # only here and in the estimator: it loads slowly
+    from estimators.page_server import PageServer
 
     settings, service = load_settings(), pipeline.service
     api = create_api(survey, service.results, service.rejected, truth=partial(pipeline.truth.of, survey))
@@ -204,7 +204,7 @@ def run_demo(survey: Survey, source: ValueSource, pipeline: Demo, json: Path | N
 
 @app.command()
 def check(survey_file: SurveyFile, json: JsonFile = None) -> None:
-    """Validate a survey, and say in plain words what it promises to a participant."""
+    """Validate a survey, and print in plain words what it promises to a participant."""
     survey = load_survey(survey_file)
     lines = promise(survey)
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
@@ -215,18 +215,18 @@ def check(survey_file: SurveyFile, json: JsonFile = None) -> None:
 def ledger(
     survey_file: SurveyFile,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="also draw the curves (PNG, SVG or PDF)")] = None,
-    horizon: Annotated[int | None, typer.Option(min=1, help="with --budget: so many reports …")] = None,
-    budget: Annotated[float | None, typer.Option(help="… may cost so much, in nats: the largest eps_1 that allows it")] = None,
+    horizon: Annotated[int | None, typer.Option(min=1, help="with --budget: number of reports")] = None,
+    budget: Annotated[float | None, typer.Option(help="with --horizon: their limit in nats, to find eps_1")] = None,
     json: JsonFile = None,
 ) -> None:
-    """The privacy loss of t reports, for every attribute and level."""
+    """Print the privacy loss of t reports, for every attribute and level."""
     survey = load_survey(survey_file)
     if (horizon is None) != (budget is None):
-        fail("--horizon and --budget belong together")
+        fail("--horizon and --budget must be given together")
     rows, solved = tables.ledger_rows(survey), []
     for table in tables.ledger_tables(rows):
         console.print(table)
-    console.print("Privacy loss in nats. Same value: ε_t, which stays below ε∞. Any values: between any two value sequences.")
+    console.print("Privacy loss in nats. Same value: ε_t, at most ε∞. Any values: between any two value sequences.")
     if not all(row["eps_sequence_exact"] for row in rows):
         console.print("* an upper bound; the other numbers of that column are exact")
     if horizon is not None and budget is not None:
@@ -244,7 +244,7 @@ def ledger(
 def rehearse_command(
     survey_file: SurveyFile,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="the file to write")],
-    step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step in the rehearsal")] = 5,
+    step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step in the rehearsal, in seconds")] = 5,
 ) -> None:
     """Write a copy of a survey that starts now with short steps, to try the services out."""
     rehearse(survey_file, out, step_seconds, time.time())
@@ -262,7 +262,7 @@ def produce(
     json: JsonFile = None,
     gateway: Annotated[str | None, typer.Option(metavar="URL", help="report through this gateway, not to Kafka")] = None,
 ) -> None:
-    """Simulated devices that report to Kafka as the survey's steps go by, from the current one on."""
+    """Simulate devices that report to Kafka in real time, from the survey's current step on."""
     survey, settings = load_survey(survey_file), load_settings()
     source = values(survey, data, first_step, users, steps, seed)
     stop, answered = ends_on_signal(), []
@@ -295,10 +295,10 @@ def produce(
 
 
 def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
-    """The survey's topic, made if there is none, as soon as Kafka answers.
+    """Returns a sink to the survey's topic as soon as Kafka answers; makes the topic if it is missing.
 
     Raises:
-        Stopped: if `stop` is set before.
+        Stopped: if `stop` is set earlier.
         TopicError: if Kafka refuses us.
     """
 
@@ -307,22 +307,22 @@ def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
         return KafkaSink(settings, survey.reports_topic)
 
     def away(error: Exception) -> bool:
-        return isinstance(error, Away | SinkError)  # whatever Kafka refuses, the check of the topics says
+        return isinstance(error, Away | SinkError)  # a refusal is a TopicError from the check of the topics
 
     return wait_for(f"Kafka at {settings.kafka}", ask, stop.wait, say, away)
 
 
 def gateway_sink(url: str, settings: Settings) -> Sink:
-    """A gateway, with the first token of the tokens file."""
-    from producers.gateway.client import GatewaySink  # only here and in the gateway: they take long to load
-    from producers.gateway.service import read_tokens
+    """Returns a sink to the gateway, with the first token of the tokens file."""
+    from producers.gateway_client import GatewaySink  # only here and in the gateway: they load slowly
+    from producers.gateway_service import read_tokens
 
     return GatewaySink(url, next(iter(read_tokens(settings)), None))
 
 
 @app.command()
 def agent(survey_file: SurveyFile) -> None:
-    """A counting agent: a Faust worker that folds Kafka's reports into count tables in Redis. Start as many as you like."""
+    """Run a counting agent: a Faust worker from Kafka's reports to count tables in Redis. Several agents share the work."""
     survey, settings = load_survey(survey_file), load_settings()
     from agents.app import run as run_agent  # only here: it sets up an event loop for Faust
 
@@ -335,7 +335,7 @@ def estimate(
     until: Annotated[int | None, typer.Option(min=0, help="end when all steps up to this one are published complete")] = None,
     json: JsonFile = None,
 ) -> None:
-    """The estimator: publishes histograms and privacy loss to Kafka, Redis and Prometheus as the steps close."""
+    """Run the estimator: it publishes histograms and privacy loss to Kafka, Redis and Prometheus when steps close."""
     survey, settings = load_survey(survey_file), load_settings()
     dictConfig(logging_config(settings.log_level))
     from estimators.publishing.service import serve
@@ -344,7 +344,7 @@ def estimate(
         if until is not None and publication.span == "window":
             console.print(tables.histogram_table(survey, publication, None))
 
-    # with Kafka away it may wait for long; what is saved is saved, and what is not is estimated by the next one
+    # it may wait long for an unreachable Kafka; ending it is safe: the next estimator estimates what is not saved
     stop = ends_on_signal(STOP_S if json is None else None)
     history = serve(survey, settings, stop, seen, partial(ensure_topics, settings, survey, "estimator"), until)
     write_json(json, tables.as_json(survey, history, None))
@@ -352,10 +352,10 @@ def estimate(
 
 @app.command()
 def gateway(survey_file: SurveyFile) -> None:
-    """The HTTP gateway: takes envelopes by POST /v1/reports, and answers once Kafka has them. Start as many as you like."""
+    """Run the HTTP gateway: it accepts envelopes by POST /v1/reports and answers after Kafka has acknowledged them."""
     survey, settings = load_survey(survey_file), load_settings()
     dictConfig(logging_config(settings.log_level))
-    from producers.gateway.service import serve as serve_gateway  # only here: it takes long to load
+    from producers.gateway_service import serve as serve_gateway  # only here: it loads slowly
 
     check_topics = partial(ensure_topics, settings, survey, "producer")
     serve_gateway(survey, survey_file.read_text(encoding="utf-8"), settings, check_topics)

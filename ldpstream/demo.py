@@ -19,7 +19,7 @@ PARTITIONS = 4
 
 @dataclass
 class Truth:
-    """What the participants really answered: only a simulation knows.
+    """The true answers of simulated participants.
 
     Attributes:
         counts: (attribute index, step) -> (k,) number of participants by true value.
@@ -33,7 +33,7 @@ class Truth:
         self.counts[attribute, step] = counts if known is None else known + counts
 
     def of(self, survey: Survey, publication: Publication) -> list[float] | None:
-        """The true frequencies of a publication's span; None if nobody answered."""
+        """Returns the true frequencies of a publication's span; None if nobody answered."""
         attribute = next(i for i, a in enumerate(survey.attributes) if a.name == publication.attribute)
         width = 1 if publication.span == "step" else survey.window_steps
         steps = range(publication.step - width + 1, publication.step + 1)
@@ -47,11 +47,11 @@ class Demo:
     Args:
         survey: the survey.
         source: the true values.
-        seed: of the simulated devices.
+        seed: seed of the simulated devices.
 
     Attributes:
         service: the service; its results hold all publications.
-        truth: what was really answered.
+        truth: the true answers.
     """
 
     def __init__(self, survey: Survey, source: ValueSource, seed: int) -> None:
@@ -64,7 +64,7 @@ class Demo:
         """Run every step of the source, then let the last step close.
 
         Args:
-            seen: told after every step of its number and of what was published.
+            seen: called after every step with its number and its publications.
         """
         survey, log, n_steps, sink = self._survey, self._log, self._source.n_steps, MemorySink(self._log.append)
         for step in range(n_steps):

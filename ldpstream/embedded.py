@@ -1,4 +1,4 @@
-"""The whole service in one process: the log in memory, the same fold, schedule and results, on a clock that is set by hand."""
+"""The whole service in one process: a log in memory, the same fold, schedule and results, and a manual clock."""
 
 from bisect import bisect_left
 
@@ -16,11 +16,11 @@ def _appended(record: Record) -> int:
 
 
 class MemoryLog:
-    """A partitioned log of envelopes with append times, as Kafka keeps it; records go round the partitions.
+    """A partitioned log of envelopes with append times, like Kafka's; it appends to the partitions in turn.
 
     Args:
         partitions: number of partitions.
-        now_ms: the time to begin at; set the attribute to move it.
+        now_ms: the present time, in ms; set the attribute to change it.
     """
 
     def __init__(self, partitions: int, now_ms: int) -> None:
@@ -29,12 +29,12 @@ class MemoryLog:
         self._appended = 0
 
     def append(self, value: bytes) -> None:
-        """Take a record at the present time."""
+        """Append a record at the present time."""
         partition = self.partitions[self._appended % len(self.partitions)]
         partition.append(Record(len(partition), self.now_ms, value))
         self._appended += 1
 
-    # ---- what the schedule asks (estimators.publishing.schedule.LogPosition)
+    # ---- the methods of estimators.schedule.LogPosition
 
     def log_id(self) -> str:
         return ""
@@ -52,7 +52,7 @@ class EmbeddedService:
     Args:
         survey: the survey.
         log: the log, into which a `producers.sinks.MemorySink` writes.
-        publishers: who is told of publications.
+        publishers: receive the publications.
     """
 
     def __init__(self, survey: Survey, log: MemoryLog, publishers: list[Publisher] | None = None) -> None:
@@ -61,7 +61,7 @@ class EmbeddedService:
         self._schedule = Schedule(survey, self.store, log, self.results, publishers or [])
 
     def count(self) -> None:
-        """Fold whatever has been appended, and commit it."""
+        """Fold the newly appended records, and commit them."""
         for partition, (fold, records) in enumerate(zip(self._folds, self.log.partitions, strict=True)):
             fold.feed(records[fold.next_offset :])
             expected, change = fold.stored_offset, fold.changes()
@@ -69,9 +69,9 @@ class EmbeddedService:
                 fold.committed(change)
 
     def estimate(self) -> list[Publication]:
-        """Publish every step that has closed by the log's time."""
+        """Publish every step that has closed by the log's clock."""
         return self._schedule.run(self.log.now_ms)
 
     def rejected(self) -> dict[Reason, int]:
-        """Envelopes refused so far, by reason."""
+        """Returns the number of envelopes rejected so far, by reason."""
         return self.store.rejected()

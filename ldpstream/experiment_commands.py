@@ -1,4 +1,4 @@
-"""The commands `audit` and `bench`, which measure the project itself, `reproduce`, the literature done over, and `advise`."""
+"""The commands `audit`, `bench`, `reproduce` and `advise`."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -20,26 +20,26 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
     """Add the commands to the command line.
 
     Args:
-        app: of the command line.
-        console: that tables are shown on.
-        write_json: of a document, to a file or (None) nowhere.
+        app: the command line.
+        console: shows the tables.
+        write_json: writes a document to a file; nothing if the path is None.
 
     Returns:
-        The group `bench`, for other benchmarks to be added to.
+        The group `bench`, to which others can add benchmarks.
     """
     benches = typer.Typer(no_args_is_help=True)
     app.add_typer(benches, name="bench")
 
     @app.command(name="audit")
     def audit_command(
-        mechanism: Annotated[list[str] | None, typer.Option(help="a mechanism; repeatable", show_default="all")] = None,
-        reports: Annotated[int, typer.Option(min=1000, max=10**7, help="vectorised reports of each value")] = 500_000,
-        seed: Annotated[int, typer.Option(min=0, max=2**63, help="of the vectorised reports")] = 1,
+        mechanism: Annotated[list[str] | None, typer.Option(help="mechanism to audit; repeatable", show_default="all")] = None,
+        reports: Annotated[int, typer.Option(min=1000, max=10**7, help="number of vectorised reports of each value")] = 500_000,
+        seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of the vectorised reports")] = 1,
         json: JsonFile = None,
     ) -> None:
-        """Attack the reports that the code really emits: a lower bound of ε beside the claim; status 1 above it."""
-        from experiments.audit.audit import K, audit
-        from experiments.audit.samplers import code_paths
+        """Attack the reports that the code emits: a lower bound of ε beside each claim. Status 1 if one exceeds its claim."""
+        from experiments.audit import K, audit
+        from experiments.samplers import code_paths
         from experiments.tables import audit_tables, audit_verdict
 
         names = list(NAMES) if mechanism is None else mechanism
@@ -58,17 +58,17 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
     @app.command(name="reproduce")
     def reproduce_command(
         names: Annotated[
-            list[str] | None, typer.Argument(metavar="[NAME]…", help="tables and figures", show_default="all")
+            list[str] | None, typer.Argument(metavar="[NAME]…", help="names of tables and figures", show_default="all")
         ] = None,
-        quick: Annotated[bool, typer.Option("--quick", help="small parts, in under three minutes")] = False,
-        best: Annotated[bool, typer.Option("--best/--paper", help="also our best methods, or the papers' alone")] = True,
+        quick: Annotated[bool, typer.Option("--quick", help="small parts only, in under three minutes")] = False,
+        best: Annotated[bool, typer.Option("--best/--paper", help="also our best methods, or only those of the papers")] = True,
         data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; what it lacks is generated")] = None,
         seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
         pictures: Annotated[Path | None, typer.Option(metavar="DIR", help="also draw the figures, as PNG")] = None,
-        listed: Annotated[bool, typer.Option("--list", help="name the tables and figures, and do nothing")] = False,
+        listed: Annotated[bool, typer.Option("--list", help="only list the names of the tables and figures")] = False,
         json: JsonFile = None,
     ) -> None:
-        """Make the papers' tables and figures again, with the published numbers beside ours."""
+        """Reproduce the papers' tables and figures, with the published numbers beside ours."""
         from experiments.papers import TARGETS
         from experiments.papers.reproduction import Plan, reproduce
         from experiments.papers.reproduction_tables import document, draw, sentences, table
@@ -99,20 +99,22 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
 
     @app.command(name="advise")
     def advise_command(
-        n: Annotated[int, typer.Option(help="people who report at a step")],
+        n: Annotated[int, typer.Option(help="number of people who report at a step")],
         k: Annotated[int | None, typer.Option(help="domain size", show_default="the sample's")] = None,
-        eps: Annotated[float | None, typer.Option(help="loss of each report, in nats: one-time mechanisms")] = None,
-        eps_inf: Annotated[float | None, typer.Option(help="loss for ever, in nats: memoized mechanisms")] = None,
-        eps_1: Annotated[float | None, typer.Option(help="loss of one report", show_default="a half of eps_inf")] = None,
-        horizon: Annotated[int, typer.Option(help="reports whose loss is shown")] = 365,
-        budget: Annotated[float | None, typer.Option(help="in place of eps_1: what the horizon's reports may cost")] = None,
-        metric: Annotated[str, typer.Option(help="mse, mae, l1, l2, kl or emd (values on a line)")] = "mse",
-        max_bytes: Annotated[int | None, typer.Option(help="the longest report, without its envelope")] = None,
-        sample: Annotated[
-            Path | None, typer.Option(metavar="FILE", help="a value on each line, or CSV", show_default="five shapes")
+        eps: Annotated[float | None, typer.Option(help="loss of each report, in nats (one-time mechanisms)")] = None,
+        eps_inf: Annotated[float | None, typer.Option(help="loss for ever, in nats (memoized mechanisms)")] = None,
+        eps_1: Annotated[float | None, typer.Option(help="loss of one report, in nats", show_default="half of eps_inf")] = None,
+        horizon: Annotated[int, typer.Option(help="number of reports whose loss is shown")] = 365,
+        budget: Annotated[
+            float | None, typer.Option(help="in place of eps_1: limit for the horizon's reports, in nats")
         ] = None,
-        column: Annotated[str | None, typer.Option(help="the sample is a CSV file: its column")] = None,
-        name: Annotated[str, typer.Option(help="of the attribute, in the survey")] = "value",
+        metric: Annotated[str, typer.Option(help="mse, mae, l1, l2, kl or emd (values on a line)")] = "mse",
+        max_bytes: Annotated[int | None, typer.Option(help="largest size of a report, without its envelope")] = None,
+        sample: Annotated[
+            Path | None, typer.Option(metavar="FILE", help="one value per line, or CSV", show_default="five shapes")
+        ] = None,
+        column: Annotated[str | None, typer.Option(help="column of the values, if the sample is a CSV file")] = None,
+        name: Annotated[str, typer.Option(help="name of the attribute in the survey")] = "value",
         repeats: Annotated[int, typer.Option(help="repetitions for each distribution")] = 100,
         seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
         picture: Annotated[
@@ -120,21 +122,21 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         ] = None,
         json: JsonFile = None,
     ) -> None:
-        """The best mechanism, estimator and post-processing for a question: by exact variance, then by simulation."""
-        from experiments.advice import tables as advice_tables
-        from experiments.advice.advise import advise, check_attribute
-        from experiments.advice.question import AdviceError, Question
-        from experiments.advice.sample_file import read_sample
-        from experiments.papers.reproduction_tables import draw
+        """Find the best mechanism, estimator and post-processing: by exact variance, then by simulation."""
+        from experiments import advice_tables
+        from experiments.advice_question import AdviceError, Question
+        from experiments.advise import advise, check_attribute
+        from experiments.reproduction_tables import draw
+        from experiments.sample_file import read_sample
 
         counts, labels = (None, None) if sample is None else read_sample(sample, column, k)
         if labels is not None and metric == "emd":
-            raise AdviceError("emd is of values on a line: number them in order in the sample, for labels have none")
+            raise AdviceError("emd needs values on a line: use numbers in the sample, because labels have no order")
         size = k if counts is None else counts.size
         if size is None:
-            raise AdviceError("--k is needed, or a --sample that it is read from")
+            raise AdviceError("give --k, or a --sample that determines it")
         if column is not None and sample is None:
-            raise AdviceError("--column belongs to --sample")
+            raise AdviceError("--column needs --sample")
         question = Question(k=size, n=n, eps=eps, eps_inf=eps_inf, eps_1=eps_1, horizon=horizon, budget=budget, metric=metric,
                             max_bytes=max_bytes)  # fmt: skip
         known = labels if labels is not None and len(labels) == size else None
@@ -153,19 +155,17 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
 
     @benches.callback()
     def benchmarks() -> None:
-        """How fast it is, beside other libraries."""
+        """Measure speed and accuracy beside other libraries."""
 
     @benches.command(name="mechanisms")
     def bench_mechanisms(
-        n: Annotated[int, typer.Option(min=1000, max=10**7, help="reports of each mechanism")] = 1_000_000,
+        n: Annotated[int, typer.Option(min=1000, max=10**7, help="number of reports of each mechanism")] = 1_000_000,
         k: Annotated[int, typer.Option(min=2, max=100_000, help="domain size")] = 1000,
-        peers: Annotated[
-            bool, typer.Option(help="also time other libraries, installed into an environment of their own")
-        ] = True,
+        peers: Annotated[bool, typer.Option(help="also time other libraries, in a separate environment")] = True,
         json: JsonFile = None,
     ) -> None:
-        """Reports a second that one core perturbs and counts, beside other libraries."""
-        from experiments.bench.mechanisms import bench
+        """Measure the reports a second that one core perturbs and counts, beside other libraries."""
+        from experiments.bench_mechanisms import bench
         from experiments.tables import bench_notes, bench_tables
 
         with _status() as progress:
@@ -178,17 +178,17 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
 
     @benches.command(name="accuracy")
     def bench_accuracy(
-        quick: Annotated[bool, typer.Option(help="a small part of the grid, in seconds")] = False,
+        quick: Annotated[bool, typer.Option(help="a small part of the grid, within seconds")] = False,
         repeats: Annotated[int, typer.Option(min=1, max=1000, help="repetitions of each setting")] = 3,
         seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
-        peers: Annotated[bool, typer.Option(help="also multi-freq-ldpy, in an environment of its own")] = True,
+        peers: Annotated[bool, typer.Option(help="also multi-freq-ldpy, in a separate environment")] = True,
         csv: Annotated[
             Path | None, typer.Option(metavar="FILE", callback=writable, help="also write every setting's errors")
         ] = None,
         json: JsonFile = None,
     ) -> None:
-        """Mean squared error of every estimator with every mechanism, over domains, ε, distributions and populations."""
-        from experiments.bench import accuracy, accuracy_tables
+        """Measure every estimator's mean squared error with every mechanism, over domains, ε, distributions and populations."""
+        from experiments import accuracy, accuracy_tables
 
         with _status() as progress:
             result = accuracy.measure(accuracy.settings(quick), repeats, seed, peers, progress)
@@ -203,12 +203,12 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
 
     @benches.command(name="estimators")
     def bench_estimators(
-        quick: Annotated[bool, typer.Option(help="small domains, in seconds")] = False,
-        peers: Annotated[bool, typer.Option(help="also other libraries, in an environment of their own")] = True,
+        quick: Annotated[bool, typer.Option(help="small domains only, within seconds")] = False,
+        peers: Annotated[bool, typer.Option(help="also other libraries, in a separate environment")] = True,
         json: JsonFile = None,
     ) -> None:
-        """How long the estimators take on one core, whatever the number of reports."""
-        from experiments.bench.estimators import measure, timing_table
+        """Time the estimators on one core; the number of reports does not matter."""
+        from experiments.bench_estimators import measure, timing_table
 
         with _status() as progress:
             rows = measure(quick, peers, progress)
@@ -221,8 +221,8 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
         json: JsonFile = None,
     ) -> None:
-        """How often the intervals of 95 % hold the truth, for a step and for a window, with every mechanism and estimator."""
-        from experiments.bench.coverage import coverage_table, measure
+        """Count how often 95 % intervals contain the truth: steps and windows, every mechanism and estimator."""
+        from experiments.coverage import coverage_table, measure
 
         with _status() as progress:
             rows = measure(runs, seed, progress)
@@ -232,15 +232,14 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
     @benches.command(name="advice")
     def bench_advice(
         data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; what it lacks is generated")] = None,
-        dataset: Annotated[list[str] | None, typer.Option(help="one of them; repeatable", show_default="all")] = None,
+        dataset: Annotated[list[str] | None, typer.Option(help="a data set; repeatable", show_default="all")] = None,
         repeats: Annotated[int, typer.Option(min=10, max=10_000, help="repetitions of each setting")] = 50,
         seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
         json: JsonFile = None,
     ) -> None:
-        """What `advise` is worth: beside every fixed choice, on the papers' data sets. Half an hour on two cores."""
-        from experiments import datasets
-        from experiments.advice import gain as advice_gain
-        from experiments.advice.tables import GAIN_NOTE, gain_tables
+        """Compare `advise` with every fixed choice on the papers' data sets: half an hour on two cores."""
+        from experiments import advice_gain, datasets
+        from experiments.advice_tables import GAIN_NOTE, gain_tables
 
         for one in dataset or ():
             if one not in datasets.NAMES:
@@ -255,21 +254,21 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
 
     @benches.command(name="service")
     def bench_service(
-        quick: Annotated[bool, typer.Option("--quick", help="try it out, at sizes whose figures say nothing")] = False,
+        quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; its figures mean nothing")] = False,
         json: JsonFile = None,
     ) -> None:
-        """How fast the service counts, over the Kafka and the Redis of the settings: about seven minutes.
+        """Measure the service's speed on the configured Kafka and Redis: about seven minutes.
 
-        Agents beside a bare consumer and beside a stock Faust agent, where their time goes, how long histograms take, recovery
-        from a kill, growth. It makes topics and keys of its own and deletes them; others are not touched, but are slowed
-        down. Where no Kafka or Redis runs, `python -m tests.services.rig` in the source tree starts both and prints what to
-        export.
+        Compares agents with a bare consumer and with a stock Faust agent. Also measures a time profile, the time for
+        histograms, recovery from a kill, and growth. The command makes its own topics and keys and deletes them. It does not
+        touch other data, but slows others down. If no Kafka or Redis runs, `python -m tests.services.rig` in the source tree
+        starts both and prints the variables to export.
         """
         from experiments.bench.service import FULL, QUICK, bench
         from experiments.bench.service_site import BenchError
         from experiments.bench.service_tables import service_notes, service_tables
 
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it tidies up
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the clean-up runs
         try:
             with _status() as progress:
                 result = bench(load_settings(), QUICK if quick else FULL, progress)
@@ -287,14 +286,14 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
 
 @contextmanager
 def _status() -> Iterator[Callable[[str], None]]:
-    """A line on a terminal's standard error that says what is being done, in place of the one before."""
+    """Shows one line with the current activity on standard error, if that is a terminal."""
     with Console(stderr=True).status("") as status:
         yield status.update
 
 
 @contextmanager
 def _bar() -> Iterator[Callable[[int, int, str], None]]:
-    """A progress bar on standard error: jobs done, jobs in all, what the last one was for."""
+    """Shows a progress bar on standard error; its arguments: jobs done, total jobs, name of the last job."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("", total=None)

@@ -1,4 +1,4 @@
-"""Files that commands write: asked for before the work, not after it."""
+"""Output files of commands, checked before the work starts."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,25 +11,25 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 class OutputError(Exception):
-    """A file that cannot be written: one line that names it."""
+    """A file cannot be written; the message is one line that names it."""
 
 
 def writable(param: typer.CallbackParam, path: Path | None) -> Path | None:
-    """The path of an option, if a file can be written there.
+    """Returns the path of an option, if a file can be written there.
 
     Raises:
-        OutputError: if it is a folder, or is in none.
+        OutputError: if it is a folder, or its folder does not exist.
     """
     if path is not None and (path.is_dir() or not path.name or not path.absolute().parent.is_dir()):
-        raise OutputError(f"{param.opts[0]} {path}: is a folder, or is in none")
+        raise OutputError(f"{param.opts[0]} {path}: is a folder, or its folder does not exist")
     return path
 
 
 def drawable(param: typer.CallbackParam, path: Path | None) -> Path | None:
-    """The path of an option, if a picture can be drawn there.
+    """Returns the path of an option, if a picture can be drawn there.
 
     Raises:
-        OutputError: if it is a folder or in none, names no format that we draw, or Matplotlib is missing.
+        OutputError: if `writable` refuses it, we cannot draw its format, or Matplotlib is missing.
     """
     if (path := writable(param, path)) is not None:
         if path.suffix.lower() not in PICTURES:
@@ -40,12 +40,12 @@ def drawable(param: typer.CallbackParam, path: Path | None) -> Path | None:
 
 
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", callback=writable, help="also write what is shown, as JSON")
+    Path | None, typer.Option("--json", metavar="FILE", callback=writable, help="also write the output as JSON")
 ]
 
 
 def write_json(path: Path | None, document: Any) -> None:
-    """Write the file whole or not at all."""
+    """Write the document as JSON, the whole file or nothing; nothing if the path is None."""
     if path is None:
         return
     part = path.with_name(path.name + ".part")

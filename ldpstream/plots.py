@@ -1,4 +1,4 @@
-"""Pictures, drawn with Matplotlib where it is installed."""
+"""Pictures, drawn with Matplotlib if it is installed."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ MOST_REPORTS = 1000
 
 
 class PlotError(Exception):
-    """A picture that cannot be drawn: one line that says why."""
+    """A picture cannot be drawn; the message is one line with the reason."""
 
 
 def draw_ledger(survey: Survey, path: Path) -> None:
     """Draw eps_t and eps_sequence over t for every attribute and level, both axes logarithmic.
 
     Raises:
-        PlotError: if Matplotlib is missing, or the file's ending names no format that it knows.
+        PlotError: if Matplotlib is missing, or it does not know the format of the file's ending.
     """
     try:
         from matplotlib.figure import Figure  # only here: it is an extra

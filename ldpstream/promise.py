@@ -1,4 +1,4 @@
-"""What a survey promises to a participant, in plain words and in numbers."""
+"""The promise of a survey to a participant, in plain words and in numbers."""
 
 import math
 from collections.abc import Callable
@@ -8,10 +8,10 @@ from mechanisms.local_hashing import LongitudinalHashing
 from surveys import Survey
 
 COLLECTIONS = {
-    "smp": "A device picks one of {d} attributes, once, and answers only that one.",
+    "smp": "A device draws one of {d} attributes, once, and answers only that one.",
     "spl": "A device answers all {d} attributes and splits its budget evenly; the losses of the attributes add up.",
-    "rs+fd": "A device picks one of {d} attributes, once and in secret, and answers all, the others with invented values. "
-    "The losses below are those of the whole answer; they are not raised by amplification, which does not hold between people "
+    "rs+fd": "A device draws one of {d} attributes, once and in secret. It answers all, the others with fake values. "
+    "The losses below are those of the whole answer. They use no amplification, which does not hold between people "
     "who differ in several attributes.",
 }
 MANY_MEMOS = 8  # more than local hashing usually needs
@@ -19,12 +19,12 @@ HORIZONS = (1, 2, 3, 5, 10, 20, 50, 100, 1000)
 
 
 def odds(eps: float) -> str:
-    """e^eps as the factor by which odds may change."""
+    """Formats e^eps, the factor by which odds may change."""
     return "any factor" if math.isinf(eps) else f"a factor of {math.exp(eps):.3g}" if eps < 50 else f"a factor of e^{eps:.4g}"
 
 
 def duration(seconds: int) -> str:
-    """A length of time in its largest whole unit."""
+    """Formats a length of time in its largest whole unit."""
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds and seconds % length == 0:
             return f"{seconds // length} {unit}{'s' if seconds > length else ''}"
@@ -32,34 +32,35 @@ def duration(seconds: int) -> str:
 
 
 def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
-    """What a device loses over all its attributes, in nats, at the dearest levels.
+    """Returns the loss of a device over all its attributes, in nats, at the levels with the largest loss.
 
-    Under smp it is the loss of the one attribute that it answers; under spl the losses add up, since the reports are
-    independent given the values; under rs+fd it is the largest one: the likelihood of a whole answer is the mean, over which
-    attribute is answered truly, of products that differ in one factor, and a ratio of sums is at most the largest ratio.
+    - smp: the largest loss of one attribute, because the device answers only one.
+    - spl: the sum, because the reports are independent given the values.
+    - rs+fd: the largest loss. The likelihood of a whole answer is a mean over the attribute that is answered truly. Its terms
+      are products that differ in one factor, and a ratio of sums is at most the largest ratio.
 
     Args:
         survey: the survey.
-        loss: of one attribute's mechanism, such as eps_inf or eps_t of some t.
+        loss: returns the loss of one attribute's mechanism, such as eps_inf or eps_t for some t.
     """
     dearest = [max(loss(m) for m in levels) for levels in survey.mechanisms]
     return sum(dearest) if survey.collection == "spl" else max(dearest)
 
 
 def device_line(survey: Survey) -> str:
-    """The losses of a device over all its attributes, in words."""
+    """Returns the losses of a device over all its attributes, in words."""
     t = survey.window_steps
     eps_1, eps_t = device_loss(survey, lambda m: m.eps_1), device_loss(survey, lambda m: m.eps_t(t))
     eps_inf, any_values = device_loss(survey, lambda m: m.eps_inf), device_loss(survey, lambda m: m.eps_sequence(t).value)
     forever = "no bound" if math.isinf(eps_inf) else f"{eps_inf:.4g}"
     return (
-        f"A device in all, at the dearest levels, while its values stay the same: {eps_1:.4g} nats a step, {eps_t:.4g} in {t} "
-        f"steps, {forever} for ever. Whatever its values do: at most {any_values:.4g} nats in {t} steps."
+        f"A device in all, at the levels of largest loss, while its values stay the same: {eps_1:.4g} nats a step, "
+        f"{eps_t:.4g} in {t} steps, {forever} for ever. If its values change: at most {any_values:.4g} nats in {t} steps."
     )
 
 
 def promise(survey: Survey) -> list[str]:
-    """The guarantee of every attribute and level, a line each, after what holds for the whole survey."""
+    """Returns the promise as lines: first for the whole survey, then for every attribute and level."""
     d = len(survey.attributes)
     lines = [
         f"Survey {survey.name} is valid; fingerprint {survey.fingerprint.hex()}.",
@@ -67,8 +68,8 @@ def promise(survey: Survey) -> list[str]:
         f"{duration(survey.lateness_steps * survey.step_seconds)} after its end; windows of {survey.window_steps} steps.",
         COLLECTIONS[survey.collection].format(d=d) if d > 1 else "There is one attribute.",
         "A device randomizes a value before it sends it. A single report can still be the true value, and reports of one "
-        "device can be linked. Each level states the chance of a right guess by somebody who sees all reports of a device and "
-        "considers all values equally likely before.",
+        "device can be linked. For each level we print the chance of a right guess by somebody who sees all reports of a "
+        "device and at first considers all values equally likely.",
     ]
     if any(len(attribute.levels) > 1 for attribute in survey.attributes):
         lines += [
@@ -87,14 +88,14 @@ def promise(survey: Survey) -> list[str]:
     if any(isinstance(m, Longitudinal) and m.max_memos > MANY_MEMOS for levels in survey.mechanisms for m in levels):
         lines += [
             "",
-            "If people's values change, local hashing with few symbols (L-BLH, L-OLH) betrays the changes least: "
-            "compare eps_sequence. Let values change at the boundaries of long epochs only, where that is possible.",
+            "If people's values change, local hashing with few symbols (L-BLH, L-OLH) reveals the changes least: "
+            "compare eps_sequence. If possible, let values change only at the boundaries of long epochs.",
         ]
     return lines
 
 
 def percent(chance: float) -> str:
-    """A chance in per cent, three digits."""
+    """Formats a chance in per cent, with three digits."""
     return f"{100 * chance:.3g} %"
 
 
@@ -107,9 +108,9 @@ def _level(m: Mechanism, window: int, year: int) -> list[str]:
     ]
     if isinstance(m, Longitudinal):
         lines += [
-            "While the value stays the same, all reports for ever do by at most "
+            "While the value stays the same, all reports for ever change the odds by at most "
             f"{odds(m.eps_inf)} (eps_inf = {m.eps_inf:.4g}); "
-            f"{window} reports by {odds(m.eps_t(window))} (eps_t = {m.eps_t(window):.4g}). "
+            f"{window} reports by at most {odds(m.eps_t(window))} (eps_t = {m.eps_t(window):.4g}). "
             f"Chance of a right guess: {percent(m.guess(math.inf))} for ever, "
             f"{percent(m.guess(window))} after {window} reports.",
             f"A changed value can draw a new memo, at most {m.max_memos} memos in all. "
@@ -118,7 +119,7 @@ def _level(m: Mechanism, window: int, year: int) -> list[str]:
         ]
     else:
         lines.append(
-            f"Every further report costs as much again: {window} reports lose {exact}{sequence.value:.4g} nats. "
+            f"Every further report costs the same: {window} reports lose {exact}{sequence.value:.4g} nats. "
             f"Chance of a right guess from {window} reports of one value: at most {percent(m.guess(window))}; "
             "for ever, it is certain."
         )

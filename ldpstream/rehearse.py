@@ -1,4 +1,4 @@
-"""A rehearsal: the same questions with a start now and short steps, to try the services out."""
+"""A rehearsal: the same survey with a start now and short steps, to try the services out."""
 
 import re
 import tomllib
@@ -9,22 +9,22 @@ from surveys import Survey, SurveyError, load_survey, parse_survey
 
 
 def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey:
-    """Write `source` to `out` with another name, `start` and `step_seconds`, and nothing else changed.
+    """Write `source` to `out` with another name, `start` and `step_seconds`; change nothing else.
 
-    The name gets "-rehearsal" at its end, so that a rehearsal has topics and counts of its own.
+    The name gets the suffix "-rehearsal", so that a rehearsal has its own topics and counts.
 
     Args:
         source: the survey file.
-        out: the file to write, another one.
+        out: the file to write, not `source`.
         step_seconds: the new length of a step.
-        now_s: the new start, in seconds since 1970 UTC; whole seconds count.
+        now_s: the new start, in seconds since 1970 UTC, rounded down.
 
     Raises:
-        SurveyError: if the source is not a survey, or cannot be changed like that; nothing is written then.
+        SurveyError: if the source is not a survey, or cannot be changed in this way; then nothing is written.
     """
     original = load_survey(source)
     if out.exists() and out.samefile(source):
-        raise SurveyError(f"{out}: is the survey itself; name another file to write")
+        raise SurveyError(f"{out}: is the survey itself; give another file to write")
     start = datetime.fromtimestamp(int(now_s), UTC)
     name = f"{original.name[:54]}-rehearsal"
     text = source.read_text(encoding="utf-8")
@@ -32,6 +32,6 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey
         text = re.sub(rf"(?m)^\s*{key}\s*=.*$", f"{key} = {value}", text, count=1)
     changed = parse_survey(tomllib.loads(text), str(out))
     if (changed.name, changed.start, changed.step_seconds) != (name, start, step_seconds):
-        raise SurveyError(f"{source}: name, start and step_seconds must stand on lines of their own to be replaced")
+        raise SurveyError(f"{source}: name, start and step_seconds must each be on a separate line to be replaced")
     out.write_text(text, encoding="utf-8")
     return changed

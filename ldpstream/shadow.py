@@ -1,4 +1,4 @@
-"""Our packages have plain names that other distributions use too; this notices when one of theirs stands before ours."""
+"""Detects a foreign package that shadows ours: other distributions use the same plain names."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -7,7 +7,7 @@ PACKAGES = ("mechanisms", "surveys", "runtime", "stores", "producers", "agents",
 
 
 def shadowed() -> str | None:
-    """One line that names the first package that is not ours, or None."""
+    """Returns one line that names the first package that is not ours; None if all are ours."""
     home = Path(__file__).resolve().parent.parent
     for name in PACKAGES:
         spec = find_spec(name)

@@ -1,4 +1,4 @@
-"""What the commands show: tables for people, and the same as JSON for programs."""
+"""The output of the commands: tables for people, and the same data as JSON for programs."""
 
 import math
 from collections.abc import Callable
@@ -22,17 +22,17 @@ MAX_BUDGET = 1e9  # nats
 
 
 def number(x: float | None) -> str:
-    """A loss in nats, short; None stands for none at all."""
+    """Formats a loss in nats with four digits; None or infinity as ∞."""
     return "∞" if x is None or math.isinf(x) else f"{x:.4g}"
 
 
 def share(frequency: float) -> str:
-    """A frequency; NaN stands for none at all."""
+    """Formats a frequency with four decimals; NaN as a dash."""
     return "–" if math.isnan(frequency) else f"{frequency:.4f}"
 
 
 def privacy_line(publication: Publication) -> str:
-    """The privacy loss of every level, in one line."""
+    """Returns the privacy loss of every level, in one line."""
     parts = [
         f"{level}: ε_t={number(p.eps_t)} (t={p.t}) of ε∞={number(p.eps_inf)}, "
         f"any changes {'' if p.eps_sequence_exact else '≤ '}{number(p.eps_sequence)}"
@@ -42,7 +42,7 @@ def privacy_line(publication: Publication) -> str:
 
 
 def histogram_table(survey: Survey, publication: Publication, truth: list[float] | None) -> Table:
-    """One publication: every estimator, MI's 95 % interval, and the truth where it is known; the largest 20 values."""
+    """Table of one publication: every estimator, MI's 95 % interval, and the truth if known; at most the 20 largest values."""
     attribute = next(a for a in survey.attributes if a.name == publication.attribute)
     span = "step" if publication.span == "step" else f"window of {publication.panes} steps up to"
     late = "" if publication.complete else ", incomplete"
@@ -77,7 +77,7 @@ def histogram_table(survey: Survey, publication: Publication, truth: list[float]
 
 
 def as_json(survey: Survey, publications: list[Publication], truths: list[list[float] | None] | None) -> dict[str, Any]:
-    """`{"survey", "estimates": [...]}`: every publication, with its truth where it is known."""
+    """Returns `{"survey", "estimates": [...]}`: every publication, with its truth if known."""
     estimates = [msgspec.to_builtins(p) for p in publications]
     for i, estimate in enumerate(estimates):
         estimate["values"] = list(survey.attributes[_index(survey, estimate["attribute"])].labels)
@@ -91,7 +91,7 @@ def _index(survey: Survey, name: str) -> int:
 
 
 def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
-    """The privacy ledger: one row per attribute, level and horizon t."""
+    """Returns the privacy ledger: one row per attribute, level and horizon t."""
     rows = []
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
@@ -105,7 +105,7 @@ def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
 
 
 def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
-    """The ledger's rows: a table for every attribute and level, a row for every t."""
+    """Returns a table for every attribute and level, with a row for every t."""
     tables = []
     for start in range(0, len(rows), len(HORIZONS)):
         group = rows[start : start + len(HORIZONS)]
@@ -122,16 +122,16 @@ def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
 
 
 def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, Any]]:
-    """For every attribute and level the largest ε₁ of four digits that a device's budget allows, as the survey would state it.
+    """Finds the largest ε₁ of every attribute and level within a device's budget: four digits, as a survey states it.
 
     Args:
-        survey: the survey. Under spl every attribute has an equal part of the budget, since their losses add up.
+        survey: the survey. Under spl every attribute gets an equal part of the budget, because their losses add up.
         horizon: number of reports t.
-        budget: what a device's t reports may cost, in nats, at least 1e-9.
+        budget: limit of the loss of a device's t reports, in nats, at least 1e-9.
 
     Returns:
-        Two rows for each level: `values` is "the same", whose loss is ε_t, or "any", whose loss is eps_sequence. ε∞ stays the
-        level's. In a row with `eps_1` None, even ε₁ = 10⁻⁶ costs more.
+        Two rows for each level. With `values` "the same" the loss is ε_t, with "any" it is eps_sequence. The level's ε∞ does
+        not change. `eps_1` is None if even ε₁ = 10⁻⁶ costs more.
 
     Raises:
         ValueError: if an argument is out of range.
@@ -161,12 +161,12 @@ def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, A
 
 
 def solved_table(survey: Survey, horizon: int, budget: float, rows: list[dict[str, Any]]) -> Table:
-    """The rows of `solved_rows`."""
+    """Returns the rows of `solved_rows` as a table."""
     each = f", {budget / survey.share:.4g} for each of {survey.share} attributes" if survey.share > 1 else ""
     table = Table(
         title=f"largest ε₁ for which {horizon} reports of a device cost at most {budget:g} nats{each}",
         title_justify="left",
-        caption="Values: the same, if a value never changes; any, whatever the values do. Loss: of a device, in nats.",
+        caption="Values: the same, for a value that never changes; any, for all sequences. Loss: of a device, in nats.",
         caption_justify="left",
     )
     for column in ("attribute", "level", "values", "mechanism", "ε∞", "ε₁", "loss"):

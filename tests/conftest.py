@@ -1,4 +1,4 @@
-"""What all tests share: services that run already, real data sets, what to do without them, and the figures that are told."""
+"""Shared by all tests: options for running services, real data sets, skipping without them, and the printed figures."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-settings.register_profile("house", deadline=None)  # a test says what is right; benchmarks say how fast
+settings.register_profile("house", deadline=None)  # tests check results; benchmarks measure speed
 settings.load_profile("house")
 
 Figures = dict[str, Counter[str]]
@@ -18,12 +18,12 @@ Figures = dict[str, Counter[str]]
 SERVICES = "tests/services/"
 _figures = pytest.StashKey[Figures]()
 
-# The folder of the real data sets: `$LDPSTREAM_DATA`, else where they may stand beside the project.
+# The folder of the real data sets: `$LDPSTREAM_DATA`, else a folder beside the project.
 DATA = Path(os.environ.get("LDPSTREAM_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 
 
 def give_up(reason: str) -> NoReturn:
-    """Skip the test for want of something, or fail it in CI."""
+    """Skip the test because something is missing; in CI fail it."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
@@ -31,18 +31,18 @@ def give_up(reason: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
-    """The folder of the real data sets. The test is skipped if there is none, and fails if `LDPSTREAM_DATA` names none."""
+    """The folder of the real data sets. Without it the test is skipped, or fails if `LDPSTREAM_DATA` is set."""
     if not DATA.is_dir():
-        reason = f"no folder {DATA}: set LDPSTREAM_DATA to the one with the data files"
+        reason = f"no folder {DATA}: set LDPSTREAM_DATA to the folder of the data files"
         pytest.fail(reason) if os.environ.get("LDPSTREAM_DATA") else pytest.skip(reason)
     return DATA
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--kafka` and `--redis`; they live here because pytest reads options from the top `conftest.py` only."""
-    group = parser.getgroup("services", "services that run already (else the tests start their own)")
-    group.addoption("--kafka", metavar="HOST:PORT", help="a Kafka broker; the tests add topics of their own to it")
-    group.addoption("--redis", metavar="URL", help="a Redis database, which must be empty; the tests empty it again")
+    """Add `--kafka` and `--redis`, here because pytest reads options only from the top `conftest.py`."""
+    group = parser.getgroup("services", "running services (without them the tests start their own)")
+    group.addoption("--kafka", metavar="HOST:PORT", help="a Kafka broker; the tests add their own topics")
+    group.addoption("--redis", metavar="URL", help="an empty Redis database; the tests empty it afterwards")
 
 
 class _Units(LoadScopeScheduling):  # type: ignore[misc]
@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def figures(request: pytest.FixtureRequest) -> Figures:
-    """By the name of a suite, how often what happened in it: printed at the end, and written to $LDPSTREAM_FIGURES if set."""
+    """Counts of events by suite: printed at the end, and written to $LDPSTREAM_FIGURES if set."""
     return request.config.stash.setdefault(_figures, {})
 
 
@@ -83,7 +83,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the figures."""
+    """Print the figures, and write them to $LDPSTREAM_FIGURES if set."""
     told = config.stash.get(_figures, {})
     for suite, counts in told.items():
         terminalreporter.section(suite)

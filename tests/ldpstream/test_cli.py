@@ -1,4 +1,4 @@
-"""The command line, used as a user would: what it shows, what it writes, and how it refuses."""
+"""Tests of the command line as a user runs it: its output, its files, its errors."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def ldpstream(*arguments: str | Path, env: dict[str, str] | None = None) -> Done
     )  # fmt: skip
 
 
-def test_demo_shows_estimates_beside_the_truth_and_writes_them(tmp_path: Path) -> None:
+def test_demo_prints_and_writes_estimates_with_the_truth(tmp_path: Path) -> None:
     out = tmp_path / "demo.json"
     done = ldpstream("demo", "--users", "3000", "--steps", "4", "--seed", "7", "--json", out)
     assert done.returncode == 0, done.stderr
@@ -69,7 +69,7 @@ def test_the_same_seed_gives_the_same_estimates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("survey", [DEMO, MS_FIMU], ids=["demo", "ms_fimu"])
-def test_check_and_ledger_speak_of_every_level(survey: Path, tmp_path: Path) -> None:
+def test_check_and_ledger_print_every_attribute_and_level(survey: Path, tmp_path: Path) -> None:
     checked, ledger = ldpstream("check", survey), ldpstream("ledger", survey, "--json", tmp_path / "ledger.json")
     assert checked.returncode == ledger.returncode == 0
     for attribute in load_survey(survey).attributes:
@@ -83,7 +83,7 @@ def test_check_and_ledger_speak_of_every_level(survey: Path, tmp_path: Path) -> 
 
 
 def one_line(done: Done, *words: str) -> None:
-    """Exit status 2, one line on standard error with those words, no traceback."""
+    """Assert exit status 2 and one line on standard error with these words, without a traceback."""
     assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     assert len(lines) == 1, done.stderr
@@ -91,7 +91,7 @@ def one_line(done: Done, *words: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_broken_survey_is_one_line(tmp_path: Path) -> None:
+def test_an_invalid_survey_gives_a_one_line_error(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text(DEMO.read_text().replace("eps_1 = 1.0", "eps_1 = 5.0"))
     for command in ("check", "ledger", "produce", "agent", "estimate", "gateway"):
@@ -107,18 +107,18 @@ def test_a_broken_survey_is_one_line(tmp_path: Path) -> None:
         ("REDIS", "redis://u:secret@host:abc/0", "redis://["), ("REDIS", "secret", "redis://["),
     ],
 )  # fmt: skip
-def test_a_setting_out_of_range_is_one_line(name: str, value: str, shown: str) -> None:
+def test_an_invalid_setting_gives_a_one_line_error(name: str, value: str, shown: str) -> None:
     done = ldpstream("estimate", DEMO, env={f"LDPSTREAM_{name}": value})
     one_line(done, f"LDPSTREAM_{name}", shown)
     assert "secret" not in done.stderr
 
 
-def test_output_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+def test_an_unwritable_output_is_refused_before_the_work(tmp_path: Path) -> None:
     for target in (tmp_path, tmp_path / "none" / "out.json", Path("/")):
         one_line(ldpstream("check", DEMO, "--json", target), "--json", str(target))
 
 
-def test_labels_are_shown_as_they_are(tmp_path: Path) -> None:
+def test_labels_with_markup_are_printed_literally(tmp_path: Path) -> None:
     survey = tmp_path / "labels.toml"
     survey.write_text(DEMO.read_text().replace('"home"', '"[home]"').replace('"help"', '"[/b]"'))
     done = ldpstream("demo", "--survey", survey, "--users", "300", "--steps", "1")
@@ -127,7 +127,7 @@ def test_labels_are_shown_as_they_are(tmp_path: Path) -> None:
     assert "[/b]" in done.stdout
 
 
-def test_a_value_outside_the_domain_is_one_line_that_does_not_show_it(tmp_path: Path) -> None:
+def test_an_invalid_value_gives_one_line_without_the_value(tmp_path: Path) -> None:
     data, out = tmp_path / "data.csv", tmp_path / "out.json"
     data.write_text("person,step,value\np1,0,Duration 2h\np2,0,Duration 99h\n")
     done = ldpstream("demo", "--survey", MS_FIMU, "--data", data, "--json", out)
@@ -137,7 +137,7 @@ def test_a_value_outside_the_domain_is_one_line_that_does_not_show_it(tmp_path: 
     assert not out.exists()
 
 
-def test_a_table_of_people_is_not_a_sample(tmp_path: Path) -> None:
+def test_a_table_of_people_is_refused_as_a_sample(tmp_path: Path) -> None:
     people = tmp_path / "people.csv"
     people.write_text("name,city\n" + "".join(f"Secret{i},Ulm\n" for i in range(300)))
     done = ldpstream("advise", "--n", "300", "--eps", "1", "--sample", people)
@@ -145,7 +145,7 @@ def test_a_table_of_people_is_not_a_sample(tmp_path: Path) -> None:
     assert "Secret" not in done.stdout + done.stderr
 
 
-def test_a_package_of_the_same_name_is_noticed(tmp_path: Path) -> None:
+def test_a_package_that_shadows_ours_is_detected(tmp_path: Path) -> None:
     foreign = tmp_path / "agents"
     foreign.mkdir()
     (foreign / "__init__.py").write_text("")
@@ -175,7 +175,7 @@ def test_a_rehearsal_changes_start_and_step_only(tmp_path: Path) -> None:
     original = load_survey(DEMO)
     for source, target in ((out, out), (tmp_path / "two.toml", tmp_path / "three.toml")):
         (tmp_path / "two.toml").write_text('"start" = 2026-01-05T00:00:00Z\n' + DEMO.read_text().replace("start = ", "# "))
-        with pytest.raises(SurveyError, match=r"survey itself|lines of their own"):
+        with pytest.raises(SurveyError, match=r"survey itself|on a separate line"):
             rehearse(source, target, step_seconds=3, now_s=1_800_000_000.7)
     assert not (tmp_path / "three.toml").exists()
     assert survey.attributes == original.attributes
@@ -185,12 +185,12 @@ def test_a_rehearsal_changes_start_and_step_only(tmp_path: Path) -> None:
 # ---- the terminal
 
 
-def test_the_version_is_the_packages() -> None:
+def test_the_command_prints_the_packages_version() -> None:
     done = ldpstream("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"ldpstream {__version__}\n", "")
 
 
-# Presses Ctrl-C when the module is about to be imported.
+# Sends Ctrl-C just before the module is imported.
 CTRL_C = """
 import os, signal, sys
 class Finder:
@@ -205,8 +205,8 @@ main()
 
 
 @pytest.mark.parametrize("module", ["ldpstream.shadow", "numpy", "scipy.stats", "ldpstream.cli", "fastapi"])
-def test_ctrl_c_while_it_starts_is_quiet(module: str) -> None:
-    """Also where a command imports more. The tests themselves may run in the background, where Ctrl-C is ignored."""
+def test_ctrl_c_during_the_start_prints_nothing(module: str) -> None:
+    """Also during a command's own imports. The program sets the handler: Ctrl-C is ignored if tests run in the background."""
     program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)" + CTRL_C.replace("MODULE", module)
     if module == "fastapi":
         program = program.replace("ARGUMENTS", repr(["demo", "--page", "--users", "1", "--steps", "1"]))
@@ -215,7 +215,7 @@ def test_ctrl_c_while_it_starts_is_quiet(module: str) -> None:
 
 
 def test_an_ignored_ctrl_c_stays_ignored() -> None:
-    """As of a command in the background of a script."""
+    """A script's background command starts with Ctrl-C ignored."""
     program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + CTRL_C.replace("MODULE", "ldpstream.cli")
     done = run_python(program.replace("ARGUMENTS", repr(["check", str(DEMO)])))
     assert done.returncode == 0, done.stderr
@@ -231,14 +231,14 @@ def run_python(program: str) -> Done:
     [(f"demo --survey {DEMO} --users 300 --steps 1", ">&- <&-", 0), ("check none.toml", ">&- 2>&-", 2)],
     ids=["output", "errors"],
 )
-def test_a_closed_stream_is_no_error(command: str, closed: str, status: int) -> None:
+def test_a_closed_stream_causes_no_error(command: str, closed: str, status: int) -> None:
     words = f"{shlex.quote(sys.executable)} -m ldpstream {command} {closed}"
     done = subprocess.run(words, shell=True, capture_output=True, text=True, timeout=300, cwd=ROOT, check=False)
     assert (done.returncode, done.stdout) == (status, "")
     assert "Traceback" not in done.stderr
 
 
-def test_a_closed_pipe_is_quiet() -> None:
+def test_a_closed_pipe_causes_no_message() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "ldpstream", "ledger", str(DEMO)]
@@ -255,15 +255,15 @@ def test_a_closed_pipe_is_quiet() -> None:
     ],
     ids=["variable", "locale"],
 )
-def test_output_that_is_not_utf_8_replaces_letters(command: str, setting: dict[str, str]) -> None:
+def test_output_without_utf_8_replaces_letters(command: str, setting: dict[str, str]) -> None:
     done = ldpstream(*command.split(), env=setting)
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
     assert "?_" in done.stdout  # for ε
 
 
-def test_the_package_lists_what_a_notebook_imports() -> None:
-    """And loads it on use only."""
+def test_the_package_lists_and_lazily_loads_its_names() -> None:
+    """Each name loads on first use."""
     program = "import sys, ldpstream; names = set(dir(ldpstream)); assert 'numpy' not in sys.modules\n"
     program += "assert {n for n in names if n[0] != '_'} == set(ldpstream.__all__), names\n"
     program += "assert all(getattr(ldpstream, n) is not None for n in names)\n"
@@ -272,7 +272,7 @@ def test_the_package_lists_what_a_notebook_imports() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_ledger_draws_and_solves(tmp_path: Path) -> None:
+def test_the_ledger_draws_a_picture_and_solves_for_eps_1(tmp_path: Path) -> None:
     picture = tmp_path / "ledger.svg"
     out = tmp_path / "ledger.json"
     done = ldpstream("ledger", DEMO, "--plot", picture, "--horizon", "4", "--budget", "10", "--json", out)
@@ -287,8 +287,8 @@ def test_the_ledger_draws_and_solves(tmp_path: Path) -> None:
     one_line(ldpstream("ledger", DEMO, "--horizon", "30", "--budget", "-1"), "budget", "-1")
 
 
-def test_a_demo_that_computes_ends_at_sigterm() -> None:
-    """By a handler of ours: a signal's default action spares process 1 of a container (status -15 shows the default)."""
+def test_a_running_demo_ends_at_sigterm() -> None:
+    """Our handler ends it: the default action would not end process 1 of a container (and gives status -15)."""
     program = "import os, signal, sys, time; from ldpstream import demo; from ldpstream.__main__ import main\n"
     program += "def run(*_):\n    os.kill(os.getpid(), signal.SIGTERM)\n    while True: time.sleep(0.01)\n"
     program += "demo.Demo.run = run; sys.argv[1:] = ['demo', '--users', '10', '--no-page']; main()"
@@ -297,8 +297,8 @@ def test_a_demo_that_computes_ends_at_sigterm() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_what_waits_for_too_long_after_a_signal_is_ended() -> None:
-    """The control is without a limit."""
+def test_a_process_that_ignores_its_deadline_is_ended() -> None:
+    """The control has no deadline and continues."""
     program = "import os, signal, time; from ldpstream.cli import ends_on_signal; stop = ends_on_signal({}); "
     program += (
         "os.kill(os.getpid(), signal.SIGTERM); end = time.monotonic() + 2\nwhile time.monotonic() < end: time.sleep(0.1)\n"

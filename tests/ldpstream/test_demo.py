@@ -1,4 +1,4 @@
-"""The demo's pipeline in one process, for every way of collecting several attributes."""
+"""Tests of the demo's pipeline in one process, for every way of collecting several attributes."""
 
 import copy
 import tomllib
@@ -18,9 +18,9 @@ PEOPLE, STEPS = 20_000, 8
 
 
 @pytest.mark.parametrize("collection", ["smp", "spl", "rs+fd"])
-def test_the_truth_lies_within_the_intervals_as_often_as_it_should(collection: str) -> None:
-    """72 intervals of 95 % a run: 16 or more misses with probability below 1e-6 (and the intervals are on the wide side,
-    for the truth is the participants' own histogram); halved intervals must miss more often."""
+def test_the_intervals_contain_the_truth_as_often_as_stated(collection: str) -> None:
+    """A run has 72 intervals of 95 %. 16 or more misses have a probability below 1e-6. The intervals are rather wide, because
+    the truth is the participants' own histogram. Control: halved intervals must miss more often."""
     document = copy.deepcopy(DEMO) | {"collection": collection}
     survey = parse_survey(document)
     demo = Demo(survey, MarkovValues(survey, PEOPLE, STEPS, 4), 4)
@@ -43,7 +43,7 @@ def test_the_truth_lies_within_the_intervals_as_often_as_it_should(collection: s
     assert halved >= 10
 
 
-def test_everybody_reports_every_attribute_but_under_smp() -> None:
+def test_under_rs_fd_everybody_reports_every_attribute() -> None:
     survey = parse_survey(copy.deepcopy(DEMO) | {"collection": "rs+fd"})
     demo = Demo(survey, MarkovValues(survey, 500, 2, 1), 1)
     demo.run(lambda step, made: None)
@@ -64,7 +64,7 @@ def test_a_solved_eps_1_keeps_a_device_within_its_budget(collection: str, values
 
 
 @pytest.mark.parametrize(("collection", "eps_1", "eps_inf"), [("smp", 2.0, 4.0), ("spl", 2.0, 4.0), ("rs+fd", 2.0, 4.0)])
-def test_a_device_loses_its_budget_however_the_attributes_are_collected(collection: str, eps_1: float, eps_inf: float) -> None:
+def test_a_device_loses_its_budget_under_every_collection(collection: str, eps_1: float, eps_inf: float) -> None:
     survey = parse_survey(copy.deepcopy(DEMO) | {"collection": collection})
     assert device_loss(survey, lambda m: m.eps_1) == pytest.approx(eps_1)
     assert device_loss(survey, lambda m: m.eps_inf) == pytest.approx(eps_inf)
@@ -84,7 +84,7 @@ def test_a_promise_states_a_chance_for_each_loss() -> None:
     assert any("after a year (13 reports): at most 42.3 %." in line for line in lines)
 
 
-def test_a_promise_says_what_levels_tell() -> None:
+def test_a_promise_warns_about_the_choice_of_a_level() -> None:
     text = "\n".join(promise(parse_survey(DEMO)))
     assert "must choose the level regardless of the value" in text
     assert "carries its level in clear" in text
@@ -93,7 +93,7 @@ def test_a_promise_says_what_levels_tell() -> None:
     assert "carries its level" not in "\n".join(promise(parse_survey(one)))
 
 
-def test_a_promise_counts_the_memos_that_values_can_draw() -> None:
+def test_a_promise_states_the_number_of_memos() -> None:
     two = copy.deepcopy(DEMO)
     two["attribute"] = [{"name": "q", "size": 2, "level": [{"name": "a", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0}]}]
     assert "at most 2 memos in all" in "\n".join(promise(parse_survey(two)))

@@ -1,6 +1,6 @@
-"""The live page in a real browser: what it shows, its controls, keyboard, dark and narrow; and that it asks no other host.
+"""Tests of the live page in a real browser: content, controls, keyboard, themes, small screens, no other host.
 
-With LDPSTREAM_SCREENSHOTS naming a folder, screenshots and the times to first paint go there.
+If LDPSTREAM_SCREENSHOTS names a folder, the tests write screenshots and the times to first paint there.
 """
 
 import json
@@ -48,7 +48,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Opens an address and waits until it is drawn; afterwards: no error, and nothing asked of another host."""
+    """Opens an address and waits until it is drawn. Afterwards checks: no error, no request to another host."""
     opened: list[tuple[Any, str, list[str], list[str]]] = []
 
     def open_it(url: str, width: int = 1300, height: int = 900, scheme: Any = "light") -> Page:
@@ -90,7 +90,7 @@ def demo() -> Iterator[tuple[Demo, str]]:
     server.close()
 
 
-def test_it_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+def test_the_page_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page: OpenPage) -> None:
     pipeline, url = demo
     page = open_page(url)
     assert page.title() == f"{SURVEY.name} · ldpstream"
@@ -114,7 +114,7 @@ def test_it_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page: OpenP
     shoot(page, "desktop")
 
 
-def test_everything_can_be_switched(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+def test_every_control_changes_the_page(demo: tuple[Demo, str], open_page: OpenPage) -> None:
     pipeline, url = demo
     page = open_page(url)
     page.select_option("#estimator", "mi")
@@ -140,7 +140,7 @@ def test_everything_can_be_switched(demo: tuple[Demo, str], open_page: OpenPage)
     assert page.locator("#post").is_enabled()
 
 
-def test_the_keyboard_reaches_and_reads_everything(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+def test_the_page_is_usable_by_keyboard(demo: tuple[Demo, str], open_page: OpenPage) -> None:
     page = open_page(demo[1])
     page.locator("#histogram").focus()
     page.keyboard.press("ArrowRight")
@@ -150,17 +150,17 @@ def test_the_keyboard_reaches_and_reads_everything(demo: tuple[Demo, str], open_
     page.locator("[data-attribute=latency_ms]").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#histogram-title")).to_have_text("latency_ms")
-    assert page.evaluate("document.activeElement.dataset.attribute") == "latency_ms"  # redrawn, and still there
+    assert page.evaluate("document.activeElement.dataset.attribute") == "latency_ms"  # redrawn, with the focus kept
     named = "[...document.querySelectorAll('select, input, button')].every((e) => e.labels?.length || e.textContent.trim())"
     assert page.evaluate(named)
 
 
-def test_dark_and_light(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+def test_the_theme_can_be_dark_or_light(demo: tuple[Demo, str], open_page: OpenPage) -> None:
     dark = open_page(demo[1], scheme="dark")
     background = "getComputedStyle(document.body).backgroundColor"
     first = dark.evaluate(background)
     shoot(dark, "dark")
-    dark.locator("#theme").click()  # light, whatever the system says
+    dark.locator("#theme").click()  # light, independent of the system
     assert dark.evaluate(background) != first
     dark.reload()
     dark.wait_for_selector("html[data-ready=yes]")
@@ -174,8 +174,8 @@ def test_a_phone_needs_no_sideways_scrolling(demo: tuple[Demo, str], open_page: 
     shoot(page, "phone")
 
 
-def test_the_readout_follows_what_is_shown(demo: tuple[Demo, str], open_page: OpenPage) -> None:
-    """Of another step it tells the same value's numbers; of another attribute nothing, until a value is chosen there."""
+def test_the_readout_follows_step_and_attribute(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    """At another step the readout shows the same value's numbers; for another attribute nothing until a value is chosen."""
     page = open_page(demo[1])
     readout = page.locator("#readout")
     unread = readout.inner_text()
@@ -188,7 +188,7 @@ def test_the_readout_follows_what_is_shown(demo: tuple[Demo, str], open_page: Op
     expect(readout).not_to_have_text(first)
     assert readout.inner_text().startswith(f"{SURVEY.attributes[0].label(1)}: ")
     page.locator("#histogram").focus()
-    page.keyboard.press("ArrowRight")  # goes on from there
+    page.keyboard.press("ArrowRight")  # continues from there
     assert readout.inner_text().startswith(f"{SURVEY.attributes[0].label(2)}: ")
     page.locator("[data-attribute=latency_ms]").click()
     assert readout.inner_text() == unread
@@ -197,7 +197,7 @@ def test_the_readout_follows_what_is_shown(demo: tuple[Demo, str], open_page: Op
 
 
 def many(k: int, attributes: int, steps: int) -> tuple[Survey, MemoryResults]:
-    """A survey of many values with made-up publications of every step."""
+    """Returns a survey of many values, with synthetic publications of every step."""
     level = ({"name": "standard", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0},)
     asked = tuple({"name": f"a{i:02}", "size": k, "level": level} for i in range(attributes))
     survey = parse_survey({
@@ -221,7 +221,7 @@ def extend(
     said: Diagnostics = HONEST,
     of_window: Diagnostics = HONEST,
 ) -> None:
-    """Publish one step more, with what is said of the step and of the window."""
+    """Publish one more step, with the diagnostics of the step and of the window."""
     made = []
     for i, attribute in enumerate(survey.attributes):
         frequencies = rng.dirichlet(np.full(attribute.k, 0.05))
@@ -240,7 +240,7 @@ def extend(
     assert results.save(made, results.progress(), Progress(first_step=0, next_step=step + 1))
 
 
-def test_many_values_and_what_is_published_meanwhile(open_page: OpenPage) -> None:
+def test_the_page_shows_many_values_and_new_steps(open_page: OpenPage) -> None:
     survey, results = many(1000, 20, 50)
     server = PageServer(create_api(survey, results, lambda: {"step too old": 1234}), "127.0.0.1", 0)
     try:
@@ -252,7 +252,7 @@ def test_many_values_and_what_is_published_meanwhile(open_page: OpenPage) -> Non
         extend(survey, results, 50, np.random.default_rng(2))
         expect(page.locator("#state-text")).to_have_text("live, step 50", timeout=10_000)
         assert page.locator("#step-text").inner_text() == "50"
-        page.close()  # before the server, which it would miss
+        page.close()  # before the server closes, which would be an error on the page
     finally:
         server.close()
 
@@ -270,7 +270,7 @@ def test_a_large_domain_shows_its_most_frequent_values(open_page: OpenPage) -> N
 
 
 def silent(survey: Survey, results: MemoryResults, step: int) -> None:
-    """Publish one step more, in which nobody reported."""
+    """Publish one more step, in which nobody reported."""
     made = []
     for i, mechanisms in enumerate(survey.mechanisms):
         nothing = [m.empty_table() for m in mechanisms]
@@ -280,7 +280,7 @@ def silent(survey: Survey, results: MemoryResults, step: int) -> None:
 
 
 @pytest.mark.parametrize("width", [1300, 360])
-def test_a_step_without_reports_says_so_and_is_a_gap(open_page: OpenPage, width: int) -> None:
+def test_a_step_without_reports_is_a_gap_with_a_message(open_page: OpenPage, width: int) -> None:
     survey, results = many(10, 2, 3)
     silent(survey, results, 3)
     extend(survey, results, 4, np.random.default_rng(3))
@@ -332,7 +332,7 @@ def test_a_withheld_interval_is_explained(open_page: OpenPage) -> None:
         server.close()
 
 
-def test_a_survey_that_nobody_answers_has_no_lines(open_page: OpenPage) -> None:
+def test_a_survey_without_reports_has_no_lines(open_page: OpenPage) -> None:
     survey, results = many(10, 1, 0)
     for step in range(3):
         silent(survey, results, step)
@@ -349,7 +349,7 @@ def test_a_survey_that_nobody_answers_has_no_lines(open_page: OpenPage) -> None:
 
 @pytest.mark.parametrize("z", [-6.1, 1e6])
 @pytest.mark.parametrize("width", [1300, 360])
-def test_it_warns_of_counts_that_do_not_fit_and_of_drift(open_page: OpenPage, z: float, width: int) -> None:
+def test_the_page_warns_about_poor_fit_and_drift(open_page: OpenPage, z: float, width: int) -> None:
     survey, results = many(10, 2, 2)
     server = PageServer(create_api(survey, results, dict), "127.0.0.1", 0)
     try:

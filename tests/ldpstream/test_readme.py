@@ -1,4 +1,4 @@
-"""The README is true: its commands exist and run, its example runs, its files are there."""
+"""Checks the README: its commands exist, its example runs, its files exist."""
 
 import math
 import re
@@ -46,7 +46,7 @@ def test_the_notebook_example_runs() -> None:
     assert names["estimate"].frequencies.shape == (100,)
 
 
-def test_links_and_paths_lead_somewhere() -> None:
+def test_all_links_and_paths_exist() -> None:
     for text in (README, (ROOT / "CONTRIBUTING.md").read_text()):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
             assert (ROOT / target).exists(), target
@@ -65,7 +65,7 @@ def test_the_demo_shows_what_the_readme_shows() -> None:
     assert all(row in lines for row in rows)
 
 
-def test_the_chances_of_a_right_guess_are_the_demo_surveys() -> None:
+def test_the_readmes_chances_are_those_of_the_demo_survey() -> None:
     survey = load_survey(ROOT / "surveys" / "samples" / "demo.toml")
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
         for level, m in zip(attribute.levels, mechanisms, strict=True):

@@ -1,4 +1,4 @@
-"""Processes that start while Kafka is away: they say so at once, wait, answer probes, and end when they are told to."""
+"""Tests of processes that start while Kafka is unreachable: they log it at once, wait, answer probes, end at a signal."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ STARTS = [
 
 
 class Waiting:
-    """A process whose Kafka is away."""
+    """A process whose Kafka is unreachable."""
 
     def __init__(self, command: list[str], folder: Path) -> None:
         kafka, self.metrics, front = free_ports(3)
@@ -48,7 +48,7 @@ class Waiting:
             time.sleep(0.05)
 
     def status(self, path: str) -> int:
-        """The status of a probe, as soon as the port is open."""
+        """Returns the status of a probe, as soon as the port is open."""
         end = time.monotonic() + DEADLINE_S
         while time.monotonic() < end:
             with suppress(ConnectionError):
@@ -75,7 +75,7 @@ def waiting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Waiting]
 
 
 @pytest.mark.parametrize(("name", "end"), STARTS)
-def test_a_broker_that_is_away_is_waited_for(waiting: Waiting, name: str, end: signal.Signals) -> None:
+def test_every_process_waits_for_an_unreachable_kafka(waiting: Waiting, name: str, end: signal.Signals) -> None:
     waiting.until_it_says(f"waiting for Kafka at {waiting.address}: cannot be reached: Connection refused")
     if name != "produce":
         assert (waiting.status("/health"), waiting.status("/ready")) == (200, 503)
