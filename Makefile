@@ -1,4 +1,4 @@
-# Two commands a new user needs: `make demo` and `make test`. Each does all its set-up itself.
+# A new user needs two commands: `make demo` and `make test`. Each does its own set-up.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ test: $(VENV)/.dev services peers lint  ## everything; starts Kafka and Redis fo
 fast: $(VENV)/.dev                ## the tests that need no service
 	$(BIN)/python -m pytest -q --ignore=tests/services
 
-fuzz: $(VENV)/.dev                ## lists of faults and damaged envelopes beyond those of the tests, for some minutes
+fuzz: $(VENV)/.dev                ## more random lists of faults and damaged envelopes than the tests, for some minutes
 	$(BIN)/python -m tests.faults.search --first $(or $(SEED),100000) --lists $(or $(LISTS),10000)
 	$(BIN)/python -m tests.fuzz.run --seed $(or $(SEED),100000) --inputs $(or $(INPUTS),1000000)
 	$(BIN)/python -m tests.fuzz.fuzz_envelope -max_total_time=$(or $(SECONDS),60)
@@ -24,11 +24,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-services:                         ## installs what the service tests need, where it can
+services:                         ## installs what the service tests need, if it can
 	bash deploy/local/setup_services.sh
 
-peers: $(VENV)/.dev               ## other libraries, for the tests of what they do, in an environment of their own in the cache
-	$(BIN)/python -m experiments.peers.environment || test -z "$$CI"
+peers: $(VENV)/.dev               ## other libraries, which some tests run, in a separate environment in the cache
+	$(BIN)/python -m experiments.peers || test -z "$$CI"
 
 lock:                             ## renews the locked dependencies
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock

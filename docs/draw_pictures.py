@@ -1,4 +1,4 @@
-"""Draws the pictures of these documents from the real mechanisms:  python docs/draw_pictures.py"""
+"""Draws the pictures of the documents with the real mechanisms:  python docs/draw_pictures.py"""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""The two Grafana dashboards, from code:  python deploy/grafana/dashboards.py  writes dashboards/*.json.
+"""Makes the two Grafana dashboards:  python deploy/grafana/dashboards.py  writes dashboards/*.json.
 
-Population leads with what is estimated, Privacy and pipeline with what it has cost and how well the service runs. Every panel
-asks Prometheus for series that the processes export; a test runs every query against a real Prometheus.
+Population shows the estimates; Privacy and pipeline shows the privacy loss and the state of the service. Every panel
+queries series that the processes export; a test runs every query against a real Prometheus.
 """
 
 from collections.abc import Callable
@@ -39,9 +39,9 @@ SPAN = '{survey="$survey", attribute="$attribute", span="$span"}'
 ESTIMATE = '{survey="$survey", attribute="$attribute", span="$span", estimator="$estimator"}'
 VALUE = '{survey="$survey", attribute="$attribute", span="$span", estimator="$estimator", value="$value"}'
 LEVELS = '{survey="$survey"}'
-BY_LEVEL = "max by (attribute, level)"  # estimators that stand by say the same as the one that works
+BY_LEVEL = "max by (attribute, level)"  # standby estimators export the same values as the working one
 
-MAX_BARS = 256  # as many values of an attribute have series
+MAX_BARS = 256  # at most this many values of an attribute have series
 OUTCOMES, ACCEPTED = "sum by (outcome) (rate(ldpstream_gateway_requests_total%s[$__rate_interval]))", '{outcome="accepted"}'
 
 Shape = Callable[[], timeseries.Panel | stat.Panel | bargauge.Panel | table.Panel]
@@ -49,10 +49,10 @@ Shape = Callable[[], timeseries.Panel | stat.Panel | bargauge.Panel | table.Pane
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: its kind, title, what it tells, unit, (query, legend) pairs, and its place on Grafana's grid of 24 columns.
+    """One panel: kind, title, description, unit, (query, legend) pairs, and size on Grafana's grid of 24 columns.
 
-    `steps` are (from this value on, colour) pairs in increasing order, the first from minus infinity (None) on. Grafana's own
-    default would paint every number above 80 red.
+    `steps` are (lower bound, colour) pairs in increasing order; None in the first is minus infinity. Grafana's default
+    would paint every number above 80 red.
     """
 
     kind: Shape
@@ -63,7 +63,7 @@ class Panel:
     width: int = 12
     height: int = 8
     steps: tuple[tuple[float | None, str], ...] = ((None, "green"),)
-    most: float | None = None  # a full bar; None: the largest value
+    most: float | None = None  # value of a full bar; None: the largest value
 
 
 def lines() -> timeseries.Panel:
@@ -76,7 +76,7 @@ def number() -> stat.Panel:
 
 
 def bars() -> bargauge.Panel:
-    """A bar for every row of a table, in the order of the column `index`, which is then hidden: by names 100 is before 20."""
+    """Returns a bar for every row of a table, sorted by the hidden column `index`: sorted by name, 100 is before 20."""
     return (
         bargauge.Panel()
         .orientation(VizOrientation.HORIZONTAL)
@@ -93,7 +93,7 @@ def bars() -> bargauge.Panel:
 POPULATION = (
     Panel(bars, "Histogram", "Estimated share of every value that has a series, latest estimate.", "percentunit",
           ((f"max by (index, value) (ldpstream_frequency_ratio{ESTIMATE})", "{{value}}"),), 12, 12),
-    Panel(bars, "Standard errors", "Of the same shares; an interval of 95 % reaches 1.96 of them to both sides.", "percentunit",
+    Panel(bars, "Standard errors", "Of the same shares; the 95 % interval is ± 1.96 standard errors.", "percentunit",
           ((f"max by (index, value) (ldpstream_frequency_standard_error_ratio{ESTIMATE})", "{{value}}"),), 12, 12),
     Panel(lines, "Most frequent values over time", "The ten most frequent values at each moment.", "percentunit",
           ((f"topk(10, max by (value) (ldpstream_frequency_ratio{ESTIMATE}))", "{{value}}"),), 24, 9),
@@ -101,11 +101,12 @@ POPULATION = (
           ((f"max(ldpstream_frequency_ratio{VALUE})", "estimate"),
            (f"max(ldpstream_frequency_ratio{VALUE} + 1.96 * ldpstream_frequency_standard_error_ratio{VALUE})", "upper"),
            (f"max(ldpstream_frequency_ratio{VALUE} - 1.96 * ldpstream_frequency_standard_error_ratio{VALUE})", "lower"))),
-    Panel(lines, "Drift since the last step", "Largest move of a share, in standard errors; cf. ldpstream_drift_p.", "none",
+    Panel(lines, "Drift since the last step", "Largest change of a share, in standard errors; see ldpstream_drift_p.", "none",
           ((f"max(ldpstream_drift_sigma{OF})", "standard errors"),), steps=((None, "green"), (5, "orange"))),
-    Panel(lines, "Reports behind the estimate", "Of the step, and of the sliding window.", "short",
+    Panel(lines, "Reports behind the estimate", "In the step, and in the sliding window.", "short",
           ((f"max by (span) (ldpstream_estimate_reports{OF})", "{{span}}"),)),
-    Panel(lines, "Estimate against mechanism", "z of the counts under the mechanism; beyond ±6 somebody bends them.", "none",
+    Panel(lines, "Estimate against mechanism", "z-score of the counts; beyond ±6: forged reports or a wrong survey.",
+          "none",
           ((f"max by (level) (ldpstream_fit_z{OF})", "{{level}}"),),
           steps=((None, "red"), (-6, "green"), (6, "red"))),
 )  # fmt: skip
@@ -128,16 +129,16 @@ PRIVACY = (
           (("sum(rate(ldpstream_records_total[$__rate_interval])) - sum(rate(ldpstream_rejected_total[$__rate_interval]))",
             "counted"),
            ("sum by (reason) (rate(ldpstream_rejected_total[$__rate_interval]))", "{{reason}}"))),
-    Panel(lines, "Requests to the gateways", "By what became of them.", "reqps",
+    Panel(lines, "Requests to the gateways", "By outcome.", "reqps",
           ((f"{OUTCOMES % ''} > 0 or {OUTCOMES % ACCEPTED}", "{{outcome}}"),)),
     Panel(lines, "Time to commit", "One partition's changes to the count store.", "s",
           (("histogram_quantile(0.5, sum by (le) (rate(ldpstream_commit_seconds_bucket[$__rate_interval])))", "p50"),
            ("histogram_quantile(0.99, sum by (le) (rate(ldpstream_commit_seconds_bucket[$__rate_interval])))", "p99"))),
-    Panel(lines, "Estimate overdue", "How long after it was due the next estimate is missing; below zero it is not due yet.",
+    Panel(lines, "Estimate overdue", "Time since the next estimate was due; below zero: not due yet.",
           "s",
           ((f"time() - max by (survey) (ldpstream_next_estimate_due_timestamp_seconds{LEVELS})", "{{survey}}"),),
           steps=((None, "green"), (120, "red"))),
-    Panel(lines, "Recoveries", "Gaps fetched again, commits refused, records delivered twice: harmless; records lost are not.",
+    Panel(lines, "Recoveries", "Gaps, refused commits and records delivered twice are harmless; lost records are not.",
           "short",
           (("sum(increase(ldpstream_gaps_total[$__rate_interval]))", "gaps"),
            ("sum(increase(ldpstream_refused_commits_total[$__rate_interval]))", "commits refused"),
@@ -166,7 +167,7 @@ def choice(name: str, label: str, options: tuple[str, ...]) -> dashboard.CustomV
 
 
 def build(uid: str, title: str, panels: tuple[Panel, ...], variables: tuple[object, ...]) -> str:
-    """A dashboard as JSON."""
+    """Returns a dashboard as JSON."""
     made = (
         dashboard.Dashboard(title)
         .uid(uid)
@@ -198,7 +199,7 @@ def build(uid: str, title: str, panels: tuple[Panel, ...], variables: tuple[obje
 
 
 def dashboards() -> dict[str, str]:
-    """File name -> JSON."""
+    """Returns file name -> JSON."""
     survey = variable("survey", "Survey", "label_values(ldpstream_estimate_step, survey)")
     attribute = variable("attribute", "Attribute", 'label_values(ldpstream_estimate_step{survey="$survey"}, attribute)')
     value = variable("value", "Value", f"label_values(ldpstream_frequency_ratio{OF}, value)")
@@ -213,7 +214,7 @@ def dashboards() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the files that Grafana is given."""
+    """Write the files for Grafana."""
     FOLDER.mkdir(exist_ok=True)
     for name, text in dashboards().items():
         (FOLDER / name).write_text(text)

@@ -1,9 +1,9 @@
-"""Puts deploy/prometheus/alerts.yaml into a PrometheusRule:  python deploy/kubernetes/alerts.py  writes base/alerts.yaml."""
+"""Makes a PrometheusRule of deploy/prometheus/alerts.yaml:  python deploy/kubernetes/alerts.py  writes base/alerts.yaml."""
 
 from pathlib import Path
 
 HERE = Path(__file__).parent
-HEAD = """# From deploy/prometheus/alerts.yaml, by alerts.py; change them there.
+HEAD = """# Made by alerts.py from deploy/prometheus/alerts.yaml; make changes there.
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
@@ -14,7 +14,7 @@ spec:
 
 
 def rule() -> str:
-    """The manifest."""
+    """Returns the manifest."""
     rules = (HERE.parent / "prometheus" / "alerts.yaml").read_text()
     groups = rules[rules.index("groups:") :]
     return HEAD + "".join(f"  {line}\n" if line else "\n" for line in groups.splitlines())

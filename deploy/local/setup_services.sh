@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Install what the service tests and a local run need and this machine lacks: redis-server, a Java runtime, Maven,
-# Prometheus, Chromium and npm; the jars of Kafka and the checkers of manifests (into the cache that tests/services/kafka_jars.py
-# names). kubectl must come with the machine. Where that can't be done it says so in one line and succeeds, because without them those tests are skipped; with CI set it fails, as they
-# would.
+# Installs what the service tests need, if it is missing: redis-server, a Java runtime, Maven, Prometheus, Chromium and npm; also the
+# jars of Kafka and the checkers of manifests (into the cache folder of tests/services/kafka_jars.py). It does not install kubectl.
+# If it cannot install something, it prints one line and succeeds: the tests are then skipped. With CI set it fails, like the tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -28,12 +27,12 @@ has_java() {
     [[ $("${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1) =~ $version ]] && ((BASH_REMATCH[1] >= least_java))
 }
 
-# Without Maven this succeeds only if the jars are in the cache already.
+# Without Maven this succeeds only if the cache already has the jars.
 has_jars() {
     "$python" tests/services/kafka_jars.py >/dev/null 2>&1
 }
 
-# Debian starts a service that it installs; the tests start their own, so the package's must stay off.
+# Debian starts an installed service; the tests start their own, so the package's service must stay off.
 install() {
     export DEBIAN_FRONTEND=noninteractive
     apt-get update --quiet --quiet || return 1
@@ -45,7 +44,7 @@ install() {
     apt-get install --yes --quiet --quiet --no-install-recommends "$@" || return 1
     if has systemctl; then
         for service in redis-server prometheus; do
-            [[ " $* " != *" $service "* ]] || systemctl disable --quiet "$service" || true # nor at the next start
+            [[ " $* " != *" $service "* ]] || systemctl disable --quiet "$service" || true # also after a reboot
         done
     fi
 }

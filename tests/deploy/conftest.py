@@ -1,4 +1,4 @@
-"""What the checks of deployments share: a missing checker skips the test with the reason, and in CI fails it."""
+"""Shared by the tests of deployments: without its checker a test is skipped with the reason, and fails in CI."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def wanted(fetch: Callable[[], T]) -> T:
-    """What `fetch` returns; where it cannot be had the test is skipped, or fails where `CI` is set."""
+    """Returns the result of `fetch`. If that fails, the test is skipped, or fails if `CI` is set."""
     try:
         return fetch()
     except ToolError as error:

@@ -1,4 +1,4 @@
-"""What the manifests are once rendered, and what their schemas say of them."""
+"""Renders the manifests and checks them against their schemas."""
 
 import functools
 import json
@@ -34,10 +34,10 @@ Resource = dict[str, Any]
 
 @functools.cache
 def rendered(folder: str) -> str:
-    """A kustomization as YAML.
+    """Returns a rendered kustomization as YAML.
 
     Raises:
-        ToolError: if there is no kubectl.
+        ToolError: if kubectl is missing.
     """
     if shutil.which("kubectl") is None:
         raise ToolError("no kubectl on PATH")
@@ -48,17 +48,17 @@ def rendered(folder: str) -> str:
 
 @functools.cache
 def resources(folder: str) -> list[Resource]:
-    """A kustomization's resources, not to be changed."""
+    """Returns a kustomization's resources; do not change them."""
     return list(yaml.safe_load_all(rendered(folder)))
 
 
 def is_custom(resource: Resource) -> bool:
-    """Whether the resource's kind is one that an operator brings."""
+    """True if an operator defines the resource's kind."""
     return resource["apiVersion"].partition("/")[0] in GROUPS
 
 
 def refused(resource: Resource) -> str | None:
-    """Why Kubernetes' own schemas, which know no other keys than theirs, refuse the resource; None if they do not."""
+    """Returns why Kubernetes' own schemas refuse the resource (unknown keys too); None if they accept it."""
     try:
         kubernetes_validate.validate(resource, kubernetes_validate.latest_version(), strict=True)
     except (kubernetes_validate.ValidationError, kubernetes_validate.SchemaNotFoundError) as error:
@@ -67,24 +67,24 @@ def refused(resource: Resource) -> str | None:
 
 
 def refused_customs(custom: Sequence[Resource]) -> list[list[str]]:
-    """What is wrong with each resource of an operator's kind, as `tools.models` judge it."""
+    """Returns the errors in each custom resource, found with `tools.models`."""
     folder = models()
     wrong: list[list[str]] = [[] for _ in custom]
-    with tempfile.TemporaryDirectory(prefix=".check-", dir=folder) as scratch:  # inside, so that imports are found
+    with tempfile.TemporaryDirectory(prefix=".check-", dir=folder) as scratch:  # inside the folder, for its imports
         typed, run = Path(scratch) / "typed.mts", Path(scratch) / "run.mjs"
         declared, judged = [], []
         for i, resource in enumerate(custom):
             group, _, version = resource["apiVersion"].partition("/")
             kind, text = resource["kind"], json.dumps(resource)
             module = f"@kubernetes-models/{GROUPS[group]}/{group}/{version}/{kind}"
-            declared.append(f'export const r{i}: import("{module}").I{kind} = {text};\n')  # a line each, which tells it
+            declared.append(f'export const r{i}: import("{module}").I{kind} = {text};\n')  # a line per resource
             judged.append(f'import {{ {kind} as C{i} }} from "{module}";\ntry {{ new C{i}({text}).validate(); }}')
             judged.append(f"catch (e) {{ console.log(JSON.stringify([{i}, e.message])); }}")
         typed.write_text("".join(declared))
         run.write_text("\n".join(judged))
         compiler = folder / "node_modules" / "typescript" / "bin" / "tsc"
         for line in _node(compiler, *STRICT, typed, allowed=(0, 2)).splitlines():
-            if not line.startswith(" "):  # else it goes on about the one before
+            if not line.startswith(" "):  # an indented line continues the error before
                 where, _, what = line.partition("): ")
                 wrong[int(where.rpartition("(")[2].partition(",")[0]) - 1].append(what)
         for line in _node(run).splitlines():

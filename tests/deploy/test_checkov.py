@@ -1,4 +1,4 @@
-"""What checkov says of the manifests and of the Dockerfile."""
+"""Checks the manifests and the Dockerfile with checkov."""
 
 import functools
 import json
@@ -19,9 +19,9 @@ SKIPPED = {
     "strimzi": set[str](),
     "Dockerfile": set[str](),
     "dev": {
-        "CKV_K8S_15",  # pull always: an image of one's own, under a tag, has nowhere to be pulled from
-        "CKV_K8S_43",  # and no digest
-        "CKV_K8S_22",  # the scripts of Kafka's image write beside themselves
+        "CKV_K8S_15",  # always pull: the local image has only a tag and no registry
+        "CKV_K8S_43",  # the local image has no digest
+        "CKV_K8S_22",  # the scripts of Kafka's image write to their own folder
         "CKV_K8S_40",  # the users of Kafka's and Redis's images
     },
     "worse": {"CKV_K8S_22"},
@@ -31,7 +31,7 @@ SKIPPED = {
 
 @functools.cache
 def failed() -> dict[str, set[str]]:
-    """The checks that failed, by file; those with "worse" in their name are spoilt, and must fail."""
+    """Returns the failed checks by file. Files with "worse" in their name are broken on purpose, and must fail."""
     production, dockerfile = rendered("overlays/production"), DOCKERFILE.read_text()
     files = {
         "production.yaml": production,
@@ -58,5 +58,5 @@ def failed() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("name", SKIPPED)
-def test_checkov_has_no_other_complaint(name: str) -> None:
+def test_checkov_reports_only_the_listed_checks(name: str) -> None:
     assert wanted(failed)[name] == SKIPPED[name]

@@ -1,4 +1,4 @@
-"""The image and the compose file: pinned, without privileges, and with commands that exist."""
+"""Tests of the image and the compose file: pinned, without privileges, with existing commands."""
 
 import json
 import re
@@ -26,7 +26,7 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["servi
 OURS = {name: service for name, service in SERVICES.items() if service["image"] == "ldpstream"}
 
 
-def test_the_base_image_is_pinned_and_the_image_has_no_privileges() -> None:
+def test_the_image_is_pinned_and_unprivileged() -> None:
     lines = [line for line in DOCKERFILE.read_text().splitlines() if line and not line.startswith("#")]
     bases = [line.split()[1] for line in lines if line.startswith("FROM ")]
     stages = [line.split()[3] for line in lines if line.startswith("FROM ") and " AS " in line]
@@ -42,7 +42,7 @@ def test_the_base_image_is_pinned_and_the_image_has_no_privileges() -> None:
     ("agent", True, True), ("agent", False, False), ("estimate", False, False), ("gateway", False, False),
     ("demo", False, True), ("produce", False, True), ("reproduce", False, True),
 ])  # fmt: skip
-def test_what_serves_no_health_is_healthy(command: str, serves: bool, healthy: bool, tmp_path: Path) -> None:
+def test_a_process_without_a_health_check_is_healthy(command: str, serves: bool, healthy: bool, tmp_path: Path) -> None:
     [check] = re.findall(r"(?m)^HEALTHCHECK .*\\\n +CMD (\[.*\])$", DOCKERFILE.read_text())
     program, option, code = json.loads(check)
     assert (program, option) == ("python", "-c")
@@ -67,12 +67,12 @@ class Healthy(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 def test_every_package_is_copied_into_the_image() -> None:
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    folders = {package.partition(".")[0] for package in packages}  # with all that is in them
+    folders = {package.partition(".")[0] for package in packages}  # with everything in them
     assert [folder for folder in folders if f"COPY {folder} {folder}" not in DOCKERFILE.read_text()] == []
 
 
@@ -81,7 +81,7 @@ def test_images_are_pinned_by_digest() -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_our_containers_can_do_little(name: str) -> None:
+def test_our_containers_have_minimal_rights(name: str) -> None:
     service = OURS[name]
     assert service["user"] == "10001:10001"
     assert service["read_only"] is True
@@ -102,7 +102,7 @@ def test_ports_are_open_on_this_machine_only() -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_mounted_files_exist_and_prometheus_finds_every_process() -> None:
+def test_mounted_files_exist_and_prometheus_scrapes_all() -> None:
     for service in SERVICES.values():
         for volume in service.get("volumes", []):
             source = re.sub(r"\$\{\w+:-(.*?)\}", r"\1", volume).split(":")[0]
@@ -113,7 +113,7 @@ def test_mounted_files_exist_and_prometheus_finds_every_process() -> None:
 
 
 class Strict(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """Refuses a key that is given twice, of which others keep the last or end with an error."""
+    """Refuses duplicate keys; other loaders keep the last one or fail."""
 
 
 def strictly(loader: Strict, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -127,14 +127,14 @@ Strict.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, strictly)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "deploy").rglob("*.yaml")), ids=lambda path: path.stem)
-def test_nothing_is_given_twice(path: Path) -> None:
+def test_no_key_or_variable_is_given_twice(path: Path) -> None:
     for document in yaml.load_all(path.read_text(), Strict):
         names = [[entry["name"] for entry in listed] for listed in environments(document)]
         assert all(len(listed) == len(set(listed)) for listed in names), names
 
 
 def environments(found: Any) -> Iterator[list[dict[str, Any]]]:
-    """The lists of variables of all containers in a document."""
+    """Yields the list of variables of every container in a document."""
     children = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
     if isinstance(found, dict) and isinstance(found.get("env"), list):
         yield found["env"]
@@ -142,7 +142,7 @@ def environments(found: Any) -> Iterator[list[dict[str, Any]]]:
         yield from environments(child)
 
 
-def test_a_second_value_would_be_noticed() -> None:
+def test_a_duplicate_key_is_detected() -> None:
     with pytest.raises(AssertionError, match="given twice"):
         yaml.load("a: 1\na: 2\n", Strict)
     assert list(environments({"x": [{"env": [{"name": "a"}]}]})) == [[{"name": "a"}]]

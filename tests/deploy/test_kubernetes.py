@@ -1,4 +1,4 @@
-"""The manifests, rendered: allowed by their schemas, true to the surveys and settings they name, as careful as they claim."""
+"""Tests of the rendered manifests: schemas, surveys and settings, rights, and network policies."""
 
 import copy
 import functools
@@ -40,13 +40,13 @@ AS_FILE = {f"{name}_file" for name, field in Settings.model_fields.items() if "S
 
 
 def found(folder: str, *kinds: str) -> list[Resource]:
-    """The resources of those kinds; of all, if none is named."""
+    """Returns the resources of these kinds; all resources if no kind is given."""
     made = wanted(functools.partial(resources, folder))
     return [resource for resource in made if not kinds or resource["kind"] in kinds]
 
 
 def pods(folder: str) -> Iterator[tuple[str, Resource]]:
-    """Name and pod template of everything that runs."""
+    """Yields name and pod template of every workload."""
     for resource in found(folder, "Deployment", "Job"):
         yield resource["metadata"]["name"], resource["spec"]["template"]
 
@@ -57,7 +57,7 @@ def survey(folder: str) -> Survey:
 
 
 def spoilt(resource: Resource) -> Resource:
-    """With a key too many, in its specification where it has one."""
+    """Returns a copy with an unknown key, in the specification if there is one."""
     changed = copy.deepcopy(resource)
     changed.get("spec", changed)["replicaz"] = 3
     return changed
@@ -67,13 +67,13 @@ def spoilt(resource: Resource) -> Resource:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_schemas_of_kubernetes_allow_everything(folder: str) -> None:
+def test_the_schemas_of_kubernetes_accept_the_manifests(folder: str) -> None:
     core = [r for r in found(folder) if not is_custom(r)]
     assert not {f"{r['kind']} {r['metadata']['name']}": reason for r in core if (reason := refused(r)) is not None}
     assert all(refused(spoilt(r)) is not None for r in core)
 
 
-def test_schemas_of_the_operators_allow_everything_and_no_key_more() -> None:
+def test_the_operators_schemas_accept_only_the_manifests() -> None:
     custom = [r for folder in FOLDERS for r in found(folder) if is_custom(r)]
     assert {r["kind"] for r in custom} == CUSTOM_KINDS
     mistyped = [r | {"metadata": r["metadata"] | {"name": 7}} for r in custom]
@@ -89,7 +89,7 @@ def test_schemas_of_the_operators_allow_everything_and_no_key_more() -> None:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_the_scaler_watches_the_group_of_the_overlays_survey(folder: str) -> None:
+def test_the_scaler_watches_the_surveys_consumer_group(folder: str) -> None:
     [scaled] = found(folder, "ScaledObject")
     [trigger] = scaled["spec"]["triggers"]
     assert trigger["metadata"]["consumerGroup"] == group_id(survey(folder))
@@ -98,14 +98,14 @@ def test_the_scaler_watches_the_group_of_the_overlays_survey(folder: str) -> Non
 
 
 def partitions(folder: str) -> int:
-    """Of the topic of reports."""
+    """Returns the number of partitions of the topic of reports."""
     if folder == "overlays/dev":
         return int(settings_of(folder, "agent")["LDPSTREAM_PARTITIONS"])
     [topic] = [t for t in found("strimzi", "KafkaTopic") if t["metadata"]["name"] == survey(folder).reports_topic]
     return int(topic["spec"]["partitions"])
 
 
-def test_a_changed_survey_is_named_to_the_scaler(tmp_path: Path) -> None:
+def test_name_group_writes_the_changed_surveys_group(tmp_path: Path) -> None:
     made = tmp_path / "overlay"
     made.mkdir()
     text = (KUBERNETES / "overlays" / "production" / "survey.toml").read_text().replace('"demo"', '"other.one"')
@@ -122,7 +122,7 @@ def test_a_changed_survey_is_named_to_the_scaler(tmp_path: Path) -> None:
 
 
 def settings_of(folder: str, component: str) -> dict[str, str]:
-    """The environment that a process gets."""
+    """Returns the environment of a process."""
     [template] = [t for name, t in pods(folder) if name == f"ldpstream-{component}"]
     [container] = template["spec"]["containers"]
     configs = {r["metadata"]["name"]: r["data"] for r in found(folder, "ConfigMap")}
@@ -150,7 +150,7 @@ def test_every_setting_exists_and_every_secret_is_a_file(folder: str, component:
 @pytest.mark.parametrize("folder", OVERLAYS)
 @pytest.mark.parametrize("component", sorted(OURS))
 def test_the_settings_fit_together(folder: str, component: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the files that the secrets are mounted as, each process has settings that it can start with."""
+    """Each process has valid settings when its secrets are mounted as files."""
     given = settings_of(folder, component)
     for value in given.values():
         if value.startswith("/run/secrets/"):
@@ -175,7 +175,7 @@ def test_no_secret_is_written_down(folder: str) -> None:
     )
 
 
-def test_users_may_touch_the_surveys_topics_and_no_others() -> None:
+def test_users_have_rights_to_the_surveys_topics_only() -> None:
     asked = survey("overlays/production")
     topics = {asked.reports_topic, asked.rejected_topic, asked.estimates_topic}
     assert {t["metadata"]["name"] for t in found("strimzi", "KafkaTopic")} == topics
@@ -208,7 +208,7 @@ def test_users_may_touch_the_surveys_topics_and_no_others() -> None:
 
 
 def spelt(right: str) -> str:
-    """As Kafka's protocol spells an operation: DescribeConfigs -> DESCRIBE_CONFIGS."""
+    """Returns an operation's name in Kafka's protocol: DescribeConfigs -> DESCRIBE_CONFIGS."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", right).upper()
 
 
@@ -239,7 +239,7 @@ def test_pods_are_restricted(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_processes_are_probed_for_what_they_say_of_themselves(folder: str) -> None:
+def test_probes_use_health_and_ready(folder: str) -> None:
     for component in OURS:
         [template] = [t for name, t in pods(folder) if name == f"ldpstream-{component}"]
         [container] = template["spec"]["containers"]
@@ -255,7 +255,7 @@ def test_processes_are_probed_for_what_they_say_of_themselves(folder: str) -> No
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_selectors_select(folder: str) -> None:
+def test_selectors_match_the_right_pods(folder: str) -> None:
     labels = {name: template["metadata"]["labels"] for name, template in pods(folder)}
 
     def selected(selector: dict[str, str]) -> set[str]:
@@ -288,8 +288,8 @@ def test_images_of_production_are_pinned_by_digest() -> None:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_the_scaler_alone_sets_the_number_of_what_it_scales(folder: str) -> None:
-    """Else every `kubectl apply` sets it back."""
+def test_only_the_scaler_sets_the_number_of_agents(folder: str) -> None:
+    """Otherwise every `kubectl apply` would reset the number."""
     scaled = {s["spec"]["scaleTargetRef"]["name"] for s in found(folder, "ScaledObject", "HorizontalPodAutoscaler")}
     assert scaled == {"ldpstream-agent"}
     fixed = {d["metadata"]["name"] for d in found(folder, "Deployment") if "replicas" in d["spec"]}
@@ -297,7 +297,7 @@ def test_the_scaler_alone_sets_the_number_of_what_it_scales(folder: str) -> None
 
 
 def test_stores_leave_room_below_their_memory_limit() -> None:
-    """For threads and buffers beside a heap, for a copy while a file is rewritten."""
+    """Threads, buffers and the copy during a file rewrite need memory too."""
     asked = {}
     for name, template in pods("overlays/dev"):
         [container] = template["spec"]["containers"]
@@ -314,7 +314,7 @@ def test_stores_leave_room_below_their_memory_limit() -> None:
 
 
 def hash_keys(ingress: Resource) -> dict[str, str | None]:
-    """By ingress controller: the variable of nginx by which it chooses a pod; None if it does not hash consistently by one."""
+    """Returns, by ingress controller, the nginx variable that it hashes by; None without a consistent hash."""
     given = ingress["metadata"].get("annotations", {})
     by_method = re.fullmatch(r"hash \$(\w+) consistent", given.get("nginx.org/lb-method", ""))
     by_annotation = re.fullmatch(r"\$(\w+)", given.get("nginx.ingress.kubernetes.io/upstream-hash-by", ""))
@@ -322,8 +322,8 @@ def hash_keys(ingress: Resource) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)
-def test_several_gateways_are_chosen_by_the_idempotency_key(folder: str) -> None:
-    """Each gateway remembers keys in its own memory; nginx names a header's variable in lower case, with underscores."""
+def test_the_ingress_hashes_by_the_idempotency_key(folder: str) -> None:
+    """Each gateway remembers keys in its own memory. nginx names a header's variable in lower case, with underscores."""
     [gateway] = [d for d in found(folder, "Deployment") if d["metadata"]["name"] == "ldpstream-gateway"]
     fronts = found(folder, "Ingress")
     if gateway["spec"]["replicas"] == 1:
@@ -351,7 +351,7 @@ REDIS = {"app.kubernetes.io/name": "redis"}
 
 
 def matches(selector: dict[str, Any] | None, labels: dict[str, str]) -> bool:
-    """Whether a label selector selects; none at all selects nothing."""
+    """True if a label selector selects these labels; None selects nothing."""
     if selector is None:
         return False
     for each in selector.get("matchExpressions", []):
@@ -371,7 +371,7 @@ def peer_matches(peer: Resource, own: str, namespace: str, labels: dict[str, str
 
 
 def may(folder: str, direction: str, pod: dict[str, str], namespace: str, other: dict[str, str], port: int) -> bool:
-    """Whether the policies let a pod of ours talk (``egress``) to another, or be talked to (``ingress``)."""
+    """True if the policies let our pod connect to the other (``egress``), or accept its connection (``ingress``)."""
     [ours] = found(folder, "Namespace")
     own = ours["metadata"]["name"]
     bound = False
@@ -390,7 +390,7 @@ def may(folder: str, direction: str, pod: dict[str, str], namespace: str, other:
 @pytest.mark.parametrize(("folder", "kafka", "kafka_port"), [
     ("overlays/dev", {"app.kubernetes.io/name": "kafka"}, 9092), ("overlays/production", KAFKA, 9093),
 ])  # fmt: skip
-def test_pods_reach_what_they_need_and_nothing_else(folder: str, kafka: dict[str, str], kafka_port: int) -> None:
+def test_policies_allow_only_the_needed_connections(folder: str, kafka: dict[str, str], kafka_port: int) -> None:
     own = POLICIES[Path(folder).name]
     labels = {name: template["metadata"]["labels"] for name, template in pods(folder)}
     dns, stranger = {"k8s-app": "kube-dns"}, {"app.kubernetes.io/name": "stranger"}

@@ -1,4 +1,4 @@
-"""Alerts and dashboards: tested by promtool, equal to what makes them, and about metrics that exist."""
+"""Tests of alerts and dashboards: with promtool, generated files up to date, metrics exist."""
 
 import importlib.util
 import json
@@ -24,7 +24,7 @@ GRAFANA = ROOT / "deploy" / "grafana"
 
 @cache
 def module(path: Path) -> Any:
-    """A script of deploy/, as a module."""
+    """Returns a script of deploy/ as a module."""
     spec = importlib.util.spec_from_file_location(f"deploy_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -42,13 +42,13 @@ def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([wanted(find), *arguments], capture_output=True, text=True, check=False)
 
 
-def test_the_alerts_are_raised_by_what_should_raise_them() -> None:
+def test_promtool_accepts_the_alerts_and_their_tests() -> None:
     assert promtool("check", "rules", PROMETHEUS / "alerts.yaml").returncode == 0
     tested = promtool("test", "rules", PROMETHEUS / "alerts_test.yaml")
     assert tested.returncode == 0, tested.stderr
 
 
-def test_every_alert_is_tested_to_fire_and_to_be_quiet() -> None:
+def test_every_alert_has_a_firing_and_a_quiet_test() -> None:
     alerts = {rule["alert"] for rule in rules()}
     tests = yaml.safe_load((PROMETHEUS / "alerts_test.yaml").read_text())["tests"]
     cases = [(case["alertname"], bool(case["exp_alerts"])) for test in tests for case in test["alert_rule_test"]]
@@ -61,7 +61,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("broken", ["vector(1) > 2", "vector(1)"], ids=["never", "always"])
-def test_the_tests_of_the_alerts_would_notice(broken: str, tmp_path: Path) -> None:
+def test_the_alert_tests_detect_broken_rules(broken: str, tmp_path: Path) -> None:
     text = re.sub(r"(?m)^( +expr:) .*$", rf"\1 {broken}", (PROMETHEUS / "alerts.yaml").read_text())
     (tmp_path / "alerts.yaml").write_text(text)
     shutil.copy(PROMETHEUS / "alerts_test.yaml", tmp_path)
@@ -74,13 +74,13 @@ def test_the_rule_of_kubernetes_has_the_same_alerts() -> None:
     assert yaml.safe_load((KUBERNETES / "base" / "alerts.yaml").read_text())["spec"]["groups"][0]["rules"] == rules()
 
 
-@pytest.mark.filterwarnings("ignore:Prefer using dashboardv2")  # files are provisioned in the classic model
-def test_the_dashboards_are_what_the_code_makes() -> None:
+@pytest.mark.filterwarnings("ignore:Prefer using dashboardv2")  # Grafana provisions files in the classic model
+def test_the_dashboard_files_are_up_to_date() -> None:
     made = module(GRAFANA / "dashboards.py").dashboards()
     assert made == {path.name: path.read_text() for path in (GRAFANA / "dashboards").glob("*.json")}
 
 
-def test_dashboards_are_whole() -> None:
+def test_dashboards_are_consistent() -> None:
     for path in (GRAFANA / "dashboards").glob("*.json"):
         board = json.loads(path.read_text())
         ids = [panel["id"] for panel in board["panels"]]
@@ -108,8 +108,8 @@ def panels() -> list[dict[str, Any]]:
     return [panel for board in boards for panel in board["panels"]]
 
 
-def test_bars_begin_at_zero_and_a_whole_budget_fills_its_bar() -> None:
-    """Without a range Grafana takes the least value for an empty bar: one budget of 99.9997 % is then empty."""
+def test_bars_begin_at_zero_and_a_full_budget_fills_a_bar() -> None:
+    """Without a range, Grafana shows the smallest value as an empty bar: a single budget of 99.9997 % would be empty."""
     ranges = {p["title"]: (d.get("min"), d.get("max")) for p in panels() if p["type"] == "bargauge" for d in [defaults(p)]}
     largest = (0, None)  # the largest share, or error, fills its bar
     assert ranges == {"Histogram": largest, "Standard errors": largest, "Privacy budget spent: ε_t of ε∞": (0, 1)}
@@ -133,7 +133,7 @@ def test_bars_of_values_are_sorted_by_the_hidden_index() -> None:
 
 
 def test_thresholds_are_those_of_the_alerts() -> None:
-    """Every panel has some: Grafana's default paints whatever is above 80 red."""
+    """Every panel has thresholds: Grafana's default paints every value above 80 red."""
     found = {p["title"]: tuple(step["value"] for step in defaults(p)["thresholds"]["steps"]) for p in panels()}
     assert all(steps[0] is None for steps in found.values())
     assert {title: steps[1:] for title, steps in found.items() if len(steps) > 1} == {
@@ -152,7 +152,7 @@ def test_thresholds_are_those_of_the_alerts() -> None:
             assert shown is (len(found[panel["title"]]) > 1)
 
 
-def test_alerts_and_dashboards_ask_for_metrics_that_exist() -> None:
+def test_alerts_and_dashboards_query_existing_metrics() -> None:
     exported = {name for process in METRICS.values() for name in process}
     exported |= {
         f"{name}_{part}"

@@ -1,10 +1,10 @@
-"""The checkers of manifests that no lock file of ours holds, fetched once into the cache outside the source tree.
+"""Checkers of manifests outside our lock files, fetched once into the cache outside the source tree.
 
-    python -m tests.deploy.tools      fetches what is missing (needs nothing installed but npm and pip)
+    python -m tests.deploy.tools      fetches the missing ones (needs only npm and pip)
 
-- models of custom resources, as npm packages: for each kind a validator compiled from its operator's schema, which judges
-  types, patterns and what must be there, and a TypeScript interface, by which the compiler also refuses a key that it lacks
-- checkov, in a virtual environment of its own: its hundred dependencies would have a say about ours
+- models of custom resources, as npm packages. Each kind has a validator compiled from its operator's schema, for types,
+  patterns and required keys. It also has a TypeScript interface, with which the compiler refuses unknown keys.
+- checkov, in a separate virtual environment, because its hundred dependencies would constrain ours
 """
 
 import shutil
@@ -26,14 +26,14 @@ CHECKOV = "3.3.30"
 
 
 class ToolError(RuntimeError):
-    """A checker is not in the cache and could not be fetched; the message says why."""
+    """A checker is not in the cache and could not be fetched; the message has the reason."""
 
 
 def models() -> Path:
-    """The folder whose `node_modules` holds the models.
+    """Returns the folder whose `node_modules` has the models.
 
     Raises:
-        ToolError: if there is no Node, or npm cannot fetch them.
+        ToolError: if Node is missing, or npm cannot fetch them.
     """
     if lacking := [tool for tool in ("node", "npm") if shutil.which(tool) is None]:
         raise ToolError(f"no {' and no '.join(lacking)} on PATH (deploy/local/setup_services.sh installs them)")
@@ -55,7 +55,7 @@ def models() -> Path:
 
 
 def checkov() -> list[str]:
-    """The command that runs checkov.
+    """Returns the command that runs checkov.
 
     Raises:
         ToolError: if pip cannot fetch it.
@@ -70,7 +70,7 @@ def checkov() -> list[str]:
 
 
 def _fetch(name: str, install: Callable[[Path], None]) -> Path:
-    """A folder of the cache, which appears in one rename, so if it exists it is whole."""
+    """Returns a folder of the cache. One rename creates it, so an existing folder is complete."""
     target = cache_dir() / name
     if target.is_dir():
         return target

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Before `kubectl apply -k`: makes the survey a copy of the demo survey (or of the one given) that starts now with steps
-# of a minute, and tells the scaler its consumer group and topic. Needs the command `ldpstream`.
+# Run this before `kubectl apply -k`. It writes a copy of the demo survey (or of the given one) that starts now with steps
+# of one minute, and writes its consumer group and topic into scaling.yaml. It needs the command `ldpstream`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 ldpstream rehearse "${1:-../../../../surveys/samples/demo.toml}" survey.toml --step-seconds 60
