@@ -1,4 +1,4 @@
-"""The tables of docs/operate.md, as data."""
+"""Reads the tables of docs/operate.md."""
 
 import re
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ TEXT = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric's type, and the labels that its series have besides those of Prometheus."""
+    """A metric's type and labels, without the labels that Prometheus adds."""
 
     kind: str
     labels: frozenset[str]
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the rows of the tables between this heading and the next one of its rank."""
+    """Returns the cells of all table rows between this heading and the next one of its rank."""
     level = len(heading) - len(heading.lstrip("#"))
     body = TEXT[TEXT.index(f"\n{heading}\n") + len(heading) + 2 :]
     body = re.split(rf"(?m)^#{{1,{level}}} ", body)[0]

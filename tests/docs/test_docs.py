@@ -1,4 +1,4 @@
-"""The documents are true: their links and commands lead somewhere, their example bytes and numbers are those of the code."""
+"""Checks the documents: their links, commands and settings exist; their example bytes and numbers are those of the code."""
 
 import math
 import re
@@ -26,13 +26,13 @@ COMMANDS = sorted({command for text in TEXTS.values() for command in re.findall(
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors of a document's headings."""
+    """Returns the anchors of a document's headings."""
     titles = re.findall(r"(?m)^#+ (.+)$", text)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_all_links_exist(path: Path) -> None:
     for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\((?!https?:)([^)]+)\)", path.read_text())):
         found = path.parent / target if target else path
         assert found.exists(), target
@@ -54,7 +54,7 @@ def test_every_setting_exists(name: str) -> None:
     assert field in Settings.model_fields or field.removesuffix("_file") in Settings.model_fields
 
 
-def test_the_example_envelope() -> None:
+def test_the_example_envelope_is_the_codes() -> None:
     survey = parse_survey(tomllib.loads((ROOT / "surveys" / "samples" / "demo.toml").read_text()))
     assert survey.fingerprint.hex() == "076bb8acb693dba5"
     sealed = seal(survey, 0, 0, 7, np.array([5, 0, 3], survey.mechanisms[0][0].report_dtype))
@@ -62,7 +62,7 @@ def test_the_example_envelope() -> None:
     assert all(reason in TEXTS["wire_format.md"].replace("\n", " ") for reason in (*REASONS, "unreadable batch"))
 
 
-def test_the_numbers_of_choose() -> None:
+def test_the_numbers_in_choose_are_the_codes() -> None:
     m = mechanism("L-OSUE", k=100, eps_inf=2.0, eps_1=1.0)
     for n, said in ((10_000, "± 1.9 %"), (1_000_000, "± 0.19 %")):
         assert f"± {100 * m.variance(0.0, n) ** 0.5:.2g} %" == said
@@ -74,7 +74,7 @@ def test_the_numbers_of_choose() -> None:
     assert ranked[11][0] > ranked[11][1]
 
 
-def test_the_settings_table() -> None:
+def test_the_settings_table_lists_all_defaults() -> None:
     fields = {f"LDPSTREAM_{name.upper()}": field.default for name, field in Settings.model_fields.items()}
     shown = {
         n: d.get_secret_value() if isinstance(d, SecretStr) else "–" if d in (None, "") else str(d) for n, d in fields.items()
@@ -82,7 +82,7 @@ def test_the_settings_table() -> None:
     assert shown == SETTINGS
 
 
-def test_every_alert_has_its_cause_and_its_remedy() -> None:
+def test_every_alert_has_a_documented_cause_and_remedy() -> None:
     rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())["groups"][0]["rules"]
     sections = dict(re.findall(r"(?ms)^### (Ldpstream\w+)\n(.*?)(?=^#|\Z)", TEXTS["operate.md"]))
     assert list(sections) == [rule["alert"] for rule in rules]
@@ -92,7 +92,7 @@ def test_every_alert_has_its_cause_and_its_remedy() -> None:
         assert all(word in said for word in ("*Cause:*", "*Remedy:*"))
 
 
-def test_the_table_of_the_gateways_answers() -> None:
+def test_the_table_of_gateway_answers_is_the_codes() -> None:
     rows = re.findall(r"(?m)^\| (\d{3}[\d, ]*) \| (.*?) \| (.*?) \|", TEXTS["device.md"])
     told = {cause: int(status) for statuses, causes, _ in rows for cause, status in _each(statuses, causes)}
     assert told == STATUS
@@ -104,7 +104,7 @@ def test_the_table_of_the_gateways_answers() -> None:
 
 
 def _each(statuses: str, causes: str) -> list[tuple[str, str]]:
-    """The problems of a row with their statuses; the row must name every status that one of them has, and no other."""
+    """Returns the problems of a row with their statuses. The row must list exactly the statuses of its problems."""
     named = re.findall(r"`([a-z ]+)`", causes)
     assert {str(STATUS[cause]) for cause in named} == set(statuses.split(", ")) - {"202"}
     return [(cause, str(STATUS[cause])) for cause in named]

@@ -1,4 +1,4 @@
-"""Every number that the documents state and the code fixes is the code's: limits, times, defaults, ports, exit statuses."""
+"""Compares the numbers in the documents with the code: limits, times, defaults, ports, exit statuses."""
 
 import re
 import stat
@@ -32,7 +32,7 @@ WORDS = {2: "two", 3: "three"}
 
 
 def spaced(number: float) -> str:
-    """1 000 000."""
+    """Formats a number as in 1 000 000."""
     return f"{number:,.0f}".replace(",", " ")
 
 
@@ -83,18 +83,18 @@ SAID = [
 
 
 @pytest.mark.parametrize(("document", "sentence"), SAID, ids=[f"{document} {text[-40:]}" for document, text in SAID])
-def test_a_stated_number_is_the_codes(document: str, sentence: str) -> None:
+def test_a_documented_number_is_the_codes(document: str, sentence: str) -> None:
     assert sentence in PLAIN[document]
 
 
-def test_numbers_that_follow_from_others() -> None:
+def test_derived_numbers_are_the_codes() -> None:
     assert local_hashing.AUTO_TABLE == 2**23 == survey.MAX_TABLE_BYTES // 8
-    assert minutes(STALL_S) == "two minutes"  # as docs/counting.md has it at the start
+    assert minutes(STALL_S) == "two minutes"  # docs/counting.md: at the start
     assert max(agent.STOP_S, cli.STOP_S) < 10  # docs/operate.md: within 10 seconds
     assert log.GIVE_UP_S == 120  # producers/gateway/app.py: within two minutes
 
 
-def test_a_device_keeps_its_file_and_envelopes_as_documented(tmp_path: Path) -> None:
+def test_a_devices_file_mode_and_envelopes_are_documented(tmp_path: Path) -> None:
     asked = make_survey()
     device = Device(asked, tmp_path / "file")
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == int(re.findall(r"mode (0\d+)", PLAIN["device.md"])[0], 8)
@@ -122,7 +122,7 @@ def test_the_topics_have_the_documented_settings() -> None:
         assert made["min.insync.replicas"] == str(in_sync)
 
 
-def test_the_rights_in_kafka_are_those_that_are_checked() -> None:
+def test_the_documented_rights_in_kafka_are_those_checked() -> None:
     rows = re.findall(
         r"\| (producer|agent|estimator) \| topic \| `ldpstream\.NAME\.(\w+)` \| ([\w, ]+) \|", PLAIN["security.md"]
     )
@@ -133,7 +133,7 @@ def test_the_rights_in_kafka_are_those_that_are_checked() -> None:
     assert stated == topics.RIGHTS
 
 
-def test_the_choices_of_settings_are_those_that_are_allowed() -> None:
+def test_the_documented_choices_of_settings_are_allowed() -> None:
     text = (ROOT / "docs" / "operate.md").read_text()
     for field in ("kafka_security_protocol", "kafka_sasl_mechanism", "log_level"):
         (row,) = re.findall(rf"(?m)^\| `LDPSTREAM_{field.upper()}` \| (.*)$", text)
@@ -188,7 +188,7 @@ def test_the_alerts_have_the_documented_thresholds() -> None:
         assert all(threshold in found[alert] for threshold in thresholds), alert
 
 
-# ---- the README's table of exact calibration, and its other figures that take no time
+# ---- the README's table of exact calibration, and its other fast figures
 
 
 def test_the_readmes_table_of_variances() -> None:
@@ -206,6 +206,6 @@ def test_the_readmes_table_of_variances() -> None:
         ]
 
 
-def test_the_loss_that_the_readme_states() -> None:
+def test_the_readmes_loss_of_two_reports() -> None:
     loss = mechanism("L-OSUE", 100, eps_inf=2.0, eps_1=1.0).eps_sequence(2).value
     assert f"lose {loss:.2f} nats" in PLAIN["README.md"]

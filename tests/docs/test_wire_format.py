@@ -1,4 +1,4 @@
-"""docs/wire_format.md says what the code does: widths, rows, reasons, probabilities and hash functions."""
+"""Compares docs/wire_format.md with the code: widths, rows, reasons, probabilities and hash functions."""
 
 import math
 import re
@@ -24,7 +24,7 @@ STEP, NOW = 5, during(SURVEY, 5)
 
 
 def table(first: str) -> list[list[str]]:
-    """The rows of the table whose head begins with this cell and the next ones, with the head."""
+    """Returns the rows, with the head, of the table whose head begins with these cells."""
     lines = TEXT[TEXT.index(f"| {first} |") :].split("\n\n")[0].splitlines()
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if not line.startswith("|---")]
 
@@ -39,7 +39,7 @@ def made(name: str, k: int, g: int | None = None, eps_inf: float = 2.0, eps_1: f
     return mechanism(name, k, g=g, eps_inf=eps_inf, eps_1=eps_1)
 
 
-def test_the_widths_of_rows() -> None:
+def test_the_table_of_row_widths_is_the_codes() -> None:
     (_, *heads), *rows = table("mechanism | k = 2")
     seen = set()
     for label, *cells in rows:
@@ -58,7 +58,7 @@ def test_the_widths_of_rows() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("k", [2, 7, 8, 9, 250, 300, 70_000])
 def test_a_row_is_as_described(name: str, k: int) -> None:
-    """The text in another program: values in, bytes out, and the other way round."""
+    """An independent implementation of the text reads the bytes of our reports."""
     m, rng = made(name, k), np.random.default_rng(k)
     values = rng.integers(0, k, 20)
     reports = m.report(m.memoize(values, rng) if hasattr(m, "memoize") else values, rng)
@@ -83,12 +83,12 @@ def test_a_row_is_as_described(name: str, k: int) -> None:
 
 
 def least(symbols: int) -> int:
-    """The least of 1, 2 or 4 bytes that holds symbols - 1."""
+    """Returns the least of 1, 2 or 4 bytes that holds symbols - 1."""
     return next(width for width in (1, 2, 4) if symbols - 1 < 256**width)
 
 
 def counted(m: Any, name: str, k: int, rows: list[bytes]) -> list[int]:
-    """The count table, read from the rows by the text alone."""
+    """Returns the count table, computed from the rows by the text alone."""
     if hasattr(m, "g"):
         counts = [0] * (m.pool.size * m.g)
         width = least(m.pool.size)
@@ -112,7 +112,7 @@ def reason_of(fields: list[Any], now_ms: int = NOW) -> str:
     return "none"
 
 
-def test_the_table_of_reasons() -> None:
+def test_the_table_of_reasons_is_complete() -> None:
     listed = [cells[0].strip("`") for cells in table("reason | the envelope")[1:]]
     assert set(listed) == set(REASONS)
     for reason in listed:
@@ -124,8 +124,8 @@ def _reason(text: str) -> Reason:
     return next(reason for reason in REASONS if reason == text)
 
 
-def test_several_faults_have_the_first_reason() -> None:
-    """One fault after the other is mended, in the order of the table."""
+def test_several_faults_give_the_first_reason_of_the_table() -> None:
+    """The test corrects one fault after the other, in the order of the table."""
     good: list[Any] = msgspec.msgpack.decode(sound(SURVEY, np.random.default_rng(1), STEP, 0))
     many = (MAX_REPORTS + 1) * b"\xff"
     fields = [2, bytes(8), 9, 9, -1, 2, many]
@@ -157,7 +157,7 @@ def test_the_elements_are_as_described() -> None:
 
 
 def rounds(name: str, k: int, g: int, big: float, small: float) -> tuple[float, float, float, float]:
-    """p₁, q₁, p₂ and q₂ by the formulas of the text."""
+    """Returns p₁, q₁, p₂ and q₂ by the formulas of the text."""
 
     def grr(m: int, eps: float) -> tuple[float, float]:
         return math.exp(eps) / (math.exp(eps) + m - 1), 1 / (math.exp(eps) + m - 1)
@@ -183,7 +183,7 @@ def rounds(name: str, k: int, g: int, big: float, small: float) -> tuple[float, 
 
 
 @pytest.mark.parametrize("row", table("mechanism | k | g")[1:], ids=lambda row: f"{row[0]} {row[1]} {row[3]}")
-def test_the_probabilities_are_those_of_code_and_formulas(row: list[str]) -> None:
+def test_the_probabilities_match_the_code_and_the_formulas(row: list[str]) -> None:
     name, k, g, budget, *printed = row
     big, small = (float(part) for part in budget.split(", "))
     m = made(name, int(k), eps_inf=big, eps_1=small)
@@ -198,16 +198,16 @@ def test_the_probabilities_are_those_of_code_and_formulas(row: list[str]) -> Non
     ("SUE", math.exp(0.5) / (math.exp(0.5) + 1), 1 / (math.exp(0.5) + 1)),
     ("OUE", 0.5, 1 / (math.e + 1)),
 ])  # fmt: skip
-def test_one_time_probabilities_are_those_of_the_text(name: str, p: float, q: float) -> None:
+def test_one_time_probabilities_match_the_text(name: str, p: float, q: float) -> None:
     m = made(name, 10)
     assert (m.p, m.q) == pytest.approx((p, q), rel=1e-12)
 
 
-def test_every_memoized_mechanism_has_a_row_to_compare() -> None:
+def test_every_memoized_mechanism_has_test_values() -> None:
     assert {row[0] for row in table("mechanism | k | g")[1:]} >= set(NAMES) - set(ONE_TIME) - {"L-BLH"}
 
 
-def test_the_hash_functions_are_those_of_the_text() -> None:
+def test_the_hash_functions_match_the_text() -> None:
     for k, g, size, function, value, symbol in (map(int, row) for row in table("k | g | S")[1:]):
         pool = LinearPool(k, g)
         assert pool.size == size
@@ -218,7 +218,7 @@ def test_the_hash_functions_are_those_of_the_text() -> None:
             assert sum(digits) % g == symbol
 
 
-def test_the_fields_are_built_with_the_stated_polynomials() -> None:
+def test_the_fields_use_the_stated_polynomials() -> None:
     (sentence,) = re.findall(r"For g = 4 it is (.*?)\. Test values", " ".join(TEXT.split()))
     stated = re.findall(r"(?:for (\d+) )?([x²³⁴⁵+\d]+)(?:,|$)", sentence)
     assert len(stated) == 7
@@ -259,8 +259,8 @@ def test_the_canonical_survey_is_as_described() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_size_of_a_stored_table(name: str) -> None:
-    """As docs/operate.md says it."""
+def test_a_stored_table_has_the_documented_size(name: str) -> None:
+    """The size is the one in docs/operate.md."""
     text = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
     assert "8 bytes × (k + 1) (local hashing: 8 × (S × g + 1), S the least power of g that is at least k)" in text
     for k in (2, 100, 1000):
