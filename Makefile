@@ -28,12 +28,12 @@ services:                         ## installs what the service tests need, if it
 	bash deploy/local/setup_services.sh
 
 peers: $(VENV)/.dev               ## other libraries, which some tests run, in a separate environment in the cache
-	$(BIN)/python -m experiments.peers || test -z "$$CI"
+	$(BIN)/python -m experiments.peers.environment || test -z "$$CI"
 
 lock:                             ## renews the locked dependencies
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock
 	uv pip compile pyproject.toml --extra dev --extra bench --extra plot --universal --python-version 3.11 --generate-hashes --no-header -o requirements-dev.lock
-	uv pip compile experiments/peers.in --universal --python-version 3.11 --generate-hashes --no-header -o experiments/peers.lock
+	uv pip compile experiments/peers/peers.in --universal --python-version 3.11 --generate-hashes --no-header -o experiments/peers/peers.lock
 
 clean:
 	rm -rf $(VENV) build *.egg-info

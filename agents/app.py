@@ -1,6 +1,6 @@
 """The agent as a Faust app: `faust -A agents.app worker`, or `run` for the command line.
 
-Faust manages the consumer group, the partitions and the process. `agents.chunks` delivers the records in chunks and
+Faust manages the consumer group, the partitions and the process. `agents.consumer.chunks` delivers the records in chunks and
 `agents.counting` counts them. Any number of agents may run. Each partition has one owner at a time, and two agents that both
 believe they own it do no harm.
 """

@@ -19,14 +19,6 @@ from surveys import Envelope, Reason, Rejected, Survey, open_envelope
 from surveys.alike import open_alike
 
 
-class PaneKey(NamedTuple):
-    """Key of a count table: attribute, level and time step of its reports. Indices as in the survey."""
-
-    attribute: int
-    level: int
-    step: int
-
-
 class Record(NamedTuple):
     """One record of the log: its offset in the partition, its append time in Unix milliseconds, and the envelope."""
 

@@ -166,8 +166,8 @@ def demo(
 @contextmanager
 def serve_demo(survey: Survey, pipeline: Demo) -> Iterator[None]:
     """Serves the live page of a demo, with the truth; on a free port if the configured one is in use."""
-    from estimators.api import create_api  # only here and in the estimator: it loads slowly
-    from estimators.page_server import PageServer
+    from estimators.publishing.api import create_api  # only here and in the estimator: it loads slowly
+    from estimators.publishing.page_server import PageServer
 
     settings, service = load_settings(), pipeline.service
     api = create_api(survey, service.results, service.rejected, truth=partial(pipeline.truth.of, survey))
@@ -314,8 +314,8 @@ def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
 
 def gateway_sink(url: str, settings: Settings) -> Sink:
     """Returns a sink to the gateway, with the first token of the tokens file."""
-    from producers.gateway_client import GatewaySink  # only here and in the gateway: they load slowly
-    from producers.gateway_service import read_tokens
+    from producers.gateway.client import GatewaySink  # only here and in the gateway: they load slowly
+    from producers.gateway.service import read_tokens
 
     return GatewaySink(url, next(iter(read_tokens(settings)), None))
 
@@ -355,7 +355,7 @@ def gateway(survey_file: SurveyFile) -> None:
     """Run the HTTP gateway: it accepts envelopes by POST /v1/reports and answers after Kafka has acknowledged them."""
     survey, settings = load_survey(survey_file), load_settings()
     dictConfig(logging_config(settings.log_level))
-    from producers.gateway_service import serve as serve_gateway  # only here: it loads slowly
+    from producers.gateway.service import serve as serve_gateway  # only here: it loads slowly
 
     check_topics = partial(ensure_topics, settings, survey, "producer")
     serve_gateway(survey, survey_file.read_text(encoding="utf-8"), settings, check_topics)

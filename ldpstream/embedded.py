@@ -34,7 +34,7 @@ class MemoryLog:
         partition.append(Record(len(partition), self.now_ms, value))
         self._appended += 1
 
-    # ---- the methods of estimators.schedule.LogPosition
+    # ---- the methods of estimators.publishing.schedule.LogPosition
 
     def log_id(self) -> str:
         return ""

@@ -38,8 +38,8 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """Attack the reports that the code emits: a lower bound of ε beside each claim. Status 1 if one exceeds its claim."""
-        from experiments.audit import K, audit
-        from experiments.samplers import code_paths
+        from experiments.audit.audit import K, audit
+        from experiments.audit.samplers import code_paths
         from experiments.tables import audit_tables, audit_verdict
 
         names = list(NAMES) if mechanism is None else mechanism
@@ -123,11 +123,11 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """Find the best mechanism, estimator and post-processing: by exact variance, then by simulation."""
-        from experiments import advice_tables
-        from experiments.advice_question import AdviceError, Question
-        from experiments.advise import advise, check_attribute
-        from experiments.reproduction_tables import draw
-        from experiments.sample_file import read_sample
+        from experiments.advice import tables as advice_tables
+        from experiments.advice.advise import advise, check_attribute
+        from experiments.advice.question import AdviceError, Question
+        from experiments.advice.sample_file import read_sample
+        from experiments.papers.reproduction_tables import draw
 
         counts, labels = (None, None) if sample is None else read_sample(sample, column, k)
         if labels is not None and metric == "emd":
@@ -165,7 +165,7 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """Measure the reports a second that one core perturbs and counts, beside other libraries."""
-        from experiments.bench_mechanisms import bench
+        from experiments.bench.mechanisms import bench
         from experiments.tables import bench_notes, bench_tables
 
         with _status() as progress:
@@ -188,7 +188,7 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """Measure every estimator's mean squared error with every mechanism, over domains, ε, distributions and populations."""
-        from experiments import accuracy, accuracy_tables
+        from experiments.bench import accuracy, accuracy_tables
 
         with _status() as progress:
             result = accuracy.measure(accuracy.settings(quick), repeats, seed, peers, progress)
@@ -208,7 +208,7 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """Time the estimators on one core; the number of reports does not matter."""
-        from experiments.bench_estimators import measure, timing_table
+        from experiments.bench.estimators import measure, timing_table
 
         with _status() as progress:
             rows = measure(quick, peers, progress)
@@ -222,7 +222,7 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """Count how often 95 % intervals contain the truth: steps and windows, every mechanism and estimator."""
-        from experiments.coverage import coverage_table, measure
+        from experiments.bench.coverage import coverage_table, measure
 
         with _status() as progress:
             rows = measure(runs, seed, progress)
@@ -238,8 +238,9 @@ def add_experiments(app: typer.Typer, console: Console, write_json: Callable[[Pa
         json: JsonFile = None,
     ) -> None:
         """Compare `advise` with every fixed choice on the papers' data sets: half an hour on two cores."""
-        from experiments import advice_gain, datasets
-        from experiments.advice_tables import GAIN_NOTE, gain_tables
+        from experiments import datasets
+        from experiments.advice import gain as advice_gain
+        from experiments.advice.tables import GAIN_NOTE, gain_tables
 
         for one in dataset or ():
             if one not in datasets.NAMES:

@@ -65,7 +65,7 @@ class Settings(BaseSettings):
         kafka_user, kafka_password: our credentials, with SASL.
         kafka_ca_file: certificates (PEM) of the authorities that we trust to certify the brokers; default: the system's.
         kafka_cert_file, kafka_key_file: our own certificate and its key (PEM, not encrypted), if the brokers require one.
-        redis: URL of the count store, see `surveys.redis_url`; messages show it without user and password.
+        redis: URL of the count store, see `runtime.redis_url`; messages show it without user and password.
         redis_user, redis_password: our credentials for Redis, if the URL has none.
         redis_sentinel_user, redis_sentinel_password: our credentials for the Sentinels, if they require any.
         redis_ca_file, redis_cert_file, redis_key_file: as for Kafka.

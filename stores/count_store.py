@@ -21,7 +21,7 @@ MAX_MS: Final = 2**53 - 1  # later than any time; doubles are exact up to here
 
 
 class PaneKey(NamedTuple):
-    """What one count table counts: the reports of an attribute, at a level, of a time step. Indices as in the survey."""
+    """Key of a count table: attribute, level and time step of its reports. Indices as in the survey."""
 
     attribute: int
     level: int

@@ -1,6 +1,6 @@
 """Upper bound of the loss of t reports of UE∘UE between any two value sequences, by prices from a linear programme.
 
-Notation and model are those of `mechanisms.sequence_loss_unary`. A block of a sequence in which a bit reports `a` ones and `b`
+Notation and model are those of `sequence_unary`. A block of a sequence in which a bit reports `a` ones and `b`
 zeros has the weight w = αa - βb. It adds u_h(w) to ln P(y|x), where h = 1 if the bit is hot in the block, else h = 0.
 
 1. The number s of a bit's reported ones is divided into a few intervals i, each with prices (p_i, q_i). For all blocks

@@ -1,7 +1,7 @@
 """Privacy loss of memoized local hashing between any two value sequences, if there are fewer values than symbols.
 
 A device's function maps the k values to g symbols, and its reports are those of L-GRR on the symbols (see
-`mechanisms.sequence_loss`). If k >= g, some function takes all symbols, and the loss equals that of L-GRR on g symbols. If
+`sequence_loss`). If k >= g, some function takes all symbols, and the loss equals that of L-GRR on g symbols. If
 k < g, the values have at most k different symbols, and L-GRR's loss is only an upper bound. All sets of k symbols are alike.
 """
 

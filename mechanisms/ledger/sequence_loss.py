@@ -104,7 +104,7 @@ def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> Sequenc
 
     For L-LH, the device's hash function is public, and only the hashed symbols of the values matter. All pairs of sequences
     of symbols occur if the function takes all g symbols on the k values. If k >= g, the form H_a(v) = v_0 does, so this loss
-    at g is the worst over functions and values. If k < g, see `mechanisms.sequence_loss_hashed`.
+    at g is the worst over functions and values. If k < g, see `mechanisms.ledger.sequence_hashed`.
 
     Args:
         t: number of reports, in [1, 2^50].

@@ -14,7 +14,7 @@ or as many as possible.
 
 1. For small t the loss is exact. All pairs of partitions of the steps and all reported bits are tried. For each pair, the best
    matching of the values of x with those of x' is an assignment problem (`_pair_loss`).
-2. For larger t, prices give an upper bound: see `mechanisms.sequence_bound_unary`.
+2. For larger t, prices give an upper bound: see `mechanisms.ledger.bound_unary`.
 3. A family of pairs gives a lower bound: x with one or two values, x' with blocks that mix them (`_best_known`).
 """
 

@@ -6,7 +6,7 @@
         if post(report.envelope, report.key):                 # retry freely: the key makes all attempts count once
             device.settle(report)
 
-Each report is one transaction of `producers.device_memo`. It looks for an envelope of the step. If there is none, it recalls
+Each report is one transaction of `memo_file`. It looks for an envelope of the step. If there is none, it recalls
 or draws the memo, draws the report from it, counts the report, stores the envelope and commits. Then it returns the envelope.
 Hence
 

@@ -290,7 +290,7 @@ async def test_after_an_error_partitions_are_placed_again(
     error: Exception | None, displaced: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records read before the error are lost. Reading on from the library's position would skip them."""
-    monkeypatch.setattr("agents.chunks.AFTER_ERROR_S", 0.0)
+    monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
     other, told = TopicPartition("reports", 1), list[set[int]]()
     thread: Any = ChunkThread.__new__(ChunkThread)
     thread.consumer = SimpleNamespace(placements=dict.fromkeys((PARTITION, other)), flow_active=True, displaced=told.append)
@@ -329,7 +329,7 @@ async def test_a_failed_fetch_does_not_break_the_shutdown(monkeypatch: pytest.Mo
 
 async def test_a_client_waits_for_an_unreachable_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """It retries as often as needed and resets the watchdog each time. Any other error ends the start."""
-    monkeypatch.setattr("agents.chunks.AFTER_ERROR_S", 0.0)
+    monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
     answers: list[Exception | None] = [KafkaConnectionError("refused"), KafkaConnectionError("refused"), None, ValueError("no")]
     alive = list[int]()
 

@@ -39,7 +39,7 @@ class Code:
     @classmethod
     def real(cls) -> "Code":
         """Returns the service's own code."""
-        counting, progress, schedule = _copy(agents.counting), _copy(agents.progress), _copy(estimators.schedule)
+        counting, progress, schedule = _copy(agents.counting), _copy(agents.progress), _copy(estimators.publishing.schedule)
         counting.log = progress.log = _Silence()
         counting.Progress = progress.Progress
         return cls(counting, schedule, agents.fold.PartitionFold, stores.count_store.MemoryCountStore, TopicClient)

@@ -205,7 +205,7 @@ def numbers_of(table: CountTable) -> tuple[int, tuple[int, ...]]:
 def conclude(
     survey: Survey, attribute: int, step: int, span: str, panes: Sequence[list[CountTable]], complete: bool, *_: object
 ) -> Published:
-    """Replaces `estimators.publication.conclude`."""
+    """Replaces `estimators.publishing.publication.conclude`."""
     tables = [sum((pane[i] for pane in panes[1:]), panes[0][i]) for i in range(len(panes[0]))]
     steps = range(step - len(panes) + 1, step + 1)
     return Published(attribute, step, span, complete, steps, tuple(map(numbers_of, tables)))

@@ -134,7 +134,7 @@ class MemoryLog:
         await asyncio.sleep(self._random.choice((0.0, 0.0, 0.02)))
         return answered
 
-    # ---- requests of the schedule (estimators.schedule.LogPosition)
+    # ---- requests of the schedule (estimators.publishing.schedule.LogPosition)
 
     def log_id(self) -> str:
         return "the one"

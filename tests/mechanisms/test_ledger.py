@@ -283,7 +283,7 @@ def test_bounds_of_grr_are_valid_and_close(eps_inf: float, eps_1: float) -> None
 
 def all_pairs(t: int, k: int, rounds: ledger.UnaryRounds) -> float:
     """The exact loss of bits for any t; tested above."""
-    return max(sequence_loss_unary._pair_loss(p, k, rounds)[0] for p in sequence_loss_unary._pairs(t, min(t, k)))
+    return max(unary_module._pair_loss(p, k, rounds)[0] for p in unary_module._pairs(t, min(t, k)))
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -300,8 +300,8 @@ def test_bounds_of_unary_encodings_are_valid(name: str, eps_inf: float, share: f
 @pytest.mark.parametrize("name", UNARY)
 def test_bounds_with_shared_constants_are_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests the programme's form for large t, and for blocks beyond the lattice, at a t small enough to enumerate."""
-    monkeypatch.setattr("mechanisms.sequence_bound_unary._FULL_T", 1)
-    monkeypatch.setattr("mechanisms.sequence_bound_unary._FULL_VALUES", 1)
+    monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_T", 1)
+    monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_VALUES", 1)
     rounds = log_rounds(unary_rounds(name, 2.0, 1.0))
     for lattice in (1024, 2):
         monkeypatch.setattr("mechanisms.ledger.bound_unary._LATTICE", lattice)

@@ -233,7 +233,7 @@ async def test_a_body_is_refused_once_it_exceeds_the_limit() -> None:
 
 
 async def test_a_body_that_arrives_too_slowly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_intake, "BODY_S", 0.05)
+    monkeypatch.setattr(intake, "BODY_S", 0.05)
     rig = Rig()
     answer = await rig.post(chunks(100, 10, [], pause_s=0.02))
     assert (title(answer), answer.headers["connection"]) == ("too slow", "close")
@@ -323,7 +323,7 @@ async def test_an_unreachable_log_is_503_and_nothing_is_appended() -> None:
 
 
 async def test_a_retry_with_the_key_learns_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_intake, "ACKNOWLEDGE_S", 0.05)
+    monkeypatch.setattr(intake, "ACKNOWLEDGE_S", 0.05)
     rig, (envelope,) = Rig(), envelopes(1)
     rig.log.gate.clear()
     for _ in range(3):
@@ -384,7 +384,7 @@ async def test_a_retry_is_acknowledged_after_its_step_closed() -> None:
 
 
 async def test_a_retry_in_flight_is_not_too_old_after_its_step_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_intake, "ACKNOWLEDGE_S", 0.05)
+    monkeypatch.setattr(intake, "ACKNOWLEDGE_S", 0.05)
     now, (envelope,) = [NOW], envelopes(1)
     rig = Rig(now_ms=lambda: now[0])
     rig.log.gate.clear()
@@ -452,8 +452,8 @@ async def test_waiting_bytes_are_limited() -> None:
 
 
 async def test_stop_answers_running_requests_and_refuses_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_intake, "STOPPING_ACKNOWLEDGE_S", 0.1)
-    monkeypatch.setattr(gateway_intake, "STOPPING_BODY_S", 0.05)
+    monkeypatch.setattr(intake, "STOPPING_ACKNOWLEDGE_S", 0.1)
+    monkeypatch.setattr(intake, "STOPPING_BODY_S", 0.05)
     rig, (one, other) = Rig(), envelopes(2)
     rig.log.gate.clear()
     waiting = asyncio.create_task(rig.post(one))

@@ -176,7 +176,7 @@ def test_the_sink_posts_batches_within_the_limits(served: MakeServed) -> None:
 
 
 def test_the_sink_retries_and_counts_once(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_intake, "ACKNOWLEDGE_S", 0.1)
+    monkeypatch.setattr(intake, "ACKNOWLEDGE_S", 0.1)
     one, batch = served(limits=Limits(requests=2.0)), envelopes(3)
     sink = GatewaySink(one.url)
     one.rig.log.gate.clear()
