@@ -1,1 +1,1 @@
-"""What the project measures of itself: audits of the privacy it claims, benchmarks beside other libraries."""
+"""Measurements of the project itself: audits of the claimed privacy loss, and benchmarks beside other libraries."""

@@ -1,10 +1,10 @@
-"""Writes `docs/results.md` and its pictures from what the project's commands measured:
+"""Writes `docs/results.md` and its pictures from the measurements of the project's commands:
 
     python -m experiments.results_page FOLDER
 
 The folder holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json`, `advice.json` and
-`service.json`, each written by a command's `--json`; one that is missing leaves its section out, and the page says so. The page
-is not edited by hand.
+`service.json`, each written by a command's `--json`. The page leaves out the section of a missing file and says so. Do not edit
+the page by hand.
 """
 
 import json
@@ -32,7 +32,7 @@ from experiments.papers.reproduction_tables import draw, markdown, outcome, summ
 from experiments.tables import bench_notes, bench_tables
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-BESIDE = "results"  # folder of pictures and of what is too long for the page
+BESIDE = "results"  # folder for pictures and for tables too long for the page
 ABOUT = """# Results
 
 Written by `python -m experiments.results_page` from runs of the commands named below; run them to make every figure again.
@@ -64,7 +64,7 @@ def _plain(cell: Any) -> str:
 
 
 def reproduced(written: Any) -> str:
-    """All targets: a table of how far they agree and what our best methods gain, then each with its rows and picture."""
+    """Section on the papers: a table of agreement and gains, then each target with its rows and picture."""
     targets: list[tuple[str, str, Outcome]] = [(one["name"], one["title"], outcome(one)) for one in written]
     lines = [
         "## The papers, made again",
@@ -97,21 +97,21 @@ def _gain(rows: Any) -> str:
 
 
 def mechanisms(written: Any) -> str:
-    """Perturbing and counting beside other libraries."""
+    """Section on the speed of perturbing and counting, beside other libraries."""
     result = msgspec.convert(written, Bench)
     parts = ["## Reports: speed and memory\n\n`ldpstream bench mechanisms`\n", *map(rows_of, bench_tables(result))]
     return "\n".join([*parts, *(f"{note}\n" for note in bench_notes(result))])
 
 
 def estimators(written: Any) -> str:
-    """Estimating beside other libraries."""
+    """Section on the speed of estimating, beside other libraries."""
     return "## Estimators: speed\n\n`ldpstream bench estimators`\n\n" + rows_of(
         timing_table(msgspec.convert(written, list[Timing]))
     )
 
 
 def accurate(written: Any) -> str:
-    """The errors of every estimator."""
+    """Section on the errors of every estimator."""
     result = msgspec.convert(written, accuracy.Result)
     won = ", ".join(f"{name} {n}" for name, n in accuracy_tables.wins(result).items())
     theirs = "".join(
@@ -128,19 +128,19 @@ def accurate(written: Any) -> str:
 
 
 def covered(written: Any) -> str:
-    """How often intervals hold the truth."""
+    """Section on how often intervals hold the truth."""
     rows = msgspec.convert(written, list[Coverage])
     return "## Intervals of 95 %\n\n`ldpstream bench coverage`\n\n" + rows_of(coverage_table(rows))
 
 
 def advised(written: Any) -> str:
-    """What advice is worth beside fixed choices."""
+    """Section that compares advice with fixed choices."""
     tables = "\n".join(map(rows_of, gain_tables(msgspec.convert(written, list[Compared]))))
     return f"## Advice\n\n`ldpstream bench advice --data DIR`. {GAIN_NOTE}\n\n{tables}"
 
 
 def service(written: Any) -> str:
-    """The service over real Kafka and Redis."""
+    """Section on the service over a real Kafka and Redis."""
     result = msgspec.convert(written, ServiceBench)
     parts = ["## The service, over Kafka and Redis\n\n`ldpstream bench service`\n", *map(rows_of, service_tables(result))]
     return "\n".join([*parts, *(f"{_plain(note)}\n" for note in service_notes(result))])

@@ -1,9 +1,9 @@
-"""Which mechanism, estimator and post-processing suit a question best: by exact variance, then by simulation.
+"""Ranks mechanisms, estimators and post-processing for a question: by exact variance, then by simulation.
 
-First every mechanism is ranked by the exact variance of its matrix inversion, averaged over the values. Those that a survey or
-the question rules out are dropped with the reason. The best few are then simulated with every estimator and post-processing
-that the service publishes, on the distribution of a sample, or where there is none on the five of `experiments.bench.accuracy`,
-averaged: see `experiments.advice.runs`.
+First every mechanism is ranked by the exact variance of its matrix inversion, averaged over the values. Mechanisms that a
+survey or the question rules out are dropped, with the reason. The best few are then simulated with every estimator and
+post-processing that the service publishes. The simulation uses a sample's distribution, or without a sample the average over
+the five shapes of `experiments.accuracy`: see `experiments.advice_runs`.
 """
 
 import math
@@ -23,7 +23,7 @@ from surveys.survey import SurveyError, parse_survey
 
 FEW = 4  # mechanisms that are simulated
 SURE = 3.0  # standard errors of a paired difference beyond which two combinations differ
-MAX_BITS = 10**9  # of subset selection's reports in one repetition: its sets have to be drawn one by one, in about a second
+MAX_BITS = 10**9  # of subset selection's reports in one repetition, about a second: its sets are drawn one by one
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,9 +33,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         mechanism: its name; `signature` with its parameters.
         deviation: exact root mean squared error of the raw matrix inversion, over values and distributions.
         report_bytes: a report's length without the envelope.
-        eps_1, eps_inf, eps_t: losses in nats; eps_inf is None where reports add up for ever, eps_t is at the horizon.
-        eps_any: bound of the loss of so many reports between any two sequences of values.
-        dropped: why it is not simulated; "" if it is.
+        eps_1, eps_inf, eps_t: losses in nats; eps_inf is None if losses add up without end, eps_t is at the horizon.
+        eps_any: bound of the loss of `horizon` reports between any two sequences of values.
+        dropped: the reason for not simulating it; "" if it is simulated.
     """
 
     mechanism: str
@@ -49,7 +49,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     dropped: str = ""
 
     def variance_ratio(self, other: "Candidate") -> float:
-        """Exact variance over another's; infinite beyond what floats hold."""
+        """Exact variance divided by another's; infinite if too large for a float."""
         ratio = self.deviation / other.deviation
         return ratio * ratio
 
@@ -61,9 +61,9 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
         mechanism: its name.
         estimator: ``"mi"``, ``"ibu"`` or ``"mle"``, as published.
         post: for mi a method of `estimators.post_processing`; ``"none"`` for the others, which need none.
-        error: mean of the metric over repetitions and distributions; infinite if one was.
+        error: mean of the metric over repetitions and distributions; infinite if any of them is.
         standard_error: of that mean; NaN if it is infinite.
-        best: whether it is the first, or does not differ from it by more than three standard errors of the difference.
+        best: True for the first, and for those within three standard errors of the paired difference from it.
     """
 
     mechanism: str
@@ -75,7 +75,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer: `candidates` by exact variance, `ranking` by simulated error; with what it was made of."""
+    """An answer: the inputs, `candidates` by exact variance, and `ranking` by simulated error."""
 
     question: Question
     seed: int
@@ -96,7 +96,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def document(m: Mechanism, name: str = "value", labels: Sequence[str] | None = None) -> dict[str, Any]:
-    """The survey's attribute that asks with a mechanism, as TOML would be read; `labels` in place of 0 … k-1."""
+    """A survey's attribute for this mechanism, as parsed from TOML; `labels` replace the values 0 … k-1."""
     level: dict[str, Any] = {"name": "standard", "mechanism": m.name}
     level |= {"eps": m.eps_1} if math.isinf(m.eps_inf) else {"eps_inf": m.eps_inf, "eps_1": m.eps_1}
     values = {"size": m.k} if labels is None else {"values": list(labels)}
@@ -104,11 +104,11 @@ def document(m: Mechanism, name: str = "value", labels: Sequence[str] | None = N
 
 
 def check_attribute(k: int, name: str, labels: Sequence[str] | None) -> None:
-    """AdviceError unless a survey can ask for k values, or these, under that name."""
+    """Raises AdviceError unless a survey can have an attribute of that name with k values, or with these labels."""
     try:
         parse_survey(SURVEY | {"attribute": [document(mechanism("GRR", k, eps=1.0), name, labels)]})
     except SurveyError as error:
-        raise AdviceError(f"no attribute of a survey: {error}") from None
+        raise AdviceError(f"not a valid survey attribute: {error}") from None
 
 
 SURVEY = {
@@ -126,15 +126,15 @@ def advise(
     seen: Callable[[int, int, str], None] = lambda *_: None,
     processes: int | None = None,
 ) -> Advice:
-    """Rank what answers a question.
+    """Ranks the mechanisms and estimates that answer a question.
 
     Args:
-        question: what is asked.
+        question: the question.
         sample: (k,) counts of a sample of people, whose distribution is simulated; the five shapes if left out.
         repeats: repetitions for each distribution, at least 10.
         seed: of all randomness; the answer does not depend on the number of cores.
-        seen: told of repetitions done, repetitions in all, and what is being done.
-        processes: how many at a time; as many as there are cores if left out.
+        seen: called with repetitions done, repetitions in all, and the current task.
+        processes: number of worker processes; one for each core if left out.
 
     Raises:
         AdviceError: if an argument is outside its range, or no mechanism is left.
@@ -153,7 +153,7 @@ def advise(
     if not simulated:
         raise AdviceError("no mechanism is left: " + "; ".join(f"{c.mechanism}: {c.dropped}" for c in candidates))
     found = simulate(question, simulated, sources, repeats, seed, seen, processes)
-    errors = {combination: runs.mean(axis=0) for combination, runs in found.items()}  # of each repetition, over distributions
+    errors = {combination: runs.mean(axis=0) for combination, runs in found.items()}  # per repetition, over distributions
     noise = candidates[0].deviation
     return Advice(
         question=question,
@@ -170,9 +170,9 @@ def advise(
 
 
 def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[Candidate]:
-    """All mechanisms, those to simulate first, by exact variance averaged over the distributions.
+    """All mechanisms by exact variance, averaged over the distributions; those to simulate come first.
 
-    One that cannot be built comes last, with infinite variance.
+    A mechanism that cannot be built comes last, with infinite variance.
     """
     found = []
     for name in question.names:
@@ -209,7 +209,7 @@ def _impossible(name: str, why: str) -> Candidate:
 
 
 def _refused(question: Question, m: Mechanism) -> str:
-    """Why a mechanism is out of the question; "" if it is not."""
+    """The reason that rules a mechanism out; "" if there is none."""
     if question.max_bytes is not None and m.report_dtype.itemsize > question.max_bytes:
         return f"a report takes {m.report_dtype.itemsize} bytes, more than {question.max_bytes}"
     if m.name == "SS" and question.n * question.k > MAX_BITS:
@@ -222,9 +222,9 @@ def _refused(question: Question, m: Mechanism) -> str:
 
 
 def rank(errors: dict[Combination, FloatArray]) -> list[Ranked]:
-    """Combinations by nine digits of their mean error, equal ones as given.
+    """Combinations sorted by nine digits of their mean error; ties keep the given order.
 
-    `errors` holds (repeats,) of each, a repetition at the same place.
+    `errors` holds (repeats,) errors of each; the same index is the same repetition.
     """
     order = sorted(errors, key=lambda key: float(f"{errors[key].mean():.9g}"))
     first = errors[order[0]]
@@ -248,7 +248,7 @@ def standard_error(runs: FloatArray) -> float:
 
 
 def worse(runs: FloatArray, than: FloatArray) -> bool:
-    """Whether paired errors are larger on the mean by more than three standard errors of the difference."""
+    """True if the mean of paired errors is larger by more than three standard errors of the difference."""
     if not np.isfinite(runs).all():
         return bool(np.isfinite(than).all())
     if not np.isfinite(than).all():

@@ -1,8 +1,8 @@
-"""What advice is worth: beside every fixed choice, on the papers' data sets.
+"""Compares advice with every fixed choice, on the papers' data sets.
 
-A setting is an attribute, an ε and one-time or memoized reports. The adviser sees a random 5 % of the people, or no data but k
-and n. Then the other 95 % report, with every mechanism, and are estimated in every way, over and over; the same tables
-for the advice and for what it is compared with. A fixed choice is one combination for all settings.
+A setting is an attribute, an ε and one-time or memoized reports. The adviser sees a random 5 % of the people, or only k and n.
+The other 95 % then report with every mechanism, many times, and every estimator estimates their histogram. The advice and the
+fixed choices use the same count tables. A fixed choice is one combination for all settings.
 """
 
 import math
@@ -23,10 +23,10 @@ from mechanisms.arguments import FloatArray, IntArray
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 SAMPLE_SHARE = 0.05
-MOST_PEOPLE = 100_000  # of larger data sets so many are drawn once
+MOST_PEOPLE = 100_000  # a larger data set is sampled once, down to this many
 NEAR = 1 / 1.01
 KINDS = ("one-time", "memoized")
-INFORMED = ("sample", "shapes")  # what the adviser knows: the sample, or nothing
+INFORMED = ("sample", "shapes")  # what the adviser knows: the sample, or only k and n
 PAPERS = {
     "one-time": (
         "GRR mi", "GRR mi norm-mul", "GRR ibu", "SUE mi norm-mul", "SUE ibu", "OUE mi", "OUE mi norm-mul", "OUE ibu",
@@ -37,11 +37,11 @@ PAPERS = {
         "L-OSUE ibu", "L-OSUE mi norm-sub", "L-OLH mi norm-mul", "L-OLH ibu", "L-OLH mi norm-sub",
     ),
 }  # fmt: skip
-"""Choices that the papers make or recommend; their MI is clipped at zero and normalised, which is norm-mul."""
+"""Choices that the papers make or recommend. Their MI clips at zero and normalises: our norm-mul."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute: its name, how many people have each value, and whether the data are real."""
+    """An attribute: its name, the number of people with each value, and whether the data are real."""
 
     name: str
     counts: list[int]
@@ -49,7 +49,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """A case asked about with one-time reports of loss eps, or memoized ones with eps_1 = eps and eps_inf = 2 eps."""
+    """A case and its kind of reports: one-time with loss eps, or memoized with eps_1 = eps and eps_inf = 2 eps."""
 
     case: Case
     kind: str
@@ -67,10 +67,10 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         case, kind, eps: the setting; k values, n people who reported.
-        advice: the combination advised, such as ``"L-OLH mi norm-sub"``, by what the adviser knew.
+        advice: the advised combination, such as ``"L-OLH mi norm-sub"``, for each of `INFORMED`.
         mse: mean squared error of every combination.
-        better: the combinations that are better than the advice by more than three standard errors of the paired difference,
-            however little that is.
+        better: combinations that are better than the advice by more than three standard errors of the paired difference,
+            however small that difference.
     """
 
     case: str
@@ -84,7 +84,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cases(folder: Path | None, names: Sequence[str] = datasets.NAMES) -> list[Case]:
-    """Every attribute of the data sets; of those with steps the first."""
+    """Every attribute of the data sets; only the first step if a data set has steps."""
     found = []
     for name in names:
         data = datasets.load(name, folder)
@@ -110,15 +110,15 @@ def compare(
     seen: Callable[[int, int, str], None] = lambda *_: None,
     processes: int | None = None,
 ) -> list[Compared]:
-    """Every setting's outcome, on all cores; it does not depend on how many there are.
+    """Every setting's outcome, on all cores; the number of cores does not change it.
 
     Args:
         asked: the settings.
-        repeats: repetitions that the choices are compared over, at least 10; the adviser simulates as many for a
-            sample, and half as many for each of the shapes.
+        repeats: repetitions of the comparison, at least 10. The adviser simulates as many for a sample, and half as many (at
+            least 10) for each of the shapes.
         seed: of all randomness; the adviser's noise and the comparison's are independent.
-        seen: told of settings done, settings in all, and the last one's name.
-        processes: how many at a time; as many as there are cores if left out.
+        seen: called with settings done, settings in all, and the last case's name.
+        processes: number of worker processes; one for each core if left out.
     """
     done: list[Compared] = []
     with worker_pool(processes, tasks=0) as spread:
@@ -158,22 +158,22 @@ def compared(setting: Setting, repeats: int, seed: int) -> Compared:
 
 
 def combination(mechanism: str, estimator: str, post: str) -> str:
-    """Its name: ``"OLH ibu"``, ``"OLH mi norm-sub"``."""
+    """A combination's name: ``"OLH ibu"``, ``"OLH mi norm-sub"``."""
     return " ".join((mechanism, estimator, *([] if post == "none" else [post])))
 
 
-# ---- what comes of it
+# ---- gains
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
-    """Advice against a choice over many settings.
+    """Advice compared with a choice over many settings.
 
     Attributes:
-        choice: what it is compared with.
-        kept: share of settings in which the choice is not better than the advice by more than 1 % and significantly so.
+        choice: the choice.
+        kept: share of settings in which the choice is not both significantly and more than 1 % better than the advice.
         near: share of settings in which the advice's error is at most 1 % above the choice's.
-        gain: the choice's error over the advice's, geometric mean.
-        least: the smallest such ratio, and `where` it is: case and ε.
+        gain: geometric mean of the choice's error divided by the advice's.
+        least, where: the smallest such ratio, and its case and ε.
     """
 
     choice: str
@@ -185,7 +185,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gain(rows: Sequence[Compared], by: str, choice: str, of: Callable[[Compared], str] | None = None) -> Gain:
-    """The advice by one kind of knowledge against a fixed choice, or against what `of` says of each setting."""
+    """Compares advice from one kind of knowledge with a fixed choice, or with the choice that `of` gives for a setting."""
     against = [choice if of is None else of(row) for row in rows]
     ratios = [row.mse[other] / row.mse[row.advice[by]] for row, other in zip(rows, against, strict=True)]
     worst = int(np.argmin(ratios))
@@ -200,13 +200,13 @@ def gain(rows: Sequence[Compared], by: str, choice: str, of: Callable[[Compared]
 
 
 def best_fixed(rows: Sequence[Compared]) -> str:
-    """The single choice with the smallest geometric mean error over the settings, picked knowing the outcome."""
+    """The single choice with the smallest geometric mean error over the settings, chosen in hindsight."""
     logs: dict[str, FloatArray] = {name: np.log([row.mse[name] for row in rows]) for name in rows[0].mse}
     return min(logs, key=lambda name: float(logs[name].mean()))
 
 
 def gains(rows: Sequence[Compared], kind: str, by: str) -> list[Gain]:
-    """Against the papers' choices, the best of all fixed ones (†), and the best of each setting; nobody can know those two."""
+    """Gains over the papers' choices, and over two known only in hindsight: the best fixed one (†) and each setting's best."""
     rows = [row for row in rows if row.kind == kind]
     best = best_fixed(rows)
     fixed = [gain(rows, by, choice) for choice in PAPERS[kind]]

@@ -1,4 +1,4 @@
-"""What advice is asked about: a domain, people, losses of privacy, a metric, and what a report may take."""
+"""The question that advice answers: a domain, people, privacy losses, a metric, and the longest report."""
 
 import math
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from mechanisms.solvers import largest_eps_1
 
 
 def kl_of_distributions(truth: FloatArray, estimate: FloatArray) -> float:
-    """Kullback-Leibler divergence of a distribution; infinite of numbers that do not sum to 1, or of which one is negative.
+    """Kullback-Leibler divergence to a distribution; infinite if the estimate has a negative number or does not sum to 1.
 
-    Others that are too large for it make it smaller, even negative, and would be the best estimate for their fault.
+    An estimate that sums to more than 1 would make it smaller, even negative, and would wrongly rank best.
     """
     distribution = estimate.min() >= 0 and math.isclose(estimate.sum(), 1, abs_tol=1e-9)
     return max(error_measures.kl(truth, estimate), 0.0) if distribution else math.inf
@@ -32,25 +32,25 @@ MAX_K, MAX_N = 100_000, 10_000_000
 
 
 class AdviceError(ValueError):
-    """A question that cannot be answered: one line that says why."""
+    """The question cannot be answered; the message is one line with the reason."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for.
+    """A question for the adviser.
 
     Attributes:
         k: domain size, in [2, 100 000].
         n: people who report at a step, in [2, 10 000 000].
-        eps: loss of each report in nats: asks for one-time mechanisms.
-        eps_inf: loss for ever of an unchanged value, in nats: asks for memoized mechanisms.
-        eps_1: loss of one report, below eps_inf; a half of it if neither this nor `budget` is given.
+        eps: loss of each report in nats, for one-time mechanisms.
+        eps_inf: lifetime loss of an unchanged value in nats, for memoized mechanisms.
+        eps_1: loss of one report, below eps_inf; half of eps_inf if neither this nor `budget` is given.
         horizon: number of reports t whose loss ε_t is shown, at least 1.
-        budget: in place of eps_1: every mechanism takes the largest ε₁ whose ε_t at the horizon is at most this, below eps_inf.
+        budget: replaces eps_1: every mechanism takes the largest ε₁ whose ε_t at the horizon is at most this; below eps_inf.
         metric: one of `METRICS`.
         max_bytes: the longest report allowed, in bytes without the envelope, at least 1; None for any.
 
     Raises:
-        AdviceError: if a number is outside its range or they do not belong together.
+        AdviceError: if a number is outside its range, or two of them contradict each other.
     """
 
     k: int
@@ -77,31 +77,31 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         if self.max_bytes is not None:
             integer("max_bytes", self.max_bytes, 1, MAX_REPORTS)
         if (self.eps is None) == (self.eps_inf is None):
-            raise ValueError("exactly one of eps (one-time) and eps_inf (memoized) is needed")
+            raise ValueError("give exactly one of eps (one-time) and eps_inf (memoized)")
         if self.eps_inf is None:
             epsilon("eps", self.eps)
             if self.eps_1 is not None or self.budget is not None:
-                raise ValueError("eps_1 and budget belong to eps_inf, not to eps")
+                raise ValueError("eps_1 and budget need eps_inf, not eps")
             return
         if self.eps_1 is not None and self.budget is not None:
-            raise ValueError("eps_1 or budget is allowed, not both")
+            raise ValueError("give eps_1 or budget, not both")
         chain_epsilons(self.eps_inf, self.single if self.budget is None else self.eps_inf / 2)
         if self.budget is not None and epsilon("budget", self.budget) >= self.eps_inf:
             raise ValueError(f"budget must be below eps_inf = {self.eps_inf:g}, which no number of reports exceeds")
 
     @property
     def single(self) -> float:
-        """ε₁ of a memoized mechanism, where no budget decides it."""
+        """ε₁ of a memoized mechanism without a budget."""
         assert self.eps_inf is not None
         return self.eps_inf / 2 if self.eps_1 is None else self.eps_1
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The mechanisms that answer it."""
+        """Names of the mechanisms that answer the question."""
         return tuple(ONE_TIME if self.eps is not None else LONGITUDINAL)
 
     def build(self, name: str) -> Mechanism:
-        """The mechanism of that name; ValueError if there is none with these numbers."""
+        """Builds the mechanism of that name; ValueError if it does not exist with these numbers."""
         if self.eps is not None:
             return mechanism(name, self.k, eps=self.eps)
         assert self.eps_inf is not None

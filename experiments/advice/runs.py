@@ -1,11 +1,13 @@
-"""Simulated errors of every mechanism, estimator and post-processing, with as little noise as can be.
+"""Simulated errors of every mechanism, estimator and post-processing, with reduced noise.
 
-Every repetition draws one population that all mechanisms report about, and one count table of each mechanism that all of its
-estimators see, so differences between combinations are far surer than the errors themselves; and what chance did to the raw
-inversion, whose expected squared error is known exactly for each value, is taken off from all of a mechanism's errors by
-regression (control variates). The raw inversion's mse comes out exact, the others with less noise.
+Every repetition draws one population, on which all mechanisms report, and one count table per mechanism, which all of its
+estimators share. Differences between combinations are therefore far more precise than the errors themselves.
 
-The error is that of one time step, one report a person, against the histogram of those who report.
+The expected squared error of the raw inversion is known exactly for each value. A regression (control variates) removes the
+chance part of the raw inversion's error from all of a mechanism's errors. The raw inversion's mse becomes exact, the others
+have less noise.
+
+The error is that of one time step, with one report a person, against the histogram of the people who report.
 """
 
 import math
@@ -26,7 +28,7 @@ from mechanisms.arguments import FloatArray, IntArray
 UNLIKELY = 6.0  # standard errors
 Combination = tuple[str, str, str]  # mechanism, estimator, post-processing
 Source = str | IntArray
-"""A shape's name, or (k,) counts: of all n people, who are then these; or of a sample, from which n are drawn."""
+"""A shape's name, or (k,) counts. Counts of n people are the population; n people are drawn from other counts, a sample's."""
 
 
 def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
@@ -34,13 +36,13 @@ def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
 
         (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)²)
 
-    `Mechanism.variance` is larger by f (1 - f) / n: it is of people drawn at random, whose own histogram varies by so much.
+    `Mechanism.variance` is larger by f (1 - f) / n, the variance of the histogram of n people drawn at random.
     """
     return np.asarray((shares * m.p * (1 - m.p) + (1 - shares) * m.q * (1 - m.q)) / (n * (m.p - m.q) ** 2))
 
 
 def people(source: Source, question: Question, rng: np.random.Generator) -> IntArray:
-    """(k,) how many of the n people have each value."""
+    """(k,) number of the n people with each value."""
     if isinstance(source, str):
         return np.bincount(population(source, question.k, question.n, rng), minlength=question.k)
     total = int(source.sum())
@@ -80,9 +82,9 @@ class Run(NamedTuple):
 def repetition(
     question: Question, built: Sequence[Mechanism], sources: Sequence[Source], seed: int, task: tuple[int, int]
 ) -> Run:
-    """One population, one count table of each mechanism, and the metric of every estimate from it: infinite if there is none.
+    """One population, one count table per mechanism, and the metric of every estimate: infinite if there is no estimate.
 
-    A mechanism's noise depends on the seed, the task and its name alone, not on what else is simulated.
+    A mechanism's noise depends only on the seed, the task and its name, not on the other mechanisms.
     """
     counts = people(sources[task[0]], question, np.random.default_rng([seed, *task]))
     truth, metric = counts / question.n, METRICS[question.metric]
@@ -99,10 +101,10 @@ def repetition(
 
 
 def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple[float, float]:
-    """By how much the mean squared error of a raw inversion is above what was to be expected for these people.
+    """Mean squared error of a raw inversion minus its expectation for these people, as two parts that add up to it.
 
-    As a sum of two parts, that of the values that are rarer than the noise is large and that of the others; the mean of each
-    over many repetitions is 0.
+    The first part is that of the values with shares below the noise, the second that of the others. Over many repetitions each
+    has mean 0.
     """
     expected = inversion_variances(m, truth, n)
     excess, rare = ((inverted - truth) ** 2 - expected) / m.k, truth**2 < expected
@@ -110,9 +112,10 @@ def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple
 
 
 def without_luck(runs: FloatArray, luck: FloatArray) -> FloatArray:
-    """(distributions, repeats) errors less what a regression on (distributions, repeats, 2) luck explains; if finite.
+    """(distributions, repeats) errors minus the part that a regression on (distributions, repeats, 2) luck explains.
 
-    Not where the mean of the luck is farther from 0 than chance allows: noise so rare that these repetitions saw none of it.
+    Errors are unchanged if any is infinite. A distribution's errors are unchanged if its mean luck is farther from 0 than
+    chance allows: its noise is then so rare that these repetitions saw none of it.
     """
     if not np.isfinite(runs).all():
         return runs

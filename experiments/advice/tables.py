@@ -1,4 +1,4 @@
-"""What `advise` shows: tables, a survey's stanza, the reasons, and what a picture is drawn from."""
+"""Output of `advise`: tables, a survey's stanza, the reasons, and the data of a picture."""
 
 import json
 import math
@@ -18,7 +18,7 @@ ESTIMATORS = {"mi": "matrix inversion (mi)", "ibu": "the iterative Bayesian upda
 
 
 def candidate_table(advice: Advice) -> Table:
-    """All mechanisms, those simulated first, and below them why the others are not."""
+    """Table of all mechanisms, those simulated first; its caption gives the reasons for the others."""
     t = advice.question.horizon
     shown = table(f"Mechanisms by exact variance, k = {advice.question.k:,}, n = {advice.question.n:,}", "mechanism",
                   "exact sd", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values")  # fmt: skip
@@ -33,7 +33,7 @@ def candidate_table(advice: Advice) -> Table:
 
 
 def ranking_table(advice: Advice) -> Table:
-    """The combinations that were simulated, the first 15, and all that are as good as the first."""
+    """Table of the first 15 simulated combinations, and of all that are as good as the first."""
     shown = table(f"By simulated {advice.question.metric}, {advice.repeats} repetitions of {_people(advice)}", "rank",
                   "mechanism", "estimator", "post", advice.question.metric, "± s.e.", "bytes", texts=4)  # fmt: skip
     for i, row in enumerate(advice.ranking):
@@ -44,7 +44,7 @@ def ranking_table(advice: Advice) -> Table:
                 f"{i + 1}{'*' if row.best else ''}", row.mechanism, row.estimator, row.post, number(row.error), spread, length,
                 style="bold" if row.best else None,
             )  # fmt: skip
-    shown.caption = "* the best, and what does not differ from it by three standard errors of the paired difference"
+    shown.caption = "* the best, and those within three standard errors of the paired difference from it"
     shown.caption_justify = "left"
     return shown
 
@@ -57,7 +57,7 @@ def number(x: float | None) -> str:
 
 
 def reasons(advice: Advice) -> list[str]:
-    """Why this mechanism, why this estimate of it, what it costs, and what the horizon does."""
+    """Sentences on the choice of mechanism, the choice of estimate, a report's length, and the loss at the horizon."""
     first, c = advice.first, advice.candidate(advice.first.mechanism)
     return [_why_mechanism(advice, c), _why_estimate(advice, first), _cost(advice, c), _horizon(advice, c)]
 
@@ -69,7 +69,7 @@ def _why_mechanism(advice: Advice, c: Candidate) -> str:
     for o in advice.candidates:
         if o.dropped and o.deviation < c.deviation:
             dropped.setdefault(o.dropped, []).append(o.mechanism)
-    lost = "".join(f" Less, but left out: {', '.join(names)} ({why})." for why, names in dropped.items())
+    lost = "".join(f" Smaller, but left out: {', '.join(names)} ({why})." for why, names in dropped.items())
     if all(o.deviation >= c.deviation for o in others):
         return f"{c.mechanism}: the smallest exact variance of those simulated{f' ({ratios})' if ratios else ''}.{lost}"
     return f"{c.mechanism}: not the smallest exact variance ({ratios} its own), but the smallest simulated error.{lost}"
@@ -79,13 +79,13 @@ def _why_estimate(advice: Advice, first: Ranked) -> str:
     raw = next(r for r in advice.ranking if (r.mechanism, r.estimator, r.post) == (first.mechanism, "mi", "none"))
     name = ESTIMATORS[first.estimator] + ("" if first.post == "none" else f" with {first.post}")
     if raw is first:
-        return f"{name[0].upper()}{name[1:]} as it is: no post-processing and no likelihood has a smaller error here."
+        return f"{name[0].upper()}{name[1:]} alone: no post-processing and no likelihood has a smaller error here."
     if math.isfinite(raw.error):
-        gain = f"{first.error / raw.error:.3g} times that" if raw.error else "0, as is that"
+        gain = f"{first.error / raw.error:.3g} times that" if raw.error else "0, like that"
     else:
         gain = "finite, unlike that"
     if advice.rare >= 0.05:
-        why = f"{advice.rare:.0%} of the values are rarer than the noise is large, and it moves them towards zero"
+        why = f"{advice.rare:.0%} of the values have shares below the noise, and it moves them towards zero"
     else:
         why = "it uses that shares are not negative and sum to one"
     return f"{name[0].upper()}{name[1:]}: its {advice.question.metric} is {gain} of the raw inversion; {why}."
@@ -119,7 +119,7 @@ def _people(advice: Advice) -> str:
 
 
 def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = None) -> str:
-    """An attribute to paste into a survey, and the setting that goes with it."""
+    """An attribute to paste into a survey, and the estimator's setting for it."""
     first = advice.first
     asked = document(advice.question.build(first.mechanism), name, labels)
     (level,) = asked.pop("level")
@@ -128,11 +128,11 @@ def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = N
     else:
         use = first.estimator
     keys = "[[attribute]]", *toml_lines(asked), "[[attribute.level]]", *toml_lines(level)
-    return "\n".join([f"# of the published estimates take {use}", *keys])
+    return "\n".join([f"# use this published estimate: {use}", *keys])
 
 
 def toml_lines(keys: dict[str, object]) -> list[str]:
-    """Keys and values as TOML; JSON's texts, numbers and lists are TOML's, if no character but controls is escaped."""
+    """Keys and values as TOML. JSON's strings, numbers and lists are valid TOML if only control characters are escaped."""
     return [f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in keys.items()]
 
 
@@ -158,7 +158,7 @@ def picture(advice: Advice) -> Outcome:
 
 
 def title(advice: Advice) -> str:
-    """The picture's: the question's size and the advice."""
+    """Title of the picture: the question's size and the advice."""
     first = advice.first
     return f"k = {advice.question.k:,}, {_people(advice)}: {first.mechanism}, {_estimate(first)}"
 
@@ -171,7 +171,7 @@ def _estimate(row: Ranked) -> str:
 
 
 def gain_tables(rows: Sequence[Compared]) -> list[Table]:
-    """For each kind of question and of knowledge, the advice beside every fixed choice."""
+    """Tables of the advice beside every fixed choice, one for each kind of question and of knowledge."""
     found = []
     for kind in KINDS:
         n = sum(row.kind == kind for row in rows)
@@ -186,7 +186,7 @@ def gain_tables(rows: Sequence[Compared]) -> list[Table]:
 
 
 def gain_cells(g: Gain) -> list[str]:
-    """A row's texts."""
+    """Texts of a row."""
     return [g.choice, f"{g.kept:.1%}", f"{g.near:.1%}", f"×{g.gain:.3g}", f"×{g.least:.3g}", g.where]
 
 

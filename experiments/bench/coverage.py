@@ -1,9 +1,9 @@
-"""How often the intervals of 95 % hold the truth: each mechanism and estimator, for a step and for a window.
+"""Coverage of the 95 % intervals of every mechanism and estimator, for a step and for a window.
 
-In every run n people are drawn from a fixed distribution over ten values, report (at every step of the window, from the same
-memo where there is one), and are estimated. Counted is, over all runs and values, how often the interval holds the
-distribution that they were drawn from. The values' shares lie a few standard errors above zero: at zero, where a likelihood's
-maximum sits on the boundary, no normal interval can be exact.
+Every run draws n people from a fixed distribution over ten values. They report at every step of the window, from the same memo
+if there is one, and every estimator estimates the distribution. Coverage is the share of intervals, over all runs and values,
+that hold the value's true share. The true shares lie a few standard errors above zero: at zero, where a likelihood's maximum
+sits on the boundary, no normal interval can be exact.
 """
 
 import math
@@ -31,10 +31,10 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         mechanism, estimator: names.
         steps: 1 for a step, else the steps of the window.
-        runs: how often it was repeated.
+        runs: number of repetitions.
         covered: share of intervals, over runs and values, that hold the truth.
-        worst: the value's whose share is farthest from 0.95.
-        spread: standard deviation over runs and mean standard error published, as a ratio averaged over the values; 1 is exact.
+        worst: the same share for the value where it is farthest from 0.95.
+        spread: standard deviation over runs divided by the mean published standard error, averaged over the values; 1 is exact.
     """
 
     mechanism: str
@@ -69,7 +69,7 @@ def observe(m: Mechanism, steps: int, rng: np.random.Generator) -> CountTable:
 
 
 def measure_one(name: str, steps: int, runs: int, seed: int) -> list[Coverage]:
-    """All estimators of one mechanism, on the same runs."""
+    """The coverage of all estimators of one mechanism, on the same runs."""
     k, rng = SHARES.size, np.random.default_rng([seed, NAMES.index(name), steps])
     m = mechanism(name, k=k, eps_inf=2 * EPS, eps_1=EPS) if name in LONGITUDINAL else mechanism(name, k=k, eps=EPS)
     found = {estimator: (np.empty((runs, k)), np.empty((runs, k))) for estimator in ESTIMATORS}
@@ -106,9 +106,9 @@ def measure(
     Args:
         runs: repetitions, at least 2.
         seed: of all randomness; the result does not depend on the number of cores.
-        seen: told what is being done.
+        seen: called with the name of each finished task.
         names: the mechanisms.
-        processes: how many at a time; as many as there are cores if left out.
+        processes: number of worker processes; one for each core if left out.
     """
     tasks = [(name, steps, runs, seed) for name in names for steps in (1, WINDOW)]
     rows: list[Coverage] = []
@@ -124,7 +124,7 @@ def _job(task: tuple[str, int, int, int]) -> list[Coverage]:
 
 
 def coverage_table(rows: list[Coverage]) -> Table:
-    """The coverages, a line for each mechanism and estimator, with a step beside a window."""
+    """Table of the coverages: a line for each mechanism and estimator, a step beside a window."""
     shown = Table("mechanism", "estimator", "step", "worst value", "spread", f"window of {WINDOW}", "worst value", "spread",
                   title=f"Share of intervals that hold the truth; {rows[0].runs} runs")  # fmt: skip
     by_span = {(row.mechanism, row.estimator, row.steps): row for row in rows}
@@ -140,5 +140,5 @@ def coverage_table(rows: list[Coverage]) -> Table:
 
 
 def slack(runs: int, sigmas: float = 4.0) -> float:
-    """How far from 0.95 the share of `runs` independent intervals may be by chance, to so many standard deviations."""
+    """Distance from 0.95 that the share of `runs` independent intervals reaches at that many standard deviations."""
     return sigmas * math.sqrt(NOMINAL * (1 - NOMINAL) / runs)

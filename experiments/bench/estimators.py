@@ -1,4 +1,4 @@
-"""How long the estimators take on one core, beside other libraries, and that it does not depend on the number of reports."""
+"""Times the estimators on one core, beside other libraries, and shows that the number of reports does not change the times."""
 
 import time
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from mechanisms import CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
-PEER_REPORTS = 2000  # theirs counts the reports anew in every estimate, which must not be what is timed
+PEER_REPORTS = 2000  # few: the other library counts the reports again in every estimate, and that must not dominate the time
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """One task. `seconds` is the best processor time of several runs, or the rate if `unit` is ``"M reports/s"``; `target` is
-    what it should at most take (a rate: at least reach); `note` says what was reached."""
+    """One task. `value` is the best processor time of several runs in seconds, or a rate if `unit` is ``"M reports/s"``.
+    `target` is the longest time wanted, or the lowest rate. `note` has the iterations and the gap reached."""
 
     task: str
     value: float
@@ -36,7 +36,7 @@ def shares(k: int) -> FloatArray:
 
 
 def expected(m: Mechanism, n: int, seed: int = 1) -> CountTable:
-    """Support counts of n reports as they are distributed bin by bin; for mechanisms whose table holds them."""
+    """Support counts of n reports, drawn bin by bin; for mechanisms whose table holds support counts."""
     rng = np.random.default_rng(seed)
     chances = m.q + (m.p - m.q) * shares(m.k)
     if m.marks == 1:
@@ -45,13 +45,13 @@ def expected(m: Mechanism, n: int, seed: int = 1) -> CountTable:
 
 
 def reported(m: Mechanism, n: int, seed: int = 1) -> CountTable:
-    """A table of n reports that were really made."""
+    """Count table of n reports that are really made."""
     rng = np.random.default_rng(seed)
     return m.tabulate(m.report(rng.choice(m.k, n, p=shares(m.k)), rng))
 
 
 def best_of(run: Callable[[], object], repeats: int) -> float:
-    """The least processor time of several runs, in seconds; the first one, which may compile, does not count."""
+    """Smallest processor time of several runs, in seconds; a first run, which may compile, does not count."""
     run()
     times = []
     for _ in range(repeats):
@@ -65,9 +65,9 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
     """All timings.
 
     Args:
-        quick: small domains, in seconds; the targets then say nothing.
-        peers: whether multi-freq-ldpy and pure-ldp are timed too.
-        seen: told what is being done.
+        quick: True for small domains, in seconds; the targets then mean nothing.
+        peers: True to time multi-freq-ldpy and pure-ldp too.
+        seen: called with the name of each task.
 
     Raises:
         PeersError: if the other library cannot be installed or run.
@@ -116,7 +116,7 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
 
 
 def _counting_of_peers(k: int, seen: Callable[[str], None]) -> list[Timing]:
-    """How fast other libraries count. Of local hashing they decode every report, which we do once for a table."""
+    """Counting rates of other libraries. They decode every report of local hashing; we decode once for a table."""
     task = {
         "n": 100_000, "k": k, "eps": 1.0, "eps_inf": 2.0, "eps_1": 1.0, "seconds": 0.5, "repeats": 2,
         "mechanisms": ["GRR", "OUE", "OLH", "L-OLH"],
@@ -140,7 +140,7 @@ def _tabulation(name: str, k: int, n: int, target: float, repeats: int, seen: Ca
 
 
 def timing_table(rows: list[Timing]) -> Table:
-    """The timings, with whether the targets are met."""
+    """Table of the timings and targets."""
     shown = Table("task", "measured", "target", "met", "what was reached", title="Estimators, one core")
     for row in rows:
         rate = row.unit != "s"
