@@ -1,7 +1,7 @@
-"""The papers' data sets, read from a folder of the user's, or generated with the same n and k where they cannot be had.
+"""The papers' data sets, read from the user's folder, or generated with the same n and k if the files are missing.
 
-A data set that is generated has independent columns with Zipf's distribution (exponent 1, values in order of frequency), which
-like the real ones is far from uniform; every result made with one says so.
+A generated data set has independent columns with Zipf's distribution (exponent 1, values in order of frequency). Like the real
+data it is far from uniform. Every result that uses generated data is marked.
 """
 
 import csv
@@ -20,7 +20,7 @@ NURSERY_SIZES = (3, 5, 4, 4, 3, 2, 3, 3, 5)
 
 
 class DatasetError(ValueError):
-    """A data set that is there and cannot be read: one line that says which and why."""
+    """A data set exists but cannot be read; the message is one line with its name and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Dataset:
 
     @property
     def source(self) -> str:
-        """What a row made with it has to say: nothing, or that it was generated."""
+        """Note for a row made with it: "" for real data, else that it was generated."""
         return "" if self.real else f"{self.name} generated"
 
 
@@ -68,7 +68,7 @@ def bms_pos(folder: Path) -> IntArray:
 
 
 def ms_fimu(folder: Path) -> IntArray:
-    """MS-FIMU: in which of 10 classes each of 88 935 people's visit of each of 7 days falls, or `ABSENT`."""
+    """MS-FIMU: the class, one of 10, of each of 88 935 people's visit on each of 7 days, or `ABSENT`."""
     _header, *rows = _rows(folder / "ms_fimu_visits.csv")
     people = {person: i for i, person in enumerate(dict.fromkeys(row[0] for row in rows))}
     visits = {name: i for i, name in enumerate(sorted({row[2] for row in rows}))}
@@ -79,7 +79,7 @@ def ms_fimu(folder: Path) -> IntArray:
 
 
 def pwgtp(folder: Path) -> IntArray:
-    """ACS 2018, Delaware: 9 123 people's 80 replicate weights; its distinct values, in order."""
+    """ACS 2018, Delaware: 9 123 people's 80 replicate weights, coded by their order among the distinct values."""
     _header, *rows = _rows(folder / "pwgtp_delaware.csv")
     return np.unique(np.array(rows, np.int64), return_inverse=True)[1].reshape(len(rows), -1)
 
@@ -100,12 +100,12 @@ def load(name: str, folder: Path | None, seed: int = 1) -> Dataset:
 
     Args:
         name: one of `NAMES`.
-        folder: of the files under their publishers' names, or None.
-        seed: of a generated one.
+        folder: the folder with the files under their publishers' names, or None.
+        seed: of a generated data set.
 
     Raises:
         KeyError: if there is no such data set.
-        DatasetError: if the files are there but are not what was published: other rows, columns or values.
+        DatasetError: if the files exist but differ from the published ones in rows, columns or values.
     """
     read, n, sizes = _KNOWN[name]
     if folder is not None:
@@ -132,14 +132,14 @@ def generated(name: str, n: int, sizes: tuple[int, ...], seed: int) -> Dataset:
 
 
 def _distinct(values: IntArray, sizes: tuple[int, ...]) -> list[int]:
-    """The size of each column, or what it has in place of it; columns that are steps share their values."""
+    """The domain size found in each column; columns that are steps share their values."""
     if len(set(sizes)) == 1 and len(sizes) > 1:
         return [int(values.max()) + 1] * values.shape[1]
     return [int(column.max()) + 1 for column in values.T]
 
 
 def _codes(rows: list[list[str]]) -> IntArray:
-    """(n, d) the place of each text among its column's texts in alphabetical order."""
+    """(n, d) index of each text among its column's texts in alphabetical order."""
     columns = zip(*rows, strict=True)
     return np.stack([np.unique(np.array(column), return_inverse=True)[1] for column in columns], axis=1).astype(np.int64)
 

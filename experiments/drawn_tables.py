@@ -1,8 +1,8 @@
-"""Count tables of a population's reports, drawn at once: the same distribution as report by report, without the reports.
+"""Draws count tables of a population directly: the same distribution as report by report, without the reports.
 
-For unary encodings, whose bits are independent given the value, and for k-ary randomized response, whose report is the value
-with probability p - q and otherwise uniform. Of a memoized mechanism this is one report of each person, of a fresh memo. Other
-mechanisms draw every report.
+This works for unary encodings, whose bits are independent given the value, and for k-ary randomized response, whose report is
+the value with probability p - q and otherwise uniform. With a memoized mechanism each person sends one report of a fresh memo.
+Other mechanisms draw every report.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ def drawn_table(m: Mechanism, people: IntArray, rng: np.random.Generator) -> Cou
 
     Args:
         m: the mechanism.
-        people: (k,) int64, n_v, how many have each value.
+        people: (k,) int64, n_v, the number of people with each value.
         rng: source of randomness.
     """
     n = int(people.sum())

@@ -1,4 +1,4 @@
-"""Work spread over all cores: a process for each, in which the libraries of linear algebra use one thread."""
+"""Spreads work over all cores: one process for each, with single-threaded linear algebra."""
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
@@ -14,11 +14,11 @@ Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
 @contextmanager
 def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
-    """A `map` over processes; in this very process if there is to be but one.
+    """A `map` over processes; with one process, in this process itself.
 
     Args:
-        processes: how many; as many as there are cores if left out.
-        tasks: how many there will be, for the size of the parts that are handed out.
+        processes: number of processes; one for each core if left out.
+        tasks: number of tasks to come, which sets the size of the chunks; 0 for chunks of one task.
     """
     n = processes or cores()
     if n == 1:

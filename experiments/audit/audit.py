@@ -1,20 +1,20 @@
-"""An empirical lower bound of the privacy loss of what the code really emits, beside what it claims.
+"""Empirical lower bounds of the privacy loss of the reports that the code really emits, beside the claims.
 
-For every mechanism and ε the audit draws reports of every value of a small domain and plays a distinguishing attack: with the
-exact likelihood ratio of what the reports support (`likelihoods`) it forms the events that a Neyman-Pearson test
-between two values would choose, "ratio at least c" for every c and every ordered pair of values. Half of the reports chooses
-the event that looks worst; the other half counts how often it occurs under the two values, and
+For every mechanism and ε the audit draws reports of every value of a small domain and plays a distinguishing attack. The attack
+uses the exact likelihood ratio of what the reports support (`experiments.likelihoods`). Its events are those of a
+Neyman-Pearson test between two values: "ratio at least c", for every c and every ordered pair of values. One half of the
+reports chooses the event that looks worst. The other half counts how often that event occurs under the two values, and
 
     ε ≥ ln(lower bound of Pr[event | a] / upper bound of Pr[event | b])
 
-with Clopper-Pearson bounds. Only one event is tested on the second half, so the choice among many costs nothing; over all the
-losses that a run audits the error is shared out (Bonferroni): if every mechanism keeps its claim, no bound in the whole run
-exceeds one with probability 0.999. Audited are a single report (ε₁), t reports of an unchanged value (ε_t) and the memo (ε∞).
+with Clopper-Pearson bounds. The second half tests only one event, so choosing among many costs nothing. The error is divided
+among all losses that a run audits (Bonferroni): if every claim holds, then with probability 0.999 no bound of the run exceeds
+its claim. The audit covers a single report (ε₁), t reports of an unchanged value (ε_t) and the memo (ε∞).
 
-The device's path is its randomizers (`secure_random`), without its file; neither the ways of collecting several
-attributes nor the mechanisms for locations are audited. An audit sees only what the support of the two values betrays; that
-reports follow their whole distribution is what `tests/mechanisms` tests. Mechanisms that are broken on purpose show that the
-audit can fail (`controls`).
+The device's path covers its randomizers (`producers.secure_random`), but not its file. The audit covers neither the ways of
+collecting several attributes nor the mechanisms for locations. It sees only how reports support the two values;
+`tests/mechanisms` tests the whole distribution of reports. Mechanisms broken on purpose (`controls`) show that the audit can
+fail.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -43,7 +43,7 @@ EPS = (0.5, 1.0, 2.0, 4.0)
 HORIZONS = (1, 2, 3, 10)
 T = 3  # reports of an unchanged value that are audited
 JOINT_ALPHA = 0.001
-CONTROLS_PLACE = (0, 1000)  # in the seed's streams, apart from every mechanism's
+CONTROLS_PLACE = (0, 1000)  # random streams of the controls, apart from every mechanism's
 CONTROL_REPORTS = 20_000  # of each value: enough to catch every control
 Loss = Literal["eps_1", "eps_t", "eps_inf"]
 Counts = dict[int, Supports]  # by value: how many of each device's reports support each of the k values
@@ -54,8 +54,8 @@ class Finding:
     """One audited loss.
 
     Attributes:
-        path: where the reports came from.
-        loss: a single report, t reports of an unchanged value, or the memo (which is ε∞'s).
+        path: name of the code path that made the reports.
+        loss: eps_1 of a single report, eps_t of t reports of an unchanged value, or eps_inf of the memo.
         t: number of reports; 0 for the memo.
         claimed: in nats.
         bound: audited lower bound, in nats.
@@ -76,7 +76,7 @@ class Finding:
 
     @property
     def kept(self) -> bool:
-        """Whether the bound is not above the claim."""
+        """True if the bound is not above the claim."""
         return self.bound <= self.claimed
 
 
@@ -106,7 +106,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A mechanism that is broken on purpose, and whether the audit noticed."""
+    """A mechanism broken on purpose, and what the audit found."""
 
     fault: str
     mechanism: str
@@ -114,7 +114,7 @@ class Control:
 
     @property
     def caught(self) -> bool:
-        """Whether the bound is above the claim, as it must be."""
+        """True if the bound is above the claim, as it must be."""
         return not self.finding.kept
 
 
@@ -143,7 +143,7 @@ class Report:
 
 
 def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
-    """The mechanism with eps_1 = ε and, if it memoizes, eps_inf = 2ε (which every second round reaches)."""
+    """The mechanism with eps_1 = ε and, if it memoizes, eps_inf = 2ε (every second round can reach this pair)."""
     if name in ONE_TIME:
         return mechanism(name, K, eps=eps, **options)
     return mechanism(name, K, eps_inf=2 * eps, eps_1=eps, **options)
@@ -153,7 +153,7 @@ def attack(counts: Counts, ratios: FloatArray, alpha: float) -> tuple[float, tup
     """The best attack found on the first half of the reports, and its bound from the second half.
 
     Args:
-        counts: by value, equally many rows each.
+        counts: supports by value, with the same number of rows each.
         ratios: (t+1, t+1) from `likelihoods.log_ratios`.
         alpha: probability with which the bound may exceed the true loss.
 
@@ -164,7 +164,7 @@ def attack(counts: Counts, ratios: FloatArray, alpha: float) -> tuple[float, tup
     order = np.argsort(-ratios, axis=None, kind="stable")
 
     def cumulated(rows: Supports, a: int, b: int) -> IntArray:
-        """How often each event "among the first e+1 outcomes (i, j) by likelihood ratio" occurs."""
+        """Counts of each event "among the first e+1 outcomes (i, j) by likelihood ratio"."""
         cells = rows[:, a].astype(np.intp) * side + rows[:, b]
         return np.cumsum(np.bincount(cells, minlength=side * side)[order])
 
@@ -178,7 +178,7 @@ def attack(counts: Counts, ratios: FloatArray, alpha: float) -> tuple[float, tup
 
 
 def losses(m: Mechanism) -> tuple[Loss, ...]:
-    """What is audited of a mechanism."""
+    """Losses of a mechanism that are audited."""
     return ("eps_1", "eps_t", "eps_inf") if isinstance(m, Longitudinal) else ("eps_1",)
 
 
@@ -204,7 +204,7 @@ def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: floa
 
 
 def _total_supports(m: Mechanism, observed: Observed) -> Supports:
-    """How many of a device's reports support each value."""
+    """Number of a device's reports that support each value."""
     total = supports(m, observed.reports[0])
     for reports in observed.reports[1:]:
         total += supports(m, reports)
@@ -239,12 +239,12 @@ def audit(names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: 
 
     Args:
         names: of registered mechanisms.
-        paths: what to audit of each; the controls get as many reports as the first, or 20 000.
-        seed: at least 0; every mechanism, ε and path has its own stream of it.
-        progress: told the signature of each mechanism before it is audited.
+        paths: code paths to audit; the controls get as many reports as the first path, but at least 20 000.
+        seed: at least 0; every mechanism, ε and path has its own random stream.
+        progress: called with the signature of each mechanism before its audit.
 
     Returns:
-        All bounds, none of which exceeds a claim with probability 0.999 if the claims hold; and the controls.
+        All bounds, and the controls. If all claims hold, then with probability 0.999 no bound exceeds its claim.
     """
     audited = [(audited_mechanism(name, eps), NAMES.index(name), i) for name in names for i, eps in enumerate(EPS)]
     n_bounds = len(paths) * sum(len(losses(m)) for m, _, _ in audited)

@@ -12,13 +12,13 @@ from mechanisms.arguments import FloatArray
 
 
 def lower(successes: npt.ArrayLike, trials: int, alpha: float) -> FloatArray:
-    """Bound that the true probability is below with probability at most alpha; 0 for no success."""
+    """Lower bound: the true probability is below it with probability at most alpha; 0 if there are no successes."""
     x = np.asarray(successes, float)
     return np.where(x == 0, 0.0, betaincinv(np.maximum(x, 0.5), trials - x + 1, alpha))
 
 
 def upper(successes: npt.ArrayLike, trials: int, alpha: float) -> FloatArray:
-    """Bound that the true probability is above with probability at most alpha; 1 for no failure."""
+    """Upper bound: the true probability is above it with probability at most alpha; 1 if there are no failures."""
     x = np.asarray(successes, float)
     return np.where(x == trials, 1.0, betaincinv(x + 1, np.maximum(trials - x, 0.5), 1 - alpha))
 
@@ -27,10 +27,10 @@ def loss_bound(hits: npt.ArrayLike, false_hits: npt.ArrayLike, trials: int, alph
     """ln(lower(hits) / upper(false hits)), at least 0: a lower bound of the privacy loss, wrong with probability at most alpha.
 
     Args:
-        hits: how often an event, fixed before these reports were seen, occurred among reports of one value.
-        false_hits: the same among as many reports of another value.
+        hits: count of an event among reports of one value; the event was fixed before these reports were seen.
+        false_hits: count of the same event among as many reports of another value.
         trials: reports of each value.
-        alpha: half of it for each of the two probabilities.
+        alpha: probability of error, half of it for each of the two bounds.
     """
     low, high = lower(hits, trials, alpha / 2), upper(false_hits, trials, alpha / 2)
     return np.log(np.maximum(low / high, 1.0))

@@ -1,7 +1,7 @@
 """Exact likelihood ratios of what t reports support, and the largest of them: the losses that an audit looks for.
 
-For two values a ≠ b let i and j be how many of the t reports of an unchanged value support a and b. For every mechanism here
-(i, j) is what a Neyman-Pearson test between a and b looks at:
+For two values a ≠ b, let i and j be the numbers of the t reports of an unchanged value that support a and b. For every
+mechanism here, a Neyman-Pearson test between a and b uses (i, j):
 
     unary encodings   the bits are independent given the value, so all but those of a and b cancel:
                       L(i, j) = l(i) - l(j),  l(c) = ln Pr[c ones | the value's bit] - ln Pr[c ones | another's]
@@ -9,10 +9,11 @@ For two values a ≠ b let i and j be how many of the t reports of an unchanged 
                       a, b or one of the others, so Pr[i, j | a] is a sum of three trinomial terms
     SS                L(i, j) = ε (i - j): a set with the value is e^ε times as likely as one without
 
-For unary encodings and SS this is the loss itself. For symbols the other reports say a little about the memo too, so
-`enumerated_loss` goes through all count vectors of the s symbols up to permutations of the symbols other than a and b.
+For unary encodings and SS this is the loss itself. For symbols, the other reports also carry a little information about the
+memo. So `enumerated_loss` goes through all count vectors of the s symbols, up to permutations of the symbols other than a
+and b.
 
-A round is (p₁, q₁), a chain (p₁, q₁, p₂, q₂); a mechanism that is used once has the chain (1, 0, p, q).
+A round is (p₁, q₁), a chain (p₁, q₁, p₂, q₂); a one-time mechanism has the chain (1, 0, p, q).
 """
 
 import math
@@ -31,14 +32,14 @@ Supports = npt.NDArray[np.uint8]  # (n, k)
 
 
 def report_chain(m: Mechanism) -> Chain:
-    """The chain that a report comes out of."""
+    """The chain that produces a report."""
     if isinstance(m, Longitudinal):
         return m.p1, m.q1, m.p2, m.q2
     return 1.0, 0.0, m.p, m.other_symbol if isinstance(m, LocalHashing) else m.q
 
 
 def memo_chain(m: Longitudinal) -> Chain:
-    """The chain that a memo comes out of, as if it were sent."""
+    """The chain that produces a memo, as if the memo were sent."""
     return 1.0, 0.0, m.p1, m.q1
 
 
@@ -61,7 +62,7 @@ def supports(m: Mechanism, reports: Reports) -> Supports:
 
 
 def log_ratios(m: Mechanism, chain: Chain, t: int) -> FloatArray:
-    """(t+1, t+1) ln Pr[i, j | a] - ln Pr[i, j | b]; 0 where (i, j) cannot be (and where a and b hash to one symbol, i = j)."""
+    """(t+1, t+1) ln Pr[i, j | a] - ln Pr[i, j | b]; 0 if (i, j) is impossible or i = j, as when a and b hash to one symbol."""
     if isinstance(m, SubsetSelection):
         once = np.arange(t + 1) * math.log(m.p * (m.k - m.omega) / (m.omega * (1 - m.p)))
         return np.asarray(once[:, None] - once)
@@ -82,7 +83,7 @@ def log_ratios(m: Mechanism, chain: Chain, t: int) -> FloatArray:
 
 
 def partitions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write the total as a sum of at most so many positive integers up to `largest`, in descending order."""
+    """Yields all sums of at most `parts` positive integers up to `largest`, in descending order, that give the total."""
     if total == 0:
         yield ()
     elif parts > 0:
@@ -92,10 +93,10 @@ def partitions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]
 
 
 def enumerated_loss(m: Mechanism, chain: Chain, t: int) -> float:
-    """The largest |ln ratio| between two values of t reports of an unchanged value, by going through all reports, in nats.
+    """The largest |ln ratio| between two values for t reports of an unchanged value, in nats, by enumeration.
 
-    All sequences of t reports that differ in their order, or by a permutation of symbols other than the two values', have
-    the same ratio, so one of each class is enough: a few hundred even for t = 10.
+    Sequences of reports that differ only in order, or by a permutation of symbols other than the two values', have the same
+    ratio. One sequence of each class is enough: a few hundred even for t = 10.
     """
     s = symbols_of(m)
     if s is None:

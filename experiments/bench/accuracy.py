@@ -1,8 +1,8 @@
-"""How accurate every estimator is, for every mechanism, domain, ε, distribution and population; and the libraries beside it.
+"""Measures the errors of every estimator, by mechanism, domain, ε, distribution and population, beside another library.
 
 A setting's error is the mean squared error over its values, averaged over repetitions with fresh values and fresh reports. The
 memoized mechanisms report once, with ε∞ = 2 ε₁ and ε₁ = ε. Populations are the five synthetic ones of Arcolezi, Cerna and
-Palamidessi 2023, §4.1: n samples, cut into k equal bins.
+Palamidessi 2023, §4.1: n samples, cut into k bins of equal width.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ HASHED = ("BLH", "OLH", "L-BLH", "L-OLH")
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What is estimated: with which mechanism, k values, ε, shape of the population and n reports."""
+    """A setting: mechanism, k values, ε, shape of the population and n reports."""
 
     mechanism: str
     k: int
@@ -48,10 +48,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Mean squared error of every estimator in one setting, by its name; `best` has the smallest of ours.
+    """Mean squared error of every estimator in one setting, by its name; `best` is the one of ours with the smallest.
 
-    The names: mi, and mi with each post-processing; ibu (10 000 iterations at the most) and mle on the support counts as the
-    literature has them; for local hashing also ibu and mle of the exact likelihood. Other libraries' after a colon.
+    The names: mi, and mi with each post-processing; ibu (at most 10 000 iterations) and mle on the support counts, as in the
+    literature; for local hashing also ibu and mle of the exact likelihood. Another library's name precedes a colon.
     """
 
     setting: Setting
@@ -60,7 +60,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """All rows, with what they were made with."""
+    """All rows, with the repetitions and the seed."""
 
     repeats: int
     seed: int
@@ -79,7 +79,7 @@ def settings(quick: bool = False) -> list[Setting]:
 def population(shape: str, k: int, n: int, rng: np.random.Generator) -> IntArray:
     """(n,) values in [0, k): samples of a shape, cut into k bins of equal width from the smallest to the largest.
 
-    Where all samples are the same number, they are all in the first bin.
+    If all samples are equal, they are all in the first bin.
     """
     samples = SHAPES[shape](rng, n)
     width = np.ptp(samples) / k or 1.0
@@ -94,7 +94,7 @@ def build(setting: Setting) -> Mechanism:
 
 
 def tabulate(m: Mechanism, values: IntArray, rng: np.random.Generator) -> CountTable:
-    """One report of each value, counted a few thousand at a time, so that bits of large domains fit into memory."""
+    """Count table of one report of each value; reports are made in parts, so that bits of large domains fit into memory."""
     table = m.empty_table()
     for part in np.array_split(values, max(1, len(values) * m.report_dtype.itemsize // 2**23)):
         table += m.tabulate(m.report(m.memoize(part, rng), rng) if hasattr(m, "memoize") else m.report(part, rng))
@@ -102,7 +102,7 @@ def tabulate(m: Mechanism, values: IntArray, rng: np.random.Generator) -> CountT
 
 
 def estimates(m: Mechanism, table: CountTable, exact: bool = True) -> Iterator[tuple[str, FloatArray]]:
-    """Every estimator's name and frequencies; without `exact` those only that the service publishes."""
+    """Yields every estimator's name and frequencies; without `exact`, only those that the service publishes."""
     raw = matrix_inversion(m, table)
     for method in POST_NAMES:
         name = "mi" if method == "none" else f"mi {method}"
@@ -115,7 +115,7 @@ def estimates(m: Mechanism, table: CountTable, exact: bool = True) -> Iterator[t
 
 
 def errors(setting: Setting, repeats: int, seed: int) -> Row:
-    """One setting's row; the same whatever else is run."""
+    """One setting's row; it does not depend on other settings."""
     digest = hashlib.sha256(msgspec.json.encode(setting)).digest()
     rng = np.random.default_rng([seed, *digest[:8]])
     m, total = build(setting), {}  # type: Mechanism, dict[str, float]
@@ -130,16 +130,16 @@ def errors(setting: Setting, repeats: int, seed: int) -> Row:
 def measure(
     grid: list[Setting], repeats: int, seed: int, peers: bool, seen: Callable[[str], None], processes: int | None = None
 ) -> Result:
-    """Every row of the grid, on all cores; results do not depend on how many there are.
+    """Every row of the grid, on all cores; the number of cores does not change the results.
 
     Args:
         grid: the settings.
         repeats: repetitions of each, at least 1.
         seed: of all randomness.
-        peers: whether multi-freq-ldpy estimates too, with its own reports of the same kind of population, where it can in a
-            reasonable time: k of 10 and 100, ε of 1 and 4, n = 20 000, once each.
-        seen: told what is being done.
-        processes: how many at a time; as many as there are cores if left out.
+        peers: True to let multi-freq-ldpy estimate too, from its own reports of the same kind of population. It runs once for
+            each setting that it finishes in reasonable time: k of 10 and 100, ε of 1 and 4, n = 20 000.
+        seen: called with a line of progress.
+        processes: number of worker processes; one for each core if left out.
 
     Raises:
         PeersError: if the other library cannot be installed or run.

@@ -23,7 +23,8 @@ def columns(result: Result) -> list[str]:
 def summary(result: Result) -> list[tuple[str, int, float, dict[str, float]]]:
     """(mechanism, k, ε, {estimator: error}): geometric means of the errors over the shapes and sizes of a mechanism, k and ε.
 
-    The other library, which did some of them only, has our matrix inversion's error times how its own compares with it there.
+    The other library ran only some settings. Its value is the mean of our matrix inversion, times the mean ratio of its own
+    error to that of our matrix inversion in the settings that it ran.
     """
     groups: dict[tuple[str, int, float], list[Row]] = {}
     for row in result.rows:
@@ -39,18 +40,18 @@ def summary(result: Result) -> list[tuple[str, int, float, dict[str, float]]]:
 
 
 def wins(result: Result) -> dict[str, int]:
-    """In how many settings each of our estimators is the best."""
+    """Number of settings in which each of our estimators is the best."""
     return dict(Counter(row.best for row in result.rows).most_common())
 
 
 def ratios(result: Result) -> dict[str, float]:
-    """Geometric mean, over the settings that the other library did, of its error over that of our best estimator there."""
+    """Geometric mean, over the other library's settings, of its error divided by that of our best estimator."""
     names = [name for name in columns(result) if name in PEERS]
     return {name: _mean(row.mse[name] / row.mse[row.best] for row in result.rows if name in row.mse) for name in names}
 
 
 def table(result: Result) -> Table:
-    """One line for each mechanism, k and ε; errors in units of the best one's, of the estimators that fit a terminal."""
+    """Terminal table: a line for each mechanism, k and ε; errors as multiples of the best one, for the estimators that fit."""
     names = [name for name in columns(result) if name in SHOWN]
     heads = [SHOWN[name] for name in names]
     shown = Table("mechanism", "k", "ε", "best", *heads, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
@@ -65,7 +66,7 @@ def table(result: Result) -> Table:
 
 
 def markdown(result: Result) -> str:
-    """The same as a Markdown table."""
+    """The same as a Markdown table, for all estimators."""
     names = columns(result)
     lines = ["| mechanism | k | ε | best MSE | " + " | ".join(PEERS.get(name, name) for name in names) + " |"]
     lines.append("|---" * (4 + len(names)) + "|")
@@ -77,7 +78,7 @@ def markdown(result: Result) -> str:
 
 
 def as_csv(result: Result) -> str:
-    """Every setting's errors, a line each."""
+    """Errors of every setting as CSV, a line each."""
     text, names = io.StringIO(), columns(result)
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["mechanism", "k", "eps", "shape", "n", "best", *names])

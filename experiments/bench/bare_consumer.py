@@ -1,10 +1,10 @@
-"""A bare consumer of the client library that our agents use, with their fetch settings: it only fetches.
+"""A bare consumer with our agents' client library and fetch settings; it only fetches.
 
     python -m experiments.bench.bare_consumer TOPIC RECORDS
 
-reads so many records of the topic from its beginning and prints one JSON object: records and seconds from the end of the first
-fetch to the end of the last, and the processor time in between; from the beginning if the first fetch gives half of the
-records. The broker's address comes from the settings.
+reads RECORDS records of the topic from its beginning and prints one JSON object: records, seconds and processor seconds from
+the end of the first fetch to the end of the last. If the first fetch gives half of the records, they are measured from the
+beginning. The broker's address comes from the settings.
 """
 
 import json
@@ -22,7 +22,7 @@ PATIENCE_S = 60.0
 
 
 async def consume(topic: str, records: int) -> dict[str, float]:
-    """Read so many records and forget them."""
+    """Read this many records and drop them."""
     wait_ms = int(FETCH_S * 1000)
     consumer = AIOKafkaConsumer(
         topic,

@@ -1,11 +1,13 @@
-"""How many reports a second one core perturbs and counts, beside other libraries in the same run.
+"""Measures how many reports a second one core perturbs and counts, beside other libraries in the same run.
 
-Seconds are of processor time, ours and theirs: the work is single-threaded, and so a busy machine disturbs the rates little.
-Every mechanism perturbs n random values of a domain of k at ε = 1 (ε∞ = 2, ε₁ = 1), in one call, after a first small one that
-compiles; the rate is the best of several runs. The first round of a longitudinal mechanism (the memo, once in a device's
-life) and the second (every report) are timed apart. Peak memory is what one call for n reports allocates on top of its
-input, in a run of its own. The other libraries take one value at a time and draw both rounds at every call, so beside them
-stands our rate for both rounds; what does not fit into a second of theirs is measured with fewer reports.
+Seconds are processor time, ours and theirs. The work is single-threaded, so a busy machine changes the rates little. Every
+mechanism perturbs n random values of a domain of k at ε = 1 (ε∞ = 2, ε₁ = 1) in one call, after a small first call that
+compiles. The rate is the best of several runs. The first round of a longitudinal mechanism (the memo, once in a device's life)
+and the second (every report) are timed apart. Peak memory is what one call for n reports allocates on top of its input, in a
+separate run.
+
+The other libraries take one value at a time and draw both rounds at every call, so our rate for both rounds stands beside
+theirs. They get fewer reports if n reports do not fit into a second.
 """
 
 import resource
@@ -53,8 +55,8 @@ class Speed:
         fresh: reports of values, so both rounds for a longitudinal mechanism.
         tabulate: reports counted.
         peak_mib: most that one call to `report` for n reports allocates, its result included.
-        target: the rate of `report` that we want; None where none is set.
-        peers: another library's rates, by its name and step: "report" (both rounds) and, where it has it, "tabulate".
+        target: the rate of `report` that we want; None if there is no target.
+        peers: another library's rates, by its name and step: "report" (both rounds) and, if it can count, "tabulate".
         peer_bytes: the most that another library allocates for each report, by its name.
     """
 
@@ -80,7 +82,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A whole run; `peers_missing` says why other libraries, or mechanisms of theirs, are not in it."""
+    """A whole run; `peers_missing` has the reasons for missing libraries, or mechanisms of theirs."""
 
     n: int
     k: int
@@ -136,7 +138,7 @@ def speed(name: str, n: int, k: int) -> Speed:
 
 
 def stream_grr(n: int, k: int) -> Stream:
-    """Perturb and count n GRR reports in blocks, in this process from its start."""
+    """Perturb and count n GRR reports in blocks. The peak memory is that of this process since its start."""
     m, rng = GRR(k, EPS), np.random.default_rng(SEED)
     table = m.empty_table()
     start = time.process_time()
@@ -162,21 +164,21 @@ def bench(n: int, k: int, peers: bool, progress: Callable[[str], None] = lambda 
     Args:
         n: reports of each mechanism.
         k: domain size.
-        peers: whether to time the other libraries, which are installed first where they are not.
-        progress: told what is being timed.
+        peers: True to time the other libraries; those that are missing are installed first.
+        progress: called with the name of each task.
     """
     speeds = []
     for name in NAMES:
         progress(name)
         speeds.append(speed(name, n, k))
     progress(f"{100 * n:,} GRR reports as a stream")
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:  # of its own, for its peak memory
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:  # a separate process, for its peak memory
         stream = child.submit(stream_grr, 100 * n, k).result()
-    return Bench(n, k, speeds, stream, _add_peers(speeds, n, k, progress) if peers else ["not asked for"])
+    return Bench(n, k, speeds, stream, _add_peers(speeds, n, k, progress) if peers else ["not requested"])
 
 
 def _add_peers(speeds: list[Speed], n: int, k: int, progress: Callable[[str], None]) -> list[str]:
-    """Time the other libraries into `speeds`; what is missing and why."""
+    """Adds the other libraries' times to `speeds`. Returns what is missing, with the reason."""
     task = {
         "n": n, "k": k, "eps": EPS, "eps_inf": EPS_INF, "eps_1": EPS_1, "seconds": PEER_SECONDS, "repeats": PEER_REPEATS,
     }  # fmt: skip

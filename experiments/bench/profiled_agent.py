@@ -1,9 +1,9 @@
-"""An agent that keeps an account of its time.
+"""An agent that profiles itself.
 
     python -m experiments.bench.profiled_agent SURVEY FILE
 
-is `ldpstream agent SURVEY`, and writes JSON to FILE when it is told to end: records counted, processor seconds by phase from
-the first chunk on, and how long each commit took. It looks at the clock a few times a chunk, never for a single record.
+runs `ldpstream agent SURVEY`, and writes JSON to FILE when it is stopped: records counted, processor seconds by phase from the
+first chunk on, and the duration of each commit. It reads the clock a few times a chunk, never for a single record.
 """
 
 import json
@@ -38,7 +38,7 @@ class Account:
         self._began: dict[str, float] = {}
 
     def timed(self, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, its processor time put down to the phase."""
+        """The function, with its processor time added to the phase."""
 
         @wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
@@ -51,12 +51,12 @@ class Account:
         return call
 
     def so_far(self, phase: str) -> None:
-        """Put all that this thread has done since its first chunk down to the phase."""
+        """Set the phase to this thread's processor time since its first chunk."""
         now = time.thread_time()
         self.phases[phase] = now - self._began.setdefault(phase, now)
 
     def feeding(self, feed: Callable[..., Any]) -> Callable[..., Any]:
-        """`PartitionFold.feed`, its records counted and the loop's own time taken."""
+        """`PartitionFold.feed`, with its records counted and the loop's own time measured."""
         timed = self.timed("feed", feed)
 
         def call(fold: PartitionFold, records: Any) -> Any:
@@ -82,7 +82,7 @@ class Account:
         return call
 
     def fetching(self, fetch: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        """`ChunkThread._fetch_records`: the consumer's thread does nothing else than to fetch."""
+        """`ChunkThread._fetch_records`; the consumer's thread only fetches."""
 
         async def call(*arguments: Any, **named: Any) -> Any:
             chunks = await fetch(*arguments, **named)
@@ -93,7 +93,7 @@ class Account:
         return call
 
     def as_json(self) -> dict[str, Any]:
-        """Phases that do not overlap."""
+        """Records, seconds by phase (without overlap), and commits."""
         spent = self.phases
         whole = time.process_time() - self._began.get("process", time.process_time())
         phases = {
@@ -113,7 +113,7 @@ class Account:
 
 
 def main() -> None:
-    """Count until told to end, then write the account."""
+    """Count until stopped, then write the profile."""
     survey, file, account = load_survey(sys.argv[1]), Path(sys.argv[2]), Account()
     wrapped: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         (ChunkThread, "_fetch_records", account.fetching(ChunkThread._fetch_records)),
@@ -124,7 +124,7 @@ def main() -> None:
     )
     for owner, name, function in wrapped:
         setattr(owner, name, function)
-    sys.argv = sys.argv[:1]  # Faust would read them
+    sys.argv = sys.argv[:1]  # otherwise Faust would parse them
     try:
         agents.app.run(survey, load_settings())
     finally:

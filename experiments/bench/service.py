@@ -1,18 +1,19 @@
-"""How fast the service is, over a real Kafka and a real Redis, each part a process of its own.
+"""Measures the speed of the service over a real Kafka and a real Redis, with each part in a separate process.
 
-All of it competes for the same processor: broker, Redis, agents and whoever measures. So figures are ratios within one run:
+Broker, Redis, agents and the measuring process compete for the same processor, so the figures are ratios within one run:
 
-- *counted*: an agent that counts a log that is there already, from its first commit to the commit that covers the log's end,
-  beside a bare consumer of the same client library with the same fetch settings that only fetches, in turns. Every run is
-  checked: the count tables must be exactly what was sent. Also with each of Kafka's codecs.
+- *counted*: an agent counts an existing log; timed from its first commit to the commit that covers the log's end. A bare
+  consumer, with the same client library and fetch settings, takes turns with the agent and only fetches. After every run the
+  count tables must be exactly what was sent. Runs with each of Kafka's codecs too.
 - *stock*: a Faust agent as a beginner writes it (`stock_agent.py`), on the beginning of the same log.
-- *phases*: where an agent's processor time goes, from a run of its own (`profiled_agent.py`), with half a second for
-  loading compiled loops; the latencies of its commits, of one partition each, while it counts as fast as it can.
-- *close*: from a step's close to the moment when all its histograms are in Redis, with a real estimator. It includes
-  the estimator's margin for brokers' clocks (`LDPSTREAM_MARGIN_MS`).
-- *recovery*: an agent that has just begun to count the log is killed (SIGKILL) and another started at once: until that one
-  reads, until its first commit, and until all is counted. Kafka keeps a dead agent's partitions for its session timeout.
-- *growth*: agents that stand ready, and a log that is filled faster than they count; from the first record sent to the last one
+- *phases*: an agent's processor time by phase, from a separate run (`profiled_agent.py`), with half a second for loading
+  compiled loops; and the latencies of its commits, of one partition each, while it counts as fast as it can.
+- *close*: time from a step's close until all its histograms are in Redis, with a real estimator. It includes the estimator's
+  margin for brokers' clocks (`LDPSTREAM_MARGIN_MS`).
+- *recovery*: an agent that has just begun to count the log is killed (SIGKILL) and another is started at once. Timed until the
+  new one reads, until its first commit, and until all is counted. Kafka holds a dead agent's partitions for its session
+  timeout.
+- *growth*: agents stand ready while a log is filled faster than they count; timed from the first record sent to the last one
   counted.
 - *produced*: reports that Kafka has acknowledged, through the sink that producers use.
 """
@@ -46,16 +47,16 @@ from surveys import seal
 
 DAY_S = 86_400
 PARTITIONS = 4
-PROFILE_COMMIT_MS = 100  # for enough commits
-WARM_UP_RECORDS = 10_000  # of each partition: so many at a time that whatever has to be compiled is
-CLOSE_K, CLOSE_MECHANISMS = 1000, ("L-OSUE", "L-OLH")  # of the attributes in turn
+PROFILE_COMMIT_MS = 100  # short, to get enough commits
+WARM_UP_RECORDS = 10_000  # of each partition: enough at a time to compile all loops
+CLOSE_K, CLOSE_MECHANISMS = 1000, ("L-OSUE", "L-OLH")  # the attributes alternate between them
 CLOSE_BURSTS = 4  # envelopes of an attribute in a step
 Seen = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of log: whose reports, bytes of an envelope (0: one report), records, turns, whether profiled, compressed how."""
+    """A kind of log: its attributes, bytes of an envelope (0: one report), records, turns, whether to profile, and codec."""
 
     name: str
     attributes: tuple[int, ...]
@@ -120,16 +121,16 @@ QUICK = Sizes(
 
 
 def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> ServiceBench:
-    """Measure everything, in topics and keys of its own, which are deleted afterwards.
+    """Measure everything, in separate topics and keys that are deleted afterwards.
 
     Args:
         settings: where Kafka and Redis are.
         sizes: `FULL` or `QUICK`.
-        seen: told what is being measured.
+        seen: called with the name of each measurement.
 
     Raises:
         TopicError, StoreUnavailable: if Kafka or Redis does not answer.
-        BenchError: if a process fails, or counts anything but what was sent.
+        BenchError: if a process fails, or its counts differ from what was sent.
     """
     result = ServiceBench(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     with TemporaryDirectory(prefix="ldpstream-bench-") as place:
@@ -155,7 +156,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> Serv
     return result
 
 
-# ---- counting a log that is there
+# ---- counting an existing log
 
 
 def _counted(site: Site, kind: Kind, load: Load, seen: Seen) -> Counted:
@@ -172,7 +173,7 @@ def _counted(site: Site, kind: Kind, load: Load, seen: Seen) -> Counted:
 
 
 def _count(site: Site, agent: Agent, load: Load) -> Run:
-    """An agent that counts the whole log: from its first commit, or from the first fetch if that commit covers half of it."""
+    """Times an agent that counts the whole log: from its first commit, or from its start if that commit covers half of it."""
     site.until(agent.placed_s, [agent], "the agent reads")
     start = time.perf_counter(), agent.cpu_s, 0
     first = site.until(site.counted, [agent], "the first commit")
@@ -191,7 +192,7 @@ def _count(site: Site, agent: Agent, load: Load) -> Run:
 def _check(site: Site, load: Load) -> None:
     if site.store.tables(range(1)) != load.counts:
         reports = sum(table.n for table in site.store.tables(range(1)).values())
-        raise BenchError(f"the count tables are not what was sent: {reports:,} of {load.reports:,} reports")
+        raise BenchError(f"the count tables differ from what was sent: {reports:,} of {load.reports:,} reports")
 
 
 def _phases(site: Site, kind: Kind, load: Load, out: Path, seen: Seen) -> Phases:
@@ -285,7 +286,7 @@ def _closed(settings: Settings, folder: Path, sizes: Sizes) -> Closed:
             producing = pool.submit(produce)
             try:
                 site.until(partial(published, 0), [agent, estimator], "the first estimate")
-                first = survey.step_at(time.time_ns() // 10**6) + 1  # that closes for processes that are warm
+                first = survey.step_at(time.time_ns() // 10**6) + 1  # the first step whose close finds all processes warm
                 for step in range(first, first + steps):
                     site.until(partial(published, step), [agent, estimator], "an estimate")
                     late.append(time.time() - survey.closes_ms(step) / 1000)

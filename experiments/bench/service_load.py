@@ -1,4 +1,4 @@
-"""What the service's benchmark counts: surveys, envelopes, and a topic filled faster than anybody reads it."""
+"""Input of the service's benchmark: surveys, envelopes, and a topic that is filled faster than it is read."""
 
 import asyncio
 import itertools
@@ -22,7 +22,7 @@ from surveys import Survey, load_survey, seal
 from surveys.envelope import reports_per_envelope
 
 SEED = 20260601
-POOL = 10_000  # different envelopes at the most; the log repeats them
+POOL = 10_000  # largest number of different envelopes; the log repeats them
 POOL_BYTES = 32 * 2**20
 BATCHES_UNDER_WAY = 256
 
@@ -31,11 +31,11 @@ ATTRIBUTES: tuple[Asked, ...] = (("route", 300, "L-OSUE"), ("cell", 600, "L-OSUE
 
 
 def write_survey(file: Path, name: str, step_seconds: int, attributes: Sequence[Asked]) -> Survey:
-    """A survey whose step 0 begins with the present second (of the day, for steps of a day), in a file."""
+    """Writes a survey to a file. Its step 0 begins with the present second, also if steps are days."""
     start = datetime.fromtimestamp(time.time() // 1, UTC)
     lines = [f'name = "{name}"', f"start = {start:%Y-%m-%dT%H:%M:%SZ}", f"step_seconds = {step_seconds}"]
     lines += ["window_steps = 3", "lateness_steps = 0", 'collection = "spl"']
-    share = len(attributes)  # under spl an attribute gets that part of the budget
+    share = len(attributes)  # under spl each attribute gets 1/share of the budget
     for attribute, k, mechanism in attributes:
         lines += ["[[attribute]]", f'name = "{attribute}"', f"size = {k}"]
         lines += [f'level = [{{ name = "all", mechanism = "{mechanism}", eps_inf = {2.0 * share}, eps_1 = {1.0 * share} }}]']
@@ -52,13 +52,13 @@ def random_reports(survey: Survey, attribute: int, n: int, rng: np.random.Genera
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """A log of sealed envelopes: a pool of different ones, so and so many times over.
+    """A log of sealed envelopes: a pool of different ones, repeated.
 
     Attributes:
         pool: the envelopes.
-        rounds: how many times the log holds each.
+        rounds: number of times that the log holds each.
         reports: number of reports in the log.
-        counts: what the log adds up to.
+        counts: count tables of the whole log.
     """
 
     pool: list[bytes]
@@ -82,9 +82,9 @@ def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, re
 
     Args:
         survey: see `write_survey`.
-        attributes: whose reports; every one gives the same number of envelopes.
+        attributes: attributes that report; each gives the same number of envelopes.
         envelope_bytes: about the size of an envelope; 0 for one report in each.
-        records: of the log; the nearest multiple of the pool's size is taken.
+        records: length of the log; rounded to a multiple of the pool's size.
     """
     rng = np.random.default_rng(SEED)
     most = min(POOL, records, POOL_BYTES // max(envelope_bytes, 1))
@@ -103,9 +103,9 @@ def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, re
 
 
 async def fill(settings: Settings, topic: str, load: Load, partitions: int, codec: str | None = None) -> float:
-    """Write the log in batches as large as a producer's, evenly over the partitions; gives the seconds that it took.
+    """Write the log in batches as large as a producer's, evenly over the partitions. Returns the seconds that it took.
 
-    A batch is built once, for one partition, at a fraction of the time that a producer takes record by record.
+    Building a batch at once, for one partition, takes a fraction of a producer's time record by record.
     """
     producer = AIOKafkaProducer(
         **settings.kafka_options(),
@@ -128,7 +128,7 @@ async def fill(settings: Settings, topic: str, load: Load, partitions: int, code
 
 
 def _batches(producer: AIOKafkaProducer, load: Load, limit: int) -> Iterator[Any]:
-    """The log as full batches of at most `limit` records, so that a short one too reaches every partition."""
+    """Yields the log as full batches of at most `limit` records, so that even a short log reaches every partition."""
     batch = producer.create_batch()
     for envelope in itertools.chain.from_iterable(itertools.repeat(load.pool, load.rounds)):
         while batch.record_count() >= limit or batch.append(key=None, value=envelope, timestamp=None) is None:

@@ -1,4 +1,4 @@
-"""What the service's benchmark finds, and what we want of it."""
+"""Results of the service's benchmark, and its targets."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ BARE_TARGET, STOCK_TARGET, CLOSE_TARGET_S = 0.8, 50.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run over a log: records and seconds measured; processor seconds of the process in them."""
+    """One run over a log: records and seconds measured, and the process's processor seconds in that time."""
 
     records: int
     seconds: float
@@ -25,9 +25,9 @@ class Counted:
     """An agent beside the bare consumer, over one log, in turns.
 
     Attributes:
-        kind: of log.
+        kind: name of the kind of log.
         record_bytes: mean size of an envelope.
-        reports_per_record: mean number of reports in one.
+        reports_per_record: mean number of reports in an envelope.
         bare, agent: the runs.
         ratio: median over the turns of the agent's rate over the bare consumer's.
         cpu_ratio: the bare consumer's processor time a record over the agent's; a busy machine disturbs it less.
@@ -44,7 +44,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """A stock Faust agent, and our agent's reports per second over its."""
+    """A stock Faust agent; `ratio` is our agent's reports per second divided by its own."""
 
     reports: int
     reports_per_s: float
@@ -65,7 +65,7 @@ class Phases:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Seconds from a step's close to its histograms; p99 is the highest where there are fewer than 100 steps."""
+    """Seconds from a step's close to its histograms; with fewer than 100 steps, p99 lies between the two highest."""
 
     attributes: int
     k: int
@@ -78,7 +78,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """After a kill with so many records left: seconds until the next agent reads, commits first, and has counted all."""
+    """Seconds from a kill, with `left_records` to count, until the next agent reads, first commits, and has counted all."""
 
     left_records: int
     reading_s: float
@@ -104,7 +104,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """Acknowledged by Kafka; `ratio` to the rate at which prepared batches are."""
+    """Reports acknowledged by Kafka; `ratio` is their rate divided by that of prepared batches."""
 
     how: str
     records: int

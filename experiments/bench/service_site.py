@@ -1,6 +1,6 @@
-"""A place of its own on a real Kafka and a real Redis: a survey with a random name, its topics and keys, its processes.
+"""An isolated survey on a real Kafka and a real Redis: it has a random name, topics, keys and processes.
 
-Nothing that belongs to another survey is read or written, and `close` deletes whatever was made.
+It reads and writes nothing of other surveys, and `close` deletes all that it made.
 """
 
 import json
@@ -36,11 +36,11 @@ END_S = 20.0
 
 
 class BenchError(RuntimeError):
-    """A process ended or did not get on: one line that says which, and the end of its log."""
+    """A process ended or stalled; the message names it in one line, then has the end of its log."""
 
 
 class Process:
-    """A Python module in a process of its own.
+    """A Python module in a separate process.
 
     Args:
         module: run by ``python -m``.
@@ -57,7 +57,7 @@ class Process:
 
     @property
     def cpu_s(self) -> float | None:
-        """Processor seconds so far, of all threads; None where the system does not say (it is no Linux)."""
+        """Processor seconds so far, of all threads; None if the system does not report them (not Linux)."""
         try:
             fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -66,7 +66,7 @@ class Process:
 
     @property
     def peak_mib(self) -> float | None:
-        """Peak resident memory so far; None where the system does not say."""
+        """Peak resident memory so far, in MiB; None if the system does not report it."""
         try:
             lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
         except OSError:
@@ -74,7 +74,7 @@ class Process:
         return next((int(line.split()[1]) / 2**10 for line in lines if line.startswith("VmHWM:")), None)
 
     def placed_s(self) -> list[float]:
-        """When an agent began to read each partition, by its log; seconds since 1970."""
+        """Times at which an agent began to read each partition, from its log; seconds since 1970."""
         lines = self._log.read_text(errors="replace").splitlines()
         told = [json.loads(line) for line in lines if '"event": "counting"' in line]
         return [datetime.fromisoformat(line["timestamp"]).timestamp() for line in told]
@@ -85,7 +85,7 @@ class Process:
             raise self.failed(f"ended with status {self._process.returncode}")
 
     def failed(self, what: str) -> BenchError:
-        """The error that says so."""
+        """The error for this failure, with the end of the log."""
         tail = self._log.read_text(errors="replace").strip().splitlines()[-5:]
         return BenchError("\n".join((f"{self.name} {what}", *tail)))
 
@@ -101,16 +101,16 @@ class Process:
             raise self.failed(f"ended with status {self._process.returncode}") from None
 
     def kill(self) -> None:
-        """SIGKILL, if it has not ended."""
+        """Send SIGKILL, if it has not ended, and wait."""
         self._process.kill()
         self._process.communicate()
 
     def tell_to_end(self) -> None:
-        """SIGTERM, if it has not ended."""
+        """Send SIGTERM, if it has not ended."""
         self._process.terminate()
 
     def stop(self) -> None:
-        """SIGTERM; SIGKILL if that does not help."""
+        """Send SIGTERM and wait; after 20 s send SIGKILL."""
         self.tell_to_end()
         try:
             self._process.communicate(timeout=END_S)
@@ -129,7 +129,7 @@ class Agent(Process):
         super().__init__(module, arguments, environment | served, log)
 
     def partitions(self) -> int:
-        """How many partitions it counts now, all of them placed; 0 while it is not ready."""
+        """Number of partitions that it counts, once all are placed; 0 while it is not ready."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/ready", timeout=2):
                 pass
@@ -141,17 +141,17 @@ class Agent(Process):
 
 
 class Site:
-    """A survey of its own with its topics, to be closed.
+    """A new survey with its topics; close it after use.
 
     Args:
         settings: where Kafka and Redis are.
-        folder: for files, an existing one.
+        folder: an existing folder for files.
         step_seconds, attributes: of the survey.
-        partitions: of its reports topic.
+        partitions: of the survey's reports topic.
 
     Raises:
         TopicError: if the broker cannot be used.
-        StoreUnavailable: if Redis cannot be.
+        StoreUnavailable: if Redis cannot be used.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Site:
         self.store, self.redis = RedisCountStore(self.survey, settings), connect(settings, timeout_s=10)
         self.results = RedisResults(self.survey, self.redis)
         self._processes: list[Process] = []
-        self.store.positions()  # an error now rather than later
+        self.store.positions()  # raises now rather than later
         ensure_topics(self.settings, self.survey)
 
     def __enter__(self) -> Self:
@@ -188,7 +188,7 @@ class Site:
         return self._started(Agent, "experiments.bench.profiled_agent", str(self.file), str(out), **interval)
 
     def reader(self, module: str, records: int) -> Process:
-        """Start a module that reads so many records of the reports topic."""
+        """Start a module that reads this many records of the reports topic."""
         return self._started(Process, module, self.survey.reports_topic, str(records), str(self._folder / "reader"))
 
     def _started(self, kind: type[T], module: str, *arguments: str, **environment: str) -> T:
@@ -204,10 +204,10 @@ class Site:
         return sum(self.store.positions().values())
 
     def until(self, condition: Callable[[], T], processes: list[Process], what: str) -> T:
-        """Wait for something true, and give it.
+        """Wait until the condition gives something true, and return that.
 
         Raises:
-            BenchError: if a process ends meanwhile, or it takes two minutes.
+            BenchError: if a process ends meanwhile, or after two minutes.
         """
         deadline = time.monotonic() + PATIENCE_S
         while not (found := condition()):
@@ -219,7 +219,7 @@ class Site:
         return found
 
     def forget(self) -> None:
-        """Delete all that Redis holds of the survey: the log is then counted again from its beginning."""
+        """Delete all keys of the survey in Redis; agents then count the log again from its beginning."""
         for key in self.redis.scan_iter(match=f"ldpstream:*{self.survey.name}*", count=1000):
             self.redis.delete(key)
 
@@ -236,7 +236,7 @@ class Site:
         with _administrator(self.settings) as admin:
             admin.delete_topics(sorted(topics & set(admin.list_topics())))
             groups = [group["group_id"] for group in admin.list_groups() if self.survey.name in group["group_id"]]
-            for group in groups:  # of which a process that was killed is still a member for a while
+            for group in groups:  # a killed process stays a member for a while
                 members = admin.describe_groups([group])[group]["members"]
                 admin.remove_group_members(group, [MemberToRemove(member["member_id"]) for member in members])
             admin.delete_groups(groups)

@@ -1,4 +1,4 @@
-"""What the service's benchmark shows on a terminal."""
+"""Terminal tables and notes of the service's benchmark."""
 
 from statistics import median
 
@@ -19,7 +19,7 @@ PHASES = {
 
 
 def service_tables(result: ServiceBench) -> list[Table]:
-    """Counting beside the bare consumer; where the time goes; growth; producing."""
+    """Tables: counting beside the bare consumer; processor time by phase; growth; producing."""
     counted = table("Counting a log that is there, a second, median over turns; CPU in µs a record; peak MiB", "log", "who",
                     "records", "MB", "reports", "CPU", "MiB", texts=2)  # fmt: skip
     for row in result.counted:
@@ -46,7 +46,7 @@ def service_tables(result: ServiceBench) -> list[Table]:
 
 
 def service_notes(result: ServiceBench) -> list[str]:
-    """What the tables do not hold."""
+    """Sentences on the results that the tables do not show."""
     notes = [
         f"Commits of a partition while counting {spent.kind}: p50 {spent.commit_p50_ms:.1f} ms, "
         f"p99 {spent.commit_p99_ms:.1f} ms of {spent.commits}."

@@ -1,4 +1,4 @@
-"""Estimates of multi-freq-ldpy. `experiments.peers.environment` runs this file in a virtual environment of its own.
+"""Estimates of multi-freq-ldpy. `experiments.peers` runs this file in a separate virtual environment.
 
 It imports nothing of ours. Standard input is a JSON list of `{"mechanism", "k", "eps", "counts"}`; every line of standard
 output is one of `{"task": index, "estimates": {"MI": [...], "IBU": [...]}, "seconds": {"MI", "IBU"}}` (processor time of the
@@ -22,7 +22,7 @@ MEMOIZED = {
 
 
 def estimate(task: dict[str, Any]) -> dict[str, Any]:
-    """Both of its estimators, on reports that it makes; how long they took is asked for by `"time": true`."""
+    """Runs both of its estimators on its own reports; with `"time": true` twice, to time the second run."""
     name, k, eps = task["mechanism"], task["k"], task["eps"]
     theirs, options = (MEMOIZED if name in MEMOIZED else ONCE)[name]
     folder = "long_freq_est" if name in MEMOIZED else "pure_frequency_oracles"
@@ -41,7 +41,7 @@ def estimate(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Every task in turn; one that fails says so and the others go on."""
+    """Runs every task in turn; a task that fails writes its error, and the others continue."""
     for i, task in enumerate(json.load(sys.stdin)):
         try:
             line: dict[str, Any] = {"task": i, **estimate(task)}

@@ -1,4 +1,4 @@
-"""Times the clients and servers of other libraries. `environment` runs this file in a virtual environment of their own.
+"""Times the clients and servers of other libraries. `experiments.peers` runs this file in a separate virtual environment.
 
 It imports nothing of ours. Standard input is a JSON object `{"n", "k", "eps", "eps_inf", "eps_1", "seconds", "repeats"}`,
 with a list `"mechanisms"` if not all are to be timed; every line of standard output is one:
@@ -15,8 +15,8 @@ from importlib import import_module  # their names are unknown to our own enviro
 from typing import Any, NamedTuple
 
 MEMORY_REPORTS = 2000
-FIRST = 100  # reports of the first run, which compiles and tells how many fit into the time
-Options = tuple[tuple[str, str, dict[str, bool]], ...]  # our name, theirs, what makes theirs ours
+FIRST = 100  # reports of the first two runs: one compiles, one shows how many reports fit into the time
+Options = tuple[tuple[str, str, dict[str, bool]], ...]  # our name, theirs, options that make theirs equal to ours
 Privatise = Callable[[int], Any]
 Aggregate = Callable[[list[Any]], object]
 
@@ -31,7 +31,7 @@ class Peer(NamedTuple):
 
 
 def multi_freq_ldpy(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]:
-    """The clients of multi-freq-ldpy take one value; its aggregators count the reports and invert the matrix (a moment)."""
+    """The clients of multi-freq-ldpy take one value; its aggregators count the reports and invert the matrix (quickly)."""
 
     def peer(mechanism: str, client: Callable[..., Any], server: Callable[..., Any] | None, **options: Any) -> Peer:
         budgets = (eps_inf, eps_1) if mechanism.startswith("L-") else (eps,)
@@ -82,7 +82,7 @@ def pure_ldp(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]
 
 
 def timed(run: Callable[[int], object], n: int, seconds: float, repeats: int) -> tuple[float, int]:
-    """Best rate per second of processor time of several runs and the size of a run: as many as fit into the time, at most n."""
+    """Best rate of several runs, per second of processor time, and a run's size: what fits into `seconds`, at most n."""
     run(min(FIRST, n))
     start = time.process_time()
     run(min(FIRST, n))
@@ -97,7 +97,7 @@ def timed(run: Callable[[int], object], n: int, seconds: float, repeats: int) ->
 
 
 def main() -> None:
-    """Time every peer; one that fails says so and the others go on."""
+    """Times every peer; a peer that fails writes its error, and the others continue."""
     task = json.load(sys.stdin)
     n, k, seconds, repeats = task["n"], task["k"], task["seconds"], task["repeats"]
     values = [(i * 7919) % k for i in range(n)]
@@ -114,7 +114,7 @@ def main() -> None:
 
 
 def measure(peer: Peer, values: list[int], seconds: float, repeats: int) -> Iterator[dict[str, Any]]:
-    """Reports, counting them, and the memory that reports take."""
+    """Yields the rates of reporting and counting, and the memory of a report."""
     reports: list[Any] = []
 
     def privatise(size: int) -> None:

@@ -1,9 +1,9 @@
-"""Other libraries, installed into a virtual environment of their own and timed there by `experiments/peers/clients.py`.
+"""Installs other libraries into a separate virtual environment, where `experiments/peer_clients.py` times them.
 
-They need what their packages do not declare, and an older xxhash than ours might be; `peers.lock` pins all of it.
+They need packages that they do not declare, and an older xxhash than ours may be; `peers.lock` pins them all.
 The environment stays in the cache: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
 
-    python -m experiments.peers.environment      makes it if it is missing, and prints its Python
+    python -m experiments.peers      creates it if it is missing, and prints its Python
 """
 
 import fcntl
@@ -19,17 +19,17 @@ from typing import Any
 
 LOCK = Path(__file__).with_name("peers.lock")
 LIBRARIES = {"multi-freq-ldpy": "0.2.5", "pure-ldp": "1.2.0"}
-ATTEMPTS, INSTALL_S = 2, 600  # of pip, each with its own retries; a registry that stops in the middle of an answer is left
-CLIENTS = Path(__file__).with_name("clients.py")
-ACCURACY = Path(__file__).with_name("accuracy.py")
+ATTEMPTS, INSTALL_S = 2, 600  # of pip, each with its own retries; a registry may stall in the middle of a response
+CLIENTS = Path(__file__).with_name("peer_clients.py")
+ACCURACY = Path(__file__).with_name("peer_accuracy.py")
 
 
 class PeersError(RuntimeError):
-    """The other libraries could not be installed or run; the message says why, in one line."""
+    """The other libraries could not be installed or run; the message is one line with the reason."""
 
 
 def cache_dir() -> Path:
-    """Where the environment is kept; an empty variable counts as not set."""
+    """The folder that holds the environment; an empty variable counts as not set."""
     if own := os.environ.get("LDPSTREAM_CACHE"):
         return Path(own).expanduser()
     shared = os.environ.get("XDG_CACHE_HOME")
@@ -37,13 +37,13 @@ def cache_dir() -> Path:
 
 
 def existing_environment() -> Path | None:
-    """The Python of the environment, or None if it has not been made."""
+    """The Python of the environment, or None if it does not exist."""
     place = _place()
     return place / "bin" / "python" if (place / "whole").exists() else None
 
 
 def environment() -> Path:
-    """The Python of the environment, which is made first if it is not there.
+    """The Python of the environment, which is created first if it is missing.
 
     Raises:
         PeersError: if pip fails, as without a network, or takes too long.
@@ -51,12 +51,12 @@ def environment() -> Path:
     place = _place()
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.with_suffix(".making").open("wb") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)  # of several processes one makes it
+        fcntl.flock(turn, fcntl.LOCK_EX)  # only one of several processes creates it
         if (made := existing_environment()) is not None:
             return made
         venv.create(place, clear=True, with_pip=True)
         python = place / "bin" / "python"
-        # most of it is never imported, so nothing is compiled ahead: that would take three quarters of the time
+        # --no-compile: compiling would take three quarters of the time, and most modules are never imported
         options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--timeout", "30", "--retries", "5"]
         command = [str(python), "-m", "pip", "install", *options, "--require-hashes", "-r", str(LOCK)]
         for attempt in range(ATTEMPTS):
@@ -66,7 +66,7 @@ def environment() -> Path:
             except PeersError:
                 if attempt == ATTEMPTS - 1:
                     raise
-        (place / "whole").touch()  # last: an installation that was cut short is made again
+        (place / "whole").touch()  # last: an interrupted installation is repeated
     return python
 
 
@@ -85,11 +85,11 @@ def _place() -> Path:
 
 
 def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """The lines of `peer_clients.py` for the task, as they come.
+    """Yields the lines of `peer_clients.py` for the task, as they come.
 
     Args:
         task: see `peer_clients.py`.
-        seen: told what is being done.
+        seen: called with the name of each task.
 
     Raises:
         PeersError: if the libraries cannot be installed, or their run ends early.
@@ -100,14 +100,14 @@ def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[di
 
 
 def accuracy_of_peers(tasks: list[dict[str, Any]], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """The lines of `peer_accuracy.py` for the tasks, as they come. Arguments and errors as for `time_peers`."""
+    """Yields the lines of `peer_accuracy.py` for the tasks, as they come. Arguments and errors as for `time_peers`."""
     for done, line in enumerate(_run(ACCURACY, tasks, seen), 1):
         seen(f"multi-freq-ldpy: {done} of {len(tasks)} settings")
         yield line
 
 
 def _run(script: Path, task: object, seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """The JSON lines that a script writes, given a task, in the other libraries' environment."""
+    """Yields the JSON lines that a script writes for a task, in the other libraries' environment."""
     seen("installing other libraries")
     python = environment()
     process = subprocess.Popen([str(python), "-I", str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -172,5 +172,5 @@ def test_the_bench_command(app: typer.Typer, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     done = CliRunner().invoke(app, ["bench", "mechanisms", "--n", "1000", "--k", "10", "--no-peers", "--json", str(file)])
     assert done.exit_code == 0, done.output
-    assert "Other libraries: not asked for" in " ".join(done.output.split())
+    assert "Other libraries: not requested" in " ".join(done.output.split())
     assert [s["mechanism"] for s in json.loads(file.read_text())["speeds"]] == list(NAMES)
