@@ -1,4 +1,4 @@
-"""What the audit and the benchmarks show on a terminal."""
+"""Terminal tables and summaries of the audit and of the mechanisms' benchmark."""
 
 import re
 
@@ -34,7 +34,7 @@ def audit_tables(result: Report) -> list[Table]:
     for row in result.rows:
         losses.add_row(_short(row.mechanism), _loss(row.eps_1), _loss(row.enumerated_eps_1), *_bounds(row, paths, "eps_1"),
                        _loss(row.eps_inf), _loss(row.enumerated_eps_inf), *_bounds(row, paths, "eps_inf"))  # fmt: skip
-        if row.eps_inf is not None:  # the others' losses just add up
+        if row.eps_inf is not None:  # losses of one-time mechanisms just add up
             over_time.add_row(_short(row.mechanism), *map(_loss, row.eps_t), _agreement(row), *_bounds(row, paths, "eps_t"))
     columns = ("fault", "mechanism", "claimed", "≥ audited", "caught")
     broken = table("Broken on purpose: the bound must be above the claim", *columns, texts=2)
@@ -47,7 +47,7 @@ def audit_tables(result: Report) -> list[Table]:
 
 
 def audit_verdict(result: Report) -> str:
-    """What the run says, in a few sentences."""
+    """Summary of the run in a few sentences."""
     failed = sum(not f.kept for row in result.rows for f in row.findings)
     caught = sum(control.caught for control in result.controls)
     sizes = {f.path: f.n for row in result.rows for f in row.findings}
@@ -70,12 +70,12 @@ def _bounds(row: Audited, paths: list[str], loss: Loss) -> list[str]:
 
 
 def _agreement(row: Audited) -> str:
-    """How far enumeration is from the formula, over all t."""
+    """Largest difference between enumeration and formula, over all t."""
     return f"±{max(abs(a - b) for a, b in zip(row.eps_t, row.enumerated_eps_t, strict=True)):.0e}"
 
 
 def _short(signature: str) -> str:
-    """A signature without what a title says already."""
+    """A signature without the parts that the title has."""
     return re.sub(r"k=\d+, |, exact", "", signature)
 
 
@@ -83,7 +83,7 @@ def _short(signature: str) -> str:
 
 
 def bench_tables(result: Bench) -> list[Table]:
-    """Our rates; then beside the other libraries, with ratios from the same run."""
+    """Tables of our rates, and of our rates beside the other libraries', with ratios from the same run."""
     ours = table(f"One core, per second, n = {result.n:,}, k = {result.k:,}, ε = 1 (ε∞ = 2)", "mechanism", "memos",
                  "reports", "target", "counted", "peak MiB")  # fmt: skip
     for s in result.speeds:
@@ -106,7 +106,7 @@ def bench_tables(result: Bench) -> list[Table]:
 
 
 def bench_notes(result: Bench) -> list[str]:
-    """What the tables do not hold."""
+    """Sentences on the results that the tables do not show."""
     stream = result.stream
     kept = "below" if stream.peak_mib < STREAM_LIMIT_MIB else "ABOVE"
     return [

@@ -1,6 +1,6 @@
-"""A sample of people's values, read from a file: how many have each value. Messages never show a value, nor a line of the file.
+"""Reads a sample of people's values from a file and counts each value. Messages never show a value, nor a line of the file.
 
-Labels become public with the survey, so a file of people's records must not pass for a file of labels.
+Labels become public with the survey, so a file of people's records must not be accepted as a file of labels.
 """
 
 import csv
@@ -23,17 +23,17 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
     Args:
         path: a text file with a value on each line (empty lines are skipped), or a CSV file with a header.
         column: the CSV file's column; without it, lines are values.
-        k: domain size; without it, the largest number plus one, or how many labels there are.
+        k: domain size; without it, the largest number plus one, or the number of labels.
 
     Returns:
         (k,) counts; and None if all values are integers of at least 0, else the labels in alphabetical order, shorter than k
         if the sample does not hold them all.
 
     Raises:
-        AdviceError: if the file cannot be read, lacks the column, holds fewer than two values or more than the domain, or holds
-            numbers, but others than integers of at least 0; or what stands for no value; or one word among numbers, as the
-            name of a column is. Without `column`, if the lines look like the rows of a table. If the labels are more than half
-            as many as the people: they would name people rather than answers.
+        AdviceError: if the file cannot be read or lacks the column; if it has fewer than two values or more than the domain; if
+            its numbers are not integers of at least 0; if it has a word for a missing value, or one word among numbers (a
+            column's name); without `column`, if the lines look like rows of a table; if there are more than half as many
+            labels as people, which would name people rather than answers.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -54,7 +54,7 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         np.add.at(counts, numbers, list(found.values()))
         return counts, None
     if not NO_VALUE.isdisjoint(found):
-        raise AdviceError(f"{path}: leave out what stands for no value ({', '.join(sorted(NO_VALUE.intersection(found)))})")
+        raise AdviceError(f"{path}: remove the words for a missing value ({', '.join(sorted(NO_VALUE.intersection(found)))})")
     words = sum(not _is_number(value) for value in found)
     if words == 0:
         raise AdviceError(f"{path}: numbers must be integers in [0, {MAX_K}); cut others into bins")
@@ -80,13 +80,13 @@ def _values(file: Iterator[str], column: str | None, path: Path) -> Iterator[str
     rows = csv.reader(file)
     header = [name.strip() for name in next(rows, [])]
     if column not in header:
-        raise AdviceError(f"{path}: none of the {len(header)} columns that its first line names is {column!r}")
+        raise AdviceError(f"{path}: its first line names {len(header)} columns, none of them {column!r}")
     place = header.index(column)
     yield from (row[place].strip() for row in rows if len(row) > place)
 
 
 def _require_no_table(path: Path, found: Counter[str]) -> None:
-    """AdviceError if more than half of the lines have the same number of fields, at least two."""
+    """Raises AdviceError if more than half of the lines have the same number of fields, at least two."""
     for delimiter in DELIMITERS:
         fields = Counter[int]()
         for line, times in found.items():

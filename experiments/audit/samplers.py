@@ -1,6 +1,6 @@
-"""Where the audited reports come from: the code as simulations and as devices run it, and mechanisms broken on purpose.
+"""Sources of the audited reports: the simulations' code, the devices' code, and mechanisms broken on purpose.
 
-A sampler draws what n devices that hold one and the same value would send in t reports. The audit knows nothing else of it.
+A sampler draws t reports of each of n devices that hold the same value. The audit knows nothing else about it.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from mechanisms import Longitudinal, Mechanism, Reports
 from producers.device import secure_random
 from producers.device.secure_random import SecureRandom
 
-DEVICE_SHARE = 20  # a device draws alone, a thousand times slower than a simulation
+DEVICE_SHARE = 20  # devices get fewer reports by this factor: they draw one at a time, a thousand times slower
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What n devices with one value showed.
+    """Output of n devices that hold one value.
 
     Attributes:
         reports: t arrays of n rows of the mechanism's `report_dtype`; row i of each is device i's.
@@ -29,18 +29,18 @@ class Observed:
 
 
 Sampler = Callable[[Mechanism, int, int, int, np.random.Generator], Observed]
-"""(mechanism, value, n, t, rng) -> what n devices with the value show in t reports."""
+"""(mechanism, value, n, t, rng) -> the output of n devices with the value in t reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodePath:
-    """A way through the code that is audited.
+    """An audited path through the code.
 
     Attributes:
-        name: shown in the tables.
-        sample: draws from it.
+        name: name shown in the tables.
+        sample: draws reports from it.
         n: reports of each value, at least 2.
-        values: two or more, to be told apart.
+        values: two or more values, which the attack tries to distinguish.
     """
 
     name: str
@@ -50,7 +50,7 @@ class CodePath:
 
 
 def code_paths(n: int, k: int) -> tuple[CodePath, ...]:
-    """Simulations, n reports of each of the k values; and devices, fewer of the first and the last value."""
+    """The simulations' path, with n reports of each of the k values; the devices' path, with fewer of the first and last."""
     return (
         CodePath("vectorised", vectorised, n, tuple(range(k))),
         CodePath("device", device, max(n // DEVICE_SHARE, 2), (0, k - 1)),
@@ -58,7 +58,7 @@ def code_paths(n: int, k: int) -> tuple[CodePath, ...]:
 
 
 def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
-    """What simulations run: `Mechanism.report`, `Longitudinal.memoize`."""
+    """Runs the simulations' code: `Mechanism.report`, `Longitudinal.memoize`."""
     values = np.full(n, value)
     if not isinstance(m, Longitudinal):
         return Observed([m.report(values, rng) for _ in range(t)])
@@ -67,7 +67,7 @@ def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generato
 
 
 def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
-    """What `producers.device.Device` runs: its `secure_random`, with the operating system's randomness; no seed."""
+    """Runs the code of `producers.device.Device`: `producers.secure_random`, with the system's randomness and no seed."""
     random = SecureRandom()
     if not isinstance(m, Longitudinal):
         return Observed([_rows([secure_random.report_once(m, value, random) for _ in range(n)]) for _ in range(t)])
@@ -99,7 +99,7 @@ def reports_of(other: Mechanism) -> Sampler:
 
 
 def fresh_memos(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
-    """The memo is not kept but drawn again for every report."""
+    """The memo is drawn again for every report."""
     assert isinstance(m, Longitudinal)
     values, enrolment = np.full(n, value), m.enroll(n, rng)
     return Observed([m.report(m.memoize(values, rng, enrolment), rng) for _ in range(t)])

@@ -1,11 +1,10 @@
-"""What a first attempt with Faust looks like, to be measured beside our agents: an event and a HINCRBY for every report.
+"""A first attempt with Faust, to measure beside our agents: one event for each record, one HINCRBY for each report.
 
     python -m experiments.bench.stock_agent TOPIC RECORDS FOLDER
 
-counts so many records of the topic (with its own files in the folder) into a Redis hash named after the topic, and ends with
-one JSON object on standard output: reports and seconds from the first event to the last. Everything is Faust's default but what
-it needs to run here. It is spared what really counting would cost: it does not look into the report, checks nothing, and is
-not exactly once.
+counts RECORDS records of the topic into a Redis hash named after the topic, with Faust's files in FOLDER. It ends with one JSON
+object on standard output: reports and seconds from the first event to the last. Its settings are Faust's defaults, except those
+that it needs to run here. It skips costs of real counting: it does not decode reports, checks nothing, and is not exactly-once.
 """
 
 import json
@@ -50,10 +49,10 @@ async def count(envelopes: Any) -> None:
         if records == wanted:
             sys.stdout.write(json.dumps({"reports": reports - first, "seconds": time.perf_counter() - began}) + "\n")
             sys.stdout.flush()
-            os._exit(0)  # there is nothing to tidy up that the benchmark does not
+            os._exit(0)  # the benchmark cleans up
 
 
 if __name__ == "__main__":
     worker = faust.Worker(app, loglevel="error", quiet=True, redirect_stdouts=False)
-    worker.spinner = None  # which would write to standard output
+    worker.spinner = None  # the spinner would write to standard output
     worker.execute_from_commandline()

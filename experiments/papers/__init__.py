@@ -1,4 +1,4 @@
-"""Every table and figure that `ldpstream reproduce` makes again, one module for each paper."""
+"""Every table and figure that `ldpstream reproduce` reproduces, with one module or more for each paper."""
 
 from experiments.papers import allomfree, free_will, ibu_mi, ldp3
 from experiments.papers.reproduction import Target

@@ -1,4 +1,4 @@
-"""ALLOMFREE: Arcolezi, Couchot, Al Bouna and Xiao 2022, Tables 1 and 2 and Figure 3, which are computed.
+"""ALLOMFREE: Arcolezi, Couchot, Al Bouna and Xiao 2022, its computed results: Tables 1 and 2 and Figure 3.
 
 Its experiments, Tables 3 and 4 and Figures 4 to 7, are in `allomfree_surveys`.
 """
@@ -18,15 +18,15 @@ OURS = "L-OLH, g chosen exactly"
 
 
 def longitudinal(rows: Sequence[tuple[float, float]]) -> list[list[tuple[float, float]]]:
-    """Table 1: for each (eps_inf, eps_1) and column the variance in the paper's calibration, and of the best exact choice.
+    """Table 1: for each (eps_inf, eps_1) and column, the variance in the paper's calibration and that of the best exact choice.
 
-    The best is the smallest of L-GRR, L-OSUE and L-OLH for the column's k; of L-OSUE where the column has no k.
+    The best is the smallest of L-GRR, L-OSUE and L-OLH for the column's k, or L-OSUE's if the column has no k.
     """
     return [[(_paper(name, k, *budgets), _best(name, k, *budgets)) for name, k in COLUMNS_1] for budgets in rows]
 
 
 def one_time(epsilons: Sequence[float]) -> list[list[tuple[float, float]]]:
-    """Table 2: for each ε and column the variance, and that of the best one-time mechanism; OUE's where there is no k."""
+    """Table 2: for each ε and column, the variance, and that of the best one-time mechanism (OUE if there is no k)."""
     return [
         [
             (mechanism(name, k, eps=eps).variance(n=N), min(mechanism(m, k, eps=eps).variance(n=N) for m in candidates(name)))
@@ -37,12 +37,12 @@ def one_time(epsilons: Sequence[float]) -> list[list[tuple[float, float]]]:
 
 
 def candidates(column: str) -> Sequence[str]:
-    """What the best of a column of Table 2 is chosen from."""
+    """The mechanisms from which the best of a column of Table 2 is chosen."""
     return list(ONE_TIME) if column == "GRR" else ["OUE"]
 
 
 def curves(ratio: float, epsilons: Sequence[float]) -> dict[str, list[float]]:
-    """Figure 3: variances of the unary encodings for eps_1 = ratio · eps_inf; and of L-OLH, whose report is a few bytes."""
+    """Figure 3: variances of the unary encodings and of L-OLH (reports of a few bytes) for eps_1 = ratio · eps_inf."""
     budgets = [(eps, ratio * eps) for eps in epsilons]
     found = {name: [_paper(name, 2, *pair) for pair in budgets] for name in ENCODINGS}
     found[OURS] = [mechanism("L-OLH", 1024, eps_inf=a, eps_1=b).variance(n=N) for a, b in budgets]

@@ -3,8 +3,8 @@
 Arcolezi, Couchot, Al Bouna and Xiao, "Improving the Utility of Locally Differentially Private Protocols for Longitudinal and
 Multidimensional Frequency Estimates", 2022; n = 10 000 and f = 0 in Tables 1 and 2.
 
-Two rows of Table 1 have misprinted labels: under the heading ε₁ = 0.3 ε∞ the last two say ε∞ = 1.0, ε₁ = 0.60 and ε∞ = 2.0,
-ε₁ = 1.20; their numbers are those of 2.0, 0.60 and 4.0, 1.20, which is what is written here.
+Two rows of Table 1 have misprinted labels. Under the heading ε₁ = 0.3 ε∞ the last two have ε∞ = 1.0, ε₁ = 0.60 and ε∞ = 2.0,
+ε₁ = 1.20. Their numbers are those of 2.0, 0.60 and 4.0, 1.20, the labels used here.
 """
 
 from decimal import Decimal
@@ -40,7 +40,7 @@ _TABLE_1 = """
 4.0 0.40 0.000617 0.030494 156     0.002467 0.002492 0.002469 0.002560
 """
 TABLE_1 = [tuple(line.split()) for line in _TABLE_1.strip().splitlines()]
-MISPRINTED = {"2.0*": (1.0, 0.6), "4.0*": (2.0, 1.2)}  # what the labels say
+MISPRINTED = {"2.0*": (1.0, 0.6), "4.0*": (2.0, 1.2)}  # the labels as printed
 
 # Table 2: eps, then the variances in the order of COLUMNS_2.
 COLUMNS_2 = (("GRR", 2), ("GRR", 32), ("GRR", 1024), ("OUE", 2), ("SUE", 2))
@@ -84,10 +84,10 @@ GAINS = {
 
 
 def digit(printed: str) -> float:
-    """How far a value may be from its printed one.
+    """Largest distance of a value from its printed one.
 
-    Half a unit of the last digit, but for two habits of Table 1: whole numbers are cut off (26706 for 26706.64), and a value
-    with five decimals was rounded to six first (2.12772 for 2.1277251).
+    It is half a unit of the last digit, with two exceptions in Table 1. Whole numbers are cut off (26706 for 26706.64). Values
+    with five decimals were first rounded to six (2.12772 for 2.1277251).
     """
     decimals = -int(Decimal(printed).as_tuple().exponent)
     if decimals == 0:

@@ -1,8 +1,8 @@
-"""ALLOMFREE's experiments: several attributes, of which every device reports one (Smp), once, with memoized mechanisms.
+"""ALLOMFREE's experiments: every device reports one of several attributes (Smp), once, with a memoized mechanism.
 
-The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. The text says that the
-estimator is Eq. (9), the matrix inversion, whose mean error would follow from Table 1's variances. The gains of Tables 3 and 4
-are not those of it: the code that the authors published clips the estimates at 0 and divides them by their sum, as here.
+The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. The text names Eq. (9), the
+matrix inversion, as the estimator; its mean error would follow from Table 1's variances. The gains of Tables 3 and 4 differ
+from that: the authors' published code clips the estimates at 0 and divides them by their sum, as we do here.
 """
 
 import functools
@@ -32,7 +32,7 @@ RUNS = {"nursery": 100, "adult": 40, "ms_fimu": 20, "census_income": 8}
 QUICK = {"nursery": 10, "adult": 5, "ms_fimu": 5, "census_income": 5}
 QUICK_EPSILONS = (1.0, 4.0)
 TITLES = {"nursery": "Nursery", "adult": "Adult", "ms_fimu": "MS-FIMU", "census_income": "Census-Income"}
-# The paper prints the first five and the last eight of Census-Income's 33; the others are of the data set's own description.
+# The paper prints the first five and the last eight of Census-Income's 33; the others are from the data set's description.
 ABSENT = {
     "ms_fimu": (88_935, (3, 3, 8, 12, 37, 11)),
     "census_income": (
@@ -43,7 +43,7 @@ ABSENT = {
 
 
 class Errors(TypedDict):
-    """Where the data came from ("" if it is real), and MSE_avg of every run by its method."""
+    """Source of the data ("" if it is real), and MSE_avg of every run by its method."""
 
     source: str
     mse: dict[str, list[float]]
@@ -61,7 +61,7 @@ def dataset(name: str, data: str | None) -> Dataset:
 
 
 def mechanisms_of(method: str, sizes: Sequence[int], eps_inf: float, eps_1: float) -> list[Mechanism]:
-    """Which mechanism a method uses for each attribute."""
+    """The mechanisms that a method uses, one for each attribute."""
     if method == BEST:
         return [mechanism("auto", k, eps_inf=eps_inf, eps_1=eps_1) for k in sizes]
     names = ("L-GRR", "L-OSUE") if method == "ALLOMFREE" else (method,)
@@ -75,10 +75,10 @@ def mechanisms_of(method: str, sizes: Sequence[int], eps_inf: float, eps_1: floa
 
 
 def averaged_mse(people: Dataset, chosen: Sequence[Mechanism], post: str, rng: np.random.Generator) -> float:
-    """MSE_avg of one run: every device draws its attribute, and reports its value of it once.
+    """MSE_avg of one run: every device draws an attribute and reports its value once.
 
     Args:
-        people: whose values they are.
+        people: people's values.
         chosen: (d,) the mechanism of each attribute.
         post: post-processing of the matrix inversion.
         rng: of the attributes and the reports.
@@ -149,9 +149,9 @@ def _gather(plan: Plan, names: Sequence[str], ratios: Sequence[float], results: 
 
 
 def gain(runs: Mapping[str, Sequence[float]], method: str, over: str) -> tuple[float, float]:
-    """By how much a method's mean error is below another's, in percent; and its standard deviation beside 100 runs' figure.
+    """Reduction of a method's mean error relative to another's, in percent; and its standard deviation beside the paper's.
 
-    The figure of the paper has chance of its own, of 100 runs; a ratio's relative variance is the sum of the two means'.
+    The paper's number also varies by chance, over its 100 runs. A ratio's relative variance is the sum of the two means'.
     """
     ratio = float(np.mean(runs[method]) / np.mean(runs[over]))
     relative = sum(

@@ -1,7 +1,7 @@
-"""Figures 2 to 14 of the free-will privacy paper: distances from the truth over numbers of people, and what its text claims.
+"""Figures 2 to 14 of the free-will privacy paper: distances from the truth by number of people, and the text's claims.
 
-ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy". The figures have no
-numbers in the text: what is compared is who is better than whom, at how many of the sizes that we run.
+ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy". The text has no
+numbers for the figures. We check which method beats which other, and at how many of the sizes that we run.
 """
 
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ def _finish(figure: Figure, plan: Plan, results: Sequence[Any]) -> Outcome:
 
 
 def _rows(figure: Figure, mix: str, runs: Runs, best: bool) -> list[Row]:
-    """The distances for the most people, then the claims; a method that gives no estimate is the table's matter."""
+    """The distances for the most people, then the claims. A method without an estimate is left to Table 1."""
     where, note = title(mix), "population generated" if mix.endswith("grid") else ""
     maximum = float(runs.mean(MAXIMUM)[-1])
     rows = [
@@ -106,7 +106,7 @@ def _panel(figure: Figure, mix: str, runs: Runs, best: bool) -> Panel:
 
 
 def title(mix: str) -> str:
-    """What a mixture's picture is called."""
+    """The title of a mixture's picture."""
     if mix == "shokri-centre":
         return "linear, truth or middle"
     kind = mix.rpartition("-")[2]

@@ -1,8 +1,8 @@
-"""The populations and mixtures of mechanisms of the free-will privacy paper, and how far from the truth every method ends.
+"""Populations and mixtures of mechanisms of the free-will privacy paper, and every method's distance from the truth.
 
 ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy": Tables 4 to 8 list
-the mechanisms. People are shared out evenly among the mechanisms of a mixture. Distances are cells on a line and kilometres on
-the grid.
+the mechanisms. Each mechanism of a mixture gets an equal part of the people. Distances are in cells on a line and in kilometres
+on the grid.
 """
 
 from collections.abc import Callable
@@ -38,13 +38,13 @@ GEOMETRIC_GRID_KM = (0.190, 0.244, 0.310, 0.390, 0.493, 0.632, 0.835, 1.159, 1.7
 SHOKRI_LINE = (1.0, 4.0, 7.0, 10.0, 13.0, 16.0, 19.0, 22.0, 24.5, 28.0)  # Table 8: Q, in cells
 SHOKRI_GRID_KM = (0.3, 0.6, 0.9, 1.2, 1.5, 1.8, 2.1, 2.4, 2.7, 3.0)
 HALF = 5
-# Where people of the generated city are: share, centre and width in kilometres from its south-western corner.
+# Crowded places of the generated city: share, centre and width in kilometres from its south-western corner.
 PLACES = ((1.0, 10.0, 6.5, 1.0), (0.5, 8.0, 5.0, 1.0), (0.3, 4.0, 6.0, 1.0), (0.2, 6.0, 2.0, 1.5))
 ELSEWHERE = 0.05
 UNEVENNESS = 1.0  # standard deviation of the logarithm of a cell's own popularity
 CITY_SEED = 20_120_801
 
-DELTA = 1e-9  # nats a report, where GIBU stops; the paper names none
+DELTA = 1e-9  # nats a report: the gain below which GIBU stops; the paper gives none
 POSTS: tuple[tuple[Projection, str], ...] = (("norm-sub", "projection"), ("norm-mul", "normalization"))
 GIBU, MAXIMUM, COUNTED = "GIBU", "maximum", "maximum, bit counts"
 
@@ -55,9 +55,9 @@ class Mix:
 
     Attributes:
         truth: (k,) distribution that the values are drawn from.
-        mechanisms: what people report with, each an equal part of them.
-        points: (k, 2) kilometres, or None where the values lie on a line, one apart.
-        invertible: whether every mechanism's channel is, so that [INV]_R exists.
+        mechanisms: the mechanisms, each for an equal part of the people.
+        points: (k, 2) kilometres, or None if the values lie on a line, one apart.
+        invertible: True if every mechanism's channel is invertible, so that [INV]_R exists.
     """
 
     truth: FloatArray
@@ -67,11 +67,11 @@ class Mix:
 
 
 class TruthOrCentre(StoredChannel):
-    """Tells the truth with a probability, else reports the cell of the middle, whatever the value is.
+    """Reports the true value with some probability, else the middle cell, whatever the value is.
 
-    With the probability max(0, 1 - Q/B), where B is the expected error of the best blind guess, the middle, it is one of the
-    many optima of Shokri's programme for a uniform profile and a quality loss that is the adversary's error: the expected
-    loss and the adversary's expected error are both min(Q, B). On the line of 100 cells B is 25.
+    The probability is max(0, 1 - Q/B), where B is the expected error of the best blind guess, the middle. It is one of the many
+    optima of Shokri's programme for a uniform profile, if the quality loss is the adversary's error. The expected loss and the
+    adversary's expected error are then both min(Q, B). On the line of 100 cells B is 25.
     """
 
     name = "truth-or-centre"
@@ -96,9 +96,9 @@ def line_distances(k: int) -> FloatArray:
 
 
 def city(shape: tuple[int, int], cell_km: float) -> tuple[FloatArray, FloatArray]:
-    """A distribution on a grid of cells and the (k, 2) centres of the cells: a few crowded places, and uneven all over.
+    """A distribution on a grid of cells, with a few crowded places and uneven cells, and the cells' (k, 2) centres.
 
-    It stands for Gowalla's check-ins in San Francisco. Each cell's own popularity is log-normal, always the same one.
+    It replaces Gowalla's check-ins in San Francisco. Each cell's popularity is log-normal, from a fixed seed.
     """
     y, x = np.divmod(np.arange(shape[0] * shape[1]), shape[0])
     points = (np.column_stack((x, y)) + 0.5) * cell_km
@@ -155,7 +155,7 @@ def _singular(truth: FloatArray, mechanisms: list[Mechanism], points: FloatArray
 
 
 def solved(distance: FloatArray, max_loss: float) -> Shokri:
-    """Shokri's mechanism with a uniform profile and ℓ = d, as the solver gives it."""
+    """The solver's optimum of Shokri's mechanism with a uniform profile and ℓ = d."""
     return Shokri(np.full(len(distance), 1 / len(distance)), distance, max_loss)
 
 
@@ -179,19 +179,19 @@ MIXES: dict[str, Callable[[], Mix]] = {
 
 @cache
 def build(name: str) -> Mix:
-    """A mixture by its name; that of Shokri's mechanisms takes up to a minute to solve, once in a process."""
+    """Builds a mixture by its name. Shokri's mechanisms take up to a minute to solve, once in a process."""
     return MIXES[name]()
 
 
 def distances(mix: str, n: int, first: int, repeats: int, seed: int) -> dict[str, list[float]]:
-    """The earth mover's distance of every method's estimate from the truth, in each repetition; NaN where there is no estimate.
+    """The earth mover's distance of every method's estimate from the truth, in each repetition; NaN without an estimate.
 
     Args:
-        mix: its name.
+        mix: the mixture's name.
         n: number of people.
         first: number of the first repetition.
-        repeats: how many there are.
-        seed: of all randomness; with the mix, n and its number it makes a repetition.
+        repeats: number of repetitions.
+        seed: of all randomness; with the mixture, n and its number it determines a repetition.
     """
     population = build(mix)
     k, points = len(population.truth), population.points
@@ -205,7 +205,7 @@ def distances(mix: str, n: int, first: int, repeats: int, seed: int) -> dict[str
 
 
 def estimates(mix: Mix, values: IntArray, rng: np.random.Generator) -> dict[str, FloatArray]:
-    """Every method's distribution, (k,), from one report of each person; on the grid those that combine mechanisms alone."""
+    """Every method's distribution, (k,), from one report of each person; on the grid only methods that combine mechanisms."""
     groups: list[Group] = []
     bits: list[Term] = []
     for m, part in zip(mix.mechanisms, np.array_split(values, len(mix.mechanisms)), strict=True):
@@ -217,7 +217,7 @@ def estimates(mix: Mix, values: IntArray, rng: np.random.Generator) -> dict[str,
 
 
 def _of_bits(groups: list[Group], terms: list[Term], n: int) -> dict[str, FloatArray]:
-    """RAPPOR: [RAP] from the counts, GIBU and the maximum from the whole reports as in the paper, and from the counts alone."""
+    """RAPPOR: [RAP] from counts; GIBU and the maximum from whole reports, as in the paper; the maximum also from counts."""
     uniform = np.full(RAPPOR_K, 1 / RAPPOR_K)
     found = {f"[RAP]_R {name}": combine_results(groups, "RAP", post) for post, name in POSTS}
     found |= {f"[RAP]_M {name}": combine_mechanisms(groups, "RAP", post) for post, name in POSTS}

@@ -1,6 +1,6 @@
-"""What the figures and tables of the free-will privacy paper are made of: jobs for its mixtures, and their results together.
+"""Jobs for the mixtures of the free-will privacy paper, and their gathered results, for its figures and tables.
 
-The text of the paper names neither the numbers of people nor of repetitions: ours are below, for all figures.
+The paper's text gives neither its numbers of people nor its repetitions. Ours are below, for all figures.
 """
 
 import math
@@ -17,7 +17,7 @@ from mechanisms.arguments import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is run of a mixture: numbers of people, repetitions of each, and repetitions in a job."""
+    """Sizes of a mixture's runs: numbers of people, repetitions of each, and repetitions in a job."""
 
     people: tuple[int, ...]
     repeats: int
@@ -30,7 +30,7 @@ QUICK_LINE, QUICK_GRID = Sizes((1000, 10_000), 2, 2), Sizes((10_000,), 2, 2)
 
 
 def sizes(plan: Plan, mix: str) -> Sizes:
-    """What a plan runs of a mixture."""
+    """The sizes that a plan runs for a mixture."""
     grid = mix.endswith("grid")
     if plan.quick:
         return QUICK_GRID if grid else QUICK_LINE
@@ -86,7 +86,7 @@ class Runs:
     distances: dict[str, FloatArray]
 
     def exists(self, method: str) -> bool:
-        """Whether the method gives an estimate at all."""
+        """True if the method gives an estimate."""
         return not np.isnan(self.distances[method]).any()
 
     def mean(self, method: str) -> FloatArray:

@@ -1,10 +1,10 @@
 """Tables 1, 2, 5 and 6 of the free-will privacy paper: its verdicts about the methods, and the ε of its mechanisms.
 
-The verdicts are words without a scale. Ours is the distance from the truth over GIBU's, the geometric mean over all sizes:
-at most 1.25 times is excellent, at most twice good, more is bad.
+The verdicts are words without a scale. Our scale is the distance from the truth divided by GIBU's, as the geometric mean over
+all sizes: at most 1.25 is excellent, at most 2 good, more is bad.
 
-The paper does not say where its ε come from. They are those whose expected distance between value and report, for uniform
-values, is that of a round number: on the line the bounds Q of its Table 8 (but 25 for its 24.5), on the grid 0.5, 1, …, 5 km.
+The paper gives no source for its ε. At each of them the expected distance between a uniform value and its report is a round
+number: on the line the bounds Q of its Table 8 (but 25 for its 24.5), on the grid 0.5, 1, …, 5 km.
 """
 
 import math
@@ -104,7 +104,7 @@ def _finish_verdicts(verdicts: Sequence[Verdict], notes: Sequence[str], plan: Pl
 
 
 def _verdict(runs: Runs, verdict: Verdict) -> Row:
-    """A verdict; the spread is how far it moves within three standard errors of the ratio, over three."""
+    """A verdict's row; the spread is a third of the verdict's largest change within three standard errors of the ratio."""
     mix, method, published, figure = verdict
     ratios = [runs.ratio(name, GIBU) for name in runs.distances if name.startswith(method) and runs.exists(name)]
     label, asked = f"{mix.replace('-', ', ')}: {method} (Figure {figure})", float(GRADES.index(published))

@@ -1,6 +1,6 @@
 """Arcolezi, Cerna and Palamidessi 2023, "On the Utility Gain of Iterative Bayesian Update": Tables 2 and 3, Figures 1 to 4.
 
-The utility gain Γ of a run is by how many per cent IBU's error is below MI's, 0 where it is not (Eq. 1).
+The utility gain Γ of a run is the reduction of IBU's error relative to MI's, in per cent, and at least 0 (Eq. 1).
 """
 
 import itertools
@@ -74,12 +74,12 @@ Found = dict[Setting, dict[str, FloatArray]]
 
 
 def runs(plan: Plan) -> int:
-    """How often a setting is run."""
+    """The number of runs of a setting."""
     return QUICK_RUNS if plan.quick else RUNS
 
 
 def notes(plan: Plan, names: tuple[str, ...]) -> list[str]:
-    """What there is to say of every target with these mechanisms."""
+    """Notes of every target with these mechanisms."""
     first = (
         f"Gains are means over {runs(plan)} runs of a setting ({THEIR_RUNS} in the paper), each with a fresh population. So the"
         " paper says, but its notebook draws one for all runs; chance includes that, which for the exponential's bins is much."
@@ -124,10 +124,10 @@ def mean_gain(found: Found, chosen: Callable[[Setting], bool], estimator: str = 
 def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
     """(2,) standard deviations of a published mean of gains minus ours.
 
-    Reports are drawn anew in every run. The population is too, here; the paper's notebook draws one for each shape and n and
-    uses it for all of its runs. Its share of the variance is what the settings of a run have in common, by which the variance
-    of their mean exceeds that of as many independent gains; where they have nothing in common the estimate of it widens the
-    chance of 20 runs by half or so.
+    Every run draws new reports. Ours also draw new populations; the paper's notebook draws one for each shape and n and uses
+    it in all of its runs. The settings of a run share the population. So the population's part of the variance is the variance
+    of their mean minus that of as many independent gains. If they share nothing, estimating this part widens the chance of 20
+    runs by about a half.
     """
     gains = np.array([gain(x) for setting, x in found.items() if chosen(setting)])
     reports = gains.var(axis=2, ddof=1).mean(axis=0) / len(gains)
@@ -176,12 +176,12 @@ def mean_mse_gain(found: Found, **fixed: object) -> float:
 
 
 def claim(text: str, holds: bool, note: str = "") -> Row:
-    """What the text says of a figure: 1 if it holds."""
+    """Row of a claim that the text makes about a figure: 1 if it holds."""
     return Row(label=f"{text} (1: yes)", published=1, ours=float(holds), lower_is_better=False, note=note)
 
 
 def ratio(measured: dict[str, FloatArray]) -> float:
-    """By how many per cent IBU's mean squared error, averaged over runs, is below MI's: negative where it is above."""
+    """Reduction of IBU's mean squared error, averaged over runs, relative to MI's, in per cent; negative if it is larger."""
     return float(100 * (1 - measured["ibu"][0].mean() / measured["mi"][0].mean()))
 
 
@@ -213,7 +213,7 @@ def bars(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
 
 
 def sweeps(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
-    """Figures 3 and 4: the gains in MSE by ε, by n and by k, for each shape; the paper draws all of them, here are means."""
+    """Figures 3 and 4: the gains in MSE by ε, by n and by k, for each shape; means, where the paper draws all of them."""
     axes: dict[str, Sequence[float]] = {"eps": EPSILONS, "n": SIZES, "k": DOMAINS}
     shapes = choice(plan, names)[1]
     panels = []
@@ -253,7 +253,7 @@ def _table(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
 def _target(
     name: str, title: str, names: tuple[str, ...], finish: Callable[[Plan, tuple[str, ...], Found], Outcome], one: bool = False
 ) -> Target:
-    """A target over the whole grid of some mechanisms, or (one) over incomes with n = 20 000 and k = 100 alone."""
+    """A target over the whole grid of some mechanisms, or (`one`) only over incomes with n = 20 000 and k = 100."""
 
     def planned(plan: Plan) -> list[Job]:
         mechanisms, shapes = choice(plan, names)

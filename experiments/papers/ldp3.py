@@ -11,7 +11,7 @@ from experiments.papers.ldp3_runs import FILES, PROTOCOLS, errors, seconds
 from experiments.papers.reproduction import Curve, Job, Outcome, Panel, Plan, Row, Target, cores
 
 PAPER = "Balioglu, Khodaie and Gursoy 2025"
-RUNS, QUICK_RUNS = 10, 4  # the paper's are 10 too
+RUNS, QUICK_RUNS = 10, 4  # the paper has 10 too
 QUICK = ("GRR", "OLH", "SS")
 MOST_PROCESSES = 8
 COLUMNS = ("w/o PP", "Avg. w/ PP", "Base-Pos", "Norm", "Norm-Cut", "Norm-Mul", "Norm-Sub", "Power", "PowerNS")
@@ -64,12 +64,12 @@ TIMES_NOTE = (
 
 
 def protocols(plan: Plan) -> list[str]:
-    """What a plan runs."""
+    """The protocols that a plan runs."""
     return [protocol for protocol in PROTOCOLS if not plan.quick or protocol in QUICK]
 
 
 def folder(plan: Plan, name: str) -> str | None:
-    """The data's folder if it has this data set."""
+    """The data's folder if it has this data set, else None."""
     return str(plan.data) if plan.data and FILES[name] and (plan.data / FILES[name]).exists() else None
 
 
@@ -118,7 +118,7 @@ def process_counts() -> list[int]:
 
 
 def figure_jobs(plan: Plan, name: str) -> list[Job]:
-    """A job that is alone for each number of processes."""
+    """One job for each number of processes; each runs alone."""
     common = {"repetitions": 1 if plan.quick else RUNS, "folder": folder(plan, name), "seed": plan.seed}
     what = {"name": name, "protocols": protocols(plan)}
     return [Job(seconds, {**what, "processes": count, **common}, alone=True) for count in process_counts()]

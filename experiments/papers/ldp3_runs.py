@@ -1,6 +1,6 @@
-"""Runs of Balioglu, Khodaie and Gursoy 2025 (LDP³): a protocol's estimate with every post-processing, and how long it takes.
+"""Runs of Balioglu, Khodaie and Gursoy 2025 (LDP³): a protocol's estimate with every post-processing, and its time.
 
-Values are those of the paper's data sets where the user has them. Porto's trips cannot be had here; as many are generated.
+Values are those of the paper's data sets if the user has them. Porto's trips are not available; as many are generated.
 """
 
 import hashlib
@@ -37,10 +37,10 @@ def dataset(name: str, folder: str | None, seed: int) -> datasets.Dataset:
 
 
 def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
-    """The variance of a count that the toolkit's Power is told for n people.
+    """The variance of a count that the toolkit passes to its Power for n people.
 
-    It is that of a frequency at f = 0 times n², but with k in place of n in the frequency's: k times too small. SS has GRR's
-    formula, whose own factor k makes that nearly good: about a quarter of the true one.
+    It is the true variance at f = 0 divided by k: the toolkit puts k in place of the number of people. SS has GRR's formula,
+    whose own factor k nearly corrects that: the result is about a quarter of the true one.
     """
     e = np.exp(eps)
     per_person = {
@@ -53,11 +53,11 @@ def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
 
 
 def toolkit_power(counts: FloatArray, n: int, variance: float) -> FloatArray:
-    """(k,) frequencies by the toolkit's Power, which the published numbers come from; ours is `estimators.post_processing`.
+    """(k,) frequencies by the toolkit's Power, the source of the published numbers; ours is in `estimators.post_processing`.
 
-    The prior of a count is j^-a on 1 … n with the mean of the estimates, which are rounded to multiples of 10 plus 5. A
-    posterior mean is over the counts within 25 000 of the estimate; where the likelihood underflows it is 1e-32. So an
-    estimate that by its too small variance is impossible becomes a prior mean, far above zero.
+    The prior of a count is j^-a on 1 … n, with the mean of the estimates. Estimates are rounded to multiples of 10 plus 5. A
+    posterior mean is over the counts within 25 000 of the estimate. Where the likelihood underflows, it is set to 1e-32. So an
+    estimate that is impossible under the too small variance becomes a prior mean, far above zero.
 
     Args:
         counts: (k,) estimated counts, of mean at least 1.
@@ -78,7 +78,7 @@ def toolkit_power(counts: FloatArray, n: int, variance: float) -> FloatArray:
     means = {}
     for grain in np.unique(grains):
         x = grain * GRAIN + GRAIN / 2
-        window = slice(max(0, int(x) - WINDOW), min(n, int(x) + WINDOW))  # far below zero: all but the end, as slices go
+        window = slice(max(0, int(x) - WINDOW), min(n, int(x) + WINDOW))  # far below zero the stop is negative: all but the end
         likelihood = np.exp(-((x - possible[window]) ** 2) / (2 * variance))
         likelihood[likelihood == 0] = FLOOR
         weights = likelihood * prior[window]
@@ -121,10 +121,10 @@ _loaded: dict[str, IntArray] = {}
 def seconds(
     name: str, protocols: list[str], repetitions: int, processes: int, folder: str | None, seed: int
 ) -> dict[str, float]:
-    """A job: seconds of so many repetitions of a protocol on so many processes, by protocol.
+    """A job: the seconds of each protocol for `repetitions` on `processes`.
 
-    Timed from values in the processes' memory to the estimate: reports and their counting, a share of the people in each
-    process; the sum of the tables, the inversion and PowerNS. Starting processes and loading data is not.
+    The time runs from values in the processes' memory to the estimate. Each process makes and counts the reports of its share
+    of the people; then come the sum of the tables, the inversion and PowerNS. Starting processes and loading data do not count.
     """
     k = dataset(name, folder, seed).sizes[0]
     context = multiprocessing.get_context("spawn")
@@ -132,7 +132,7 @@ def seconds(
         found = {}
         for protocol in protocols:
             m = mechanism(PROTOCOLS[protocol], k, eps=EPS)
-            _estimate(pool, protocol, m.k, processes, seed, 50)  # all processes have started, and have compiled what they run
+            _estimate(pool, protocol, m.k, processes, seed, 50)  # starts all processes, and compiles their code
             start = time.perf_counter()
             for repetition in range(repetitions):
                 _estimate(pool, protocol, m.k, processes, seed + repetition, 1)
@@ -145,7 +145,7 @@ def _start(name: str, folder: str | None, seed: int) -> None:
 
 
 def _estimate(pool: ProcessPoolExecutor, protocol: str, k: int, processes: int, seed: int, thin: int) -> FloatArray:
-    """Everybody's report, or one in so many's, and what is made of them."""
+    """The estimate from the reports of all people, or of one in `thin`."""
     m = mechanism(PROTOCOLS[protocol], k, eps=EPS)
     table = sum(pool.map(_share, *zip(*[(protocol, k, i, processes, seed, thin) for i in range(processes)])), m.empty_table())
     inverted = matrix_inversion(m, table)

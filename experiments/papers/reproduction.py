@@ -1,8 +1,8 @@
-"""Published tables and figures, made again: what one is, and how all of them run on every core and go on where they stopped.
+"""Reproduces published tables and figures on every core, and resumes a run that was stopped.
 
-A paper's module in `experiments.papers` offers a `Target` for each of its tables and figures. A target plans jobs, calls of a
-function with plain arguments that can run anywhere and in any order, and makes rows and curves of their results. A job's result
-is kept under the hash of its function, its arguments and the code that it runs, so a run that was stopped goes on where it was.
+A paper's module in `experiments.papers` offers a `Target` for each of its tables and figures. A target plans jobs and turns
+their results into rows and curves. A job is a call of a function with plain arguments; jobs can run anywhere and in any order.
+A job's result is kept under the hash of its function, its arguments and the code that it runs, so a stopped run can resume.
 """
 
 import hashlib
@@ -20,18 +20,18 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-# what results depend on
-CODE = ("mechanisms", "estimators", "experiments/papers", "experiments/datasets.py", "experiments/bench/accuracy.py")
+ROOT = Path(__file__).resolve().parents[1]
+# the code that results depend on
+CODE = ("mechanisms", "estimators", "experiments/papers", "experiments/datasets.py", "experiments/accuracy.py")
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
-WIDTH = 3.0  # standard deviations of chance in which a published and a reproduced value agree
+WIDTH = 3.0  # a published and a reproduced value agree within this many standard deviations of chance
 
 Seen = Callable[[int, int, str], None]
 """(jobs done, jobs in all, target) -> None"""
 
 
 class ReproductionError(Exception):
-    """A reproduction that cannot be run: one line that says why."""
+    """A reproduction cannot run; the message is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class Plan:
     """How a reproduction runs.
 
     Attributes:
-        quick: a small part that takes seconds, whose figures say little.
-        best: whether our own best method runs beside the paper's.
+        quick: True to run a small part in seconds; its figures mean little.
+        best: True to run our own best method beside the paper's.
         seed: of all randomness.
-        data: the folder of the real data sets, or None: all are generated.
+        data: the folder of the real data sets, or None to generate them all.
     """
 
     quick: bool = False
@@ -53,9 +53,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """A call: a function at the top of its module, and arguments that JSON can hold. It returns what JSON can hold.
+    """A call of a top-level function. JSON can hold its arguments and its result.
 
-    One that is `alone` measures time: it runs after all others, with no other beside it, and its result is not kept.
+    A job with `alone` measures time: it runs after all others, one at a time, and its result is not kept.
     """
 
     function: Callable[..., Any]
@@ -74,15 +74,15 @@ class Row:
     """A published value beside ours.
 
     Attributes:
-        label: which value it is: mechanism, parameters, metric.
+        label: name of the value: mechanism, parameters, metric.
         published: as printed; None if the paper prints no number (figures).
-        ours: of the paper's method, in its calibration.
-        spread: standard deviation of `published - ours` by chance alone: of the paper's mean over its runs and of ours over
-            ours. 0 for a value that is computed, not drawn.
+        ours: our value of the paper's method, in its calibration.
+        spread: standard deviation of `published - ours` by chance alone, over the paper's runs and ours; 0 for a computed
+            value.
         digit: half a unit of the last printed digit.
-        best: of our best method for the same purpose, in the same metric; None if there is none or it did not run.
-        lower_is_better: whether a small value is a good one, for the gain.
-        note: why a value differs, what was generated in place of missing data; "" if there is nothing to say.
+        best: value of our best method for the same purpose, in the same metric; None if there is none or it did not run.
+        lower_is_better: True if a smaller value is better; the gain uses it.
+        note: the reason for a difference, or the data that was generated; "" if there is none.
     """
 
     label: str
@@ -101,14 +101,14 @@ class Row:
 
     @property
     def within(self) -> bool | None:
-        """Whether they agree up to three standard deviations of chance and the printed digits; None without a published one."""
+        """True if both agree up to three standard deviations of chance and the printed digits; None without a published one."""
         if self.difference is None:
             return None
         return abs(self.difference) <= WIDTH * self.spread + self.digit * (1 + 1e-9) + 1e-12
 
     @property
     def gain(self) -> float | None:
-        """How many times better our best method is than the paper's; None if it did not run or a ratio says nothing."""
+        """The factor by which our best method is better than the paper's; None if it did not run or a ratio is meaningless."""
         if self.best is None or min(self.best, self.ours) <= 0 or not math.isfinite(self.best / self.ours):
             return None
         return self.ours / self.best if self.lower_is_better else self.best / self.ours
@@ -126,7 +126,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One pair of axes of a figure; `names` are written at x = 0, 1, … in place of numbers, if there are any."""
+    """One pair of axes of a figure; `names`, if any, replace the numbers at x = 0, 1, …"""
 
     title: str
     x: str
@@ -139,7 +139,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a target: rows, a picture's panels, and sentences that explain differences."""
+    """A target's result: rows, a picture's panels, and sentences that explain differences."""
 
     rows: Sequence[Row]
     panels: Sequence[Panel] = ()
@@ -151,10 +151,10 @@ class Target:
     """A published table or figure.
 
     Attributes:
-        name: on the command line, such as `ldp3-table-1`.
-        title: what it shows, with the paper and its number there.
-        plan: the jobs.
-        finish: rows and curves of the jobs' results, in the jobs' order.
+        name: its name on the command line, such as `ldp3-table-1`.
+        title: its content, with the paper and its number there.
+        plan: gives the jobs.
+        finish: gives rows and curves from the jobs' results, in the jobs' order.
     """
 
     name: str
@@ -165,7 +165,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Reproduced:
-    """A target's outcome, and how many of its jobs ran now and were not kept from before."""
+    """A target's outcome, and the number of its jobs that ran now (others had kept results)."""
 
     target: Target
     outcome: Outcome
@@ -176,17 +176,17 @@ class Reproduced:
 def reproduce(
     targets: Iterable[Target], plan: Plan, kept: Path, seen: Seen = lambda *_: None, processes: int | None = None
 ) -> list[Reproduced]:
-    """Run all targets' jobs on all cores; results do not depend on how many there are.
+    """Run all targets' jobs on all cores; the number of cores does not change the results.
 
     Args:
         targets: what to reproduce.
-        plan: how.
-        kept: folder of results, made if it is missing; what it holds is not run again.
-        seen: told of progress.
-        processes: how many at a time; as many as there are cores if left out.
+        plan: how to run them.
+        kept: folder of results, created if it is missing; a job whose result is in it does not run again.
+        seen: called with jobs done, jobs in all, and the last job's target.
+        processes: number of worker processes; one for each core if left out.
 
     Raises:
-        ReproductionError: if a job fails; all that others found is kept.
+        ReproductionError: if a job fails; the results of other jobs are kept.
     """
     planned = [(target, list(target.plan(plan))) for target in targets]
     owners = {job.key: (target, job) for target, jobs in planned for job in jobs}
@@ -231,10 +231,10 @@ def reproduce(
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Let the libraries of every process that is started within use one core: there is a process for each.
+    """Makes the libraries of every process started within use one thread, since each core has its process.
 
-    They read how many they may use when they are loaded, before a pool's initializer runs, so the environment has to say it
-    that the process inherits. Ours is as before afterwards.
+    The libraries read their number of threads when they are loaded, before a pool's initializer runs. So it must be in the
+    environment that the process inherits. Our environment is restored afterwards.
     """
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))

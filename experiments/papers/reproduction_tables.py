@@ -22,12 +22,12 @@ COLUMNS = ("", "paper", "ours", "differs", "±", "agrees", "best", "gain")
 
 
 def reasons(rows: Sequence[Row]) -> list[str]:
-    """The rows' notes, each once; a row refers to its own by the place in this list, from 1."""
+    """The rows' notes, each once; a row refers to its note by the number in this list, from 1."""
     return list(dict.fromkeys(row.note for row in rows if row.note))
 
 
 def cells(row: Row, notes: list[str]) -> list[str]:
-    """A row's texts, in the order of `COLUMNS`."""
+    """Texts of a row, in the order of `COLUMNS`."""
     return [
         row.label + (f" [{notes.index(row.note) + 1}]" if row.note else ""),
         number(row.published),
@@ -41,20 +41,20 @@ def cells(row: Row, notes: list[str]) -> list[str]:
 
 
 def number(x: float | None, digits: int = 4) -> str:
-    """So many significant digits, in few characters."""
+    """A number with this many significant digits, in few characters."""
     if x is None or math.isnan(x):
         return NONE
     return re.sub(r"e([+-])0*", lambda sign: "e" + sign[1].replace("+", ""), f"{x:.{digits}g}")
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """How many of the published values agree."""
+    """A phrase with the number of published values that agree."""
     compared = [row.within for row in rows if row.published is not None]
     return f"{sum(map(bool, compared))} of {len(compared)} published values agree" if compared else "no published numbers"
 
 
 def table(found: Reproduced) -> Table:
-    """A target's rows."""
+    """Terminal table of a target's rows."""
     shown = Table(*COLUMNS, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     shown.title, shown.caption = f"{found.target.title} ({found.target.name})", summary(found.outcome.rows)
     for column in shown.columns[1:]:
@@ -66,7 +66,7 @@ def table(found: Reproduced) -> Table:
 
 
 def sentences(outcome: Outcome) -> list[str]:
-    """What is said below a table: the rows' notes by number, and the target's."""
+    """Sentences below a table: the rows' notes by number, and the target's."""
     return [*(f"[{i}] {note}" for i, note in enumerate(reasons(outcome.rows), 1)), *outcome.notes]
 
 
@@ -94,7 +94,7 @@ def document(found: Reproduced) -> dict[str, Any]:
 
 
 def outcome(written: dict[str, Any]) -> Outcome:
-    """What `document` wrote; a number that JSON cannot hold comes back as NaN."""
+    """Reads what `document` wrote; a number that JSON cannot hold comes back as NaN."""
     for curve in (curve for panel in written["panels"] for curve in panel["curves"]):
         curve["y"] = [math.nan if y is None else y for y in curve["y"]]
         curve["spread"] = curve["spread"] and [math.nan if y is None else y for y in curve["spread"]]
@@ -106,7 +106,7 @@ def draw(drawn: Outcome, title: str, path: Path) -> None:
     """Draw a target's panels, at most three beside one another.
 
     Raises:
-        ReproductionError: if Matplotlib is missing, or the file's ending names no format that it knows.
+        ReproductionError: if Matplotlib is missing, or does not know the format of the file's ending.
     """
     try:
         from matplotlib.figure import Figure  # only here: it is an extra
