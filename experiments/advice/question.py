@@ -14,7 +14,8 @@ from mechanisms.solvers import largest_eps_1
 def kl_of_distributions(truth: FloatArray, estimate: FloatArray) -> float:
     """Kullback-Leibler divergence to a distribution; infinite if the estimate has a negative number or does not sum to 1.
 
-    An estimate that sums to more than 1 would make it smaller, even negative, and would wrongly rank best.
+    Other estimates can exceed the truth wherever it is positive. Their divergence is smaller, even negative: they would wrongly
+    rank best.
     """
     distribution = estimate.min() >= 0 and math.isclose(estimate.sum(), 1, abs_tol=1e-9)
     return max(error_measures.kl(truth, estimate), 0.0) if distribution else math.inf

@@ -1,4 +1,4 @@
-"""Devices with a seed, so that a test that passes once passes always."""
+"""Devices with a seeded source, so that the tests are deterministic."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from producers.device.secure_random import SecureRandom
 
 
 class Seeded(SecureRandom):
-    """A device's source with a seed."""
+    """A device's random source, with a seed."""
 
     _rng = np.random.default_rng(20260603)
 
@@ -23,7 +23,7 @@ class Seeded(SecureRandom):
 
 @pytest.fixture(scope="module")
 def seeded_devices() -> Iterator[None]:
-    """The audit's devices draw from a seed."""
+    """Make the audit's devices draw from a seeded source."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(samplers, "SecureRandom", Seeded)
         yield

@@ -1,4 +1,4 @@
-"""Jobs of made-up targets: other processes import them."""
+"""Jobs of invented targets, in a module that other processes can import."""
 
 from pathlib import Path
 
@@ -6,18 +6,18 @@ import numpy as np
 
 
 def square(x: int, seed: int, log: str) -> int:
-    """x², having written down that it ran."""
+    """Appends x to the log and returns x² + seed."""
     with Path(log).open("a", encoding="utf-8") as file:
         file.write(f"{x}\n")
     return x * x + seed
 
 
 def fail(x: int) -> None:
-    """Always."""
+    """Always fails."""
     raise ValueError(f"no {x}")
 
 
 def threads() -> int:
-    """How many threads this process has after a product of matrices that is large enough for several."""
+    """Number of threads of this process after a matrix product that is large enough for several."""
     square = np.ones((500, 500))
     return int((square @ square)[0, 0] > 0) and len(list(Path("/proc/self/task").iterdir()))

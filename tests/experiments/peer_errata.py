@@ -1,6 +1,6 @@
-"""What other libraries do, measured in their own environment: a JSON object on standard output.
+"""Measures other libraries in their own environment, and writes a JSON object to standard output.
 
-It imports nothing of ours. `test_errata.py` runs it with the Python of `experiments.peers.environment` and says what is right.
+It imports nothing of ours. `test_errata.py` runs it with the Python of `experiments.peers` and checks the output.
 """
 
 import json
@@ -38,7 +38,7 @@ def refusal(function: Any, *arguments: Any) -> str:
 
 def multi_freq() -> dict[str, Any]:
     """multi-freq-ldpy 0.2.5."""
-    np.random.seed(20240601)  # noqa: NPY002 (what the library draws from)
+    np.random.seed(20240601)  # noqa: NPY002 (the library draws from this generator)
     grr = import_module("multi_freq_ldpy.pure_frequency_oracles.GRR")
     l_grr = import_module("multi_freq_ldpy.long_freq_est.L_GRR")
     l_lh = import_module("multi_freq_ldpy.long_freq_est.L_LH")
@@ -77,7 +77,7 @@ def pure() -> dict[str, Any]:
     client, server = hashing.FastLHClient(2.0, 10, 5), hashing.FastLHServer(2.0, 10, 5)
     flh = hashing.FastLHServer(1.0, 30, 50, g=3, use_olh=False)
     estimates = []
-    for n in (10**5, 10**9):  # exactly as many reports of each kind as are expected of n people who all have the value 1
+    for n in (10**5, 10**9):  # the expected reports of n people who all have the value 1
         hashed = flh.hash_matrix[:, 0].astype(int)
         flh.hash_counts = np.full((50, 3), n / 50 * (1 - flh.p) / 2)
         flh.hash_counts[np.arange(50), hashed] = n / 50 * flh.p

@@ -1,4 +1,4 @@
-"""The accuracy and coverage experiments on small grids: reproducible, complete, and their tables true to their rows."""
+"""The accuracy and coverage experiments on small grids are reproducible and complete, and their tables show their rows."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from mechanisms import NAMES
 SMALL = [Setting(mechanism=name, k=10, eps=1.0, shape="poisson", n=2000) for name in ("GRR", "L-OLH")]
 
 
-def test_the_grid_is_the_whole_grid() -> None:
+def test_the_grid_is_complete() -> None:
     grid = settings()
     assert len(grid) == len(set(grid)) == 14 * 4 * 4 * 5 * 2
     assert {s.mechanism for s in grid} == set(NAMES)
@@ -29,7 +29,7 @@ def test_the_grid_is_the_whole_grid() -> None:
 def test_populations_fill_their_domain(shape: str) -> None:
     values = population(shape, 20, 5000, np.random.default_rng(1))
     assert (values.min(), values.max()) == (0, 19)
-    assert population(shape, 20, 1, np.random.default_rng(1)).tolist() == [0]  # no width to cut
+    assert population(shape, 20, 1, np.random.default_rng(1)).tolist() == [0]  # all in the first bin
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -65,13 +65,13 @@ def test_the_other_library_is_compared_where_it_ran() -> None:
         Row(setting=large, mse={"mi": 1.0}, best="mi"),
     ]
     ((*_, means),) = summary(Result(repeats=1, seed=1, rows=rows))
-    assert means == pytest.approx({"mi": 2.0, "multi-freq-ldpy: MI": 4.0})  # twice ours, where both are known
+    assert means == pytest.approx({"mi": 2.0, "multi-freq-ldpy: MI": 4.0})  # twice ours in the setting that has both
 
 
 @pytest.mark.parametrize("steps", [1, 4])
-def test_intervals_of_local_hashing_hold_as_often_as_they_say(steps: int) -> None:
-    """200 runs of ten intervals that are not independent of each other: a share 4 standard deviations off, taken as if only the
-    runs were independent, has probability 6e-5.."""
+def test_local_hashing_intervals_hold_the_truth_95_percent(steps: int) -> None:
+    """200 runs of ten dependent intervals: the share is 4 standard deviations off with probability 6e-5, if only the runs count
+    as independent."""
     for row in measure_one("L-OLH", steps, 200, seed=3):
         assert abs(row.covered - NOMINAL) < slack(200)
         assert 0.9 < row.spread < 1.1

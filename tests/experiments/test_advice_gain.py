@@ -1,4 +1,4 @@
-"""Advice beside fixed choices: complete, reproducible, and the tables true to their rows. And the commands that show it."""
+"""Advice beside fixed choices is complete and reproducible; tables show their rows; the commands print them."""
 
 import json
 import subprocess
@@ -30,12 +30,12 @@ def row(case: str, mse: dict[str, float], better: list[str]) -> Compared:
 ROWS = [
     row("x", {"A mi": 1.0, "B ibu": 4.0, "C mle": 0.5}, ["C mle"]),
     row("y", {"A mi": 1.0, "B ibu": 1.0, "C mle": 9.0}, []),
-    row("z", {"A mi": 1.0, "B ibu": 0.5, "C mle": 9.0}, []),  # better, but by chance
-    row("w", {"A mi": 1.0, "B ibu": 0.995, "C mle": 9.0}, ["B ibu"]),  # surely better, but by less than 1 %
+    row("z", {"A mi": 1.0, "B ibu": 0.5, "C mle": 9.0}, []),  # better by chance
+    row("w", {"A mi": 1.0, "B ibu": 0.995, "C mle": 9.0}, ["B ibu"]),  # significantly better, but by less than 1 %
 ]
 
 
-def test_a_gain_counts_what_is_surely_better_and_says_where() -> None:
+def test_a_gain_counts_significant_losses_and_names_the_worst() -> None:
     found = gain(ROWS, "sample", "B ibu")
     assert (found.kept, found.near) == (1.0, 0.75)
     assert found.gain == pytest.approx((4 * 0.5 * 0.995) ** 0.25)
@@ -118,7 +118,7 @@ def test_the_command_advises_on_a_sample(tmp_path: Path, monkeypatch: pytest.Mon
     ["--k", "5", "--eps", "1", "--sample", "nowhere"], ["--k", "5", "--eps", "1", "--repeats", "1"],
     ["--k", "5", "--eps", "1", "--name", "no name"],
 ])  # fmt: skip
-def test_mistakes_are_refused(wrong: list[str]) -> None:
+def test_bad_options_are_refused(wrong: list[str]) -> None:
     done = CliRunner().invoke(app, ["advise", "--n", "100", *wrong])
     assert isinstance(done.exception, AdviceError)
     assert isinstance(done.exception, EXPECTED)
@@ -129,14 +129,14 @@ def test_mistakes_are_refused(wrong: list[str]) -> None:
     ["--json", ""], ["--json", "no/where.json"], ["--picture", ""], ["--picture", "no/where.png"], ["--picture", "x.xyz"],
     ["--picture", "."],
 ])  # fmt: skip
-def test_files_that_cannot_be_written_are_refused_before_the_work(output: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.advice.advise.advise", lambda *_, **__: pytest.fail("worked"))
+def test_an_unwritable_file_is_refused_before_the_work(output: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.advise.advise", lambda *_, **__: pytest.fail("worked"))
     done = CliRunner().invoke(app, ["advise", "--n", "100", "--k", "5", "--eps", "1", *output])
     assert isinstance(done.exception, OutputError)
     assert output[0] in str(done.exception)
 
 
-def test_a_mistake_is_one_line_and_status_2() -> None:
+def test_a_bad_option_prints_one_line_and_exits_with_2() -> None:
     command = [sys.executable, "-m", "ldpstream", "advise", "--n", "100", "--eps", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)

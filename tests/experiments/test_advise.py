@@ -1,4 +1,4 @@
-"""Advice: counts drawn at once are right, errors are exact where they can be, and what is advised is a survey."""
+"""Advice: directly drawn counts are right, errors are exact where possible, and the advice is a valid survey."""
 
 import io
 import math
@@ -26,7 +26,7 @@ from surveys import parse_survey
 PEOPLE = np.array([700, 200, 100, 0, 0])
 SAMPLE = np.array([60, 25, 10, 4, 1, 0])
 AT_ONCE = ("GRR", "SUE", "OUE", "THE", "L-GRR", "L-SUE", "L-OSUE", "L-SOUE", "L-OUE")
-SIGMAS = 5.0  # a normal number is farther out with probability 6e-7
+SIGMAS = 5.0  # a normal number is farther from its mean with probability 6e-7
 
 
 def built(name: str, k: int = 5, eps: float = 1.0) -> Mechanism:
@@ -45,7 +45,7 @@ def moments(m: Mechanism) -> tuple[FloatArray, FloatArray]:
 
 
 def farthest(m: Mechanism, tables: FloatArray) -> float:
-    """How far the tables' mean and covariance are from what they should be, in standard deviations."""
+    """Largest distance of the tables' mean and covariance from the expected ones, in standard deviations."""
     mean, covariance = moments(m)
     n, spread = len(tables), np.sqrt(np.diag(covariance))
     found = np.cov(tables.T)
@@ -55,8 +55,8 @@ def farthest(m: Mechanism, tables: FloatArray) -> float:
 
 
 @pytest.mark.parametrize("name", AT_ONCE)
-def test_tables_drawn_at_once_are_those_of_reports(name: str) -> None:
-    """20 numbers for each of 9 mechanisms: one is 5 standard deviations off with probability 1e-4."""
+def test_directly_drawn_tables_follow_the_reports_law(name: str) -> None:
+    """20 numbers for each of 9 mechanisms: any of them is 5 standard deviations off with probability 1e-4."""
     m, rng = built(name), np.random.default_rng(7)
     tables = np.array([m.support(drawn_table(m, PEOPLE, rng)) for _ in range(4000)])
     assert farthest(m, tables) < SIGMAS
@@ -64,8 +64,8 @@ def test_tables_drawn_at_once_are_those_of_reports(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_luck_is_none_on_the_mean(name: str) -> None:
-    """Two parts for each of 14 mechanisms: one is 5 standard errors off with probability 2e-5. Another ε is noticed."""
+def test_luck_is_zero_on_average(name: str) -> None:
+    """Two parts for each of 14 mechanisms: any is 5 standard errors off with probability 2e-5. A wrong ε is noticed."""
     m, n, rng = built(name, eps=4.0), int(PEOPLE.sum()), np.random.default_rng(3)
     truth = PEOPLE / n
     inversions = [matrix_inversion(m, drawn_table(m, PEOPLE, rng)).frequencies for _ in range(800)]
@@ -75,7 +75,7 @@ def test_luck_is_none_on_the_mean(name: str) -> None:
         assert (np.abs(found.mean(axis=0)) <= SIGMAS * error).all() == right
 
 
-def test_regression_takes_off_luck_and_nothing_else() -> None:
+def test_regression_removes_luck_and_nothing_else() -> None:
     rng = np.random.default_rng(5)
     chance, noise = rng.normal(0, 1, (2, 400, 2)), rng.normal(0, 0.1, (2, 400))
     errors = 7 + chance @ [3.0, -2.0] + noise
@@ -85,7 +85,7 @@ def test_regression_takes_off_luck_and_nothing_else() -> None:
     assert abs(errors.mean() - 7) > SIGMAS * 0.1 / math.sqrt(800)
     assert without_luck(np.full((2, 400), np.inf), chance).tolist() == np.full((2, 400), np.inf).tolist()
     np.testing.assert_allclose(without_luck(errors, np.zeros_like(chance)), errors)
-    unseen = -1e-9 + 1e-25 * chance  # of noise that did not strike once
+    unseen = -1e-9 + 1e-25 * chance  # of noise that never occurred
     assert without_luck(errors, unseen).tolist() == errors.tolist()
 
 
@@ -101,13 +101,13 @@ def test_extreme_epsilons_are_answered(asked: dict[str, float], metric: str) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_exact_error_is_the_variance_less_that_of_the_people(name: str) -> None:
+def test_the_exact_error_is_the_variance_minus_the_peoples(name: str) -> None:
     m, shares = built(name), PEOPLE / 1000
     expected = [m.variance(f, 50) - f * (1 - f) / 50 for f in shares]
     np.testing.assert_allclose(inversion_variances(m, shares, 50), expected)
 
 
-def test_the_inversion_comes_out_exact_and_nothing_depends_on_cores_or_company() -> None:
+def test_inversion_is_exact_and_cores_do_not_change_results() -> None:
     question = Question(k=6, n=2000, eps=1.0)
     alone = simulate(question, ["OLH"], [SAMPLE, "poisson"], 10, 1, processes=1)
     together = simulate(question, ["GRR", "OLH"], [SAMPLE, "poisson"], 10, 1, processes=2)
@@ -121,11 +121,11 @@ def test_the_inversion_comes_out_exact_and_nothing_depends_on_cores_or_company()
     np.testing.assert_allclose(exact, inversion_variances(m, everybody / 2000, 2000).mean())
 
 
-def test_combinations_are_ranked_by_their_mean_and_paired_differences_decide() -> None:
+def test_ranking_is_by_mean_and_best_by_paired_difference() -> None:
     shared = np.random.default_rng(2).normal(10, 1, 50)
     errors = {
         ("A", "mi", "none"): shared,
-        ("A", "mi", "norm"): shared + 0.001 + 0.0001 * np.arange(50),  # surely worse, though by far less than the noise
+        ("A", "mi", "norm"): shared + 0.001 + 0.0001 * np.arange(50),  # significantly worse, though by far less than the noise
         ("B", "ibu", "none"): np.random.default_rng(3).normal(10.1, 1, 50),
         ("C", "mle", "none"): np.full(50, np.inf),
     }
@@ -133,7 +133,7 @@ def test_combinations_are_ranked_by_their_mean_and_paired_differences_decide() -
     found = {r.mechanism + r.post: (r.best, r.error) for r in ranking}
     assert [r.error for r in ranking] == sorted(r.error for r in ranking)
     rounded = {("A", "mi", "none"): shared, ("A", "ibu", "none"): shared * (1 - 1e-15)}
-    assert rank(rounded)[0].estimator == "mi"  # where nothing is gained, what is simplest
+    assert rank(rounded)[0].estimator == "mi"  # in a tie the simplest comes first
     assert found["Anone"][0]
     assert not found["Anorm"][0]
     assert found["Bnone"][0]
@@ -144,7 +144,7 @@ def test_combinations_are_ranked_by_their_mean_and_paired_differences_decide() -
 
 
 def test_a_combination_without_an_estimate_ranks_last() -> None:
-    """Two reports of three bits often hold no one at all: then a likelihood of the bits gives no estimate."""
+    """Two reports of three bits often have no bit set; a likelihood of the bits then gives no estimate."""
     advice = advise(Question(k=3, n=2, eps=3.0), repeats=30, processes=1)
     missing = [r for r in advice.ranking if math.isinf(r.error)]
     assert {(r.mechanism, r.estimator) for r in missing} >= {("OUE", "ibu"), ("OUE", "mle")}
@@ -164,7 +164,7 @@ def test_questions_out_of_range_are_refused(given: dict[str, object], named: str
         Question(**{"k": 5, "n": 100, "eps": 1.0, **given})  # type: ignore[arg-type]
 
 
-def test_mechanisms_are_ranked_by_exact_variance_and_dropped_with_a_reason() -> None:
+def test_candidates_rank_by_variance_or_drop_with_a_reason() -> None:
     shares = [np.full(100, 0.01)]
     free = rank_by_variance(Question(k=100, n=1000, eps_inf=2.0), shares)
     assert [c.deviation for c in free] == sorted(c.deviation for c in free)
@@ -183,7 +183,7 @@ def test_mechanisms_are_ranked_by_exact_variance_and_dropped_with_a_reason() -> 
     assert "too long to simulate" in next(c for c in large if c.mechanism == "SS").dropped
 
 
-def test_a_budget_chooses_each_mechanisms_eps_1() -> None:
+def test_a_budget_sets_eps_1_of_each_mechanism() -> None:
     question = Question(k=6, n=2000, eps_inf=4.0, budget=2.0, horizon=30)
     found = rank_by_variance(question, [np.full(6, 1 / 6)])
     assert {c.mechanism for c in found} == set(LONGITUDINAL)
@@ -202,7 +202,7 @@ def advices() -> list[Advice]:
     ]
 
 
-def test_what_is_advised_is_a_survey_with_that_mechanism(advices: list[Advice]) -> None:
+def test_the_stanza_is_a_survey_with_the_advised_mechanism(advices: list[Advice]) -> None:
     for advice in advices:
         text = advice_tables.stanza(advice)
         survey = parse_survey(SURVEY | tomllib.loads(text))
@@ -211,7 +211,7 @@ def test_what_is_advised_is_a_survey_with_that_mechanism(advices: list[Advice]) 
         assert survey.attributes[0].k == 6
 
 
-def test_advice_says_what_it_rests_on(advices: list[Advice]) -> None:
+def test_advice_gives_its_reasons(advices: list[Advice]) -> None:
     one_time, kl, shapes = advices
     assert {r.mechanism for r in one_time.ranking} <= set(ONE_TIME)
     assert len(one_time.ranking) == FEW * 10
@@ -220,7 +220,7 @@ def test_advice_says_what_it_rests_on(advices: list[Advice]) -> None:
     assert math.isfinite(kl.first.error)
     finite = {(r.estimator, r.post) for r in kl.ranking if math.isfinite(r.error)}
     assert ("ibu", "none") in finite
-    assert finite.isdisjoint({("mi", "power"), ("mi", "base-pos")})  # which do not sum to 1
+    assert finite.isdisjoint({("mi", "power"), ("mi", "base-pos")})  # these do not sum to 1
     assert all(r.error > 0 for r in kl.ranking)
     for advice in advices:
         why = " ".join(advice_tables.reasons(advice))
@@ -259,7 +259,7 @@ def test_any_labels_can_be_pasted(labels: list[str]) -> None:
     assert tomllib.loads("\n".join(lines)) == {**asked, "level": [level]}
 
 
-def test_every_shape_can_be_advised_on() -> None:
+def test_advice_without_a_sample_simulates_every_shape() -> None:
     advice = advise(Question(k=3, n=100, eps=2.0), repeats=10, processes=1, seen=lambda done, total, what: totals.append(total))
     assert set(totals) == {10 * len(SHAPES)}
     assert advice.rare <= 1
@@ -269,7 +269,7 @@ totals: list[int] = []
 
 
 def test_only_distributions_have_a_finite_divergence() -> None:
-    """Where the sample lacks values, estimates that sum to 1 may be negative there and larger than the truth elsewhere."""
+    """If the sample lacks values, an estimate that sums to 1 may be negative there and exceed the truth elsewhere."""
     question = Question(k=8, n=5000, eps=1.0, metric="kl")
     ranking = advise(question, np.array([3000, 1500, 500, 0, 0, 0, 0, 0]), repeats=10, processes=1).ranking
     assert all(r.error >= 0 for r in ranking)
@@ -291,7 +291,7 @@ def test_samples_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_people_records_are_not_taken_for_labels(tmp_path: Path, delimiter: str) -> None:
+def test_records_of_people_are_not_accepted_as_labels(tmp_path: Path, delimiter: str) -> None:
     file = tmp_path / "people.csv"
     people = [("name", "city", "diagnosis"), *[(f"Secret{i % 40}", "Ulm", "flu") for i in range(400)]]  # 41 different lines
     file.write_text("\n".join(delimiter.join(person) for person in people))
@@ -315,7 +315,7 @@ def test_labels_that_name_people_are_refused(tmp_path: Path) -> None:
     assert read_sample(lines)[0].tolist() == [6, 1, 1]
 
 
-def test_a_file_without_a_header_shows_nobody(tmp_path: Path) -> None:
+def test_an_error_does_not_show_a_file_without_a_header(tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
     file.write_text("Secret,Ulm\nAnna,Bonn\n")
     with pytest.raises(AdviceError, match="its first line names 2 columns, none of them 'city'") as refused:
@@ -324,15 +324,13 @@ def test_a_file_without_a_header_shows_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "column", "k", "said"), [
-    ("secret\nsecret\n", None, None, "two different"), ("", None, None, "two different"), ("a\nb\n", "c", None, "is 'c'"),
+    ("secret\nsecret\n", None, None, "two different"), ("", None, None, "two different"), ("a\nb\n", "c", None, "them 'c'"),
     ("0\n77\n", None, 10, r"\[78, 100000\]"), ("0\n999999999\n", None, None, "100000"), ("a\nb\nc\n" * 2, None, 2, r"\[3, "),
-    ("\udc80", None, None, "not a text"), ("1\n2\nNaN\n", None, None, "no value"), ("a\nb\nNA\n", None, None, "no value"),
+    ("\udc80", None, None, "not a text"), ("1\n2\nNaN\n", None, None, "missing"), ("a\nb\nNA\n", None, None, "missing"),
     ("secret\n1\n2\n10\n", None, None, "--column"), ("-1\n2\n", None, None, "integers"),
     ("1.5\n2\n", None, None, "integers"), ("1\n1234567890\n", None, None, "100000"),
 ])  # fmt: skip
-def test_samples_that_cannot_be_used_are_refused_without_showing_a_value(
-    tmp_path: Path, text: str, column: str | None, k: int | None, said: str
-) -> None:
+def test_a_refused_sample_shows_no_value(tmp_path: Path, text: str, column: str | None, k: int | None, said: str) -> None:
     file = tmp_path / "sample"
     file.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(AdviceError, match=said) as refused:

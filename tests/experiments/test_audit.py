@@ -1,7 +1,7 @@
-"""The audit finds what a mechanism loses, never more than it claims, and every fault that it is shown.
+"""The audit's bounds come near a mechanism's loss, never exceed its claim, and expose every broken mechanism.
 
-Seeds are fixed, those of devices too. If all were changed, correct mechanisms would put a bound above its claim with
-probability at most 0.001 in an audit's run; there are five runs here and in `test_bench`.
+Seeds are fixed, those of devices too. With other seeds, a run of the audit would put a bound of a correct mechanism above its
+claim with probability at most 0.001. There are five runs here and in `test_bench`.
 """
 
 import math
@@ -35,8 +35,8 @@ def test_bounds_are_those_of_scipy(x: int, n: int, alpha: float) -> None:
     assert upper(x, n, alpha) == pytest.approx(below, rel=1e-6)
 
 
-def test_a_bound_of_the_loss_is_wrong_as_seldom_as_it_says() -> None:
-    """All outcomes of 40 and 40 tosses with probabilities 0.6 and 0.2, so exactly."""
+def test_a_loss_bound_is_wrong_at_most_as_often_as_alpha() -> None:
+    """Exact: over all outcomes of 40 and 40 tosses with probabilities 0.6 and 0.2."""
     n, p, q, alpha = 40, 0.6, 0.2, 0.05
     x = np.arange(n + 1)
     of_p, of_q = (np.array([math.comb(n, i) * r**i * (1 - r) ** (n - i) for i in x]) for r in (p, q))
@@ -64,7 +64,7 @@ def channels(m: Longitudinal) -> tuple[FloatArray, FloatArray]:
 
 @pytest.mark.parametrize("t", [1, 2, 3])
 @pytest.mark.parametrize("name", ["L-GRR", "L-SUE", "L-OSUE", "L-SOUE", "L-OUE"])
-def test_classes_of_reports_are_as_good_as_all_sequences(name: str, t: int) -> None:
+def test_enumeration_by_class_equals_all_sequences(name: str, t: int) -> None:
     m = mechanism(name, 4 if name == "L-GRR" else 3, eps_inf=2.0, eps_1=1.0)
     assert isinstance(m, Longitudinal)
     memo, fresh = channels(m)
@@ -77,23 +77,23 @@ def test_classes_of_reports_are_as_good_as_all_sequences(name: str, t: int) -> N
 
 
 @pytest.mark.parametrize("m", EVERY, ids=repr)
-def test_the_formula_of_eps_t_is_what_enumeration_finds(m: Longitudinal) -> None:
+def test_the_formula_of_eps_t_equals_enumeration(m: Longitudinal) -> None:
     for t in (1, 2, 3, 10):
         assert m.eps_t(t) == pytest.approx(enumerated_loss(m, report_chain(m), t), rel=1e-9)
 
 
 @pytest.mark.parametrize("m", EVERY, ids=repr)
-def test_one_report_betrays_its_whole_loss_through_the_support_of_two_values(m: Longitudinal) -> None:
+def test_supports_of_two_values_carry_a_reports_whole_loss(m: Longitudinal) -> None:
     assert log_ratios(m, report_chain(m), 1).max() == pytest.approx(m.eps_1, rel=1e-9)
 
 
-def test_partitions_are_all_there() -> None:
+def test_partitions_are_complete() -> None:
     assert [len(list(partitions(n, n, n))) for n in range(11)] == [1, 1, 2, 3, 5, 7, 11, 15, 22, 30, 42]
     assert sorted(partitions(5, 2, 5)) == [(3, 2), (4, 1), (5,)]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_supports_are_what_the_server_counts(name: str) -> None:
+def test_supports_add_up_to_the_servers_counts(name: str) -> None:
     m = audited_mechanism(name, 1.0)
     reports = vectorised(m, 8, 500, 1, np.random.default_rng(1)).reports[0]
     assert np.array_equal(supports(m, reports).sum(axis=0), m.support(m.tabulate(reports)))
@@ -104,7 +104,7 @@ def test_supports_are_what_the_server_counts(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def small(seeded_devices: None) -> Report:
-    """Every mechanism on both code paths."""
+    """A run over every mechanism on both code paths."""
     return audit(NAMES, code_paths(8000, K), 20260601, lambda _: None)
 
 
@@ -132,7 +132,7 @@ def test_the_tables_show_every_mechanism(small: Report) -> None:
 
 
 @pytest.mark.parametrize("name", ["SUE", "L-GRR", "L-OLH"])
-def test_with_many_reports_the_bounds_come_near(name: str) -> None:
+def test_with_many_reports_bounds_come_near_the_claim(name: str) -> None:
     result = audit([name], [CodePath("vectorised", vectorised, 60_000, (0, 4, 8))], 20260602, lambda _: None)
     found = [f for row in result.rows for f in row.findings if f.claimed <= 4]
     assert all(f.kept for f in found)
@@ -140,8 +140,8 @@ def test_with_many_reports_the_bounds_come_near(name: str) -> None:
     assert all(f.bound > 0 for f in found)
 
 
-def test_the_attack_counts_what_it_did_not_choose_by() -> None:
-    """Reports of the second half that carry nothing give no bound, whatever the first half says."""
+def test_the_attack_counts_only_the_second_half() -> None:
+    """If the second half has no information, the bound is 0, whatever the first half holds."""
     counts = {v: np.zeros((2000, 2), np.uint8) for v in (0, 1)}
     for v in (0, 1):
         counts[v][:1000, v] = 1
@@ -150,7 +150,7 @@ def test_the_attack_counts_what_it_did_not_choose_by() -> None:
     assert (bound, hits, false_hits) == (0.0, 0, 0)
 
 
-def test_a_broken_claim_is_shown_and_fails_the_run(small: Report) -> None:
+def test_a_bound_above_its_claim_is_shown_and_fails_the_run(small: Report) -> None:
     row = small.rows[0]
     above = replace(row.findings[0], bound=row.eps_1 + 0.25)
     broken = replace(small, rows=[replace(row, findings=[above, *row.findings[1:]]), *small.rows[1:]])

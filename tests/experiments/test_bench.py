@@ -1,4 +1,4 @@
-"""The benchmarks run, at sizes that say nothing, and put other libraries beside us where they are."""
+"""The benchmarks run, at sizes too small to mean anything, and show other libraries if they are installed."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from mechanisms import NAMES, ONE_TIME
 
 
 def shown(result: Bench) -> str:
-    """What the command prints."""
+    """The command's output."""
     console = Console(width=200)
     with console.capture() as captured:
         for part in (*bench_tables(result), *bench_notes(result)):
@@ -33,7 +33,7 @@ def shown(result: Bench) -> str:
 
 @pytest.fixture
 def theirs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the other libraries are made to answer."""
+    """Faked lines of the other libraries."""
     lines: list[dict[str, Any]] = [
         {"library": "multi-freq-ldpy", "mechanism": "OUE", "what": "report", "per_s": 50.0, "n": 7},
         {"library": "multi-freq-ldpy", "mechanism": "OUE", "what": "tabulate", "per_s": 60.0, "n": 8},
@@ -50,7 +50,7 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return lines
 
 
-def test_every_mechanism_is_timed_and_other_libraries_stand_beside(theirs: list[dict[str, Any]]) -> None:
+def test_every_mechanism_is_timed_beside_other_libraries(theirs: list[dict[str, Any]]) -> None:
     said: list[str] = []
     result = bench(1000, 20, True, said.append)
     assert [s.mechanism for s in result.speeds] == list(NAMES)
@@ -74,9 +74,7 @@ def test_every_mechanism_is_timed_and_other_libraries_stand_beside(theirs: list[
     assert "12345" in text
 
 
-def test_without_a_network_the_other_libraries_are_missing_and_said_to_be(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_failed_installation_is_an_error_and_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LDPSTREAM_CACHE", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setattr(peers, "ATTEMPTS", 1)
@@ -86,8 +84,8 @@ def test_without_a_network_the_other_libraries_are_missing_and_said_to_be(
     assert peers.existing_environment() is None
 
 
-def test_an_installation_that_hangs_is_tried_again_and_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """And one that works the second time is kept, and used again."""
+def test_a_hanging_installation_is_retried_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An installation that succeeds in the retry is kept and used again."""
     monkeypatch.setenv("LDPSTREAM_CACHE", str(tmp_path))
     monkeypatch.setattr("experiments.peers.environment.venv.create", lambda place, **_: place.mkdir(exist_ok=True))
     tried: list[list[str]] = []
@@ -112,7 +110,7 @@ def test_an_installation_that_hangs_is_tried_again_and_given_up(monkeypatch: pyt
     assert {"--require-hashes", "--timeout", "--retries"} < set(tried[0])
 
 
-def test_everything_of_the_other_libraries_is_pinned() -> None:
+def test_all_packages_of_the_other_libraries_are_pinned() -> None:
     wanted = [line for line in peers.LOCK.with_suffix(".in").read_text().splitlines() if not line.startswith("#")]
     pinned = re.findall(r"(?m)^(\S+)==(\S+)(?: ; .*)? \\\n +--hash=sha256:", peers.LOCK.read_text())
     assert len(pinned) == len(re.findall(r"(?m)^[^\s#]", peers.LOCK.read_text())) > 20
@@ -120,7 +118,7 @@ def test_everything_of_the_other_libraries_is_pinned() -> None:
     assert set(peers.LIBRARIES.items()) <= set(pinned)
 
 
-def test_their_clients_are_timed_with_as_many_reports_as_fit() -> None:
+def test_other_clients_are_timed_with_as_many_reports_as_fit() -> None:
     calls: list[int] = []
 
     def privatise(value: int) -> int:

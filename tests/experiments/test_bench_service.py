@@ -1,4 +1,4 @@
-"""The parts of the service's benchmark that need no service."""
+"""Parts of the service's benchmark that run without Kafka and Redis."""
 
 import sys
 from pathlib import Path
@@ -27,7 +27,7 @@ RESULT = ServiceBench(
 
 
 def shown(result: ServiceBench) -> str:
-    """What the command prints."""
+    """The command's output."""
     console = Console(width=200)
     with console.capture() as captured:
         for part in (*service_tables(result), *service_notes(result)):
@@ -35,7 +35,7 @@ def shown(result: ServiceBench) -> str:
     return captured.get()
 
 
-def test_what_is_found_is_shown_beside_what_is_wanted() -> None:
+def test_results_are_shown_beside_their_targets() -> None:
     text = " ".join(shown(RESULT).replace("│", " ").split())
     for wanted in (
         "ratio, wanted 0.8 0.25", "bare consumer 2 k 0 2 k 250", "agent 500 0 500 – 200", "bits 0.50 0.50 0.50",
@@ -47,7 +47,7 @@ def test_what_is_found_is_shown_beside_what_is_wanted() -> None:
 
 @pytest.mark.parametrize("envelope_bytes", [0, 2000])
 @pytest.mark.parametrize("attributes", [(0, 1), (2,)])
-def test_a_log_adds_up_to_what_it_says(tmp_path: Path, envelope_bytes: int, attributes: tuple[int, ...]) -> None:
+def test_a_load_has_the_counts_that_it_claims(tmp_path: Path, envelope_bytes: int, attributes: tuple[int, ...]) -> None:
     survey = write_survey(tmp_path / "survey.toml", "load", 86_400, ATTRIBUTES)
     load = make_load(survey, attributes, envelope_bytes, 30_000 if not envelope_bytes else 100)
     log = load.pool * load.rounds
@@ -59,10 +59,10 @@ def test_a_log_adds_up_to_what_it_says(tmp_path: Path, envelope_bytes: int, attr
     assert load.reports / load.records == 1 if not envelope_bytes else load.reports > 10 * load.records
 
 
-def test_the_sizes_are_those_that_the_targets_speak_of() -> None:
+def test_the_sizes_are_those_of_the_targets() -> None:
     for kind in FULL.kinds:
         assert kind.records >= 50_000
-    assert FULL.kinds[0].records >= 1_000_000  # which a killed agent leaves behind
+    assert FULL.kinds[0].records >= 1_000_000  # left to count when the agent is killed
     assert {workers for workers, _ in FULL.growth} == {1, 2, 4}
     assert {partitions for _, partitions in FULL.growth} == {4, 16, 64}
     assert sum(kind.records for kind in QUICK.kinds) < 10_000
@@ -78,7 +78,7 @@ def test_phases_do_not_overlap() -> None:
     assert set(spent) == set(PHASES)
 
 
-def test_processor_time_is_put_down_to_its_phase() -> None:
+def test_processor_time_is_added_to_its_phase() -> None:
     account = Account()
     busy = account.timed("tally", lambda n: sum(i * i for i in range(n)))
     assert busy(200_000) == sum(i * i for i in range(200_000))
@@ -87,8 +87,8 @@ def test_processor_time_is_put_down_to_its_phase() -> None:
     assert len(account.commits_s) == 1
 
 
-def test_a_process_that_fails_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
-    process = Process("experiments.bench.bare_consumer", [], {}, tmp_path / "log")
+def test_an_error_names_the_process_and_ends_with_its_log(tmp_path: Path) -> None:
+    process = Process("experiments.bare_consumer", [], {}, tmp_path / "log")
     with pytest.raises(BenchError, match=r"(?s)experiments\.bare_consumer ended with status 1\n.*IndexError"):
         process.answer()
     with pytest.raises(BenchError, match="ended with status 1"):
@@ -96,7 +96,7 @@ def test_a_process_that_fails_is_named_with_the_end_of_its_log(tmp_path: Path) -
     process.stop()
 
 
-def test_a_process_tells_its_time_and_memory(tmp_path: Path) -> None:
+def test_a_process_reports_its_time_and_memory(tmp_path: Path) -> None:
     process = Process("http.server", ["0"], {}, tmp_path / "log")
     try:
         if sys.platform != "linux":

@@ -9,7 +9,7 @@ from experiments import datasets
 
 
 @pytest.mark.parametrize("name", datasets.NAMES)
-def test_a_generated_one_has_the_size_and_says_what_it_is(name: str) -> None:
+def test_a_generated_data_set_has_its_size_and_is_marked(name: str) -> None:
     found = datasets.load(name, None, seed=3)
     assert found.values.shape[1] == len(found.sizes)
     assert (found.values.min(axis=0) >= 0).all()
@@ -20,18 +20,18 @@ def test_a_generated_one_has_the_size_and_says_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", datasets.NAMES)
-def test_a_real_one_has_what_was_published(name: str, data_folder: Path) -> None:
+def test_a_real_data_set_has_the_published_shape(name: str, data_folder: Path) -> None:
     found = datasets.load(name, data_folder)
     assert found.real
     assert found.source == ""
     assert found.values.shape == datasets.load(name, None).values.shape
 
 
-def test_reports_of_ms_fimu(data_folder: Path) -> None:
+def test_ms_fimu_has_its_published_number_of_reports(data_folder: Path) -> None:
     assert (datasets.load("ms_fimu", data_folder).values != datasets.ABSENT).sum() == 190_345
 
 
-def test_a_file_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_differs_from_the_published_is_refused(tmp_path: Path) -> None:
     assert not datasets.load("nursery", tmp_path).real
     (tmp_path / "nursery.data").write_text("a,b\nc,d\n")
     with pytest.raises(datasets.DatasetError, match="12,960 rows"):

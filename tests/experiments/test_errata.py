@@ -1,4 +1,4 @@
-"""What `docs/errata.md` lists, each shown by mathematics, or for a library by running it beside what is right."""
+"""Shows every entry of `docs/errata.md`: by mathematics, or by running a library beside the right computation."""
 
 import itertools
 import json
@@ -55,7 +55,7 @@ def allomfree(k: int, eps_inf: float, eps_1: float) -> tuple[float, float, float
 
 @pytest.mark.parametrize("k", [2, 3, 32])
 def test_allomfree_probabilities_of_a_report(k: int) -> None:
-    """Before Eq. (12): p₁p₂ + q₁q₂ and p₁q₂ + q₁p₂ leave out the memos that are neither the value nor the report."""
+    """Before Eq. (12): p₁p₂ + q₁q₂ and p₁q₂ + q₁p₂ omit the memos that are neither the value nor the report."""
     p1, q1, p2, q2 = allomfree(k, 2.0, 1.0)
     p, q = p1 * p2 + q1 * q2, p1 * q2 + q1 * p2
     true = diagonal(k, p1, q1) @ diagonal(k, p2, q2)
@@ -67,7 +67,7 @@ def test_allomfree_probabilities_of_a_report(k: int) -> None:
 
 @pytest.mark.parametrize(("k", "true"), [(2, 1.0), (10, 0.6994), (32, 0.3889), (100, 0.1656), (1024, 0.0189)])
 def test_allomfree_second_round_of_l_grr(k: int, true: float) -> None:
-    """Eqs. (12) and (13): at ε∞ = 2 and ε₁ = 1 a report's loss is 1 for k = 2 only."""
+    """Eqs. (12) and (13): at ε∞ = 2 and ε₁ = 1 a report's loss is 1 only for k = 2."""
     p1, q1, p2, q2 = allomfree(k, 2.0, 1.0)
     assert loss(diagonal(k, p1, q1) @ diagonal(k, p2, q2)) == pytest.approx(true, abs=5e-5)
     m = mechanism("L-GRR", k, eps_inf=2.0, eps_1=1.0)
@@ -76,7 +76,7 @@ def test_allomfree_second_round_of_l_grr(k: int, true: float) -> None:
 
 
 def test_allomfree_loss_of_t_reports() -> None:
-    """Eq. (16) with ε₁ the loss of one report is below it, at t = 1 already; and t ε₁ is not a bound for k > 2."""
+    """Eq. (16), with ε₁ as the loss of one report, is below the true loss, even at t = 1; and t ε₁ is no bound for k > 2."""
     a, b = math.exp(2), math.exp(1)
     p1, q1, p2, q2 = allomfree(2, 2.0, 1.0)
     for t, true in ((1, 1.0), (2, 1.6417), (3, 1.8992)):
@@ -96,7 +96,7 @@ def test_allomfree_loss_of_t_reports() -> None:
     [("L-SUE", 5, True), ("L-GRR", 2, True), ("L-OSUE", 5, False), ("L-OUE", 5, False), ("L-GRR", 5, False)],
 )
 def test_allomfree_variance_with_a_frequency(name: str, k: int, right: bool) -> None:
-    """Eq. (10): the factor of f is p - q only if p + q = 1 in both rounds. At f = 0, all that the paper uses, it holds."""
+    """Eq. (10): the factor of f is p - q only if p + q = 1 in both rounds. At f = 0, the only use in the paper, it is right."""
     m = mechanism(name, k, eps_inf=2.0, eps_1=1.0)
     assert isinstance(m, Longitudinal)
     p1, q1, p2, q2 = m.p1, m.q1, m.p2, m.q2
@@ -109,9 +109,9 @@ def test_allomfree_variance_with_a_frequency(name: str, k: int, right: bool) -> 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.6])
 def test_allomfree_gains_are_of_clipped_estimates(ratio: float) -> None:
-    """Tables 3 and 4, Nursery, ε∞ = 4: Eq. (9) alone would gain more than half, from uniform values to very uneven ones.
+    """Tables 3 and 4, Nursery, ε∞ = 4: Eq. (9) alone would gain more than half, for uniform and for very uneven values.
 
-    The printed 41 and 42 are of 100 runs, with a standard deviation of about 2.
+    The printed 41 and 42 come from 100 runs, with a standard deviation of about 2.
     """
     for power in (0.0, 1.0, 3.0):
         found = {}
@@ -127,7 +127,7 @@ def test_allomfree_gains_are_of_clipped_estimates(ratio: float) -> None:
 
 
 def test_memos_times_eps_inf_is_no_bound_for_values_that_change() -> None:
-    """Memoization does not hide when a value changed: two memos lose more than 2 ε∞ beside a sequence that never changes."""
+    """Memoization does not hide a change of value: two memos lose more than 2 ε∞ against a sequence that never changes."""
     m = mechanism("L-GRR", 3, eps_inf=0.3, eps_1=0.15)
     assert isinstance(m, Longitudinal)
     first, second = diagonal(3, m.p1, m.q1), diagonal(3, m.p2, m.q2)
@@ -146,7 +146,7 @@ def test_memos_times_eps_inf_is_no_bound_for_values_that_change() -> None:
 
 @pytest.mark.parametrize("g", [2, 4])
 def test_ibu_printed_parameters_of_l_lh(g: int) -> None:
-    """§3.2: p₂* lacks a term e^{ε₁}, and q₁* = 1/g belongs to the server: with p₁* it is not a distribution."""
+    """§3.2: p₂* lacks a term e^{ε₁}; q₁* = 1/g is the server's, and with p₁* it is not a distribution."""
     a, b = math.exp(2), math.exp(1)
     p1, q1, right, _ = allomfree(g, 2.0, 1.0)
     printed = (a * b - 1) / (-g * b + (g - 1) * a + a * b - 1)
@@ -166,10 +166,10 @@ def test_ibu_printed_parameters_of_l_lh(g: int) -> None:
 
 @pytest.fixture(scope="module")
 def libraries() -> dict[str, dict[str, Any]]:
-    """What they do, in their own environment."""
+    """Output of `peer_errata.py`, run in the other libraries' environment."""
     python = existing_environment()
     if python is None:
-        give_up("needs the other libraries' environment, which `make peers` makes")
+        give_up("needs the other libraries' environment: run `make peers`")
     script = Path(__file__).with_name("peer_errata.py")
     done = subprocess.run([python, "-I", script], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
@@ -190,7 +190,7 @@ def pure(libraries: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_multi_freq_memoizes_nothing(multi_freq: dict[str, Any]) -> None:
-    """5000 reports of one value, ε∞ = 0.5, ε₁ = 0.4: of one memo 0.90 or 0.10 would be the value; of fresh memos 0.60 are."""
+    """5000 reports of one value, ε∞ = 0.5, ε₁ = 0.4: one memo would give the value with 0.90 or 0.10, fresh memos with 0.60."""
     p1, q1, p2, q2 = allomfree(2, 0.5, 0.4)
     chance = 6 * math.sqrt(0.25 / 5000)  # a false alarm in 10^9
     share = multi_freq["same value"]
@@ -210,7 +210,7 @@ def test_multi_freq_l_grr_is_more_private_than_it_says(multi_freq: dict[str, Any
 
 
 def test_multi_freq_ibu_channels_of_memoized_mechanisms(multi_freq: dict[str, Any]) -> None:
-    """A row of L-GRR's at k = 100 sums to 0.115; L-LH's has another q than the 1/g of its reports."""
+    """A row of L-GRR's channel at k = 100 sums to 0.115; in L-LH's channel q is not the 1/g of its reports."""
     assert np.sum(multi_freq["l-grr channel"], axis=1) == pytest.approx(np.full(100, 0.115), abs=5e-4)
     assert multi_freq["l-lh channel"][0][1] == pytest.approx(0.575, abs=5e-4)
     assert mechanism("L-BLH", 10, eps_inf=2.0, eps_1=1.0).q == 0.5
@@ -224,7 +224,7 @@ def test_multi_freq_variance_can_be_negative(multi_freq: dict[str, Any]) -> None
 
 
 def test_multi_freq_matrix_inversion_is_clipped_and_normalised(multi_freq: dict[str, Any]) -> None:
-    """OUE, ε = 1, k = 1000, n = 100 000: a true 0.179 comes back as a third of it; unclipped it is within 4 standard errors."""
+    """OUE, ε = 1, k = 1000, n = 100 000: a true 0.179 is estimated as a third of it; unclipped, within 4 standard errors."""
     n, q = 100_000, 1 / (math.e + 1)
     unclipped = (multi_freq["mi counts"][0] / n - q) / (0.5 - q)
     assert abs(unclipped - 0.179) < 4 * math.sqrt(mechanism("OUE", 1000, eps=1.0).variance(0.179, n))
@@ -244,7 +244,7 @@ def test_multi_freq_takes_what_is_no_value_and_no_report(multi_freq: dict[str, A
 
 
 def test_multi_freq_overflows(multi_freq: dict[str, Any]) -> None:
-    """e^ε as a double ends at ε = 709."""
+    """e^ε overflows a double above ε = 709."""
     assert multi_freq["ε = 800"] == "ValueError"
     assert mechanism("GRR", 4, eps=700.0).p == 1.0
 
@@ -260,7 +260,7 @@ def test_pure_ldp_fast_local_hashing_sides_disagree(pure: dict[str, Any]) -> Non
 
 
 def test_pure_ldp_fast_local_hashing_is_biased_for_ever(pure: dict[str, Any]) -> None:
-    """50 hash functions; everybody has the first value: the estimates of others do not tend to 0 as n grows."""
+    """50 hash functions, and all people have the first value: the estimates of other values do not tend to 0 as n grows."""
     small, large = pure["flh bias"]
     assert small == pytest.approx(large)
     assert large[0] == pytest.approx(1)
@@ -272,7 +272,7 @@ def test_pure_ldp_fast_local_hashing_is_biased_for_ever(pure: dict[str, Any]) ->
 
 
 def test_pure_ldp_reset_keeps_counts(pure: dict[str, Any]) -> None:
-    """The number of reports is 0 afterwards, and the counts are what they were."""
+    """After the reset the number of reports is 0, but the counts are unchanged."""
     before, after, n = pure["flh after reset"]
     assert (after, n) == (before, 0)
     kept, n = pure["rappor after reset"]
@@ -280,12 +280,12 @@ def test_pure_ldp_reset_keeps_counts(pure: dict[str, Any]) -> None:
 
 
 def test_pure_ldp_rappor_ignores_the_number_of_hashes(pure: dict[str, Any]) -> None:
-    """For f at ε = 2, a client with two hashes has, by the library's other function, an ε of 4 (f is rounded)."""
+    """The f for ε = 2 gives a client with two hashes an ε of 4, by the library's other function (f is rounded)."""
     assert pure["two hashes"] == pytest.approx(4, abs=0.05)
 
 
 def test_pure_ldp_rappor_never_clears_a_bit(pure: dict[str, Any]) -> None:
-    """f = 0.5: a set bit has to be sent as 0 in a quarter of the reports, and never is, so a 0 tells what the value is not."""
+    """f = 0.5: a set bit must be sent as 0 in a quarter of the reports, but never is, so a 0 excludes values."""
     assert pure["set bits kept"] == 1.0
     assert pure["clear bits set"] == pytest.approx(0.25, abs=6 * math.sqrt(0.25 * 0.75 / 7000))
 

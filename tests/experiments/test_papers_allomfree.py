@@ -1,4 +1,4 @@
-"""ALLOMFREE's tables and figures: those that are computed equal the printed ones, those that are drawn follow their law."""
+"""ALLOMFREE's tables and figures: computed numbers equal the printed ones, drawn numbers follow their distribution."""
 
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ TINY = generated("tiny", 4000, (2, 5, 30), seed=1)
 
 
 def outcome(target: Target, plan: Plan) -> Outcome:
-    """A target whose jobs run here."""
+    """Runs a target's jobs in this process."""
     return target.finish(plan, [job.function(**job.arguments) for job in target.plan(plan)])
 
 
 @pytest.mark.parametrize(("name", "rows"), [("allomfree-table-1", 168), ("allomfree-table-2", 20)])
-def test_every_computed_number_is_the_printed_one(name: str, rows: int) -> None:
+def test_every_computed_number_equals_the_printed_one(name: str, rows: int) -> None:
     found = outcome(TARGETS[name], Plan()).rows
     assert [row.within for row in found] == [True] * rows
     assert all(row.gain is not None and row.gain >= 1 - 0.011 for row in found)  # L-OLH may be 1 % above L-OSUE
@@ -30,8 +30,8 @@ def test_every_computed_number_is_the_printed_one(name: str, rows: int) -> None:
     assert all(row.best is None for row in outcome(TARGETS[name], Plan(best=False)).rows)
 
 
-def test_another_calibration_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: calibrated exactly, L-GRR agrees for k = 2 only."""
+def test_a_wrong_calibration_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: in the exact calibration L-GRR agrees only for k = 2."""
     monkeypatch.setitem(allomfree_surveys.PAPER, "L-GRR", "exact")
     found = outcome(TARGETS["allomfree-table-1"], Plan()).rows
     wrong = [row.label for row in found if not row.within]
@@ -39,7 +39,7 @@ def test_another_calibration_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -
     assert all("k = 32" in label or "k = 1024" in label for label in wrong)
 
 
-def test_figure_3_shows_table_1() -> None:
+def test_figure_3_agrees_with_table_1() -> None:
     found = outcome(TARGETS["allomfree-figure-3"], Plan())
     for ratio, panel in zip((0.3, 0.6), found.panels, strict=True):
         curves = {curve.label: dict(zip(curve.x, curve.y, strict=True)) for curve in panel.curves}
@@ -53,11 +53,11 @@ def test_figure_3_shows_table_1() -> None:
 
 @pytest.mark.parametrize("method", [*METHODS, BEST])
 def test_the_mean_error_of_the_matrix_inversion_is_known(method: str) -> None:
-    """Unclipped, MSE_avg has the mean that the exact variances and the sampling of people give.
+    """Unclipped, MSE_avg has the mean that follows from the exact variances and the sampling of people.
 
-    A person is drawn with probability 1/d, n_j of them: the sample's frequencies have the variance f(1-f)(1/n_j - 1/n), which
-    is in the variance for people drawn at random but for the finite population: -f(1-f)/n. 60 runs, five standard deviations
-    of their mean: a false alarm in 10^6; the control is a mechanism for which the error would be 1.5 times as large.
+    Each person is drawn with probability 1/d, n_j in all. The sample's frequencies have the variance f(1-f)(1/n_j - 1/n). The
+    variance for people drawn at random includes this, except for the finite population's -f(1-f)/n. The mean of 60 runs must be
+    within five standard deviations: one false alarm in 10^6. The control is a mechanism with 1.5 times the error.
     """
     rng = np.random.default_rng(20_240_601)
     chosen = mechanisms_of(method, TINY.sizes, 2.0, 1.0)
@@ -72,14 +72,14 @@ def test_the_mean_error_of_the_matrix_inversion_is_known(method: str) -> None:
     assert abs(np.mean(runs) - 1.5 * expected) > 5 * chance
 
 
-def test_allomfree_takes_the_smaller_variance_in_the_papers_calibration() -> None:
+def test_allomfree_takes_the_smaller_of_the_papers_variances() -> None:
     assert [m.name for m in mechanisms_of("ALLOMFREE", (2, 8, 30), 2.0, 1.0)] == ["L-GRR", "L-OSUE", "L-OSUE"]
     assert [m.name for m in mechanisms_of(BEST, (2, 8, 30), 2.0, 1.0)] == ["L-GRR", "L-GRR", "L-OLH"]
     assert [m.name for m in mechanisms_of("L-SUE", (2, 5), 2.0, 1.0)] == ["L-SUE", "L-SUE"]
 
 
-def test_a_gain_and_its_chance() -> None:
-    """Against the spread of the same gain over many draws."""
+def test_a_gain_has_the_stated_standard_deviation() -> None:
+    """Compared with the spread of the same gain over many draws."""
     rng = np.random.default_rng(1)
     draws = {"a": rng.normal(1, 0.2, (4000, 25)), "b": rng.normal(2, 0.3, (4000, 25))}
     gains = [gain({name: list(x[i]) for name, x in draws.items()}, "a", "b") for i in range(4000)]
@@ -88,8 +88,8 @@ def test_a_gain_and_its_chance() -> None:
     assert np.mean([spread for _, spread in gains]) == pytest.approx(ours * np.sqrt(1 + 25 / 100), rel=0.03)
 
 
-def test_the_printed_means_are_those_of_the_printed_gains() -> None:
-    """Of all 16 columns, to the last digit: there is no misprint in Tables 3 and 4 that a mean would show."""
+def test_printed_means_match_printed_gains() -> None:
+    """All 16 columns match to the last digit, so Tables 3 and 4 have no misprint that a mean would show."""
     for rows in GAINS.values():
         *values, (last, *means) = rows
         assert last == "Mean"
@@ -99,7 +99,7 @@ def test_the_printed_means_are_those_of_the_printed_gains() -> None:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small data, few runs."""
+    """Use small data and few runs."""
     monkeypatch.setattr(allomfree_surveys, "dataset", lambda name, data: TINY)
     monkeypatch.setattr(allomfree_surveys, "QUICK", dict.fromkeys(DATASETS, 3))
     monkeypatch.setattr(allomfree_surveys, "RUNS", dict.fromkeys(DATASETS, 2))
@@ -107,7 +107,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize("best", [True, False])
-def test_tables_of_gains(best: bool) -> None:
+def test_a_table_has_a_gain_in_each_cell(best: bool) -> None:
     found = outcome(TARGETS["allomfree-table-3"], Plan(quick=True, best=best))
     assert len(found.rows) == 4 * 2 * 2
     assert found.rows[0].label == "Nursery, over L-SUE, ε∞ = 1.0"
@@ -131,7 +131,7 @@ def test_the_whole_table_ends_with_the_means() -> None:
 
 
 @pytest.mark.usefixtures("tiny")
-def test_figures_of_errors() -> None:
+def test_a_figure_has_every_methods_errors() -> None:
     found = outcome(TARGETS["allomfree-figure-5"], Plan(quick=True))
     assert [panel.title for panel in found.panels] == ["Adult, ε₁ = 0.3 ε∞", "Adult, ε₁ = 0.6 ε∞"]
     assert [curve.label for curve in found.panels[0].curves] == ["ALLOMFREE", *ENCODINGS, "best"]
@@ -139,7 +139,7 @@ def test_figures_of_errors() -> None:
     assert all(row.published is None and row.ours > 0 for row in found.rows)
 
 
-def test_tables_and_figures_share_their_jobs_and_the_papers_methods_do_not_depend_on_ours() -> None:
+def test_targets_and_plans_share_jobs() -> None:
     plans = {best: Plan(best=best, data=Path("somewhere")) for best in (True, False)}
     keys = {name: {job.key for job in TARGETS[name].plan(plans[True])} for name in TARGETS}
     assert keys["allomfree-figure-4"] <= keys["allomfree-table-3"] | keys["allomfree-table-4"]

@@ -1,6 +1,6 @@
-"""The free-will privacy paper made again: its computed numbers, small runs of its figures, and what in it does not hold.
+"""The free-will privacy paper: its computed numbers, small runs of its figures, and the errors found in it.
 
-All seeds are fixed. Where a test compares means of few runs, the difference it asks for is far beyond their standard errors.
+All seeds are fixed. If a test compares means of few runs, it needs a difference far beyond their standard errors.
 """
 
 import math
@@ -44,7 +44,7 @@ QUICK = Plan(quick=True)
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Quick plans of two repetitions with few people."""
+    """Make quick plans run two repetitions with few people."""
     monkeypatch.setattr(free_will_runs, "QUICK_LINE", Sizes((200, 600), 2, 2))
     monkeypatch.setattr(free_will_runs, "QUICK_GRID", Sizes((3000,), 2, 1))
 
@@ -55,7 +55,7 @@ def result(arguments: tuple[tuple[str, Any], ...]) -> dict[str, list[float]]:
 
 
 def run(name: str, plan: Plan = QUICK) -> Outcome:
-    """A target's outcome, without the pool; what two targets share runs once."""
+    """A target's outcome, without a pool; jobs that two targets share run once."""
     target = TARGET[name]
     return target.finish(plan, [_call(job) for job in target.plan(plan)])
 
@@ -64,7 +64,7 @@ def _call(job: Job) -> Any:
     return result(tuple(job.arguments.items())) if job.function is distances else job.function(**job.arguments)
 
 
-def test_every_table_and_figure_has_its_name() -> None:
+def test_every_table_and_figure_has_a_target() -> None:
     figures = [f"free-will-figure-{i}" for i in range(2, 15)]
     assert list(TARGET) == [f"free-will-table-{i}" for i in (1, 2, 5, 6)] + figures
     assert {mix for figure in FIGURES for mix in (*figure.mixes, *figure.extra)} <= set(MIXES)
@@ -73,8 +73,8 @@ def test_every_table_and_figure_has_its_name() -> None:
 # ---- computed numbers
 
 
-def test_the_papers_levels_are_those_of_round_expected_distances() -> None:
-    """All 20 of Table 5 to the last digit; of Table 6 two are a unit of the last digit above."""
+def test_the_papers_levels_have_round_expected_distances() -> None:
+    """All 20 of Table 5 agree to the last digit; two of Table 6 are a unit of the last digit too large."""
     rows = [row for number in (5, 6) for row in run(f"free-will-table-{number}").rows]
     assert len(rows) == 40
     assert [row.label for row in rows if not row.within] == ["planar, 0.5 km", "planar, 2 km"]
@@ -84,8 +84,8 @@ def test_the_papers_levels_are_those_of_round_expected_distances() -> None:
         assert bool(row.note) is not row.within
 
 
-def test_levels_per_cell_in_place_of_per_kilometre_would_be_noticed() -> None:
-    """As printed they would be half the distance: the paper's ε is per kilometre, and a cell has 0.5."""
+def test_levels_per_cell_instead_of_per_km_are_noticed() -> None:
+    """Taken per cell, the printed ε gives half the distance: the paper's ε is per kilometre, and a cell has 0.5 km."""
     apart = grid_distances()
     per_km, per_cell = (
         [expected_loss(PlanarGeometric(GRID, scale * eps).channel(), np.full(len(apart), 1 / len(apart)), apart) for scale in s]
@@ -104,8 +104,8 @@ def test_mixtures_have_the_mechanisms_of_table_7() -> None:
 
 
 @pytest.mark.parametrize(("k", "eps", "n"), [(2, 0.3, 50), (20, 1.0, 1000), (384, 6.0, 10_000)])
-def test_propositions_2_and_3_are_the_exact_errors_where_levels_are_equal(k: int, eps: float, n: int) -> None:
-    """Summed exact variances of the inversion, for a distribution that is far from uniform; half the ε is the control."""
+def test_propositions_2_and_3_are_exact_for_equal_levels(k: int, eps: float, n: int) -> None:
+    """Compared with summed exact variances of the inversion, for an uneven distribution; half the ε is the control."""
     f = np.arange(1, k + 1) / (k * (k + 1) / 2)
     people, e, root = (1 - (f**2).sum()) / n, math.exp(eps), math.exp(eps / 2)
     proposition_2 = people + (k - 1) / n * (k + 2 * (e - 1)) / (e - 1) ** 2
@@ -118,7 +118,7 @@ def test_propositions_2_and_3_are_the_exact_errors_where_levels_are_equal(k: int
 # ---- small runs
 
 
-def test_results_find_their_mixture_size_and_repetition() -> None:
+def test_results_are_gathered_by_mixture_size_and_repetition() -> None:
     plan, mixes = Plan(), ["grr-line", "rappor-low", "grr-grid"]
     planned = jobs(plan, mixes)
     made = [
@@ -132,7 +132,7 @@ def test_results_find_their_mixture_size_and_repetition() -> None:
         np.testing.assert_array_equal(found.distances[GIBU], first + np.arange(repeats))
 
 
-def test_repetitions_do_not_depend_on_how_they_are_cut_into_jobs() -> None:
+def test_repetitions_do_not_depend_on_the_split_into_jobs() -> None:
     whole = distances("grr-line", 500, 0, 2, 7)
     parts = [distances("grr-line", 500, first, 1, 7) for first in (0, 1)]
     assert whole == {method: parts[0][method] + parts[1][method] for method in whole}
@@ -141,7 +141,7 @@ def test_repetitions_do_not_depend_on_how_they_are_cut_into_jobs() -> None:
 
 @pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize("number", [2, 3, 6, 7, 13, 14])
-def test_figures_have_a_panel_for_each_mixture_and_rows_for_distances_and_claims(number: int) -> None:
+def test_figures_have_panels_distances_and_claims(number: int) -> None:
     figure = next(figure for figure in FIGURES if figure.number == number)
     outcome = run(f"free-will-figure-{number}")
     assert len(outcome.panels) == len(figure.mixes + figure.extra)
@@ -163,8 +163,8 @@ def test_figures_have_a_panel_for_each_mixture_and_rows_for_distances_and_claims
 
 
 @pytest.mark.usefixtures("tiny")
-def test_the_tables_verdicts() -> None:
-    """Of RAPPOR mechanisms, and that the inversion of Shokri's mechanisms does not exist."""
+def test_table_2_gives_a_verdict_on_each_method() -> None:
+    """Verdicts for RAPPOR mechanisms; Shokri's mechanisms have no inversion."""
     rows = run("free-will-table-2").rows
     assert [row.published for row in rows] == [1, 3, 1, 2]
     assert all(row.ours in (1, 2, 3) and "times GIBU's" in row.note for row in rows)
@@ -176,7 +176,7 @@ def test_the_tables_verdicts() -> None:
     assert GRADES[3] == "excellent"
 
 
-def test_comparisons_tell_who_is_better_and_how_surely() -> None:
+def test_comparisons_give_the_better_method_and_the_chance() -> None:
     rng = np.random.default_rng(4)
     worse = 1 + rng.random((3, 10))
     runs = Runs((10, 100, 1000), {"a": worse, "b": worse / 2, "same": worse + 1e-3 * rng.standard_normal((3, 10))})
@@ -196,13 +196,13 @@ def test_the_generated_city_is_uneven_and_always_the_same() -> None:
     np.testing.assert_array_equal(truth, city(GRID, CELL_KM)[0])
 
 
-# ---- what in the paper does not hold as it stands
+# ---- errors found in the paper
 
 
 @pytest.mark.parametrize("loss", [0.4, 2.8, 6.4, 9.8, 11.2])
 def test_shokris_mechanism_is_not_determined_where_the_users_loss_is_the_adversarys(loss: float) -> None:
-    """The solver's mechanism, and the one that tells the truth or else the middle, are both optimal and have little in common:
-    the optimum is the smaller of Q and the blind guess's error."""
+    """The solver's mechanism, and the one that reports the truth or else the middle, are both optimal but very different. The
+    optimum is the smaller of Q and the blind guess's error."""
     k = 40
     apart, profile = line_distances(k), np.full(k, 1 / k)
     both = solved(apart, loss).channel(), TruthOrCentre(apart, loss).channel()
@@ -214,7 +214,7 @@ def test_shokris_mechanism_is_not_determined_where_the_users_loss_is_the_adversa
 
 
 def test_so_figure_13_depends_on_the_optimum_that_is_taken() -> None:
-    """[IBU]_M's distance is several times GIBU's with the solver's mechanisms, and GIBU's with the others."""
+    """With the solver's mechanisms [IBU]_M's distance is several times GIBU's; with the others it equals GIBU's."""
     ratios = []
     for mix in ("shokri-line-small", "shokri-centre-small"):
         found = distances(mix, 20_000, 0, 8, 3)
@@ -224,7 +224,7 @@ def test_so_figure_13_depends_on_the_optimum_that_is_taken() -> None:
 
 
 def test_table_8s_largest_bounds_on_the_line_are_those_of_a_blind_guess() -> None:
-    """A blind guess errs by 25 cells, so Q = 28 bounds nothing; 24.5 stands where Tables 5 and 6 come from 25."""
+    """A blind guess errs by 25 cells, so Q = 28 bounds nothing. Table 8 has 24.5 where Tables 5 and 6 come from 25."""
     assert line_distances(100).mean(axis=0).min() == 25
     assert [a for a, b in zip(SHOKRI_LINE, LINE_LOSS, strict=True) if a != b] == [24.5]
     assert max(SHOKRI_LINE) == 28
@@ -233,7 +233,7 @@ def test_table_8s_largest_bounds_on_the_line_are_those_of_a_blind_guess() -> Non
 
 
 def test_gibu_stops_short_of_the_maximum() -> None:
-    """Theorem 1 says that Algorithm 1 returns the maximum; stopped by δ it comes near it only, and how near is not δ."""
+    """Theorem 1: Algorithm 1 returns the maximum. Stopped by δ it only comes near, and δ does not bound the gap."""
     rng, mix = np.random.default_rng(5), build("geometric-line")
     groups = [(m, m.tabulate(m.report(rng.choice(100, 2000, p=mix.truth), rng))) for m in mix.mechanisms]
     delta = 1e-6

@@ -1,4 +1,4 @@
-"""IBU against MI: the transcribed tables, the paper's definitions, and what its channels of chains do to its numbers."""
+"""IBU against MI: the transcribed tables, the paper's definitions, and the effect of its channels of chains."""
 
 import math
 
@@ -18,13 +18,13 @@ from mechanisms.local_hashing import papers_g
 
 
 def run(name: str, plan: Plan) -> Outcome:
-    """A target's outcome, all in this process."""
+    """A target's outcome, computed in this process."""
     (target,) = [target for target in TARGETS if target.name == name]
     return target.finish(plan, [job.function(**job.arguments) for job in target.plan(plan)])
 
 
 @pytest.mark.parametrize("names", [ONE_TIME, CHAINS])
-def test_the_published_averages_are_those_of_the_published_cells(names: tuple[str, ...]) -> None:
+def test_published_averages_match_published_cells(names: tuple[str, ...]) -> None:
     cells = np.array([TABLES[names][shape] for shape in (*ibu_mi.SHAPES, "Avg.")], float)
     assert cells.shape == (7, 16)
     assert np.abs(cells[:-1].mean(axis=0) - cells[-1]).max() <= 1
@@ -45,7 +45,7 @@ def test_the_papers_g_is_rounded_where_floors_are_printed() -> None:
         root = math.sqrt(a**4 - 14 * a**2 + 12 * a * b * (1 - a * b) + 12 * a**3 * b + 1)
         quotient = (1 - a**2 + root) / (6 * (a - b))
         assert 1 + max(1, round(quotient)) == g
-        assert 1 + max(1, math.floor(quotient)) < g  # what is printed
+        assert 1 + max(1, math.floor(quotient)) < g  # the printed value
         assert papers_g(100, 2 * eps, eps) < g
 
 
@@ -60,7 +60,7 @@ def dense_ibu(support: FloatArray, p: float, q: float, iterations: int) -> Float
 
 
 @pytest.mark.parametrize(("name", "k"), [("SUE", 6), ("L-GRR", 6), ("L-BLH", 6), ("L-OLH", 6)])
-def test_ibu_is_the_papers_with_its_channel(name: str, k: int) -> None:
+def test_ibu_equals_the_papers_with_its_channel(name: str, k: int) -> None:
     m = build(name, k, 1.0, "paper")
     table = tabulate(m, population("poisson", k, 5000, np.random.default_rng(2)), np.random.default_rng(3))
     assert papers_ibu(m, table, slip=False) == pytest.approx(ibu(m, table, likelihood="support").frequencies, abs=1e-9)
@@ -72,7 +72,7 @@ def test_ibu_is_the_papers_with_its_channel(name: str, k: int) -> None:
 
 
 def papers_channel(m: Mechanism) -> tuple[float, float]:
-    """Its diagonal and the rest, as the paper's package computes them."""
+    """The channel's diagonal and its other entries, as the paper's package computes them."""
     if m.name == "SUE":
         return m.p, m.q
     assert hasattr(m, "p1")
@@ -100,8 +100,8 @@ def test_gains_are_clipped_run_by_run() -> None:
 
 
 @pytest.mark.parametrize("shared", [0.0, 3.0])
-def test_chance_knows_what_the_settings_of_a_run_share(shared: float) -> None:
-    """Gains of 12 settings with a common part of a known deviation, and 2000 runs, which do not quite tell 0 from 0.3."""
+def test_chance_includes_the_part_that_settings_share(shared: float) -> None:
+    """Gains of 12 settings with a common part of known deviation, in 2000 runs, which hardly distinguish 0 from 0.3."""
     rng = np.random.default_rng(1)
     common = shared * rng.standard_normal(2000)
     found = {}
@@ -129,7 +129,7 @@ def test_a_runs_samples_are_the_same_for_every_k_and_epsilon(monkeypatch: pytest
 
 @pytest.mark.parametrize("shape", ["Unif.", "Poiss."])
 def test_l_grr_gains_what_is_published_with_the_papers_channel_alone(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cells at full size but for 6 runs; at 3 standard deviations each of 4 comparisons raises an alarm 3 times in 1000."""
+    """The cells at full size, with 6 runs. At 3 standard deviations each of 4 comparisons has 3 false alarms in 1000."""
     monkeypatch.setattr(ibu_mi, "QUICK_RUNS", 6)
     plan = Plan(quick=True, best=False, seed=7)
     jobs = ibu_mi.jobs(plan, ["L-GRR"], [shape], ibu_mi.DOMAINS, ibu_mi.SIZES)
@@ -141,7 +141,7 @@ def test_l_grr_gains_what_is_published_with_the_papers_channel_alone(shape: str,
         assert not Row(label="", published=published, ours=chain[i], spread=sd[i], digit=0.5).within  # the control
 
 
-def test_a_small_table_and_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_table_is_reproducible_and_has_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ibu_mi, "DOMAINS", (2, 20))
     monkeypatch.setattr(ibu_mi, "SIZES", (1000, 2000))
     plan = Plan(quick=True)
@@ -160,7 +160,7 @@ def test_a_small_table_and_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["ibu-table-2", "ibu-table-3", "ibu-figure-1", "ibu-figure-2", "ibu-figure-3", "ibu-figure-4"])
-def test_the_whole_of_a_target_says_all_that_is_published(name: str) -> None:
+def test_a_full_target_has_all_published_numbers(name: str) -> None:
     (target,) = [target for target in TARGETS if target.name == name]
     plan = Plan(best=False)
     outcome = target.finish(plan, [made_up(job) for job in target.plan(plan)])

@@ -1,4 +1,4 @@
-"""LDP³: the transcribed tables, what they measure, and what its toolkit's variance does to Power."""
+"""LDP³: the transcribed tables, their metric, and the effect of the toolkit's variance on Power."""
 
 import math
 from pathlib import Path
@@ -21,14 +21,14 @@ PEOPLE = {"kosarak": (929_669, 128), "bms_pos": (500_000, 256), "porto": (1_620_
 
 @pytest.fixture
 def few_trips(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Porto with 5000 people on 20 values."""
+    """Make Porto small: 5000 people on 20 values."""
     monkeypatch.setattr(ldp3_runs, "PORTO", (5000, 20))
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_published_averages_are_those_of_the_published_columns(name: str) -> None:
     for protocol, row in TABLES[name].items():
-        slip = (name, protocol) == ("bms_pos", "SS")  # where the column without post-processing is averaged too
+        slip = (name, protocol) == ("bms_pos", "SS")  # its average includes the column without post-processing
         assert row[1] == pytest.approx(np.mean([*row[:slip], *row[2:]]), abs=0.0101)
         assert not slip or row[1] != pytest.approx(np.mean(row[2:]), abs=0.04)
 
@@ -42,7 +42,7 @@ def test_porto_has_powers_numbers_in_its_column_of_powerns() -> None:
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_published_l1_is_divided_by_k(name: str, protocol: str) -> None:
-    """A count is nearly normal, so the mean absolute error is sqrt(2/π) standard deviations; 5 of its own are allowed."""
+    """A count is nearly normal, so the mean absolute error is sqrt(2/π) standard deviations, ± 5 of its own."""
     n, k = PEOPLE[name]
     m = mechanism(PROTOCOLS[protocol], k, eps=1.0)
     expected = 1000 * math.sqrt(2 / math.pi * m.variance(1 / k, n))
@@ -58,7 +58,7 @@ def test_the_toolkits_variance_has_the_domain_size_for_the_people() -> None:
         assert k * toolkit_variance(protocol, k, n) == pytest.approx(true[protocol], rel=1e-9)
     assert k * toolkit_variance("OLH", k, n) == pytest.approx(true["OLH"], rel=0.01)
     assert toolkit_variance("SS", k, n) == toolkit_variance("GRR", k, n)
-    assert 0.2 < toolkit_variance("SS", k, n) / true["SS"] < 0.3  # two slips that nearly undo each other
+    assert 0.2 < toolkit_variance("SS", k, n) / true["SS"] < 0.3  # two errors that nearly cancel
     assert toolkit_variance("GRR", k, n) / true["GRR"] < 3 / k
 
 
@@ -72,8 +72,8 @@ def test_the_toolkits_power_lifts_what_is_far_below_zero() -> None:
     assert toolkit_power(nearer, n, variance=12.2)[-1] * n > 500
 
 
-def test_the_toolkits_power_is_what_its_text_says() -> None:
-    """Against sums written out."""
+def test_the_toolkits_power_equals_explicit_sums() -> None:
+    """Compared with sums written out."""
     counts, n, variance = np.array([70.0, 20.0, 33.0, 4.0]), 120, 60.0
 
     def of_mean(a: float) -> float:
@@ -91,7 +91,7 @@ def test_the_toolkits_power_is_what_its_text_says() -> None:
 
 
 def test_the_true_variance_is_better_than_the_toolkits() -> None:
-    """OLH and Power on a law as steep as Kosarak's, one run."""
+    """One run of OLH and Power on a distribution as steep as Kosarak's."""
     n, k = 100_000, 128
     rng = np.random.default_rng(1)
     values = rng.choice(k, n, p=(weights := np.arange(1.0, k + 1) ** -2) / weights.sum())
@@ -104,7 +104,7 @@ def test_the_true_variance_is_better_than_the_toolkits() -> None:
 
 
 @pytest.mark.usefixtures("few_trips")
-def test_a_small_table() -> None:
+def test_a_small_table_has_every_row() -> None:
     (target,) = [target for target in TARGETS if target.name == "ldp3-table-3"]
     plan = Plan(quick=True)
     jobs = target.plan(plan)
@@ -118,7 +118,7 @@ def test_a_small_table() -> None:
     assert "best" not in errors(**{**jobs[0].arguments, "best": False})
 
 
-def test_data_are_real_where_the_folder_has_them(tmp_path: Path) -> None:
+def test_data_are_real_if_the_folder_has_them(tmp_path: Path) -> None:
     assert ldp3.folder(Plan(data=tmp_path), "kosarak") is None
     (tmp_path / "kosarak.csv").write_text("1\n")
     assert ldp3.folder(Plan(data=tmp_path), "kosarak") == str(tmp_path)
@@ -127,7 +127,7 @@ def test_data_are_real_where_the_folder_has_them(tmp_path: Path) -> None:
         ldp3_runs.dataset("kosarak", str(tmp_path), 1)
 
 
-def test_times_are_of_jobs_that_are_alone_on_one_process_and_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_have_a_job_alone_for_each_process_count(monkeypatch: pytest.MonkeyPatch) -> None:
     (target,) = [target for target in TARGETS if target.name == "ldp3-figure-5"]
     monkeypatch.setattr(ldp3, "cores", lambda: 12)
     jobs = target.plan(Plan())
@@ -144,13 +144,13 @@ def test_times_are_of_jobs_that_are_alone_on_one_process_and_more(monkeypatch: p
     assert outcome.rows[-2].within
 
 
-def test_seconds_are_those_of_an_estimate() -> None:
+def test_seconds_are_measured_for_each_protocol() -> None:
     found = seconds("porto", ["GRR"], 1, 1, None, 1)
     assert list(found) == ["GRR"]
     assert 0 < found["GRR"] < 60
 
 
-def test_shares_of_the_people_are_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_processes_shares_cover_all_people(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ldp3_runs._loaded, "values", np.arange(1000) % 7)
     assert sum(ldp3_runs._share("GRR", 7, i, 3, 1, 1).n for i in range(3)) == 1000
     assert sum(ldp3_runs._share("GRR", 7, i, 3, 1, 50).n for i in range(3)) < 30

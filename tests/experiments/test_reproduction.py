@@ -1,4 +1,4 @@
-"""How reproductions run, what they keep, and how a published value is compared."""
+"""Tests how reproductions run, which results they keep, and how a published value is compared."""
 
 import json
 import math
@@ -30,7 +30,7 @@ def squares(log: Path, numbers: Sequence[int]) -> Target:
     return Target("squares", "Squares", jobs, finish)
 
 
-def test_what_was_kept_is_not_run_again(tmp_path: Path) -> None:
+def test_a_job_with_a_kept_result_does_not_run_again(tmp_path: Path) -> None:
     log, told = tmp_path / "log", []
     plan = Plan(seed=0)
     (first,) = reproduce([squares(log, (1, 2))], plan, tmp_path / "kept", lambda *seen: told.append(seen), processes=2)
@@ -39,11 +39,11 @@ def test_what_was_kept_is_not_run_again(tmp_path: Path) -> None:
     assert (first.ran, first.jobs, more.ran, more.jobs) == (2, 2, 1, 3)
     assert sorted(log.read_text().split()) == ["1", "2", "3"]
     assert told[-1] == (2, 2, "squares")
-    (other,) = reproduce([squares(log, (1,))], Plan(seed=5), tmp_path / "kept", processes=1)  # the control: another seed is run
+    (other,) = reproduce([squares(log, (1,))], Plan(seed=5), tmp_path / "kept", processes=1)  # the control: another seed runs
     assert (other.ran, other.outcome.rows[0].ours) == (1, 6)
 
 
-def test_a_job_that_is_alone_runs_last_and_every_time(tmp_path: Path) -> None:
+def test_a_job_with_alone_runs_last_and_every_time(tmp_path: Path) -> None:
     log = tmp_path / "log"
     jobs = [Job(square, {"x": x, "seed": 0, "log": str(log)}, alone=x == 1) for x in (1, 2, 3)]
     target = Target("timed", "Timed", lambda _: jobs, lambda _, results: Outcome([Row(label="", ours=y) for y in results]))
@@ -57,7 +57,7 @@ def test_a_job_that_is_alone_runs_last_and_every_time(tmp_path: Path) -> None:
         reproduce([bad], Plan(), tmp_path / "kept", processes=1)
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted where the kernel lists them")
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs a kernel that lists a process's threads")
 def test_a_job_uses_one_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in THREADS:
         monkeypatch.delenv(name, raising=False)
@@ -67,7 +67,7 @@ def test_a_job_uses_one_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not any(name in os.environ for name in THREADS)
 
 
-def test_a_result_that_was_cut_off_is_run_again(tmp_path: Path) -> None:
+def test_a_job_with_a_truncated_result_runs_again(tmp_path: Path) -> None:
     target, plan = squares(tmp_path / "log", (2,)), Plan(seed=0)
     reproduce([target], plan, tmp_path / "kept", processes=1)
     (file,) = (tmp_path / "kept").iterdir()
@@ -76,7 +76,7 @@ def test_a_result_that_was_cut_off_is_run_again(tmp_path: Path) -> None:
     assert json.loads(file.read_text()) == [4]
 
 
-def test_a_job_that_fails_names_itself_and_loses_no_other(tmp_path: Path) -> None:
+def test_a_failed_job_is_named_and_other_results_are_kept(tmp_path: Path) -> None:
     bad = Target("bad", "Bad", lambda _: [Job(fail, {"x": 7})], lambda *_: Outcome([]))
     with pytest.raises(ReproductionError, match=r"^bad: fail\(x=7\): no 7$"):
         reproduce([squares(tmp_path / "log", (2,)), bad], Plan(seed=0), tmp_path / "kept", processes=1)
@@ -98,14 +98,14 @@ def test_a_published_value_agrees_within_chance_and_its_digits(row: Row, within:
     assert row.within is within
 
 
-def test_the_gain_is_how_many_times_better_the_best_is() -> None:
+def test_the_gain_is_the_factor_of_the_best_method() -> None:
     assert Row(label="", ours=6.0, best=2.0).gain == 3
     assert Row(label="", ours=2.0, best=6.0, lower_is_better=False).gain == 3
     assert Row(label="", ours=2.0).gain is None
     assert Row(label="", ours=2.0, best=0.0).gain is None
 
 
-def test_tables_and_pictures(tmp_path: Path) -> None:
+def test_tables_and_pictures_show_an_outcome(tmp_path: Path) -> None:
     (found,) = reproduce([squares(tmp_path / "log", (2, 3))], Plan(seed=1), tmp_path / "kept", processes=1)
     assert summary(found.outcome.rows) == "0 of 2 published values agree"
     text = markdown("squares", "Squares", found.outcome, "squares.png")
@@ -124,7 +124,7 @@ def test_tables_and_pictures(tmp_path: Path) -> None:
         draw(found.outcome, "Squares", tmp_path / "squares.no")
 
 
-def test_every_target_has_a_name_of_its_own_and_is_listed() -> None:
+def test_every_target_has_a_unique_name_and_is_listed() -> None:
     names = [target.name for target in papers.TARGETS]
     assert len(set(names)) == len(names)
     shown = CliRunner().invoke(app, ["reproduce", "--list"])

@@ -1,4 +1,4 @@
-"""The page of results says what the commands wrote, and which did not run."""
+"""The results page shows what the commands wrote, and lists those that did not run."""
 
 import json
 import math
@@ -30,7 +30,7 @@ TARGET = Target("ldp3-table-1", "LDP³, Table I", lambda _: [], lambda *_: Outco
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What commands wrote; the page goes beside it."""
+    """A folder with the commands' output; the page is written below it."""
     monkeypatch.setattr(results_page, "DOCS", tmp_path / "docs")
     rows = [accuracy.errors(setting, 1, 1) for setting in accuracy.settings(quick=True)[:2]]
     written = {
@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_page(folder: Path) -> None:
+def test_the_page_shows_every_result(folder: Path) -> None:
     results_page.main(folder)
     text = (folder / "docs" / "results.md").read_text()
     assert "| GRR ibu | 100.0% | 100.0% | ×1 | ×1 | one, 1 |" in text
@@ -60,7 +60,7 @@ def test_the_page(folder: Path) -> None:
     assert len((folder / "docs" / "results" / "accuracy.csv").read_text().splitlines()) == 3
 
 
-def test_without_a_command_its_section_is_missing(folder: Path) -> None:
+def test_a_command_that_did_not_run_has_no_section(folder: Path) -> None:
     found = {"estimators": json.loads((folder / "estimators.json").read_text())}
     text = results_page.page(found)
     assert "## The papers, made again" not in text
