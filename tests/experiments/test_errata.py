@@ -233,7 +233,7 @@ def test_multi_freq_matrix_inversion_is_clipped_and_normalised(multi_freq: dict[
     assert sum(multi_freq["mi"]) == pytest.approx(1)
 
 
-def test_multi_freq_takes_what_is_no_value_and_no_report(multi_freq: dict[str, Any]) -> None:
+def test_multi_freq_accepts_invalid_values_and_reports(multi_freq: dict[str, Any]) -> None:
     assert multi_freq["accepted"] == {"client 1.7": "", "client nan": "", "report -1": ""}
     m = mechanism("GRR", 4, eps=1.0)
     for bad in (1.7, math.nan):

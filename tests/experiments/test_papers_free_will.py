@@ -200,7 +200,7 @@ def test_the_generated_city_is_uneven_and_always_the_same() -> None:
 
 
 @pytest.mark.parametrize("loss", [0.4, 2.8, 6.4, 9.8, 11.2])
-def test_shokris_mechanism_is_not_determined_where_the_users_loss_is_the_adversarys(loss: float) -> None:
+def test_shokris_mechanism_is_not_unique_if_both_losses_agree(loss: float) -> None:
     """The solver's mechanism, and the one that reports the truth or else the middle, are both optimal but very different. The
     optimum is the smaller of Q and the blind guess's error."""
     k = 40
@@ -213,7 +213,7 @@ def test_shokris_mechanism_is_not_determined_where_the_users_loss_is_the_adversa
     assert np.abs(both[0] - both[1]).max() > 0.5 if loss > 1 else np.abs(both[0] - both[1]).max() > 0.01
 
 
-def test_so_figure_13_depends_on_the_optimum_that_is_taken() -> None:
+def test_figure_13_depends_on_the_optimum_taken() -> None:
     """With the solver's mechanisms [IBU]_M's distance is several times GIBU's; with the others it equals GIBU's."""
     ratios = []
     for mix in ("shokri-line-small", "shokri-centre-small"):
@@ -223,7 +223,7 @@ def test_so_figure_13_depends_on_the_optimum_that_is_taken() -> None:
     assert 0.8 < ratios[1] < 1.25
 
 
-def test_table_8s_largest_bounds_on_the_line_are_those_of_a_blind_guess() -> None:
+def test_table_8s_largest_bounds_are_those_of_a_blind_guess() -> None:
     """A blind guess errs by 25 cells, so Q = 28 bounds nothing. Table 8 has 24.5 where Tables 5 and 6 come from 25."""
     assert line_distances(100).mean(axis=0).min() == 25
     assert [a for a, b in zip(SHOKRI_LINE, LINE_LOSS, strict=True) if a != b] == [24.5]

@@ -128,7 +128,7 @@ def test_a_runs_samples_are_the_same_for_every_k_and_epsilon(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("shape", ["Unif.", "Poiss."])
-def test_l_grr_gains_what_is_published_with_the_papers_channel_alone(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_l_grr_has_published_gains_only_with_papers_channel(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cells at full size, with 6 runs. At 3 standard deviations each of 4 comparisons has 3 false alarms in 1000."""
     monkeypatch.setattr(ibu_mi, "QUICK_RUNS", 6)
     plan = Plan(quick=True, best=False, seed=7)

@@ -26,7 +26,7 @@ def few_trips(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_published_averages_are_those_of_the_published_columns(name: str) -> None:
+def test_published_averages_match_published_columns(name: str) -> None:
     for protocol, row in TABLES[name].items():
         slip = (name, protocol) == ("bms_pos", "SS")  # its average includes the column without post-processing
         assert row[1] == pytest.approx(np.mean([*row[:slip], *row[2:]]), abs=0.0101)
@@ -51,7 +51,7 @@ def test_the_published_l1_is_divided_by_k(name: str, protocol: str) -> None:
     assert TABLES[name][protocol][0] != pytest.approx(k * expected, rel=0.9)  # Eq. (22) as printed
 
 
-def test_the_toolkits_variance_has_the_domain_size_for_the_people() -> None:
+def test_the_toolkits_variance_has_k_in_place_of_n() -> None:
     n, k = PEOPLE["kosarak"]
     true = {p: mechanism(name, k, eps=1.0).variance(0.0, n) * n**2 for p, name in PROTOCOLS.items()}
     for protocol in ("OUE", "RAPPOR", "BLH"):
@@ -62,7 +62,7 @@ def test_the_toolkits_variance_has_the_domain_size_for_the_people() -> None:
     assert toolkit_variance("GRR", k, n) / true["GRR"] < 3 / k
 
 
-def test_the_toolkits_power_lifts_what_is_far_below_zero() -> None:
+def test_the_toolkits_power_raises_counts_far_below_zero() -> None:
     counts, n = np.array([6000.0, 3000.0, 1500.0, 40.0, 15.0, -900.0]), 10_000
     lifted = toolkit_power(counts, n, variance=50.0) * n
     assert lifted[:3] == pytest.approx(counts[:3] + 5, abs=6)
