@@ -35,9 +35,9 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 BESIDE = "results"  # folder for pictures and for tables too long for the page
 ABOUT = """# Results
 
-Written by `python -m experiments.results_page` from runs of the commands named below; run them to make every figure again.
-Speeds are of the machine that they ran on, so read them beside one another. Errors of papers and libraries that came up on the
-way are in [errata.md](errata.md).
+Written by `python -m experiments.results_page` from runs of the commands named below. Run these commands to reproduce every
+number. Speeds depend on the machine, so compare them only with one another. Errors found in papers and libraries are in
+[errata.md](errata.md).
 """
 PAPERS = {
     "ibu": "Arcolezi, Cerna, Palamidessi 2023: IBU or matrix inversion",
@@ -69,11 +69,11 @@ def reproduced(written: Any) -> str:
     lines = [
         "## The papers, made again",
         "",
-        "`ldpstream reproduce --data DIR`. *differs* is ours less the paper's value, ± its standard deviation by chance alone,",
-        "over the paper's runs and ours; a value agrees if it is within three of them and the printed digits. *best* is our",
-        "best method for the same purpose, *gain* how many times better it is than the paper's. What does not agree has its",
-        "reason beside it, most often that the data cannot be had and were generated; of the others, chance alone puts one in",
-        "370 outside.",
+        "`ldpstream reproduce --data DIR`. *differs* is our value minus the paper's; ± is its standard deviation by chance,",
+        "over the paper's runs and ours. A value agrees if it is within three of them plus the printed digits. *best* is our",
+        "best method for the same purpose; *gain* is how many times better it is than the paper's. A value that does not agree",
+        "has its reason beside it, most often that the data are not available and were generated. Of the others, chance alone",
+        "puts one in 370 outside.",
         "",
         "| | values | agree | median gain | |",
         "|---|---|---|---|---|",

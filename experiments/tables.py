@@ -112,8 +112,8 @@ def bench_notes(result: Bench) -> list[str]:
     return [
         f"{stream.n:,} GRR reports drawn, perturbed and counted in blocks: {rate(stream.per_s)}/s, peak memory of the process"
         f" {stream.peak_mib:.0f} MiB, {kept} {STREAM_LIMIT_MIB} MiB.",
-        "Rates are per second of processor time, the best of several runs; × ours is ours over theirs in this run."
-        " Their rates are from the n shown, since they take one value at a time.",
+        "Rates are per second of processor time, the best of several runs; × ours is our rate divided by theirs in this run."
+        " Their rates are for the n shown, since they take one value at a time.",
         *(f"Other libraries: {missing}" for missing in result.peers_missing),
     ]
 

@@ -191,7 +191,8 @@ def gain_cells(g: Gain) -> list[str]:
 
 
 GAIN_NOTE = (
-    "Mean squared error of the choice over that of the advice: gain is the geometric mean, least the smallest. Kept: settings"
-    " in which the choice is not better by more than 1 % and by three standard errors of the paired difference; near: in which"
-    " it is not better by more than 1 %. †: the best of all fixed choices, in hindsight."
+    "Ratio of the choice's mean squared error to the advice's: gain is its geometric mean, least its smallest value. Kept:"
+    " share of settings in which the choice is not better both by more than 1 % and by more than three standard errors of the"
+    " paired difference. Near: share of settings in which it is not better by more than 1 %. †: the best of all fixed choices,"
+    " in hindsight."
 )

@@ -20,7 +20,7 @@ PHASES = {
 
 def service_tables(result: ServiceBench) -> list[Table]:
     """Tables: counting beside the bare consumer; processor time by phase; growth; producing."""
-    counted = table("Counting a log that is there, a second, median over turns; CPU in µs a record; peak MiB", "log", "who",
+    counted = table("Counting an existing log, per second, median over turns; CPU in µs a record; peak MiB", "log", "who",
                     "records", "MB", "reports", "CPU", "MiB", texts=2)  # fmt: skip
     for row in result.counted:
         counted.add_row(row.kind, "bare consumer", *_rates(row, row.bare))
@@ -28,7 +28,7 @@ def service_tables(result: ServiceBench) -> list[Table]:
         cpu = f"{row.cpu_ratio:.2f}" if row.cpu_ratio else NONE
         ratio = f"{row.ratio:.2f}" if row.ratio >= BARE_TARGET else f"[bold red]{row.ratio:.2f}[/]"
         counted.add_row("", f"ratio, wanted {BARE_TARGET}", ratio, NONE, NONE, cpu, NONE)
-    phases = table("Where an agent's processor time goes, µs a record; fetch is the client library's, with parsing", "log",
+    phases = table("An agent's processor time by phase, µs a record; fetch is the client library's, with parsing", "log",
                    *PHASES.values(), "sum")  # fmt: skip
     for spent in result.phases:
         seconds = [spent.cpu_s_per_million[phase] for phase in PHASES]
@@ -54,7 +54,7 @@ def service_notes(result: ServiceBench) -> list[str]:
     ]
     if (stock := result.stock) is not None:
         notes.append(
-            f"A stock Faust agent with one HINCRBY a report: {rate(stock.reports_per_s)} reports/s of one each; ours is "
+            f"A stock Faust agent with one HINCRBY a report: {rate(stock.reports_per_s)} reports/s, one a record; ours is "
             f"{stock.ratio:.0f} × that, {_against(stock.ratio, STOCK_TARGET)}."
         )
     if (closed := result.closed) is not None:
@@ -71,8 +71,8 @@ def service_notes(result: ServiceBench) -> list[str]:
             f"commits after {recovery.first_commit_s:.1f} s, has counted all after {recovery.all_counted_s:.1f} s."
         )
     notes.append(
-        f"{result.cores} cores for broker, Redis, agents and whoever sends, so more agents than free cores gain nothing. "
-        "After every run the count tables were what was sent: nothing lost, nothing doubled."
+        f"{result.cores} cores for broker, Redis, agents and producers, so more agents than free cores gain nothing. "
+        "After every run the count tables were exactly what was sent: nothing lost, nothing counted twice."
     )
     return notes
 

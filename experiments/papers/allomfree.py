@@ -72,7 +72,7 @@ def _table_1(plan: Plan, results: Sequence[Any]) -> Outcome:
     for printed, values in zip(TABLE_1, results[0], strict=True):
         eps_inf, eps_1 = _budgets(printed)
         label = MISPRINTED.get(printed[0])
-        note = f"the label says ε∞ = {label[0]}, ε₁ = {label[1]:.2f}" if label else ""
+        note = f"the printed label is ε∞ = {label[0]}, ε₁ = {label[1]:.2f}" if label else ""
         for (name, k), text, (ours, best) in zip(COLUMNS_1, printed[2:], values, strict=True):
             rows.append(
                 Row(
@@ -88,11 +88,11 @@ def _table_1(plan: Plan, results: Sequence[Any]) -> Outcome:
 
 
 _NOTES_1 = (
-    "Whole numbers are cut off in the paper, not rounded. The last two labels under ε₁ = 0.3 ε∞ are misprinted; the numbers are"
-    " those of the pattern that the other rows follow.",
-    "The paper's second round of L-GRR is right for k = 2 only: for k = 32 and 1024 the reports are more private than ε₁ says,"
-    " and most of the gain is the exact calibration's. Best: the smallest variance of L-GRR, L-OSUE and L-OLH in exact"
-    " calibration; L-OSUE's in the columns that have no k.",
+    "Whole numbers are cut off in the paper, not rounded. The last two labels under ε₁ = 0.3 ε∞ are misprinted; their numbers"
+    " follow the pattern of the other rows.",
+    "The paper's second round of L-GRR is right only for k = 2. For k = 32 and 1024 the reports are more private than ε₁, and"
+    " most of the gain comes from the exact calibration. Best: the smallest variance of L-GRR, L-OSUE and L-OLH in exact"
+    " calibration; L-OSUE's in the columns without k.",
 )
 
 
@@ -108,7 +108,7 @@ def _table_2(plan: Plan, results: Sequence[Any]) -> Outcome:
         for printed, values in zip(TABLE_2, results[0], strict=True)
         for (name, k), text, (ours, best) in zip(COLUMNS_2, printed[1:], values, strict=True)
     ]
-    return Outcome(rows, notes=["Best: the smallest variance of all one-time mechanisms; OUE's in the columns that have no k."])
+    return Outcome(rows, notes=["Best: the smallest variance of all one-time mechanisms; OUE's in the columns without k."])
 
 
 def _figure_3(plan: Plan, results: Sequence[Any]) -> Outcome:
@@ -121,9 +121,9 @@ def _figure_3(plan: Plan, results: Sequence[Any]) -> Outcome:
         worst = sum(found["L-OUE"][i] == max(found[name][i] for name in ENCODINGS) for i in range(len(EPSILONS)))
         close = max(found["L-SOUE"][i] / found["L-OSUE"][i] for i in range(len(EPSILONS)) if EPSILONS[i] >= 3)
         notes.append(
-            f"ε₁ = {ratio} ε∞: the paper says that L-OSUE is always better than L-SUE (here at {beats} of {len(EPSILONS)} ε∞),"
-            f" that L-OUE is the worst but for high ε∞ (the worst at {worst} of {len(EPSILONS)}), and that L-SOUE and L-OSUE"
-            f" are alike at high ε∞ (ratio at most {close:.3f} from ε∞ = 3 on)."
+            f"ε₁ = {ratio} ε∞, the paper's claims: L-OSUE is always better than L-SUE (here at {beats} of {len(EPSILONS)} ε∞);"
+            f" L-OUE is the worst except at high ε∞ (the worst at {worst} of {len(EPSILONS)}); L-SOUE and L-OSUE are similar at"
+            f" high ε∞ (ratio at most {close:.3f} from ε∞ = 3 on)."
         )
     if plan.best:
         notes.append(

@@ -196,10 +196,10 @@ def _table(ratio: float, plan: Plan, results: Sequence[Any]) -> Outcome:
 
 
 _NOTES = (
-    "How much smaller, in percent, the averaged MSE of ALLOMFREE is. Not in the paper's text, but in the code that its authors"
-    " published: estimates are clipped at 0 and divided by their sum, which makes all errors, and the gains, smaller.",
-    "MS-FIMU's table of persons and Census-Income cannot be had: independent columns of the same n and k, Zipf-distributed, in"
-    " their place. With estimates that are clipped the error depends on the distribution, so their rows need not agree.",
+    "Values are reductions of the averaged MSE by ALLOMFREE, in percent. The authors' published code, but not the paper's text,"
+    " clips estimates at 0 and divides them by their sum. This makes all errors, and the gains, smaller.",
+    "MS-FIMU's table of persons and Census-Income are not available; independent, Zipf-distributed columns of the same n and k"
+    " replace them. The error of clipped estimates depends on the distribution, so their rows need not agree.",
     f"Best: the same gain of our best method: {BEST}.",
 )
 
@@ -230,7 +230,7 @@ def _figure(name: str, plan: Plan, results: Sequence[Any]) -> Outcome:
         rows,
         panels,
         [
-            f"The paper says that each of these holds always; here, of {len(points)} points: {', '.join(held)}.",
+            f"The paper claims that each of these always holds; here, of {len(points)} points: {', '.join(held)}.",
             *([f"Best: {BEST}."] if plan.best else []),
         ],
     )

@@ -22,28 +22,29 @@ IBU_R, IBU_M = ("[IBU]_R",), ("[IBU]_M",)
 LINES = {"line": "linear", "grid": "planar"}
 UNITS = {"line": "cells", "grid": "km"}
 SIZES_NOTE = (
-    "The paper's text names neither its numbers of people and repetitions nor where GIBU stops: ours run to 100 000 people, 10"
-    " repetitions (5 on the grid), GIBU until the log-likelihood grows by less than 1e-9 nats a report. Distances are from the"
-    " distribution that the values are drawn from; `best` is the maximum of the same likelihood of the same reports. A claim"
-    " that one method beats another has the share of the numbers of people at which its mean distance is the smaller."
+    "The paper's text gives neither its numbers of people and repetitions nor where GIBU stops. Ours: up to 100 000 people, 10"
+    " repetitions (5 on the grid), and GIBU until the log-likelihood grows by less than 1e-9 nats a report. Distances are from"
+    " the distribution that the values are drawn from. `best` is the maximum of the same likelihood of the same reports. The"
+    " value of a claim that one method beats another is the share of numbers of people at which its mean distance is smaller."
 )
 GRID_NOTE = (
-    "Gowalla's check-ins cannot be had: the planar population is generated, on the paper's grid of 24 × 16 cells of 0.5 km. The"
-    " ε of Tables 6 and 7 are per kilometre, so a planar mechanism that counts in cells takes half of them: only so are they"
-    " those of the round expected distances that Table 6 comes from."
+    "Gowalla's check-ins are not available, so the planar population is generated, on the paper's grid of 24 × 16 cells of 0.5"
+    " km. The ε of Tables 6 and 7 are per kilometre, so a planar mechanism that counts in cells takes half of them. Only then"
+    " do they match the round expected distances that Table 6 comes from."
 )
 BITS_NOTE = (
-    "GIBU and the maximum use whole reports, as in the paper. A service keeps counts of bits: the maximum of their likelihood"
-    " is the last of these curves."
+    "GIBU and the maximum use whole reports, as in the paper. A service keeps only counts of bits; the last curve is the"
+    " maximum of their likelihood."
 )
 SHOKRI_NOTE = (
-    "With the loss ℓ of the user's quality also the adversary's, as the paper has it, the optimum is known in advance, the"
-    " smaller of Q and the error of the best blind guess, and very many channels attain it: results depend on which of them a"
-    " solver returns, so the figure cannot be made again exactly. Q = 28 on the line does not bind: a blind guess errs by 25."
+    "In the paper the loss ℓ of the user's quality is also the adversary's. The optimum is then known in advance: the smaller"
+    " of Q and the error of the best blind guess. Very many channels attain it, and results depend on the one that a solver"
+    " returns, so the figure cannot be reproduced exactly. Q = 28 on the line does not bind: a blind guess errs by 25."
 )
 SHOKRI_GRID_NOTE = (
     "On the paper's 384 cells the programme has 147 000 unknowns and 57 million coefficients; ours has 12 × 8 cells of 1 km."
-    " The third picture has another optimum of the same programme, the truth or else the middle: see how much depends on it."
+    " The third picture has another optimum of the same programme, the truth or else the middle, to show how much depends on"
+    " it."
 )
 
 

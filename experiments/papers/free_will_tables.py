@@ -72,16 +72,18 @@ TABLE_2: tuple[Verdict, ...] = (
     ("rappor-low", "[RAP]_M", "good", 14),
 )
 SCALE_NOTE = (
-    "Verdicts are 3 excellent, 2 good, 1 bad and 0 not applicable, by the distance over GIBU's, the geometric mean over all"
-    f" sizes: at most {EXCELLENT} times is excellent, at most {GOOD:g} times good. The paper gives no such scale; the column"
-    " GIBU, excellent throughout, is the reference. Of the two ways to make an inversion a distribution the better one counts."
+    "Verdicts are 3 excellent, 2 good, 1 bad and 0 not applicable. They follow the distance divided by GIBU's, as the geometric"
+    f" mean over all sizes: at most {EXCELLENT} is excellent, at most {GOOD:g} good. The paper gives no such scale; its column"
+    " GIBU, always excellent, is the reference. Of the two ways to turn an inversion into a distribution, the better one"
+    " counts."
 )
 GROWS_NOTE = (
-    "How far the others are behind depends on the number of people, which the paper's text does not name: with geometric"
-    " mechanisms it grows steadily. The planar population is generated, and there [IBU]_M is nearer to GIBU than published."
+    "The others' distance relative to GIBU's depends on the number of people, which the paper's text does not give. With"
+    " geometric mechanisms it grows steadily. The planar population is generated; there [IBU]_M is nearer to GIBU than"
+    " published."
 )
 SHOKRI_NOTE = (
-    "What is said of Shokri's mechanisms holds for the optimum that our solver returns, and on the plane for 12 × 8 cells: see"
+    "Verdicts on Shokri's mechanisms hold for the optimum that our solver returns, and on the plane for 12 × 8 cells: see"
     " Figure 13."
 )
 LOW_PRIVACY_NOTE = (
@@ -127,10 +129,10 @@ def grade(ratio: float) -> int:
 LINE_LOSS = (1.0, 4.0, 7.0, 10.0, 13.0, 16.0, 19.0, 22.0, 25.0, 28.0)
 GRID_LOSS_KM = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
 EPSILON_NOTE = (
-    "Each ε is the one at which a report lies that far from a uniform value, on average. The paper prints them without saying"
-    " where they come from. Tables 7 and 8 take theirs from here."
+    "At each ε a report lies that far from a uniform value, on average. The paper gives no source for its ε. Tables 7 and 8"
+    " take theirs from here."
 )
-PER_KM_NOTE = "On the grid the ε are per kilometre: of a mechanism that counts cells of 0.5 km they are half of that."
+PER_KM_NOTE = "On the grid the ε are per kilometre; a mechanism that counts cells of 0.5 km takes half of them."
 
 
 def epsilon(kind: str, loss: float) -> float:

@@ -45,16 +45,16 @@ TABLES: dict[tuple[str, ...], dict[str, tuple[int, ...]]] = {
     },
 }
 NOTES = (
-    "Bins are those of the paper's notebook: k + 1 of equal width, the last two of them one value. Its incomes cannot be had:"
-    " «Real» is log-normal incomes here, so its values need not agree, nor averages that it is in.",
+    "Bins are those of the paper's notebook: k + 1 of equal width, of which the last two are one value. Its incomes are not"
+    " available: «Real» is log-normal incomes here. Its values, and averages that include it, need not agree.",
     "best: the gain over the paper's MI of PowerNS on reports in the exact calibration, one rule for all settings.",
     "Local hashing has linear forms in place of the paper's hash functions; OLH has g = 53, a prime power, in place of 56 at"
     " ε = 4. SS takes the size of the least variance, where the paper rounds.",
 )
 CHANNEL_NOTE = (
-    "The paper's IBU of L-GRR, L-BLH and L-OLH has q = p₁q₂ + q₁p₂ for its channel, which leaves out (k-2) q₁q₂ for more than"
-    " two symbols and is not 1/g for hashing, so it is not the chain's. That gives the published gains; the rows' notes have"
-    " those of the chain's own channel. (The p that is printed, p₁p₂ + q₁q₂, lacks (k-2) q₁q₂ too; the package has it right.)"
+    "The paper's IBU of L-GRR, L-BLH and L-OLH takes q = p₁q₂ + q₁p₂ for its channel. This omits (k-2) q₁q₂ for more than two"
+    " symbols and is not 1/g for hashing, so the channel is not the chain's. It gives the published gains; the rows' notes have"
+    " the gains with the chain's own channel. (The printed p, p₁p₂ + q₁q₂, lacks (k-2) q₁q₂ too; the package's p is right.)"
 )
 
 
@@ -81,8 +81,9 @@ def runs(plan: Plan) -> int:
 def notes(plan: Plan, names: tuple[str, ...]) -> list[str]:
     """Notes of every target with these mechanisms."""
     first = (
-        f"Gains are means over {runs(plan)} runs of a setting ({THEIR_RUNS} in the paper), each with a fresh population. So the"
-        " paper says, but its notebook draws one for all runs; chance includes that, which for the exponential's bins is much."
+        f"Gains are means over {runs(plan)} runs of a setting ({THEIR_RUNS} in the paper), each with a fresh population. The"
+        " paper states that too, but its notebook draws one population for all runs. The ± includes that; for the exponential's"
+        " bins it is large."
     )
     return [first, *NOTES, *([CHANNEL_NOTE] if names is CHAINS else [])]
 
@@ -235,7 +236,7 @@ def sweeps(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
             claim(
                 "Gaussian and exponential have the lowest mean gains",
                 set(lowest) == {"Gauss.", "Exp."},
-                f"the paper's own {table} and text of it: Gaussian and triangular",
+                f"the paper's own {table} and its text: Gaussian and triangular",
             ),
             claim(
                 "the gain falls as ε rises", by_eps[0] > by_eps[1] > by_eps[2], f"it does for: {', '.join(falling) or 'none'}"

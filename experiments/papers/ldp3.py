@@ -46,20 +46,21 @@ TABLES = {
 SLIPS = {("bms_pos", "SS", "Avg. w/ PP"): "the paper averages w/o PP too"}
 NOTES = (
     "The paper's l1 distance is the sum of absolute errors (its Eq. 22); its numbers are that sum divided by k, as are ours.",
-    "Power and PowerNS are the toolkit's, with its variance: the domain size stands in place of the number of people, so the"
-    " noise is believed k times too small, and estimates far below zero get the prior's mean in place of nearly zero. SS is"
-    " given GRR's formula, whose factor k undoes that, so that Power helps SS most: that SS with PowerNS is the paper's best"
-    " combination is due to it. best: PowerNS of the same protocol with the true variance.",
+    "Power and PowerNS are the toolkit's, with its variance. This has the domain size in place of the number of people, so the"
+    " assumed noise is k times too small, and estimates far below zero get the prior's mean in place of nearly zero. SS gets"
+    " GRR's formula, whose factor k cancels that. So Power helps SS most, and SS with PowerNS is the paper's best combination."
+    " best: PowerNS of the same protocol with the true variance.",
     "OLH and BLH have linear forms in place of random hash functions.",
 )
 PORTO_NOTE = (
-    "Porto's trips cannot be had: as many people on as many values, with Zipf's distribution. Only the columns that hardly"
-    " depend on the distribution (w/o PP, Norm) can agree. The paper prints the same numbers for PowerNS as for Power."
+    "Porto's trips are not available; as many people on as many values, with Zipf's distribution, replace them. Only the"
+    " columns that hardly depend on the distribution (w/o PP, Norm) can agree. The paper prints the same numbers for PowerNS as"
+    " for Power."
 )
 TIMES_NOTE = (
     "Each curve is the time of 10 repetitions (1 in the quick plan) of reports, counting, estimation and PowerNS, in processes"
-    " that had started and loaded the data: {machine}. The paper prints no numbers; its text says that times fall from 1 to 8"
-    " threads, less than linearly, and that for many protocols they are halved or reduced to a third by 4 or more."
+    " that had started and loaded the data: {machine}. The paper prints no numbers. Its text claims that times fall from 1 to 8"
+    " threads, less than linearly, and that 4 or more halve them or reduce them to a third for many protocols."
 )
 
 
