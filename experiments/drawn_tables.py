@@ -1,8 +1,8 @@
 """Draws count tables of a population directly: the same distribution as report by report, without the reports.
 
-This works for unary encodings, whose bits are independent given the value, and for k-ary randomized response, whose report is
-the value with probability p - q and otherwise uniform. With a memoized mechanism each person sends one report of a fresh memo.
-Other mechanisms draw every report.
+This works for unary encodings: their bits are independent given the value. It also works for k-ary randomized response: its
+report is the value with probability p - q and otherwise uniform. With a memoized mechanism each person sends one report of a
+fresh memo. Other mechanisms draw every report.
 """
 
 import numpy as np

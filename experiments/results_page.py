@@ -158,7 +158,7 @@ SECTIONS: dict[str, Callable[[Any], str]] = {
 
 
 def page(found: dict[str, Any]) -> str:
-    """The whole page, from what each command wrote."""
+    """The whole page, from each command's output."""
     missing = [name for name in SECTIONS if name not in found]
     lines = [ABOUT] + [SECTIONS[name](found[name]) for name in SECTIONS if name in found]
     if missing:

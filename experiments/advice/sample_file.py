@@ -26,14 +26,14 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         k: domain size; without it, the largest number plus one, or the number of labels.
 
     Returns:
-        (k,) counts; and None if all values are integers of at least 0, else the labels in alphabetical order, shorter than k
-        if the sample does not hold them all.
+        (k,) counts; and None if all values are integers of at least 0, else the labels in alphabetical order. These are fewer
+        than k if the sample does not hold them all.
 
     Raises:
-        AdviceError: if the file cannot be read or lacks the column; if it has fewer than two values or more than the domain; if
-            its numbers are not integers of at least 0; if it has a word for a missing value, or one word among numbers (a
-            column's name); without `column`, if the lines look like rows of a table; if there are more than half as many
-            labels as people, which would name people rather than answers.
+        AdviceError: if the file cannot be read or lacks the column; if it has fewer than two values or more than the domain;
+            if its numbers are not integers of at least 0; if it has a word for a missing value; if it has one word among
+            numbers, as a column's name would be. Without `column`, if the lines look like rows of a table. If there are more
+            than half as many labels as people: these labels would name people.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

@@ -8,7 +8,7 @@ reports chooses the event that looks worst. The other half counts how often that
     ε ≥ ln(lower bound of Pr[event | a] / upper bound of Pr[event | b])
 
 with Clopper-Pearson bounds. The second half tests only one event, so choosing among many costs nothing. The error is divided
-among all losses that a run audits (Bonferroni): if every claim holds, then with probability 0.999 no bound of the run exceeds
+among all losses that a run audits (Bonferroni). If every claim holds, then with probability 0.999 no bound of the run exceeds
 its claim. The audit covers a single report (ε₁), t reports of an unchanged value (ε_t) and the memo (ε∞).
 
 The device's path covers its randomizers (`producers.secure_random`), but not its file. The audit covers neither the ways of
@@ -46,7 +46,7 @@ JOINT_ALPHA = 0.001
 CONTROLS_PLACE = (0, 1000)  # random streams of the controls, apart from every mechanism's
 CONTROL_REPORTS = 20_000  # of each value: enough to catch every control
 Loss = Literal["eps_1", "eps_t", "eps_inf"]
-Counts = dict[int, Supports]  # by value: how many of each device's reports support each of the k values
+Counts = dict[int, Supports]  # by value: the number of each device's reports that support each of the k values
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Finding:
         t: number of reports; 0 for the memo.
         claimed: in nats.
         bound: audited lower bound, in nats.
-        pair: the values a and b that the attack told apart.
-        hits, false_hits: how often the chosen event occurred among the n/2 counted reports of a and of b.
+        pair: the values a and b that the attack distinguished.
+        hits, false_hits: counts of the chosen event among the n/2 counted reports of a and of b.
         n: reports of each value, half of them to choose the event.
     """
 
@@ -82,7 +82,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """One mechanism's claims, what enumeration finds and what the attacks find.
+    """One mechanism's claims, with the results of enumeration and of the attacks.
 
     Attributes:
         mechanism: its signature.
@@ -106,7 +106,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A mechanism broken on purpose, and what the audit found."""
+    """A mechanism broken on purpose, and the audit's finding."""
 
     fault: str
     mechanism: str

@@ -51,7 +51,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Mean squared error of every estimator in one setting, by its name; `best` is the one of ours with the smallest.
 
     The names: mi, and mi with each post-processing; ibu (at most 10 000 iterations) and mle on the support counts, as in the
-    literature; for local hashing also ibu and mle of the exact likelihood. Another library's name precedes a colon.
+    literature. Local hashing also has ibu and mle of the exact likelihood. Another library's name precedes a colon.
     """
 
     setting: Setting

@@ -23,8 +23,8 @@ def columns(result: Result) -> list[str]:
 def summary(result: Result) -> list[tuple[str, int, float, dict[str, float]]]:
     """(mechanism, k, ε, {estimator: error}): geometric means of the errors over the shapes and sizes of a mechanism, k and ε.
 
-    The other library ran only some settings. Its value is the mean of our matrix inversion, times the mean ratio of its own
-    error to that of our matrix inversion in the settings that it ran.
+    The other library ran only some settings. Its value is our matrix inversion's mean, times the mean ratio of its own error to
+    our matrix inversion's in those settings.
     """
     groups: dict[tuple[str, int, float], list[Row]] = {}
     for row in result.rows:

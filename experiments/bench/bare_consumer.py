@@ -2,7 +2,7 @@
 
     python -m experiments.bench.bare_consumer TOPIC RECORDS
 
-reads RECORDS records of the topic from its beginning and prints one JSON object: records, seconds and processor seconds from
+reads RECORDS records of the topic from its beginning. It prints one JSON object: records, seconds and processor seconds from
 the end of the first fetch to the end of the last. If the first fetch gives half of the records, they are measured from the
 beginning. The broker's address comes from the settings.
 """

@@ -2,8 +2,8 @@
 
 Every run draws n people from a fixed distribution over ten values. They report at every step of the window, from the same memo
 if there is one, and every estimator estimates the distribution. Coverage is the share of intervals, over all runs and values,
-that hold the value's true share. The true shares lie a few standard errors above zero: at zero, where a likelihood's maximum
-sits on the boundary, no normal interval can be exact.
+that hold the value's true share. The true shares lie a few standard errors above zero. At zero a likelihood's maximum lies on
+the boundary, and no normal interval can be exact.
 """
 
 import math

@@ -45,7 +45,7 @@ def expected(m: Mechanism, n: int, seed: int = 1) -> CountTable:
 
 
 def reported(m: Mechanism, n: int, seed: int = 1) -> CountTable:
-    """Count table of n reports that are really made."""
+    """Count table of n simulated reports."""
     rng = np.random.default_rng(seed)
     return m.tabulate(m.report(rng.choice(m.k, n, p=shares(m.k)), rng))
 

@@ -2,7 +2,7 @@
 
     python -m experiments.bench.profiled_agent SURVEY FILE
 
-runs `ldpstream agent SURVEY`, and writes JSON to FILE when it is stopped: records counted, processor seconds by phase from the
+runs `ldpstream agent SURVEY`. When it is stopped, it writes JSON to FILE: records counted, processor seconds by phase from the
 first chunk on, and the duration of each commit. It reads the clock a few times a chunk, never for a single record.
 """
 

@@ -69,7 +69,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurements."""
 
     kinds: tuple[Kind, ...]
     stock_records: int
@@ -129,7 +129,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> Serv
         seen: called with the name of each measurement.
 
     Raises:
-        TopicError, StoreUnavailable: if Kafka or Redis does not answer.
+        TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
         BenchError: if a process fails, or its counts differ from what was sent.
     """
     result = ServiceBench(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

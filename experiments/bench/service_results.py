@@ -88,7 +88,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Agents that stand ready when the log fills."""
+    """Agents that are ready when the log begins to fill."""
 
     workers: int
     partitions: int

@@ -2,7 +2,7 @@
 
 The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. The text names Eq. (9), the
 matrix inversion, as the estimator; its mean error would follow from Table 1's variances. The gains of Tables 3 and 4 differ
-from that: the authors' published code clips the estimates at 0 and divides them by their sum, as we do here.
+from that. The authors' published code clips the estimates at 0 and divides them by their sum, as we do here.
 """
 
 import functools

@@ -50,7 +50,7 @@ SHOKRI_GRID_NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure: its number, what it shows, its mixtures, the methods beside GIBU, and pairs (better, worse) that it claims."""
+    """A figure: its number, content, mixtures, methods beside GIBU, and claims as pairs (better, worse)."""
 
     number: int
     shows: str

@@ -4,7 +4,7 @@ The verdicts are words without a scale. Our scale is the distance from the truth
 all sizes: at most 1.25 is excellent, at most 2 good, more is bad.
 
 The paper gives no source for its ε. At each of them the expected distance between a uniform value and its report is a round
-number: on the line the bounds Q of its Table 8 (but 25 for its 24.5), on the grid 0.5, 1, …, 5 km.
+number. On the line these are the bounds Q of its Table 8 (but 25 for its 24.5), on the grid 0.5, 1, …, 5 km.
 """
 
 import math

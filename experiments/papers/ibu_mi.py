@@ -214,7 +214,7 @@ def bars(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
 
 
 def sweeps(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
-    """Figures 3 and 4: the gains in MSE by ε, by n and by k, for each shape; means, where the paper draws all of them."""
+    """Figures 3 and 4: the gains in MSE by ε, by n and by k, for each shape. The paper draws all gains, we draw means."""
     axes: dict[str, Sequence[float]] = {"eps": EPSILONS, "n": SIZES, "k": DOMAINS}
     shapes = choice(plan, names)[1]
     panels = []

@@ -1,6 +1,6 @@
 """Runs of Arcolezi, Cerna and Palamidessi 2023: both estimators on the same reports, as in the paper and its package.
 
-Populations are n samples of a shape, cut into k + 1 bins of equal width, of which the last two are one value, as in the paper's
+Populations are n samples of a shape, cut into k + 1 bins of equal width. The last two bins are one value, as in the paper's
 notebook (the paper's words: "bucketize to a k-bins histogram"). Its incomes are not available here; log-normal ones replace
 them. Local hashing has linear forms in place of random hash functions.
 """

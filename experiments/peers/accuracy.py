@@ -1,6 +1,6 @@
 """Estimates of multi-freq-ldpy. `experiments.peers` runs this file in a separate virtual environment.
 
-It imports nothing of ours. Standard input is a JSON list of `{"mechanism", "k", "eps", "counts"}`; every line of standard
+It imports nothing of ours. Standard input is a JSON list of `{"mechanism", "k", "eps", "counts"}`. Every line of standard
 output is one of `{"task": index, "estimates": {"MI": [...], "IBU": [...]}, "seconds": {"MI", "IBU"}}` (processor time of the
 second of two runs, since the first may compile) or `{"task": index, "error"}`.
 """

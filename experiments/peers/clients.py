@@ -1,7 +1,7 @@
 """Times the clients and servers of other libraries. `experiments.peers` runs this file in a separate virtual environment.
 
 It imports nothing of ours. Standard input is a JSON object `{"n", "k", "eps", "eps_inf", "eps_1", "seconds", "repeats"}`,
-with a list `"mechanisms"` if not all are to be timed; every line of standard output is one:
+with a list `"mechanisms"` to time only some. Every line of standard output is one of:
 `{"library", "mechanism", "what": "report" or "tabulate", "per_s", "n"}`, `{"library", "mechanism", "what": "memory", "bytes"}`
 (the most that reporting allocated, for each report), or `{"library", "mechanism", "error"}`.
 """
