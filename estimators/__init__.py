@@ -1,4 +1,4 @@
-"""From count tables to published histograms: estimators, intervals, the schedule and the publishers."""
+"""Turns count tables into published histograms: estimators, intervals, the schedule and the publishers."""
 
 from estimators.estimate import Estimate
 from estimators.likelihood import combined_mle, gibu, ibu, mle

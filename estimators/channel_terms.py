@@ -1,15 +1,15 @@
-"""The true likelihood of a count table, term by term: what an EM, an optimizer or an information matrix needs of a channel.
+"""True log-likelihoods of count tables, for expectation maximisation (EM), optimizers and information matrices.
 
-A group of reports with counts c, whose channel is A (k, outputs), adds to the log-likelihood of the frequencies f
+A group of reports with counts c and the channel A, shape (k, outputs), adds to the log-likelihood of the frequencies f
 
     L(f) = Σ_z c_z ln m_z,   m = Aᵀ f        gradient A (c/m)        minus the Hessian times d: A (c/m² · Aᵀ d)
 
-so all it takes is the channel times a vector, from either side: dense, by one recursion from each end (truncated geometric),
-by blocks (planar geometric), or by the Radon transform (local hashing). A term is called with f and gives L and the
-gradient; f times the gradient, normalised, is the step of the EM. Nothing here needs Σ f = 1.
+A term needs only the product of the channel and a vector, from either side. The product is dense, by one recursion from each
+end (truncated geometric), by blocks (planar geometric), or by the Radon transform (local hashing). Calling a term with f
+returns L and its gradient; f times the gradient, normalised, is one EM step. Nothing here needs Σ f = 1.
 
-For a memoizing mechanism this is the likelihood of single reports: over several steps a person's reports count as if they
-came from several people, who share one distribution. The estimate is consistent all the same; its errors are larger.
+For a memoizing mechanism this is the likelihood of single reports: over several steps, one person's reports count as reports
+of several people with the same distribution. The estimate stays consistent; its errors are larger.
 """
 
 import math
@@ -23,19 +23,19 @@ from mechanisms.arguments import FloatArray, integer
 from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 
-FLOOR = 1e-140  # smaller m count as this in gradient and curvature, so that no c/m² overflows
+FLOOR = 1e-140  # least m in gradient and curvature: no c/m² overflows
 
 
 class ChannelTerm(ABC):
-    """The log-likelihood of counts of the outputs of a channel.
+    """Log-likelihood of the counts of a channel's outputs.
 
-    A subclass gives the products with the channel. It may multiply each of the channel's columns by a constant of its own,
-    which changes L by a constant and nothing else; `offset` puts that right.
+    A subclass computes the products with the channel. It may scale each column of the channel: this only adds a constant to L,
+    and `offset` corrects it.
 
     Args:
         k: domain size.
         counts: (outputs,) reports of each output, at least 0.
-        offset: what L has on top of Σ c ln m, in nats.
+        offset: constant added to Σ c ln m to give L, in nats.
 
     Attributes:
         n: number of reports, Σ c.
@@ -56,9 +56,9 @@ class ChannelTerm(ABC):
         """A x: (outputs,) to (k,)."""
 
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
-        """L(f) in nats and its gradient, (k,).
+        """Returns L(f) in nats and its gradient, (k,).
 
-        L is -inf if a report came that f rules out. Its gradient is finite even then: an m below 1e-140 counts as 1e-140.
+        L is -inf if f makes a received report impossible. The gradient is finite even then: an m below 1e-140 counts as 1e-140.
         """
         m = self._forward(f)
         gradient = self._adjoint(self._counts / np.maximum(m, FLOOR))
@@ -69,13 +69,13 @@ class ChannelTerm(ABC):
         return float(self._counts @ np.log(m)) + self._offset, gradient
 
     def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
-        """Minus the Hessian of L at f times a direction (k,), (k,)."""
+        """Returns minus the Hessian of L at f, times a direction; both (k,)."""
         m = np.maximum(self._forward(f), FLOOR)
         return self._adjoint(self._counts / m * (self._forward(direction) / m))
 
 
 class DenseTerm(ChannelTerm):
-    """Counts of the outputs of any channel, O(k · outputs) a step.
+    """Term of any channel, by dense products; O(k · outputs) a step.
 
     Args:
         channel: (k, outputs); row v holds Pr[output | v] and sums to 1 to within 1e-9.
@@ -108,12 +108,12 @@ class DenseTerm(ChannelTerm):
 
 
 class HashingTerm(ChannelTerm):
-    """The (S, g) count table of local hashing, by two Radon transforms over GF(g) a step (`mechanisms.linear_pool`).
+    """Term of local hashing's (S, g) count table; a step takes two Radon transforms over GF(g) (`mechanisms.linear_pool`).
 
         P(a, y | v) = p/S if H_a(v) = y, q'/S for each of the g - 1 other symbols y
 
-    Reports (a, y) and (ca, cy) mean the same, so they are counted together, and a step costs O(m S g²/(g-1)) additions and
-    not the O(k S) of the channel. The memoized mechanisms have the same channel with the p of their chain.
+    Reports (a, y) and (ca, cy) are equivalent and counted together. A step costs O(m S g²/(g-1)) additions instead of the
+    channel's O(k S). The memoized mechanisms have the same channel with the p of their chain.
 
     Args:
         m: BLH, OLH, L-BLH or L-OLH, without fake data.
@@ -139,7 +139,7 @@ class HashingTerm(ChannelTerm):
 
 
 class GeometricTerm(ChannelTerm):
-    """Counts of the truncated geometric mechanism on a line, O(k) a step: e^{-ε|z-x|} by one recursion from each end."""
+    """Term of the truncated geometric mechanism on a line, O(k) a step: one recursion from each end applies e^{-ε|z-x|}."""
 
     def __init__(self, m: TruncatedGeometric, table: CountTable) -> None:
         m.require(table)
@@ -162,12 +162,12 @@ class GeometricTerm(ChannelTerm):
 
 
 class PlanarTerm(ChannelTerm):
-    """Counts of the planar geometric mechanism on a grid with both sides at least 2, by the few distinct blocks of its channel.
+    """Term of the planar geometric mechanism on a grid with both sides at least 2, by the few distinct blocks of its channel.
 
-    From one line of cells to another (along the longer side) the channel is a matrix that depends on their distance, and on
-    whether the other is at an edge, where it gathers what falls beyond. So a step is a few small matrix products and sums
-    over pairs of lines: 4 times faster than the dense product at k = 4096. An FFT would be faster still on such grids, but its
-    error is 1e-16 of the largest m, which leaves a far cell no digit; here all terms are positive and every m keeps its own.
+    A block is the channel from one line of cells to another, along the longer side. It depends only on their distance, and on
+    whether the second line is at an edge, which also receives all outputs beyond it. A step is a few small matrix products
+    and sums over pairs of lines: 4 times faster than the dense product at k = 4096. A fast Fourier transform would be faster,
+    but its error is 1e-16 of the largest m, so far cells would lose all digits. Here all terms are positive and none is lost.
     """
 
     def __init__(self, m: PlanarGeometric, table: CountTable) -> None:
@@ -207,7 +207,7 @@ class PlanarTerm(ChannelTerm):
 
 
 class FakeDataTerm:
-    """A term under fake data: only one device in d puts in its person's value, the others a uniform one.
+    """A term under fake data: one device in d reports its person's value, the others a uniform value.
 
         L(f) = term((f + (d-1)/k Σf) / d)
 
@@ -219,26 +219,26 @@ class FakeDataTerm:
         self._term, self._d = term, integer("d", d, 1, 10**6)
 
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
-        """L(f) in nats and its gradient, (k,)."""
+        """Returns L(f) in nats and its gradient, (k,)."""
         value, gradient = self._term(self._mixed(f))
         return value, self._mixed(gradient)
 
     def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
-        """Minus the Hessian of L at f times a direction (k,), (k,)."""
+        """Returns minus the Hessian of L at f, times a direction; both (k,)."""
         return self._mixed(self._term.curvature(self._mixed(f), self._mixed(direction)))
 
     def _mixed(self, f: FloatArray) -> FloatArray:
-        """The mixture is a symmetric matrix, so it is its own transpose."""
+        """Mixes in uniform values. The mixing matrix is symmetric, so it is its own transpose."""
         return np.asarray((f + (self._d - 1) / self.k * f.sum()) / self._d)
 
 
 def exact_term(m: Mechanism, table: CountTable) -> ChannelTerm | FakeDataTerm | None:
-    """The true likelihood of a count table, where it takes more than the support counts.
+    """Returns the true likelihood of a count table, if it needs more than the support counts.
 
     Returns:
-        A term for local hashing and for the location mechanisms, with or without fake data. None where the likelihood of the
-        support counts, Σ c ln(q + (p-q) f), is the one to take: for GRR and L-GRR it is the true one; of unary encodings and
-        subsets the counts of the bits do not determine the true one (`estimators.reports_term` needs the reports).
+        A term for local hashing and for the location mechanisms, with or without fake data. Otherwise None: use the likelihood
+        of the support counts, Σ c ln(q + (p-q) f). For GRR and L-GRR it is the true one. For unary encodings and subsets the
+        counts of the bits do not determine the true one (`estimators.reports_term` needs the reports).
 
     Raises:
         ValueError: if the table is not the mechanism's.

@@ -1,8 +1,8 @@
-"""Covariances of the score of a likelihood, as matrices: exact where no formula of a few vectors is.
+"""Exact covariance matrices of a likelihood's score, for mechanisms where no formula of a few vectors is exact.
 
-A report of local hashing that supports one value supports others with it, in a pattern that the pool of functions fixes. So
-the scores of its support counts, and those of its true likelihood, depend on each other in threes; their covariance is added
-up over all functions and symbols, and that of a location mechanism over its outputs. O(outputs · k²): for small domains.
+A local-hashing report that supports one value also supports others, in a pattern that the pool of functions fixes. The scores
+of its support counts, and those of its true likelihood, are therefore dependent in triples. Their covariance is a sum over all
+functions and symbols, that of a location mechanism a sum over its outputs. The cost is O(outputs · k²): for small domains.
 """
 
 from functools import lru_cache
@@ -14,30 +14,30 @@ from mechanisms.arguments import FloatArray
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 
 MAX_DENSE_K = 128
-LEAST_CHANCE = 1e-9  # of an output: one that is rarer says all but surely that a value is there, and its weight is held so low
+LEAST_CHANCE = 1e-9  # caps the weight of a rarer output, which all but proves that somebody has a value
 
 
 def is_dense(m: Mechanism) -> bool:
-    """Whether a mechanism's covariances are computed here."""
+    """True if this module computes the mechanism's covariances."""
     return m.k <= MAX_DENSE_K and (
         isinstance(m, ChannelMechanism) or (isinstance(m, (LocalHashing, LongitudinalHashing)) and m.fakes == 1)
     )
 
 
 def score_moments(m: Mechanism, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
-    """What one report, and one person's reports over some steps, do to the score at f.
+    """Returns the Hessian of one report, and the covariance of one person's scores over some steps, at f.
 
-    Scores of the true likelihood are given without what is the same for all values, which no frequencies that sum to 1 can
-    tell, and which at a small budget is all that double precision would keep.
+    Scores of the true likelihood omit the part that is the same for all values. Frequencies that sum to 1 do not affect it,
+    and at a small budget it would take all digits of double precision.
 
     Args:
-        m: a mechanism for which `is_dense` holds.
+        m: a mechanism for which `is_dense` is true.
         f: (k,) true frequencies.
-        steps: reports of the same person of an unchanged value.
-        exact: whether the score is the true likelihood's, else that of the support counts.
+        steps: number of reports of one person with an unchanged value.
+        exact: true for the score of the true likelihood, false for that of the support counts.
 
     Returns:
-        Minus the expected Hessian of one report, (k, k); and the covariance of the sum of the scores of one person, (k, k).
+        Minus the expected Hessian of one report, (k, k), and the covariance of the sum of one person's scores, (k, k).
     """
     if isinstance(m, ChannelMechanism):
         given = m.channel()  # [value, output]
@@ -70,21 +70,23 @@ def score_moments(m: Mechanism, f: FloatArray, steps: int, exact: bool) -> tuple
 
 
 def _person(likely: FloatArray, score: FloatArray, f: FloatArray, given: FloatArray, steps: int) -> FloatArray:
-    """Covariance of a person's scores, with fresh noise in every report: only the value stays."""
+    """Covariance of the sum of a person's scores, if every report has fresh noise and only the value stays."""
     kept = _covariance(f, given @ score)
     return np.asarray(steps * (_covariance(likely, score) - kept) + steps**2 * kept)
 
 
 def _covariance(chance: FloatArray, vectors: FloatArray) -> FloatArray:
-    """Of a vector that is a row of `vectors` with the given chances."""
+    """Covariance of a random row of `vectors`, drawn with the given chances."""
     mean = chance @ vectors
     return np.asarray((chance[:, None] * vectors).T @ vectors - np.outer(mean, mean))
 
 
 @lru_cache(maxsize=64)
 def _hits(m: LocalHashing | LongitudinalHashing) -> tuple[FloatArray, FloatArray]:
-    """[symbol, function, value] 1 where the function hashes the value to the symbol, for one of each set of functions that are
-    multiples of each other; and the chance of each such set, for a device that draws its function uniformly."""
+    """Indicators [symbol, function, value], 1 where the function hashes the value to the symbol, and the functions' chances.
+
+    One function stands for all its multiples; its chance is that of the whole set, for a device that draws uniformly.
+    """
     pool, g = m.pool, m.g
     columns = np.array([pool.radon(unit) for unit in np.eye(m.k)]).T  # [cell, value]
     blocks, start = [], 0

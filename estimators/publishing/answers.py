@@ -1,4 +1,4 @@
-"""What the API knows: the survey, and the publications as the schedule saved them."""
+"""Answers of the HTTP API, from the survey and the publications that the schedule saved."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ Truths = Callable[[Publication], list[float] | None]
 
 
 class NotFound(Exception):
-    """There is no such attribute, or no such estimate yet."""
+    """Unknown attribute, or no such estimate yet."""
 
 
 class NotAllowed(Exception):
@@ -26,26 +26,26 @@ class NotAllowed(Exception):
 
 
 class Source(Protocol):
-    """Where the publications are: `estimators.publishing.results`. Methods may raise StoreUnavailable."""
+    """Reads saved publications; implemented by `estimators.results`. Methods may raise StoreUnavailable."""
 
     def progress(self) -> Progress | None:
-        """How far the estimates have come."""
+        """Returns the progress last saved; None before the first."""
 
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        """The publications of these keys (`Publication.key`), None where there is none."""
+        """Returns the publications with these keys (`Publication.key`), None for a missing one."""
 
 
 class Answers:
-    """Answers from the publications.
+    """Answers requests from the saved publications.
 
     Args:
         survey: the survey.
-        source: where its publications are.
+        source: reads the survey's publications.
         post: the post-processing with which "mi" is published.
-        truth: the true frequencies of a publication's span, where they are known: in a simulation.
+        truth: returns the true frequencies of a publication's span; known only in a simulation.
 
     Raises (all methods):
-        NotFound: if there is no such attribute, or no such estimate yet.
+        NotFound: if the attribute is unknown, or the estimate does not exist yet.
         NotAllowed: if an argument is not allowed.
         StoreUnavailable: from the source.
     """
@@ -202,7 +202,7 @@ def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
 
 
 def _largest(p: Publication, n: int) -> list[tuple[int, float]]:
-    """The most frequent values; none where the counts tell nothing."""
+    """Returns the n most frequent values and their frequencies; none without an estimate."""
     frequencies = p.estimators["ibu"].estimate().frequencies
     order = np.argsort(-frequencies, kind="stable")[:n]
     return [(int(v), float(frequencies[v])) for v in order if not math.isnan(frequencies[v])]
@@ -211,7 +211,7 @@ def _largest(p: Publication, n: int) -> list[tuple[int, float]]:
 def _indices(values: str, k: int) -> list[int]:
     parts = values.split(",")
     if len(parts) > MAX_LINES or not all(part.isascii() and part.isdigit() and int(part) < k for part in parts):
-        raise NotAllowed(f"values must be at most {MAX_LINES} indices below {k} with commas between, got {values!r}")
+        raise NotAllowed(f"values must be at most {MAX_LINES} comma-separated indices below {k}, got {values!r}")
     return [int(part) for part in parts]
 
 

@@ -1,18 +1,18 @@
 """The HTTP API of the published estimates, and the live page that shows them.
 
-Everything is read from the results as the schedule saved them, so any number of servers may run beside any number of
-estimators. What is served is what is published: aggregates of randomized reports. No other host is contacted.
+The API reads the results that the schedule saved, so any number of servers may run beside any number of estimators.
+It serves only published aggregates of randomized reports. The page contacts no other host.
 
     GET /                                             the page
-    GET /api/v1/survey                                what is asked, and with which privacy
-    GET /api/v1/status                                every attribute's latest estimate and privacy loss in short; rejections
+    GET /api/v1/survey                                the attributes and their privacy levels
+    GET /api/v1/status                                summary: each attribute's latest estimate and privacy loss; rejections
     GET /api/v1/attributes/{attribute}/histogram      one estimate with its intervals (also histogram.csv)
     GET /api/v1/attributes/{attribute}/series         some values over time (also series.csv)
-    GET /api/v1/events                                server-sent events: one `published` whenever something is
-    GET /openapi.json                                 all this for programs
+    GET /api/v1/events                                server-sent events: `published` after every publication
+    GET /openapi.json                                 OpenAPI description of the above
 
-Errors are problem documents (RFC 9457) with status 404 for what does not exist (yet), 422 for a parameter that is not allowed
-and 503 while the store does not answer.
+Errors are problem documents (RFC 9457): status 404 if something does not exist (yet), 422 if a parameter is not allowed, and
+503 while the store does not answer.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ from stores.count_store import StoreUnavailable
 from surveys import Reason, Survey
 
 PAGE = FilePath(__file__).parent / "page"
-POLL_S = 0.5  # how often the results are asked whether they have changed
-BEAT_S = 15.0  # how often a silent event stream says that it is alive
+POLL_S = 0.5  # time between two polls of the results
+BEAT_S = 15.0  # silence of an event stream before a keep-alive
 HISTOGRAM_COLUMNS = (
     "value", "label", "frequency", "standard_error", "low", "high", "truth",
     "step", "start", "end", "reports", "complete", "interval_withheld",
@@ -62,14 +62,14 @@ SECURITY = {
 }
 
 Attribute = Annotated[str, Path(description="name of an attribute", max_length=64)]
-AtStep = Annotated[int | None, Query(ge=0, le=2**53, description="last step of the span; the latest published one if left out")]
+AtStep = Annotated[int | None, Query(ge=0, le=2**53, description="last step of the span; default: the latest published step")]
 SpanOf = Annotated[Span, Query(description="that step alone, or the sliding window that ends with it")]
-Estimator = Annotated[str | None, Query(max_length=16, description="mi, ibu or mle; the attribute's best if left out")]
-Post = Annotated[str, Query(max_length=16, description="post-processing of mi, if it was published raw")]
-Top = Annotated[int | None, Query(ge=1, le=100_000, description="only so many values, the most frequent first")]
-Confidence = Annotated[float, Query(gt=0.0, lt=1.0, description="of the intervals")]
-Last = Annotated[int, Query(ge=1, le=1000, description="so many steps")]
-Values = Annotated[str | None, Query(max_length=200, description="indices of values, with commas; the top five if left out")]
+Estimator = Annotated[str | None, Query(max_length=16, description="mi, ibu or mle; default: ibu")]
+Post = Annotated[str, Query(max_length=16, description="post-processing of mi, if mi was published raw")]
+Top = Annotated[int | None, Query(ge=1, le=100_000, description="number of values to return, the most frequent first")]
+Confidence = Annotated[float, Query(gt=0.0, lt=1.0, description="confidence level of the intervals")]
+Last = Annotated[int, Query(ge=1, le=1000, description="number of steps, up to the latest")]
+Values = Annotated[str | None, Query(max_length=200, description="comma-separated indices of values; default: the top five")]
 
 
 def create_api(
@@ -79,14 +79,14 @@ def create_api(
     post: str = "none",
     truth: Truths | None = None,
 ) -> FastAPI:
-    """The ASGI application.
+    """Returns the ASGI application.
 
     Args:
         survey: the survey.
-        source: where its publications are.
-        rejected: how many envelopes were refused so far, by reason.
+        source: reads the survey's publications.
+        rejected: returns the number of envelopes rejected so far, by reason.
         post: the post-processing with which "mi" is published.
-        truth: the true frequencies of a publication's span, where they are known: in a simulation.
+        truth: returns the true frequencies of a publication's span; known only in a simulation.
     """
     answers = Answers(survey, source, post, truth)
     news = _News(source)
@@ -99,7 +99,7 @@ def create_api(
 
     api = _Api(
         title=f"ldpstream: {survey.name}", version="1", docs_url=None, redoc_url=None, lifespan=lifespan,
-        description="Histograms estimated from locally private reports, and the privacy that they have cost.",
+        description="Histograms estimated from locally private reports, and their privacy losses.",
     )  # fmt: skip
     api.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
     api.add_middleware(_SecurityHeaders)
@@ -107,12 +107,12 @@ def create_api(
 
     @api.get("/api/v1/survey", responses=_describe(SurveyInfo))
     def get_survey() -> Response:
-        """What is asked, and with which privacy."""
+        """The survey's attributes and their privacy levels."""
         return _json(answers.survey_info())
 
     @api.get("/api/v1/status", responses=_describe(Status))
     def get_status(span: SpanOf = "window") -> Response:
-        """Every attribute's latest estimate and privacy loss in short, and what was rejected."""
+        """Summary: each attribute's latest estimate and privacy loss, and the rejected envelopes."""
         return _json(Status(attributes=answers.overviews(span), rejected=rejected(), latest_step=answers.latest_step()))
 
     @api.get("/api/v1/attributes/{attribute}/histogram", responses=_describe(Histogram))
@@ -128,7 +128,7 @@ def create_api(
         attribute: Attribute, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
         post: Post = "none", confidence: Confidence = 0.95, top: Top = None,
     ) -> Response:  # fmt: skip
-        """One estimate with its intervals, a line for each value. The span begins at `start` and is over at `end`, in UTC."""
+        """One estimate with its intervals, one line per value. The span begins at `start` and ends at `end`, in UTC."""
         h = answers.histogram(attribute, step, span, estimator, post, confidence, top)
         columns: list[Sequence[Any]] = [
             h.values,
@@ -155,7 +155,7 @@ def create_api(
         attribute: Attribute, span: SpanOf = "window", estimator: Estimator = None, values: Values = None,
         last: Last = 48, confidence: Confidence = 0.95,
     ) -> Response:  # fmt: skip
-        """Some values over time, a line for each step and value."""
+        """Some values over time, one line per step and value."""
         s = answers.series(attribute, span, estimator, values, last, confidence)
         rows = (
             (step, s.reports[i], s.complete[i], line.value, line.label, line.frequencies[i], line.low[i], line.high[i],
@@ -167,7 +167,7 @@ def create_api(
 
     @api.get("/api/v1/events", response_class=_Events)
     async def get_events() -> StreamingResponse:
-        """Server-sent events: `published`, its data the latest step, at once and whenever something is published."""
+        """Server-sent events `published` with the latest step as data: one at once, then one after every publication."""
         return _Events(news.stream(), headers={"X-Accel-Buffering": "no"})
 
     @api.get("/", include_in_schema=False)
@@ -183,7 +183,7 @@ def create_api(
 
 
 class _Api(FastAPI):
-    """The application, whose document states the width of every number: client generators take 32 bits otherwise."""
+    """FastAPI whose OpenAPI document states the width of every number; client generators otherwise assume 32 bits."""
 
     def openapi(self) -> dict[str, Any]:
         document: dict[str, Any] = with_formats(super().openapi())
@@ -191,7 +191,7 @@ class _Api(FastAPI):
 
 
 def with_formats(part: Any) -> Any:
-    """An OpenAPI document, or a part of one, with a format for every integer and number."""
+    """Returns an OpenAPI document, or a part of one, with a format for every integer and number."""
     if isinstance(part, list):
         return [with_formats(inner) for inner in part]
     if not isinstance(part, dict):
@@ -209,7 +209,7 @@ class _Events(StreamingResponse):
 
 
 class _SecurityHeaders:
-    """Adds the headers of `SECURITY` to every answer."""
+    """Adds the headers of `SECURITY` to every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -224,7 +224,7 @@ class _SecurityHeaders:
 
 
 class _News:
-    """Tells everybody who listens that the progress has changed: one question to the store, however many listen."""
+    """Polls the progress once for all listeners and notifies them of every change."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._changed = source, asyncio.Condition()
@@ -273,12 +273,12 @@ def _csv(header: tuple[str, ...], rows: Iterable[Iterable[Any]]) -> Response:
 
 
 def _utc(time_ms: int) -> str:
-    """A time as ISO 8601, in UTC."""
+    """Formats a Unix time as ISO 8601, in UTC."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _inert(cell: Any) -> Any:
-    """A label that a spreadsheet would take for a formula is marked as text."""
+    """Marks a label as text if a spreadsheet would read it as a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
@@ -332,7 +332,7 @@ _FAILURES: dict[int | str, dict[str, Any]] = {
 
 
 def _describe(answer: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI description of an answer, with all its parts in place of references."""
+    """OpenAPI description of a response, with every reference replaced by its schema."""
     (schema,), parts = msgspec.json.schema_components([answer])
     return {200: {"content": {"application/json": {"schema": _resolve(schema, parts)}}}, **_FAILURES}
 

@@ -1,4 +1,4 @@
-"""What the API answers with: one struct an answer. None stands for NaN and infinity, since JSON has no such numbers."""
+"""Responses of the API, one struct each. None stands for NaN and infinity, since JSON has no such numbers."""
 
 import msgspec
 
@@ -7,11 +7,11 @@ from surveys import Reason
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
-    """One choice of privacy: the mechanism's signature; eps_1 of one report and eps_inf of all, in nats (None: no bound).
+    """One privacy level: the mechanism's signature; eps_1 of one report and eps_inf of all reports, in nats (None: no bound).
 
-    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report and from all for ever. The guess
-    is by somebody who sees them and considers all values equally likely before. guess_year: bound of that chance for the value
-    at one step, after a report at every step of a year, whatever the values did.
+    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report or from all reports for ever.
+    The guesser sees the reports and considers all values equally likely beforehand. guess_year: bound of this chance for the
+    value at one step, from a report at every step of a year, however the value changes.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked: k values, the levels, and the estimators that are published for it, the first being the default."""
+    """An attribute: its k values, its levels, and its published estimators, the default one first."""
 
     name: str
     k: int
@@ -33,7 +33,7 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The survey. `post` is how "mi" is published, `post_methods` what may be asked for; `simulated` if truths are known."""
+    """The survey. `post`: post-processing of "mi". `post_methods`: allowed in requests. `simulated`: the truth is known."""
 
     name: str
     fingerprint: str
@@ -56,10 +56,10 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute's latest estimate in short: its three most frequent values (none if nobody reported) and the privacy loss.
+    """Summary of an attribute's latest estimate: its three most frequent values (none if nobody reported) and privacy loss.
 
-    fit_z (by level), drift_sigma, drift_p and drift_label, the value that moved so, are the latest step's, whatever the span;
-    levels_sigma, levels_p, levels_label and levels_pair are the span's own. See `publication.Diagnostics`.
+    fit_z (by level), drift_sigma, drift_p and drift_label (the value that moved most) belong to the latest step, for any span.
+    levels_sigma, levels_p, levels_label and levels_pair belong to the span. See `estimators.publication.Diagnostics`.
     """
 
     attribute: str
@@ -80,7 +80,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """All attributes in short; `rejected` counts envelopes by reason; `latest_step` is None before the first publication."""
+    """Summary of all attributes. `rejected` counts envelopes by reason; `latest_step` is None before the first publication."""
 
     attributes: list[Overview]
     rejected: dict[Reason, int]
@@ -88,12 +88,12 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
-    """One estimate. The arrays run over the values shown: index, label, frequency, standard error, interval, truth.
+    """One estimate. The arrays have one entry per value shown: index, label, frequency, standard error, interval, truth.
 
-    Without reports all numbers of the estimate are None, and `converged` is false. `interval_withheld` says why an estimate has
-    neither standard errors nor intervals: see `publication.Frequencies`. `start_ms` and `end_ms` are when the span's
-    first step begins and its last one ends, in Unix time. `levels` has each level's own estimate of the values shown, if there
-    are several levels. The intervals are the estimate's before post-processing.
+    Without reports all numbers of the estimate are None, and `converged` is false. `interval_withheld` is the reason why an
+    estimate has no standard errors and no intervals: see `estimators.publication.Frequencies`. The span begins at `start_ms`
+    and ends at `end_ms`, in Unix time. With several levels, `levels` has each level's own estimate of the values shown. The
+    intervals are those before post-processing.
     """
 
     survey: str
@@ -135,10 +135,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """Some values over time; the arrays run over `steps`. eps_t by level, in nats. Times are as in `Histogram`.
+    """Some values over time; the arrays have one entry per step. `eps_t` is by level, in nats. Times are as in `Histogram`.
 
-    The numbers of a step without reports are None. If no values were asked for, the lines are the five most frequent values of
-    the last step with reports; without any there are no lines.
+    The numbers of a step without reports are None. If the request names no values, the lines are the five most frequent values
+    of the last step with reports. If no step has reports, there are no lines.
     """
 
     attribute: str
