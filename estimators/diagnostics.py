@@ -1,27 +1,33 @@
-"""Signs that counts are not what the mechanism makes of honest answers, and how far the estimates have moved.
+"""Tests that counts come from honest devices with the stated mechanism, and the drift between two estimates.
 
-What honest devices send has, whatever their values are, signs that reports made up to bend a histogram disturb. Each is tested
-by itself; the smallest p-value, times their number, is the fit's.
+Honest reports have properties that do not depend on the values. Reports forged to bend a histogram disturb them. Each property
+has its own test; the fit's p-value is the smallest one times the number of tests.
 
-    ones        unary encodings: ones per report are p + (k-1) q on average, with a variance that the values do not change
-                either. Two-sided: too many (to push many values at once) or too few (empty reports)
-    floor       every pure mechanism: no value is supported by less than q of the reports but by chance. The sum of squares of
-                the standardised support counts below it; reports forged for some values thin out all the others
+    ones        unary encodings: the ones per report have the mean p + (k-1) q, and a variance that does not depend on the
+                values either. Two-sided: too many (to push many values at once) or too few (empty reports)
+    floor       every pure mechanism: at least a share q of the reports supports each value, up to chance. The sum of squares of
+                the standardised support counts below that; reports forged for some values lower all the others
     least       the same for the least supported value alone
     functions   local hashing: devices draw their function uniformly. The number of pairs of reports with the same function
-    symbols     local hashing: under a uniform function every symbol but 0 is equally likely. (The value 0 hashes to 0 under
-                every linear form, so the share of symbol 0 depends on the values.)
+    symbols     local hashing: under a uniform function every symbol but 0 is equally likely. (Every linear form hashes the
+                value 0 to 0, so the share of symbol 0 depends on the values.)
     counts      location mechanisms: the counts against the distribution that fits them best
 
-Null distributions: `ones` exact, or at most as rare as stated, and normal where its variance is above 10 000; `least` normal;
-`floor` at most the mixture of χ² with 0 … k degrees of freedom and binomial weights (all values at the floor, counts normal and
-not positively correlated; Shapiro 1988); `functions` a gamma distribution with the exact mean, variance and third moment;
-`symbols` χ²; `counts` at most that of the true distribution's deviance. In a window the same people are supposed to report at
-every step, from kept memos; if it was others, all tests err on the side of no alarm. A memo's hash function is kept, so chance
-that made the functions of one step uneven does so in the next ones too.
+The null distributions are:
 
-The exact number of ones of a subset (SS) needs no test: other tables are refused (`Mechanism.table`). A forger who sends what a
-device with values of his choice would send cannot be seen in counts, by these or by any other means.
+    ones        exact, or an upper bound; normal if the variance is above 10 000
+    floor       at most the mixture of χ² with 0 … k degrees of freedom and binomial weights (all values at the floor, counts
+                normal and not positively correlated; Shapiro 1988)
+    least       normal
+    functions   a gamma distribution with the exact mean, variance and third moment
+    symbols     χ²
+    counts      at most that of the true distribution's deviance
+
+In a window, the tests assume that the same people report at every step, from kept memos. If other people report, all tests err
+towards no alarm. A kept memo keeps its hash function, so functions that are uneven by chance stay uneven in later steps.
+
+The number of ones of a subset (SS) needs no test: `Mechanism.table` refuses other tables. No test of counts can detect a forger
+who sends exactly the reports of devices with values of the forger's choice.
 """
 
 import math
@@ -41,27 +47,27 @@ from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 MAX_Z = 1e6
-ENOUGH_PAIRS = 50.0  # of reports whose functions are multiples of each other; fewer move all support counts by leaps
-FEW = 5.0  # reports a symbol: below it χ² says nothing
+ENOUGH_PAIRS = 50.0  # pairs of reports with multiples of one function; if fewer, one pair shifts the floor test too much
+FEW = 5.0  # reports per symbol; below it χ² is not valid
 
-NORMAL_VARIANCE = 10_000.0  # of the number of ones; from there on it is normal enough, six standard deviations out
-RAREST = 1e-11  # chances that a Fourier transform still tells
+NORMAL_VARIANCE = 10_000.0  # variance of the number of ones above which the normal tail is good to six standard deviations
+RAREST = 1e-11  # least chance that the Fourier transform resolves
 
-LogP = tuple[float, int]  # ln p of one test, and on which side: +1 too much, -1 too little
+LogP = tuple[float, int]  # ln p of one test, and its side: +1 too much, -1 too little
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How well counts agree with the mechanism.
+    """Agreement of counts with the mechanism.
 
     Attributes:
-        z: the p-value as a two-sided normal score, positive for too much and negative for too little; 0 is no sign at all.
-            Beyond ±6 (p < 2e-9) counts are not what honest devices send.
-        p: probability of so strong a sign by chance, at most: Bonferroni's over the tests.
-        sign: the test that decided.
+        z: the p-value as a two-sided normal score, positive for too much and negative for too little; 0 if nothing deviates.
+            Beyond ±6 (p < 2e-9) the reports are forged or the survey is wrong.
+        p: upper bound on the probability of so strong a deviation by chance (Bonferroni over the tests).
+        sign: name of the test with the smallest p-value.
         tests: p-value of each test.
 
-    All NaN, without a sign, where there are no reports.
+    Without reports z and p are NaN, `sign` is None and `tests` is empty.
     """
 
     z: float
@@ -71,12 +77,12 @@ class Fit:
 
 
 def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
-    """Test counts against the mechanism, see the head of this module.
+    """Tests counts against the mechanism, as the module's docstring describes.
 
     Args:
         m: the mechanism.
         table: its counts.
-        steps: over how many steps they were summed.
+        steps: number of steps that the counts sum.
 
     Raises:
         ValueError: if the table is not the mechanism's or not counts, or steps < 1.
@@ -109,7 +115,7 @@ def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None
 
 
 def _ones(m: UnaryEncoding | LongitudinalUnary, table: CountTable, steps: int) -> LogP | None:
-    """Ones in all reports against their mean; neither that nor the variance depends on the values, nor on fake ones."""
+    """Tests the ones in all reports against their mean. Mean and variance depend on neither real nor fake values."""
     own, other = m.support_covariance(np.array([1.0, 0.0]), steps)[0]
     variance = table.n / steps * (own + (m.k - 1) * other)
     ones = int(table.counts.sum(dtype=object))
@@ -125,14 +131,14 @@ def _ones(m: UnaryEncoding | LongitudinalUnary, table: CountTable, steps: int) -
 
 
 def _log_tail_of_ones(m: UnaryEncoding | LongitudinalUnary, n: int, steps: int, ones: int, above: bool, span: int) -> float:
-    """ln of the chance of so many ones in n reports or more (less), by their probability generating function.
+    """ln of the chance of at least (at most) this many ones in n reports, by their probability generating function G.
 
-    `span`, a power of two: how many numbers of ones around the mean have any chance to speak of.
+    `span` (a power of two) is how many numbers of ones around the mean have a noticeable chance.
 
     The ones of a memo are drawn once and reported `steps` times: G(1 + w) = U(p1)^u U(q1)^(u(k-1)) for u people, with
-    U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps; reports that are left over are one more person's. On the unit
-    circle G is the Fourier transform of the chances. What is too rare for that gets Chernoff's bound, G(e^t) e^(-t ones) at its
-    least over t.
+    U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps. Left-over reports count as one more person's. On the unit circle G is
+    the Fourier transform of the chances. A chance too small for it gets Chernoff's bound, the minimum of G(e^t) e^(-t ones)
+    over t.
     """
     p1, q1, p2, q2 = (m.p1, m.q1, m.p2, m.q2) if isinstance(m, LongitudinalUnary) else (1.0, 0.0, m.p, m.q)
     groups = [(n // steps, steps), (1, n % steps)]
@@ -164,7 +170,7 @@ def _log_tail_of_ones(m: UnaryEncoding | LongitudinalUnary, n: int, steps: int, 
 
 
 def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
-    """(k,) support counts in standard errors of a value that nobody has, as far as they are below its mean; else 0."""
+    """(k,) standardised support counts, if below the mean of a value that nobody has; else 0."""
     variance = float(m.support_covariance(np.zeros(1), steps)[0][0]) * table.n / steps
     if not variance:
         return np.zeros(0)
@@ -172,7 +178,7 @@ def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
 
 
 def _floor(below: FloatArray) -> LogP | None:
-    """Σ_j Binomial(k, 1/2)(j) Pr[χ²_j >= Σ z²]; weights that are negligible are left out."""
+    """Σ_j Binomial(k, 1/2)(j) Pr[χ²_j >= Σ z²], without negligible weights."""
     if not below.size:
         return None
     k, reach = below.size, 8 * math.ceil(math.sqrt(below.size))
@@ -182,15 +188,15 @@ def _floor(below: FloatArray) -> LogP | None:
 
 
 def _least(below: FloatArray) -> LogP | None:
-    """Bonferroni's bound for the least of k."""
+    """Bonferroni's bound for the smallest of k counts."""
     return (math.log(below.size) + float(norm.logcdf(below.min())), -1) if below.size else None
 
 
 def _functions(table: CountTable, size: int, repeats: int) -> LogP | None:
-    """Pairs of reports with the same of `size` functions, n (n-1) / 2 pairs in all, of which each has it with chance 1/size.
+    """Tests the pairs of reports with equal functions: n (n-1) / 2 pairs in all, each equal with chance 1/size.
 
-    Pairs are uncorrelated; three reports make triples of pairs that are not, which gives the third moment. One-sided, since
-    dividing by the repeats makes the counts too even where it was not the same people at every step.
+    Pairs are uncorrelated. The three pairs among three reports are dependent, which gives the third moment. The test is
+    one-sided: if other people reported at every step, dividing by the repeats makes the counts too even.
     """
     n, chance = table.n / repeats, 1 / size
     if n < 2:
@@ -200,12 +206,12 @@ def _functions(table: CountTable, size: int, repeats: int) -> LogP | None:
     variance = pairs * chance * (1 - chance)
     third = variance * (1 - 2 * chance) + n * (n - 1) * (n - 2) * chance**2 * (1 - chance)
     shape, scale = 4 * variance**3 / third**2, third / (2 * variance)
-    found = float((reports * (reports - 1)).sum()) / 2 - (0.5 if repeats == 1 else 0)  # half a pair: they are whole numbers
+    found = float((reports * (reports - 1)).sum()) / 2 - (0.5 if repeats == 1 else 0)  # continuity correction
     return float(_log_gamma_tail((found - pairs * chance) / scale + shape, np.array([shape]))[0]), 1
 
 
 def _symbols(table: CountTable, repeats: int) -> LogP | None:
-    """Pearson's χ² of the symbols but 0, divided by the repeats: at most so often a kept memo sends the same symbol."""
+    """Pearson's χ² of all symbols but 0, divided by the repeats: a kept memo sends the same symbol at most that often."""
     reports = table.counts.sum(axis=0)[1:].astype(np.float64)
     if reports.size < 2 or reports.mean() < FEW:
         return None
@@ -214,10 +220,10 @@ def _symbols(table: CountTable, repeats: int) -> LogP | None:
 
 
 def _counts(m: ChannelMechanism, table: CountTable, steps: int) -> LogP | None:
-    """The deviance of the best-fitting distribution: never above that of the true one, whose mean and variance are known.
+    """Tests the deviance of the best-fitting distribution, which never exceeds that of the true one.
 
-    They are those of k Poisson counts whose sum is given, at the fitted means. The counts of people who report `steps` times
-    vary by at most so many times as much, hence the division.
+    The latter's mean and variance are those of k Poisson counts with a given sum, at the fitted means. If people report
+    `steps` times, the variance of the counts grows by at most this factor, hence the division.
     """
     counts = table.counts.astype(np.float64)
     best = mle(m, table)
@@ -231,10 +237,10 @@ def _counts(m: ChannelMechanism, table: CountTable, steps: int) -> LogP | None:
 
 
 def _deviance_moments(means: FloatArray) -> tuple[float, float]:
-    """Mean and variance of the deviance Σ 2 c ln(c/μ) of multinomial counts c with those means μ.
+    """Mean and variance of the deviance Σ 2 c ln(c/μ) of multinomial counts c with means μ.
 
-    Those of independent Poisson counts, by the definition for μ < 30 and from there on as χ² with the mean's correction
-    1 + 1/(6μ); less what their sum, which is given, takes with it: 1, a k-th, and what goes along with the sum itself.
+    They are first those of independent Poisson counts: by definition for μ < 30, else of χ² with the mean 1 + 1/(6μ). Fixing
+    the sum takes 1 off the mean. It takes a k-th off the variance, and the part that varies with the sum.
     """
     small = means[means < 30]
     values = np.arange(100.0)[:, None]
@@ -268,9 +274,9 @@ class Drift:
     """The largest move of a frequency between two estimates.
 
     Attributes:
-        sigma: in standard errors of the difference.
-        value: of which value.
-        p: probability of so large a move of any value without drift, at most (Bonferroni's, over all values).
+        sigma: the move, in standard errors of the difference.
+        value: index of the value that moved.
+        p: upper bound on the probability of so large a move of any value without drift (Bonferroni over all values).
     """
 
     sigma: float
@@ -279,11 +285,11 @@ class Drift:
 
 
 def drift(before: Estimate, after: Estimate) -> Drift | None:
-    """How far the frequencies have moved; None if one of the two has no reports.
+    """Returns the largest move of a frequency; None if one of the two estimates has no reports.
 
-    The two estimates' errors are taken for independent. With kept memos and the same people a part of them is the same in both
-    and cancels, so what is reported is then the smaller, careful figure: on a population that does not change it is far below
-    a standard normal's. Above 5 is hardly ever chance, even for k = 10 000 (p = 0.6 %).
+    The two estimates' errors count as independent. With kept memos and the same people, part of them is common and cancels.
+    `sigma` is then conservative: if the population does not change, it is far below a standard normal's. A `sigma` above 5 is
+    hardly ever chance, even for k = 10 000 (p = 0.6 %).
     """
     spread = np.hypot(before.standard_errors, after.standard_errors)
     moved = np.abs(after.frequencies - before.frequencies)
@@ -295,5 +301,5 @@ def drift(before: Estimate, after: Estimate) -> Drift | None:
 
 
 def mass_below_zero(estimate: Estimate) -> float:
-    """Σ of the negative frequencies, as a positive number: what noise has put below zero; NaN without reports."""
+    """Sum of the negative frequencies, which noise causes, as a positive number; NaN without reports."""
     return float(-np.minimum(estimate.frequencies, 0).sum())

@@ -1,4 +1,4 @@
-"""What every estimator returns."""
+"""The result of every estimator."""
 
 from dataclasses import dataclass
 
@@ -16,20 +16,20 @@ Group = tuple[Mechanism, CountTable]  # the reports of one level (GIBU's group A
 class Estimate:
     """Estimated frequencies with their uncertainty.
 
-    Every estimator returns `Estimate.of_nothing` where the counts tell nothing: there are no reports, every mechanism has
+    Every estimator returns `Estimate.of_nothing` if the counts carry no information: there are no reports, every mechanism has
     p = q, or (for a likelihood of support counts) no report supports any value.
 
     Attributes:
-        frequencies: (k,) estimated share of each value; NaN where the counts tell nothing.
-        standard_errors: (k,) standard error of each share; NaN where the counts tell nothing, or do not tell all values apart;
-            for a population of which the participants are a random sample.
-        n: number of reports that the estimate rests on.
-        iterations: iterations taken, 0 where there was nothing to iterate.
-        converged: whether there is an estimate, and the iteration met its tolerance.
-        log_likelihood: the likelihood's logarithm at the estimate (NaN for matrix inversion), in nats; comparable for the same
-            counts and likelihood only.
-        gap: no distribution has a log-likelihood that is higher by more than `gap` nats a report: a proof, by duality, of how
-            near the estimate is to the maximum (NaN for matrix inversion).
+        frequencies: (k,) estimated share of each value; NaN if the counts carry no information.
+        standard_errors: (k,) standard error of each share, for a population of which the participants are a random sample; NaN
+            if the counts carry no information or do not distinguish all values.
+        n: number of reports used.
+        iterations: iterations taken, 0 if there was nothing to iterate.
+        converged: true if there is an estimate and the iteration met its tolerance.
+        log_likelihood: log-likelihood at the estimate, in nats (NaN for matrix inversion); comparable only for the same counts
+            and likelihood.
+        gap: bound proven by duality: no distribution has a log-likelihood that is higher by more than `gap` nats a report (NaN
+            for matrix inversion).
     """
 
     frequencies: FloatArray
@@ -42,17 +42,17 @@ class Estimate:
 
     @classmethod
     def of_nothing(cls, k: int, n: int) -> "Estimate":
-        """The estimate of k values from n reports that tell nothing: NaN everywhere, and not converged."""
+        """Returns the estimate of k values from n reports without information: NaN everywhere, and not converged."""
         return cls(np.full(k, np.nan), np.full(k, np.nan), n, converged=False)
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper ends of the normal intervals, (k,) each, for a level in (0, 1); not clipped to [0, 1]."""
+        """Returns lower and upper ends of the normal intervals, (k,) each, for a level in (0, 1); not clipped to [0, 1]."""
         half = norm.ppf(0.5 + real("level", level, 1e-9, 1 - 1e-9) / 2) * self.standard_errors
         return self.frequencies - half, self.frequencies + half
 
 
 def check_groups(groups: list[Group], steps: int) -> int:
-    """The common domain size.
+    """Checks groups and steps, and returns the common domain size.
 
     Raises:
         ValueError: if there is no group, the domains differ, a table is not its mechanism's or holds anything but counts of

@@ -1,8 +1,9 @@
-"""Whether an estimate's normal intervals can be trusted to cover.
+"""Bias of an estimate, to decide whether its normal intervals cover the truth.
 
-Standard errors describe noise, not bias. Matrix inversion has none, so its intervals cover. A likelihood's maximum, IBU and a
-post-processed inversion keep every frequency at zero or above. Noise that would put rare values below zero then comes off the
-frequent ones: with many values and few reports by several standard errors. IBU, stopped on its way from uniform, adds to that.
+Standard errors describe noise, not bias. Matrix inversion has no bias, so its intervals cover. A likelihood's maximum, the
+iterative Bayesian update (IBU) and a post-processed inversion keep every frequency at zero or above. Noise that would make rare
+values negative then lowers the frequent ones: with many values and few reports, by several standard errors. IBU adds bias if it
+stops before it converges.
 """
 
 import numpy as np
@@ -11,16 +12,16 @@ from estimators.estimate import Estimate, Group
 from estimators.matrix_inversion import combined_inversion
 from mechanisms.arguments import FloatArray
 
-ROUNDING = 1e-7  # standard errors below this are taken for it: iterations end about so near to their limit
-CLEAR = 2.0  # standard errors above zero: a frequent value
-MAX_BIAS = 0.4  # standard errors; a normal interval of 95 % that is off by so much still covers 93 %
+ROUNDING = 1e-7  # least standard error: iterations end about this near to their limit
+CLEAR = 2.0  # standard errors above zero of a frequent value
+MAX_BIAS = 0.4  # standard errors; a 95 % normal interval with this bias still covers 93 %
 
 
 def free_maximum(groups: list[Group], raw: Estimate, steps: int = 1) -> FloatArray:
-    """Where the maximum of the likelihood of the support counts would lie if frequencies might be negative, to first order.
+    """Maximum of the support counts' likelihood if frequencies could be negative, to first order.
 
-    The mean of the groups' inversions with the weights h = n (p-q)² / γ of the likelihood, made to sum to 1 by shares of 1/h.
-    For many reports the maximum lies there.
+    It is the mean of the groups' inversions with the likelihood's weights h = n (p-q)² / γ, shifted in proportion to 1/h to sum
+    to 1. For many reports the maximum lies there.
 
     Args:
         groups: mechanisms with their tables; no location mechanisms.
@@ -28,7 +29,7 @@ def free_maximum(groups: list[Group], raw: Estimate, steps: int = 1) -> FloatArr
         steps: as in `matrix_inversion`.
 
     Returns:
-        (k,) frequencies; NaN where the counts tell nothing.
+        (k,) frequencies; NaN if the counts carry no information.
     """
     weights, weighted = np.zeros(raw.frequencies.size), np.zeros(raw.frequencies.size)
     for m, table in groups:
@@ -45,7 +46,7 @@ def free_maximum(groups: list[Group], raw: Estimate, steps: int = 1) -> FloatArr
 
 
 def bias(estimate: Estimate, raw: Estimate, free: FloatArray) -> float:
-    """How far the frequent values of an estimate lie from where they would be if frequencies might be negative.
+    """Largest distance of an estimate's frequent values from estimates that may be negative.
 
     Args:
         estimate: any estimate from some counts.
@@ -53,8 +54,8 @@ def bias(estimate: Estimate, raw: Estimate, free: FloatArray) -> float:
         free: (k,) their `free_maximum`.
 
     Returns:
-        The distance to the nearer one of the two, in the estimate's standard errors: the largest one among the most frequent
-        value and all that are at least 2 standard errors above zero. NaN where the counts tell nothing.
+        The largest distance to the nearer of `raw` and `free`, in the estimate's standard errors, over the most frequent value
+        and all values at least 2 standard errors above zero. NaN if the counts carry no information.
     """
     if np.isnan(free).any() or np.isnan(estimate.frequencies).any():
         return float("nan")

@@ -1,4 +1,7 @@
-"""The loop of the plain EM, compiled by Numba. Imported only where it is called, because Numba takes half a second to load."""
+"""The loop of plain expectation maximisation (EM), compiled by Numba.
+
+Import this module only inside the calling function: Numba takes half a second to load.
+"""
 
 from typing import Any
 
@@ -17,20 +20,20 @@ def support_em(
 
         r_a = c_a / (q_a + slope_a f),   f ← f Σ_a (q_a Σr_a + slope_a r_a) / Σc
 
-    Values with the same counts and the same start keep the same frequency for ever, so each kind of value is computed once.
+    Values with equal counts and equal starts always keep equal frequencies, so each kind of value is computed once.
 
-    The divisor is what makes the sum 1 again, by (1) of `estimators.terms`.
+    The divisor makes the sum 1 again, by (1) of `estimators.terms`.
 
     Args:
         support: (groups, kinds) support counts, not all zero.
-        times: (kinds,) how many values are of each kind; the sums above go over values.
+        times: (kinds,) number of values of each kind; the sums above run over values.
         q, slope: (groups,) q > 0 and p - q.
         f: (kinds,) frequencies to start from, positive, that add up to 1 over the values; overwritten.
-        max_iter, tol: stop after so many iterations, or when no frequency has changed by more than tol.
-        delta: stop when Σ c ln γ changes by less; 0 leaves that out.
+        max_iter, tol: stop after max_iter iterations, or when no frequency has changed by more than tol.
+        delta: stop when Σ c ln γ changes by less; 0 disables this.
 
     Returns:
-        Iterations taken, and whether a tolerance was met.
+        Iterations taken, and true if a tolerance was met.
     """
     groups, k = support.shape
     total = (support * times).sum()
@@ -66,7 +69,7 @@ def support_em(
 
 @numba.njit(cache=True)
 def _sum(x: Floats, times: Floats) -> float:
-    """Σ x times in four lanes, so that an addition need not wait for the one before; the same on every machine."""
+    """Σ x times, in four independent lanes for speed; the result is the same on every machine."""
     s0 = s1 = s2 = s3 = 0.0
     whole = x.size - x.size % 4
     for v in range(0, whole, 4):

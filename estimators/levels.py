@@ -1,7 +1,7 @@
-"""Whether the levels of an attribute tell the same histogram.
+"""Tests whether the levels of an attribute have the same histogram.
 
-Estimates over all levels together suppose that people choose their level independently of their value. If those with a rare
-value prefer a strict level, the combined estimate is biased, and no interval knows. The levels' own estimates then differ.
+Estimates over all levels together assume that people choose their level independently of their value. If people with a rare
+value prefer a strict level, the combined estimate is biased, and its interval ignores that. The levels' own estimates differ.
 """
 
 import math
@@ -22,9 +22,9 @@ class LevelsDifference:
 
     Attributes:
         pair: indices of the two levels.
-        value: of which value.
+        value: index of the value.
         sigma: the difference in standard errors.
-        p: probability of so large a difference of any value between any two levels, if all have one histogram, at most.
+        p: upper bound on the probability of so large a difference, for any value and any two levels, if all have one histogram.
     """
 
     pair: tuple[int, int]
@@ -34,22 +34,22 @@ class LevelsDifference:
 
 
 def levels_difference(groups: list[Group], steps: int = 1) -> LevelsDifference | None:
-    """Compare the matrix inversions of all pairs of levels, value by value.
+    """Compares the matrix inversions of all pairs of levels, value by value.
 
-    Without a difference D is a mean of independent persons' contributions, each at most b = 1 / (people |p - q|), with a known
-    variance V at the frequencies. So, by Bernstein's inequality, whatever the number of people,
+    The difference D consists of independent contributions of the persons, each at most b = 1 / (people |p - q|), with a known
+    variance V. If both levels have one histogram, Bernstein's inequality gives for any number of people
 
         Pr[|D| >= d] <= 2 exp(-d² / (2 (V + b d / 3)))
 
-    times the number of values and pairs (Bonferroni). V is the larger one of the variances at the level's own frequencies and
-    at those of both levels together.
+    times the number of values and pairs (Bonferroni). V uses the larger of a level's variances at its own frequencies and at
+    those of both levels together.
 
     Args:
         groups: each level's mechanism and table, on one domain.
-        steps: as in `matrix_inversion`; other people at every step make p larger than it need be.
+        steps: as in `matrix_inversion`; if other people report at every step, p is larger than necessary.
 
     Returns:
-        None if fewer than two levels tell anything.
+        None if fewer than two levels carry information.
 
     Source: Boucheron, Lugosi and Massart 2013, Theorem 2.10 (Bernstein).
     """

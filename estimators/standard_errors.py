@@ -8,30 +8,31 @@ from estimators.estimate import Group
 from mechanisms import Mechanism
 from mechanisms.arguments import FloatArray
 
-RESOLVED = 1e-12  # the least share of the largest eigenvalue of a Hessian that is more than rounding
+RESOLVED = 1e-12  # smallest ratio of a Hessian's eigenvalues that exceeds rounding errors
 
 
 def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, exact: bool = False) -> FloatArray:
-    """(k,) standard errors of the maximiser on the simplex of the groups' log-likelihood, at the maximum.
+    """Returns (k,) standard errors of the groups' maximum-likelihood estimate on the simplex, at the maximum.
 
-    The sandwich P J P of an M-estimator: H is minus the expected Hessian, J the true covariance of the score over the steps
-    of repeated reporters, and P = H⁻¹ - H⁻¹ 1 1ᵀ H⁻¹ / (1ᵀ H⁻¹ 1) keeps the sum at 1. So it is right also where Σ c ln γ is no
-    true likelihood (unary encodings); for the true one of a single step P J P is the inverse of Fisher's information. All k
-    bins count as free, which is the conservative side where the estimate is at zero.
+    They come from the sandwich P J P of an M-estimator. H is minus the expected Hessian, J the true covariance of the score
+    over the steps of repeated reporters, and P = H⁻¹ - H⁻¹ 1 1ᵀ H⁻¹ / (1ᵀ H⁻¹ 1) keeps the sum at 1. The sandwich is also right
+    if Σ c ln γ is not the true likelihood (unary encodings). For the true likelihood of a single step, P J P is the inverse of
+    Fisher's information. All k bins count as free, which is conservative where the estimate is zero.
 
     For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av, and J is that of `Mechanism.support_covariance`: O(k) a
-    group. Local hashing and location mechanisms on at most 128 values have matrices (`estimators.dense_errors`). Hashing on
-    more values is treated like other support counts, without what three dependent values have in common; for its true
-    likelihood, which does better, these errors are on the wide side.
+    group. Local hashing and location mechanisms on at most 128 values use matrices (`estimators.dense_errors`). Hashing on
+    more values counts as other support counts, without the dependence among three values. Its true likelihood is more
+    accurate, so these errors are then too wide.
 
-    NaN where the reports tell nothing (there are none, or p = q) or do not tell all values apart, and for location mechanisms
-    on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated geometric mechanism.
+    The errors are NaN if the reports carry no information (there are none, or p = q) or do not distinguish all values, and for
+    location mechanisms on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated
+    geometric mechanism.
 
     Args:
         groups: mechanisms with their tables.
         frequencies: (k,) the maximiser.
         steps: as in `matrix_inversion`.
-        exact: whether the true likelihood was maximised where `estimators.channel_terms` has one.
+        exact: true if the true likelihood was maximised, where `estimators.channel_terms` has one.
 
     Source: Huber 1967 (the sandwich); Aitchison and Silvey 1958 (the constraint).
     """
@@ -59,7 +60,7 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, ex
 
 
 def _support(m: Mechanism, f: FloatArray, steps: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The score's slope (p-q)/γ, and the support counts' covariance as `Mechanism.support_covariance` gives it."""
+    """Returns the score's slope (p-q)/γ, and the support counts' covariance (`Mechanism.support_covariance`)."""
     slope = (m.p - m.q) / np.maximum(m.q + (m.p - m.q) * f, 1e-100)  # q may be as small as e^-700
     return slope, *m.support_covariance(f, steps)
 
@@ -78,7 +79,7 @@ def _by_matrices(telling: list[tuple[Mechanism, int]], f: FloatArray, steps: int
     along = helmert(f.size)  # (k-1, k), an orthonormal basis of the changes that keep the sum
     inner = along @ hessian @ along.T
     scale = np.linalg.eigvalsh(inner)
-    if not scale[0] > RESOLVED * scale[-1]:  # the reports do not tell all values apart, or not in double precision
+    if not scale[0] > RESOLVED * scale[-1]:  # the reports do not distinguish all values, or not in double precision
         return np.full(f.size, np.nan)
     projected = along.T @ np.linalg.solve(inner, along)
     return np.asarray(np.sqrt(np.maximum(np.einsum("uv,vw,uw->u", projected, score, projected, optimize=True), 0)))

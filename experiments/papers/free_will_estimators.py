@@ -1,12 +1,12 @@
-"""The alternatives to GIBU of the free-will privacy paper, for comparison: they combine results or mechanisms, not likelihoods.
+"""The free-will privacy paper's alternatives to GIBU, for comparison: they combine results or mechanisms, not likelihoods.
 
     [INV]_R, [IBU]_R, [RAP]_R    the groups' own estimates, averaged by their numbers of reports         `combine_results`
     [INV]_M, [IBU]_M, [RAP]_M    one estimate with the average mechanism, on all reports together        `combine_mechanisms`
 
-INV is matrix inversion, RAP the same for unary encodings, IBU the iterative Bayesian update. Inversions are made distributions
-by one of two projections, ``"norm-sub"`` (onto the simplex, the Euclidean way) and ``"norm-mul"`` (clip and normalise). The
-average mechanism forgets who reported how, so all of these are less accurate than GIBU, and [·]_M can even tell nothing where
-every group alone tells a lot.
+INV is matrix inversion, RAP the same for unary encodings, IBU the iterative Bayesian update. One of two projections turns an
+inversion into a distribution: ``"norm-sub"`` (Euclidean, onto the simplex) or ``"norm-mul"`` (clip and normalise). The average
+mechanism ignores which group a report comes from. All of these are less accurate than GIBU. [·]_M can even carry no
+information although every group alone carries a lot.
 
 Source: the free-will privacy paper, §4 (Eqs. 4 and 5) and §5 (Eqs. 7, 9, 10, 13 and 14).
 """
@@ -38,7 +38,7 @@ def combine_results(groups: list[Group], estimator: Estimator, projection: Proje
     Args:
         groups: mechanisms with their count tables, on one domain.
         estimator: ``"INV"``, ``"IBU"``, or ``"RAP"`` (for unary encodings alone).
-        projection: of each inversion; IBU needs none.
+        projection: projection of each inversion; IBU needs none.
 
     Returns:
         (k,) distribution; NaN without reports.
@@ -65,10 +65,10 @@ def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Pr
         groups: mechanisms with their count tables, on one domain and with reports of one kind: all unary encodings (RAP), or
             all reporting one of the k values (INV, IBU): GRR, L-GRR and location mechanisms.
         estimator: ``"INV"``, ``"IBU"`` or ``"RAP"``.
-        projection: of the inversion; IBU needs none.
+        projection: projection of the inversion; IBU needs none.
 
     Returns:
-        (k,) distribution; NaN without reports, or if the average mechanism tells nothing.
+        (k,) distribution; NaN without reports, or if the average mechanism carries no information.
 
     Raises:
         ValueError: if an argument is not allowed, the groups' reports are not of one kind, a table is not its mechanism's, or a
@@ -82,7 +82,7 @@ def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Pr
     if not n:
         return np.full(k, np.nan)
     counts = sum((table.counts for _, table in groups), np.zeros(k, np.int64))
-    if not any(isinstance(m, ChannelMechanism) for m, _ in groups):  # bits, or symbols as GRR's: so is their average
+    if not any(isinstance(m, ChannelMechanism) for m, _ in groups):  # bits, or symbols as GRR's: so is the average
         p = sum(table.n / n * m.p for m, table in groups)
         q = sum(table.n / n * m.q for m, table in groups)
         if p == q:
