@@ -1,12 +1,12 @@
-"""Estimates by likelihood, over one or several mechanisms: iterative Bayesian update (IBU, an EM) and the maximum itself.
+"""Likelihood estimates over one or several mechanisms: the iterative Bayesian update (IBU) and the maximum.
 
-The two answer different questions. EM comes near the maximum slowly (millions of iterations for OUE at k = 1000 and ε = 1), and
-IBU as the literature runs it, 10 000 iterations at the most, is often stopped on the way. That regularises: the estimate is
-nearer to uniform than the maximum, which for many values and few reports is often the better one. `mle` and `combined_mle` give
-the maximum, and `Estimate.gap` proves how near to it any of these estimates is.
+IBU is expectation maximisation (EM). EM converges slowly: OUE at k = 1000 and ε = 1 takes millions of iterations. The papers
+run IBU for at most 10 000 iterations, so it often stops before it converges. That regularises: the estimate is nearer to
+uniform than the maximum, and for many values and few reports it is often better. `mle` and `combined_mle` return the maximum.
+`Estimate.gap` bounds how far any of these estimates is below it.
 
-The likelihood of a mechanism's reports is the true one where its count table allows, else the papers' pseudo-likelihood of the
-support counts: see `likelihood` in `ibu`.
+The likelihood is the true one if the count table determines it, else the papers' pseudo-likelihood of the support counts: see
+`likelihood` in `ibu`.
 """
 
 import numpy as np
@@ -22,9 +22,9 @@ from mechanisms.arguments import FloatArray, IntArray, integer, one_of, real
 from mechanisms.location import distribution
 
 LIKELIHOODS = ("exact", "support")
-PROVEN_GAP = 1e-9  # nats per report: `mle` ends here
-MAX_EVALUATIONS = 10_000  # of a likelihood, by `mle`
-UNIFORM_SHARE = 0.01  # of a start: EM multiplies, so it never leaves a zero
+PROVEN_GAP = 1e-9  # nats per report; `mle` stops at this gap
+MAX_EVALUATIONS = 10_000  # evaluations of a likelihood by `mle`, at most
+UNIFORM_SHARE = 0.01  # share of uniform in a start: EM multiplies, so a zero would stay zero
 
 
 def ibu(
@@ -43,20 +43,20 @@ def ibu(
         r = c / (q + (p-q) f),   f ← f (q Σr + (p-q) r), normalised
 
     Each iteration raises the likelihood. On support counts it costs O(number of different counts), at most 1.6 µs for k = 1000.
-    Stopped before it converges it regularises: see the head of `estimators.likelihood`, and `mle` for the maximum.
+    Stopping before convergence regularises: see the docstring of `estimators.likelihood`. `mle` returns the maximum.
 
     Args:
         m: the mechanism.
-        table: its count table; if it tells nothing the result is `Estimate.of_nothing`.
-        max_iter: iterations at the most, at least 1.
+        table: its count table; without information the result is `Estimate.of_nothing`.
+        max_iter: largest number of iterations, at least 1.
         tol: stop when no frequency changes by more, in [0, 1].
         steps: as in `matrix_inversion`.
-        delta: stop when the log-likelihood per report changes by less, in nats, at least 0 (GIBU's δ); 0 leaves that out.
-        start: (k,) distribution to start from in place of the uniform one, for example the estimate of the step before.
-            One part in a hundred of uniform is mixed in, since EM never leaves a zero.
-        likelihood: ``"exact"`` for the true likelihood of the table where there is one (GRR, L-GRR, local hashing, location
-            mechanisms) and that of the support counts elsewhere; ``"support"`` for that of the support counts always, as the
-            papers have it and far cheaper for local hashing. Mechanisms that are not pure have no support counts.
+        delta: stop when the log-likelihood per report changes by less, in nats, at least 0 (GIBU's δ); 0 disables this.
+        start: (k,) distribution to start from instead of the uniform one, for example the previous step's estimate. One part
+            in a hundred of uniform is mixed in, since EM never leaves a zero.
+        likelihood: ``"exact"`` uses the table's true likelihood if it has one (GRR, L-GRR, local hashing, location mechanisms),
+            else that of the support counts. ``"support"`` always uses that of the support counts, as in the papers; it is far
+            cheaper for local hashing. Mechanisms that are not pure have no support counts.
 
     Raises:
         ValueError: if the table is not the mechanism's or not counts, or an argument is outside its range.
@@ -78,8 +78,8 @@ def gibu(
 ) -> Estimate:
     """IBU over several mechanisms at once: one EM for the sum of the groups' log-likelihoods, each with its own channel.
 
-    This is how people who chose different mechanisms or privacy levels are estimated together. Groups that tell nothing (no
-    reports, or p = q) are left out. Arguments as for `ibu`; `combined_mle` gives the maximum that it goes to.
+    It estimates people who chose different mechanisms or privacy levels together. It leaves out groups without information (no
+    reports, or p = q). Arguments as for `ibu`; `combined_mle` returns the maximum to which it converges.
 
     Source: free-will privacy (GIBU), Algorithm 1, which stops by `delta` alone.
     """
@@ -98,25 +98,25 @@ def gibu(
 
 
 def mle(m: Mechanism, table: CountTable, steps: int = 1, *, likelihood: str = "exact") -> Estimate:
-    """The maximum of the likelihood, where EM's iteration would end.
+    """Returns the maximum of the likelihood, the limit of EM.
 
-    For support counts in closed form, to machine precision, O(k) a pass of Newton's method for λ:
+    Support counts have a closed form, to machine precision, O(k) a pass of Newton's method for λ:
 
         f = max(0, c/λ - q/(p-q)),  λ such that Σ f = 1
 
-    For other likelihoods by iteration until it is proven that no distribution has a log-likelihood per report that is higher
-    by more than 1e-9 nats; `iterations` then counts evaluations of the likelihood, and `converged` says whether 10 000 of them
-    sufficed. It takes no start: in our measurements the estimate of the step before saved no evaluation.
+    Other likelihoods are iterated until the gap is proven to be at most 1e-9 nats per report. `iterations` then counts
+    evaluations of the likelihood, and `converged` is true if 10 000 of them sufficed. There is no `start`: in our measurements
+    the previous step's estimate saved no evaluation.
 
-    Arguments, and the result where the counts tell nothing, as for `ibu`.
+    Arguments, and the result if the counts carry no information, are as for `ibu`.
     """
     return combined_mle([(m, table)], steps, likelihood=likelihood)
 
 
 def combined_mle(groups: list[Group], steps: int = 1, *, likelihood: str = "exact") -> Estimate:
-    """The maximum of the groups' likelihood: where `gibu` would end. Arguments and accuracy as for `mle`.
+    """Returns the maximum of the groups' likelihood, the limit of `gibu`. Arguments and accuracy as for `mle`.
 
-    For support counts to machine precision as well, whatever the number of groups: see `estimators.optimum`.
+    Support counts give machine precision for any number of groups: see `estimators.optimum`.
     """
     k = check_groups(groups, steps)
     terms = _terms(groups, likelihood)
@@ -132,20 +132,20 @@ def combined_mle(groups: list[Group], steps: int = 1, *, likelihood: str = "exac
 
 
 def _terms(groups: list[Group], likelihood: str) -> list[Term]:
-    """The log-likelihoods of the groups that have reports, and reports that depend on the value."""
+    """Log-likelihoods of the groups with information: those with reports that depend on the value."""
     exact = one_of("likelihood", likelihood, LIKELIHOODS) == "exact"
     return [(exact_term(m, table) if exact else None) or SupportTerm(m, table) for m, table in groups if table.n and m.p != m.q]
 
 
 def _tells(terms: list[Term]) -> bool:
-    """Whether the counts tell anything: not if no report supports a value."""
+    """True if the counts carry information; false if no report supports a value."""
     return any(not isinstance(term, SupportTerm) or (term.slope and term.support.any()) for term in terms)
 
 
 def em(
     terms: list[Term], f: FloatArray, max_iter: int = 10_000, tol: float = 1e-12, delta: float = 0.0
 ) -> tuple[FloatArray, int, bool]:
-    """EM from f: where it came to, iterations, whether a tolerance was met; delta in nats."""
+    """Runs EM from f. Returns the frequencies, the iterations, and true if a tolerance was met. `delta` is in nats."""
     supports = [term for term in terms if isinstance(term, SupportTerm)]
     if len(supports) == len(terms):
         from estimators.kernels import support_em
@@ -170,7 +170,7 @@ def em(
 
 
 def _kinds(columns: list[FloatArray]) -> tuple[IntArray, IntArray, FloatArray]:
-    """Values that are alike in every column (k,): for each kind its first value, for each value its kind, each kind's size."""
+    """Groups values that are equal in every column (k,): each kind's first value, each value's kind, each kind's size."""
     kind = np.zeros(columns[0].size, np.int64)
     for column in columns:
         of_column = np.unique(column, return_inverse=True)[1]
@@ -183,7 +183,7 @@ def _kinds(columns: list[FloatArray]) -> tuple[IntArray, IntArray, FloatArray]:
 def _estimate(
     groups: list[Group], terms: list[Term], f: FloatArray, steps: int, iterations: int, converged: bool | None = None
 ) -> Estimate:
-    """The estimate f with what is known about it; it converged if its gap is proven, where nothing else is said."""
+    """Builds the `Estimate` of f. If `converged` is None, the estimate has converged if its gap is proven."""
     n = sum(table.n for _, table in groups)
     value, gradient = evaluate(terms, f)
     gap = duality_gap(f, gradient) / n

@@ -18,12 +18,12 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
         m: the mechanism.
         table: its count table.
         post: a method of `estimators.post_processing`, ``"none"`` to keep the estimate unbiased.
-        steps: over how many time steps the table was summed; the standard errors then suppose that the same n/steps people
-            reported at every step with unchanged values, which is the conservative side (`Mechanism.variance`).
+        steps: number of time steps that the table sums. The standard errors then assume that the same n/steps people reported
+            at every step with unchanged values, which is conservative (`Mechanism.variance`).
 
     Returns:
-        Frequencies that sum to 1 only by chance (GRR: exactly), negative ones included. If the
-        counts tell nothing they are NaN (`Estimate.of_nothing`). The standard errors are those of the unprocessed inversion.
+        Frequencies that may be negative and sum to 1 only by chance (GRR: exactly). They are NaN if the counts carry no
+        information (`Estimate.of_nothing`). The standard errors are those of the unprocessed inversion.
 
     Raises:
         ValueError: if the table is not the mechanism's, or post or steps is not allowed.
@@ -39,8 +39,8 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) 
     under uniform frequencies.
 
     The weights do not depend on the counts' values, so the mean stays unbiased. With one group it is `matrix_inversion`. A
-    group whose channel cannot be inverted (as Shokri's often cannot) brings in the bias of its least squares, which no standard
-    error knows. A group that tells nothing (no reports, or p = q) is left out; if there is no other, the result is
+    group whose channel is not invertible (as Shokri's often is not) adds the bias of its least squares; the standard errors
+    do not include it. A group without information (no reports, or p = q) is left out. If no group remains, the result is
     `Estimate.of_nothing`.
     """
     check_method(post)
@@ -65,7 +65,7 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) 
 
 
 def _invert(m: Mechanism, table: CountTable, steps: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The inversion of a pure mechanism's counts, its variances for one person, and those under uniform frequencies."""
+    """Returns the inversion of a pure mechanism's counts, its variances for one person, and those at uniform frequencies."""
     scale = m.p - m.q
     inverted = (m.support(table) / table.n - m.q) / scale
     variances = m.support_covariance(np.clip(inverted, 0, 1), steps)[0] / (steps * scale) ** 2
@@ -73,7 +73,7 @@ def _invert(m: Mechanism, table: CountTable, steps: int) -> tuple[FloatArray, Fl
 
 
 def _invert_channel(m: ChannelMechanism, table: CountTable, steps: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The same for a location mechanism, by least squares; its variances are those at the nearest distribution."""
+    """Like `_invert` for a location mechanism, by least squares; the variances are those at the nearest distribution."""
     inverted = m.inversion(table.counts / table.n)
     typical = m.inversion_variances(np.full(m.k, 1 / m.k), 1, steps)
     return inverted, m.inversion_variances(norm_sub(inverted, 1.0), 1, steps), typical

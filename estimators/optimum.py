@@ -1,9 +1,10 @@
-"""The maximum of a sum of terms on the simplex, to machine precision where it is separable and to a proven gap elsewhere.
+"""The maximum of a sum of terms on the simplex: to machine precision if the sum is separable, else to a proven gap.
 
-Plain EM needs millions of steps for OUE at k = 1000, ε = 1 and n = 100 000. What is used instead: sums of support terms are
-separable but for Σ f = 1, and Newton's method on its multiplier ends in about ten passes. Every other sum goes to projected
-L-BFGS, which in our measurements needed a third to a fortieth of the evaluations of SQUAREM (Varadhan and Roland 2008), the
-usual acceleration of EM, and ended where that one crawled; it sets bins to exactly zero, which EM only approaches.
+Plain expectation maximisation (EM) needs millions of steps for OUE at k = 1000, ε = 1 and n = 100 000. Sums of support terms
+are separable except for Σ f = 1, so Newton's method on its multiplier ends in about ten passes. All other sums use projected
+L-BFGS (the limited-memory quasi-Newton method). In our measurements it took a third to a fortieth of the evaluations of SQUAREM
+(Varadhan and Roland 2008), the usual acceleration of EM, and converged where SQUAREM was very slow. It sets bins to exactly
+zero, which EM only approaches.
 """
 
 from collections import deque
@@ -13,32 +14,32 @@ import numpy as np
 from estimators.terms import TINY, SupportTerm, Term
 from mechanisms.arguments import FloatArray
 
-PAIRS = 20  # steps that L-BFGS remembers
-SHORTEST = 1e-9  # fraction of a quasi-Newton step that is still tried
-ROUNDING = 1e-14  # two log-likelihoods nearer than this, relative to their size, are not told apart
+PAIRS = 20  # steps that L-BFGS keeps
+SHORTEST = 1e-9  # smallest fraction of a quasi-Newton step to try
+ROUNDING = 1e-14  # log-likelihoods that differ by less, relative to their size, count as equal
 
 
 def evaluate(terms: list[Term], f: FloatArray) -> tuple[float, FloatArray]:
-    """The log-likelihood Σ_A L_A(f) in nats and its gradient (k,)."""
+    """Returns the log-likelihood Σ_A L_A(f) in nats and its gradient (k,)."""
     parts = [term(f) for term in terms]
     return sum(value for value, _ in parts), np.asarray(sum(gradient for _, gradient in parts))
 
 
 def duality_gap(f: FloatArray, gradient: FloatArray) -> float:
-    """max_v g_v - Σ f_v g_v, in nats: no distribution has a log-likelihood that is higher than f's by more."""
+    """Returns max_v g_v - Σ f_v g_v, in nats: no distribution's log-likelihood exceeds that of f by more."""
     return max(float(gradient.max() - (f * gradient).sum()), 0.0)
 
 
 def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
-    """The maximum of a sum of support terms, and how many passes it took. One of them at least has a slope and a support.
+    """Returns the maximum of a sum of support terms and the number of passes. At least one term has a slope and a support.
 
     With Σ f = 1 the sum is Σ_v φ_v(f_v), and at its maximum φ'_v(f_v) = 1/μ where f_v > 0, φ'_v(0) <= 1/μ elsewhere:
 
         φ'_v(x) = Σ_A c_Av / (x + b_A),  b = q/(p-q)        f_v(μ) = the x >= 0 with φ'_v(x) = 1/μ, or 0
 
-    1/φ' is concave and increasing in x, so f_v(μ) is convex and increasing in μ, and Newton's method for Σ_v f_v(μ) = 1 goes
-    down to the root without ever passing it, from any μ that is too large. A bin that has come to zero stays there. With one
-    term f = c μ - b: the sum is piecewise linear, and the method ends after finitely many steps at the closed form.
+    1/φ' is concave and increasing in x, so f_v(μ) is convex and increasing in μ. From any μ that is too large, Newton's method
+    for Σ_v f_v(μ) = 1 decreases to the root and never passes it. A bin that reaches zero stays there. With one term
+    f = c μ - b: the sum is piecewise linear, and the method ends after finitely many steps at the closed form.
     """
     k = terms[0].k
     told = [term for term in terms if term.slope and term.support.any()]
@@ -46,7 +47,7 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
     b = np.array([[max(term.q / term.slope, TINY)] for term in told])
     bins = np.flatnonzero(support.any(axis=0))
     support = support[:, bins]
-    mu = float(1 / (support / (1 + b)).sum(axis=0).max())  # here one bin alone has at least the sum 1
+    mu = float(1 / (support / (1 + b)).sum(axis=0).max())  # large enough that one bin alone is at least 1
     x = np.ones(bins.size)
     passes = 0
     while passes < 200:
@@ -64,9 +65,9 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
 
 
 def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """For every bin the x >= 0 with 1/φ'(x) = μ, or 0 where 1/φ'(0) >= μ, and there the slope of 1/φ'.
+    """Returns for every bin the x >= 0 with 1/φ'(x) = μ, or 0 if 1/φ'(0) >= μ, and the slope of 1/φ' there.
 
-    With one term 1/φ' is linear. Else by Newton's method: from the second point on it rises to the root and never passes it.
+    With one term 1/φ' is linear. Otherwise Newton's method rises to the root from its second point on and never passes it.
     """
     if len(support) == 1:
         return np.maximum(mu * support[0] - b[0], 0.0), 1 / support[0]
@@ -83,21 +84,21 @@ def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) ->
 
 
 def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_evaluations: int) -> tuple[FloatArray, int]:
-    """The maximum of any sum of terms by projected L-BFGS, and how many evaluations it took.
+    """Returns the maximum of any sum of terms by projected L-BFGS, and the number of evaluations.
 
     By (1) of `estimators.terms` the maximum on the simplex is that of L(f) - C Σf over f >= 0, C = Σ_v f_v ∂L/∂f_v, so only
-    signs are constraints. A step goes along max(0, f + a d), where d is the quasi-Newton direction among the bins that are free
-    and a scaled gradient for the bins at zero (a two-metric projection); a is halved until the likelihood rises. Back on the
-    simplex the likelihood is higher still. So no step lowers it, up to rounding.
+    signs are constraints. A step goes along max(0, f + a d). Here d is the quasi-Newton direction for the free bins and a
+    scaled gradient for the bins at zero (a two-metric projection); a is halved until the likelihood rises. Scaling back to the
+    simplex raises the likelihood further, so no step lowers it, up to rounding.
 
     Args:
-        terms: what is maximised.
-        start: (k,) distribution; bins at zero are not held there.
+        terms: the terms whose sum is maximised.
+        start: (k,) distribution; bins at zero may become positive.
         target: stop when the duality gap is at most this, in nats.
-        max_evaluations: stop after so many evaluations of the terms, at the latest.
+        max_evaluations: stop after this many evaluations of the terms at the latest.
 
-    Source: Bertsekas 1982 (two-metric projection); Liu and Nocedal 1989 (L-BFGS); Hager and Zhang 2005 (how to go on where two
-    values differ by rounding only).
+    Source: Bertsekas 1982 (two-metric projection); Liu and Nocedal 1989 (L-BFGS); Hager and Zhang 2005 (steps between values
+    that differ only by rounding).
     """
     f, evaluations = start, 1
     value, gradient = evaluate(terms, f)
@@ -129,7 +130,7 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
                 f, value, gradient = after / size, value_after - total * np.log(size), gradient_after * size
                 break
         else:
-            if not pairs and evaluations < max_evaluations:  # not even a scaled gradient step helped: EM's own step never harms
+            if not pairs and evaluations < max_evaluations:  # the scaled gradient failed too; EM's step never lowers the value
                 f = f * gradient / total
                 value, gradient = evaluate(terms, f)
                 evaluations += 1
@@ -138,7 +139,7 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
 
 
 def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """L-BFGS's inverse Hessian times a vector, from (step, bend of the gradient) pairs; the metric is where it starts."""
+    """Applies L-BFGS's inverse Hessian to a vector, from pairs (step, decrease of the gradient) and the initial `metric`."""
     used = []
     for step, bend in pairs:
         product = float((step * bend).sum())

@@ -1,8 +1,8 @@
-"""How far an estimate is from the truth. All take (k,) frequencies; `truth` first.
+"""Metrics of an estimate's error. All take (k,) frequencies, `truth` first.
 
-Nothing here clips or renormalises what it is given, but for `emd_grid`, which normalises. For every metric: zeros are numbers
-like others, but where its text says so; NaN in either gives NaN; infinities are refused. Negative estimates are numbers like
-others to mse, mae, l1, l2 and emd_line; they make kl infinite, and emd_grid refuses them.
+No metric clips or renormalises its arguments, except `emd_grid`, which normalises. NaN in either argument gives NaN; infinities
+raise ValueError. Zeros are ordinary numbers unless a docstring states otherwise. Negative estimates are ordinary numbers for
+mse, mae, l1, l2 and emd_line. They make kl infinite where the truth is positive, and emd_grid refuses them.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mechanisms.arguments import FloatArray
 
-TOLERANCE = 1e-10  # of a grid's linear programme, relative to the longest way
+TOLERANCE = 1e-10  # of `emd_grid`'s linear programme, relative to the longest distance
 
 
 def _pair(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -31,7 +31,7 @@ def mse(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
 
 
 def mae(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
-    """Mean absolute error over the k values: what the tables of LDP³ call l1."""
+    """Mean absolute error over the k values; the tables of LDP³ call it l1."""
     a, b = _pair(truth, estimate)
     return float(np.mean(np.abs(a - b)))
 
@@ -51,9 +51,9 @@ def l2(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
 def kl(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
     """Kullback-Leibler divergence Σ f ln(f / f̂), in nats.
 
-    A value of true frequency 0 adds 0, whatever its estimate. A value of positive true frequency that is estimated at 0 or
-    below makes it infinite: the estimate calls impossible what happened. (Toolkits that drop such values report a small number
-    instead.) Negative true frequencies are refused. Of numbers that do not sum to 1 the result can be negative.
+    A value of true frequency 0 adds 0, whatever its estimate. A value of positive true frequency with an estimate of 0 or
+    below makes the result infinite. (Toolkits that drop such values report a small number instead.) Negative true frequencies
+    raise ValueError. If the numbers do not sum to 1, the result can be negative.
     """
     a, b = _pair(truth, estimate)
     if np.isnan(a).any() or np.isnan(b).any():
@@ -67,7 +67,7 @@ def kl(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
 
 
 def emd_line(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
-    """Earth mover's distance of values that lie on a line, one apart: Σ |difference of the cumulative sums|.
+    """Earth mover's distance of values on a line, one apart: Σ |difference of the cumulative sums|.
 
     For estimates that do not sum to 1 the difference at the last value counts too.
     """
@@ -77,18 +77,18 @@ def emd_line(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
 
 def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLike) -> float:
     """Earth mover's distance of two distributions on points of the plane: the least Σ mass × Euclidean distance that moves one
-    into the other. A grid of 24 × 16 takes up to a third of a second, one of 32 × 32 up to five seconds.
+    into the other. A 24 × 16 grid takes up to a third of a second, a 32 × 32 grid up to five seconds.
 
     Args:
         truth, estimate: (k,) non-negative weights, not all zero; each is normalised.
         points: (k, 2) coordinates of the values, finite.
 
-    What the two have in common stays where it is, as no way is longer than a detour; for the rest SciPy solves the dual
-    programme, over all pairs of a value with too much and one with too little:
+    Common mass does not move, by the triangle inequality. For the rest SciPy solves the dual programme, over all pairs of a
+    value with too much mass and one with too little:
 
         maximise    Σ_x excess_x φ_x    subject to    φ_x - φ_y <= ‖x - y‖₂
 
-    The dual, because it is feasible whatever rounding does to the masses.
+    The dual stays feasible whatever rounding does to the masses.
     """
     from scipy import sparse  # here because it takes long to load, and only who asks for this metric needs it
     from scipy.optimize import linprog
@@ -119,15 +119,15 @@ def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLik
         options={"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE},
     )
     if solution.status != 0:
-        raise RuntimeError(f"no distance of {a.size} values: {solution.message}")
+        raise RuntimeError(f"emd_grid found no solution for {a.size} values: {solution.message}")
     return float(-solution.fun * moved * longest)
 
 
 def utility_gain(metric_mi: float, metric_ibu: float) -> float:
-    """Γ = 100 max((M_MI - M_IBU) / M_MI, 0): by how many per cent IBU is better than MI.
+    """Γ = 100 max((M_MI - M_IBU) / M_MI, 0), the per cent by which IBU is better than MI.
 
-    0 where both are perfect or both infinite, 100 where MI's metric alone is infinite (as kl is of clipped estimates), NaN
-    where one is NaN.
+    Returns 0 if both metrics are 0 or both infinite, 100 if only MI's is infinite (as kl is for clipped estimates), and NaN if
+    one is NaN.
 
     Source: Arcolezi, Cerna and Palamidessi 2023, Eq. (1).
     """

@@ -1,4 +1,4 @@
-"""What the schedule asks the log, answered by Kafka."""
+"""Offsets and append times of Kafka's log, for the schedule."""
 
 from typing import Any
 
@@ -19,10 +19,10 @@ class LogUnavailable(RuntimeError):
 class KafkaLogPosition:
     """Offsets and append times of the survey's reports topic.
 
-    The topic's timestamps are append times (LogAppendTime), so `offsets_at` speaks about when the log took a record.
+    The topic's timestamps are append times (LogAppendTime), so `offsets_at` searches by append time.
 
     Raises (all methods):
-        LogUnavailable: naming the brokers, if they do not answer in time.
+        LogUnavailable: if the brokers do not answer in time; it names them.
     """
 
     def __init__(self, survey: Survey, settings: Settings, timeout_ms: int = 10_000) -> None:
@@ -36,7 +36,7 @@ class KafkaLogPosition:
                 raise LogUnavailable(f"no Kafka broker answers at {settings.kafka}: {heard.why(error)}") from None
 
     def _about(self) -> dict[str, Any]:
-        """The topic, as the broker describes it now: what a client remembers of it may be older than a partition."""
+        """Returns the broker's present description of the topic. The client's cache may lack a new partition."""
         try:
             [about] = self._admin.describe_topics([self._topic])
             if about["error_code"]:
@@ -57,7 +57,7 @@ class KafkaLogPosition:
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
         partitions = self._partitions()
-        # the ends are read first: a record that arrives in between is then asked for, never overlooked
+        # read the ends first, so that a record appended in between is not overlooked
         ends = self._offsets(partitions, OffsetSpec.LATEST)
         found = self._offsets(partitions, time_ms)
         return {tp.partition: found[tp].offset if found[tp].offset >= 0 else ends[tp].offset for tp in partitions}
@@ -67,7 +67,7 @@ class KafkaLogPosition:
         return min((entry.timestamp for entry in found.values() if entry.offset >= 0), default=None)
 
     def _offsets(self, partitions: list[TopicPartition], at: OffsetSpec | int) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Of every partition; a consumer would leave out those whose leader it does not know."""
+        """Returns the offsets of every partition. A consumer would omit partitions whose leader it does not know."""
         try:
             found: dict[TopicPartition, OffsetAndTimestamp] = self._admin.list_partition_offsets(dict.fromkeys(partitions, at))
         except KafkaError as error:
@@ -75,8 +75,8 @@ class KafkaLogPosition:
         return found
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Closes the connection."""
         self._admin.close()
 
     def _unavailable(self, error: KafkaError) -> LogUnavailable:
-        return LogUnavailable(f"Kafka at {self._bootstrap} does not answer for {self._topic}: {error}")
+        return LogUnavailable(f"Kafka at {self._bootstrap} does not answer requests for {self._topic}: {error}")

@@ -1,4 +1,4 @@
-"""Serving the API and the page from a background thread, beside the schedule."""
+"""Serves the API and the page from a background thread, beside the schedule."""
 
 import socket
 import threading
@@ -11,7 +11,7 @@ END_S = 2
 
 
 class PageServer:
-    """A running server; `close` ends it.
+    """A running server; `close` stops it.
 
     Args:
         api: the application of `estimators.publishing.api.create_api`.
@@ -41,17 +41,17 @@ class PageServer:
         self.url = f"http://{shown}:{self.port}/"
         config = uvicorn.Config(
             api, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=END_S, lifespan="on"
-        )  # no access log: addresses of those who look are nobody's business
+        )  # no access log: it would record the visitors' addresses
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="page", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        with suppress(SystemExit):  # uvicorn's, after an error that it has logged
+        with suppress(SystemExit):  # uvicorn raises it after logging an error
             self._server.run(sockets=[self._socket])
 
     def close(self) -> None:
-        """End it: open event streams are cut after two seconds."""
+        """Stops the server. Open event streams end after two seconds."""
         self._server.should_exit = True
         self._thread.join(END_S + 3)
         self._socket.close()
