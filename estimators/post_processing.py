@@ -1,17 +1,16 @@
-"""Post-processing: making estimates non-negative and consistent. It needs no further privacy budget.
+"""Post-processing methods that make estimates non-negative and consistent, without further privacy budget.
 
-Every method takes and returns (k,) numbers that are meant to sum to a total: 1 for frequencies, the number of reports for
-counts (numbers and total scaled alike give the same, scaled). NaN in, NaN out. A second time changes nothing, but for power
-and power-ns, which shrink again. The larger of two numbers stays the larger or equal (for power: of equal variance). Whether
-the result is non-negative and sums to the total:
+Every method takes and returns (k,) numbers that should sum to a total: 1 for frequencies, the number of reports for counts.
+Scaling the numbers and the total scales the result. NaN gives NaN. All methods are idempotent except power and power-ns, which
+shrink again. The larger of two numbers stays the larger or equal (for power: of equal variance). The methods guarantee:
 
-    none            as it is
-    base-pos        non-negative
-    norm            sums
+    none            nothing, the numbers stay as they are
+    base-pos        non-negative numbers
+    norm            the sum
     norm-sub        both: the Euclidean projection onto the simplex
     norm-mul        both (the same as clipping and normalising)
     norm-cut        both
-    power           non-negative
+    power           non-negative numbers
     power-ns        both
 
 Sources: Wang et al. 2020, "Locally Differentially Private Frequency Estimation with Consistency"; for power Jia and Gong 2019,
@@ -32,7 +31,7 @@ _STEEPEST_POWER = 6.0
 
 
 def base_pos(x: FloatArray, total: float) -> FloatArray:
-    """Clip at zero.
+    """Clips at zero.
 
     >>> base_pos(np.array([0.7, 0.5, -0.2]), 1.0).tolist()
     [0.7, 0.5, 0.0]
@@ -41,7 +40,7 @@ def base_pos(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm(x: FloatArray, total: float) -> FloatArray:
-    """Add one number to all, such that they sum to the total.
+    """Adds one number to all, such that they sum to the total.
 
     >>> norm(np.array([0.7, 0.5, -0.5]), 1.0).round(12).tolist()
     [0.8, 0.6, -0.4]
@@ -50,14 +49,14 @@ def norm(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm_sub(x: FloatArray, total: float) -> FloatArray:
-    """Subtract one number from all and clip at zero, such that they sum to the total: the projection onto the simplex.
+    """Subtracts one number from all and clips at zero, such that they sum to the total: the projection onto the simplex.
 
     O(k log k) by one sort. Source of the algorithm: Duchi et al. 2008.
 
     >>> norm_sub(np.array([0.7, 0.5, -0.2]), 1.0).round(12).tolist()
     [0.6, 0.4, 0.0]
     """
-    x = x - x.max()  # the result is the same, and numbers that dwarf the total lose nothing
+    x = x - x.max()  # same result, without rounding errors from numbers much larger than the total
     descending = np.sort(x)[::-1]
     excess = np.cumsum(descending) - total
     kept = np.arange(1, descending.size + 1)
@@ -66,7 +65,7 @@ def norm_sub(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm_mul(x: FloatArray, total: float) -> FloatArray:
-    """Clip at zero and multiply by one number, such that they sum to the total; uniform if nothing is positive.
+    """Clips at zero and multiplies by one number, such that they sum to the total; uniform if nothing is positive.
 
     The same as the clip-and-normalise of Arcolezi, Cerna and Palamidessi 2023.
 
@@ -82,10 +81,10 @@ def norm_mul(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm_cut(x: FloatArray, total: float) -> FloatArray:
-    """Keep the largest numbers and cut the others to zero, such that they sum to the total.
+    """Keeps the largest numbers and cuts the others to zero, such that they sum to the total.
 
-    The number that would exceed the total is kept in part. If the positive ones sum to less there is nothing to cut, and
-    they are multiplied as by `norm_mul`. O(k log k) by one sort; equal numbers are kept in their order.
+    The number that would exceed the total is kept in part. If the positive numbers sum to less than the total, they are
+    scaled as by `norm_mul`. O(k log k) by one sort; among equal numbers the first are kept.
 
     >>> norm_cut(np.array([0.7, 0.2, 0.4, -0.3]), 1.0).round(12).tolist()
     [0.7, 0.0, 0.3, 0.0]
@@ -103,30 +102,30 @@ def norm_cut(x: FloatArray, total: float) -> FloatArray:
 def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
     """Posterior means under a power law for the true numbers and normal noise of the known variance.
 
-    The law has density proportional to t^-a on (total / 100 k, total); its exponent a in [0, 6] is the one under which the
-    estimates are the most likely. So small estimates shrink towards zero by as much as the noise explains. Larger estimates
-    stay larger where the variance is the same; none is below total / 100 k or beyond the total. O(k) in memory, O(k log k) in
-    time.
+    The law has density proportional to t^-a on (total / 100 k, total); its exponent a in [0, 6] maximises the likelihood of
+    the estimates. Small estimates shrink towards zero by as much as the noise explains. Larger estimates of the same variance
+    stay larger; all results are between total / 100 k and the total. O(k) memory, O(k log k) time.
 
     Args:
         x: (k,) estimates.
-        total: what they are meant to sum to.
-        variance: of the noise of each estimate, a number or (k,), at least 0, in the estimates' unit squared: for frequencies
-            `Mechanism.variance` for n people, for counts n² times it. (A toolkit passes the domain size for n.)
+        total: the sum that they should have.
+        variance: noise variance of each estimate, a number or (k,), at least 0, in the estimates' unit squared. For
+            frequencies it is `Mechanism.variance` for n people, for counts n² times that. (One toolkit passes the domain size
+            for n, by mistake.)
     """
     lowest = total / (100 * x.size)
     spread = np.sqrt(np.broadcast_to(np.asarray(variance, float), x.shape))
-    spread = np.maximum(spread, 1e-6 * lowest)  # none at all is as good as so little, and divides
-    kinds, which, people = np.unique(x + 1j * spread, return_inverse=True, return_counts=True)  # counts repeat themselves
+    spread = np.maximum(spread, 1e-6 * lowest)  # noise of zero would divide by zero
+    kinds, which, people = np.unique(x + 1j * spread, return_inverse=True, return_counts=True)  # counts repeat
     x, spread = kinds.real / total, kinds.imag / total
     low = 1 / (100 * which.size)
     clear = x > _CLEAR * spread
     bounded = clear & (np.minimum(x - low, 1 - x) < _REACH * spread)
-    bounded |= (x < low) & (_width(np.maximum(low - x, 0), spread) < low)  # known to be as rare as can be
+    bounded |= (x < low) & (_width(np.maximum(low - x, 0), spread) < low)  # the posterior is narrow, at the lower bound
     free, near_bound = np.flatnonzero(clear & ~bounded), np.flatnonzero(bounded)
     unclear = np.flatnonzero(~clear & ~bounded)
     grid, steps = _grid(low)
-    starts = np.arange(0, unclear.size, 1 + unclear.size // _FITTED)  # runs of neighbours, each with one that stands for it
+    starts = np.arange(0, unclear.size, 1 + unclear.size // _FITTED)  # runs of neighbours; one represents each
     fitted = unclear[np.minimum(starts + (unclear.size // _FITTED) // 2, unclear.size - 1)]
     stands_for = np.add.reduceat(people[unclear], starts) if unclear.size else people[unclear]
     exponents = np.array([0.0, _STEEPEST_POWER])
@@ -152,23 +151,23 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
     return np.asarray(result[which] * total)
 
 
-_CLEAR = 20.0  # an estimate of so many standard errors is far from zero, and its posterior is taken by a series
-_REACH = 10.0  # standard errors beyond which a bound of the true numbers is not felt
-_NODES = 640  # of ln t, for estimates near zero
-_NODES_NEAR_BOUND = 64  # of t, around an estimate far from zero
-_SEARCHES = 5  # each narrows the exponent's bracket 16 times
-_FITTED = 2**14  # estimates near zero that the exponent is fitted to: of more, every so-manieth in their order
-_BLOCK = 1024  # estimates at once, to keep memory small
+_CLEAR = 20.0  # standard errors from zero above which a series gives the posterior
+_REACH = 10.0  # standard errors beyond which a bound of the true numbers has no effect
+_NODES = 640  # nodes of ln t, for estimates near zero
+_NODES_NEAR_BOUND = 64  # nodes of t, around an estimate far from zero
+_SEARCHES = 5  # each narrows the exponent's bracket by a factor of 16
+_FITTED = 2**14  # estimates near zero used to fit the exponent; of more, a regular sample in sorted order
+_BLOCK = 1024  # estimates per block, to keep memory small
 
 
 def _blocks(positions: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
-    """The positions in blocks."""
+    """Splits positions into blocks."""
     return [positions[start : start + _BLOCK] for start in range(0, positions.size, _BLOCK)]
 
 
 @cache
 def _gauss_legendre(nodes: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes in (0, 1) and weights of a quadrature that resolves edges as well as the middle."""
+    """Nodes in (0, 1) and weights of a quadrature that resolves the edges as well as the middle."""
     u, weights = np.polynomial.legendre.leggauss(nodes)
     return (1 + u) / 2, weights / 2
 
@@ -181,7 +180,7 @@ def _grid(low: float) -> tuple[FloatArray, FloatArray]:
 
 def _likelihood(x: FloatArray, spread: FloatArray, grid: FloatArray) -> FloatArray:
     """(len(x), grid) likelihood of every point of the grid, each row up to a constant."""
-    nearest = np.clip(x[:, None], grid[..., :1], grid[..., -1:])  # so that an estimate far outside keeps its digits
+    nearest = np.clip(x[:, None], grid[..., :1], grid[..., -1:])  # keeps the digits of an estimate far outside
     exponent = -0.5 * (grid - nearest) / spread[:, None] * ((grid - nearest + 2 * (nearest - x[:, None])) / spread[:, None])
     return np.asarray(np.exp(exponent - exponent.max(axis=1, keepdims=True)))
 
@@ -216,15 +215,18 @@ def _far_from_zero(x: FloatArray, spread: FloatArray, exponents: FloatArray) -> 
 
 
 def _width(beyond: FloatArray, spread: FloatArray) -> FloatArray:
-    """How far from the nearest possible number the posterior reaches: ten standard errors, or forty times σ²/d, by which it
-    falls to a share e, for an estimate at a distance d beyond a bound."""
+    """Distance that the posterior extends from the nearest possible number: ten standard errors.
+
+    For an estimate at a distance d beyond a bound it is forty times σ²/d, the distance over which it falls by a factor of e.
+    """
     return np.asarray(4 * _REACH * spread / (beyond / spread + 4))
 
 
 def _near_bound(x: FloatArray, spread: FloatArray, low: float, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The same for estimates near a bound of the true numbers or beyond it, each row of the first up to a constant.
+    """Like `_far_from_zero`, for estimates near or beyond a bound of the true numbers; log-likelihoods up to a row's constant.
 
-    By quadrature over the ten standard errors around the estimate that the bounds leave, or less beyond a bound.
+    Integrates by quadrature over the part of ten standard errors around the estimate that lies between the bounds. The range
+    is shorter for an estimate beyond a bound.
     """
     centre = np.clip(x, low, 1)
     width = _width(np.abs(x - centre), spread)
@@ -248,20 +250,20 @@ NAMES = (*METHODS, "power", "power-ns")
 
 
 def check_method(method: str) -> None:
-    """ValueError unless there is a method of that name."""
+    """Raises ValueError if no method has this name."""
     one_of("post", method, NAMES)
 
 
 def post_process(
     frequencies: npt.ArrayLike, method: str, *, variance: npt.ArrayLike | None = None, total: float = 1.0
 ) -> FloatArray:
-    """Apply a method by its name.
+    """Applies a method by its name.
 
     Args:
         frequencies: (k,) estimated frequencies, or counts.
         method: one of `NAMES`.
-        variance: noise variance of the estimates, one number of at least 0 or (k,); needed by power and power-ns alone.
-        total: what the estimates are meant to sum to: 1 for frequencies, the number of reports for counts; positive.
+        variance: noise variance of the estimates, a number or (k,), at least 0; only power and power-ns need it.
+        total: the sum that the estimates should have: 1 for frequencies, the number of reports for counts; positive.
 
     Raises:
         ValueError: if an argument is not allowed.

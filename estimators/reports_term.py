@@ -1,12 +1,12 @@
-"""The true likelihood of kept reports of bits: unary encodings and subsets, whose counts of ones do not determine it.
+"""The true likelihood of stored bit reports: unary encodings and subsets, whose counts of ones do not determine it.
 
 Given the value x, a report y of k bits has the probability
 
     P(y | x) = b(y) (1 if y_x else e^{-ε}),   so   L(f) = Σ_y ln b(y) + Σ_y ln(e^{-ε} Σf + (1 - e^{-ε}) Σ_{x: y_x = 1} f_x)
 
 with ε the loss of the report. For a unary encoding with bits (p, q), b(y) = p/q · q^{ones} (1-q)^{k-ones}, and for subsets of
-size ω, b(y) = p / C(k-1, ω-1). So a report is used up to what it says about x: its bits, all together. The service counts
-bits and keeps no reports; this is for experiments, to see what the pseudo-likelihood of the counts gives away.
+size ω, b(y) = p / C(k-1, ω-1). The likelihood uses all bits of a report together. The service counts bits and keeps no
+reports; this module is for experiments that measure what the pseudo-likelihood of the counts loses.
 """
 
 import math
@@ -22,10 +22,10 @@ from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 
 class ReportsTerm(ChannelTerm):
-    """Reports of SUE, OUE, THE, a chain of them (one report a person), or SS; without fake data.
+    """Term of reports of SUE, OUE, THE, a chain of them (one report a person), or SS; without fake data.
 
-    A step costs n ⌈k/8⌉ additions for each of two passes over the packed bits, which are never unpacked. Equal reports are
-    counted together where there are more reports than possible ones.
+    A step costs n ⌈k/8⌉ additions for each of two passes over the packed bits, which are never unpacked. If there are more
+    reports than possible reports, equal ones are counted together.
 
     Args:
         m: the mechanism.
@@ -69,10 +69,10 @@ class ReportsTerm(ChannelTerm):
 
 
 def reports_term(m: Mechanism, reports: Reports) -> ReportsTerm | FakeDataTerm:
-    """The true likelihood of kept reports of a unary encoding or of subsets, with or without fake data.
+    """Returns the true likelihood of stored reports of a unary encoding or of subsets, with or without fake data.
 
     Raises:
-        ValueError: for another mechanism, whose count table is enough, or if a row is not a report of this one.
+        ValueError: for any other mechanism (its count table is enough), or if a row is not a report of this one.
     """
     if not isinstance(m.device, (UnaryEncoding, LongitudinalUnary, SubsetSelection)):
         raise ValueError(f"m must be a unary encoding or a subset selection, got {m.signature}")

@@ -1,4 +1,4 @@
-"""What is published for one attribute, step and span: the estimates and the privacy that they have cost."""
+"""The publication of one attribute, step and span: its estimates, privacy losses and diagnostics."""
 
 import math
 from dataclasses import replace
@@ -21,17 +21,17 @@ from surveys import Survey
 
 Span = Literal["step", "window"]
 Withheld = Literal["bias", "levels"]
-LEVELS_CHANCE = 5.7e-7  # as the alert has it
-MAX_LEVEL_NUMBERS = 10_000  # values times levels: of more, the levels' own estimates are not published
-MAX_IBU_WORK = 200_000_000  # iterations times values times levels: a third of a second; beyond it IBU stops earlier
+LEVELS_CHANCE = 5.7e-7  # the alert's threshold
+MAX_LEVEL_NUMBERS = 10_000  # values times levels; beyond it the levels' own estimates are not published
+MAX_IBU_WORK = 200_000_000  # iterations times values times levels: a third of a second; beyond it IBU takes fewer iterations
 
 
 class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     """One estimator's result, as in `Estimate`; None stands for NaN, since JSON has no such number.
 
-    `interval_withheld` says why there are no standard errors, although there is an estimate: "bias", if it lies farther from
-    the unbiased one than its intervals would allow for (`estimators.intervals`); "levels", if the levels' histograms differ,
-    so that no estimate over all of them together is unbiased (`estimators.levels`).
+    `interval_withheld` is the reason why an estimate has no standard errors. "bias": the estimate is farther from the unbiased
+    one than its intervals allow (`estimators.intervals`). "levels": the levels' histograms differ, so every estimate over all
+    levels is biased (`estimators.levels`).
     """
 
     frequencies: list[float | None]
@@ -43,7 +43,7 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, estimate: Estimate, withheld: Withheld | None = None) -> "Frequencies":
-        """The estimate, without its standard errors where they are withheld."""
+        """Converts an estimate; leaves out its standard errors if they are withheld."""
         errors: list[float | None] = [None] * estimate.frequencies.size
         return cls(
             frequencies=_plain(estimate.frequencies),
@@ -55,7 +55,7 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def estimate(self) -> Estimate:
-        """The same as an estimate; neither the number of reports nor the log-likelihood is kept."""
+        """Converts back; the number of reports and the log-likelihood are lost."""
         gap = math.nan if self.gap is None else self.gap
         errors = _array(self.standard_errors)
         return Estimate(_array(self.frequencies), errors, 0, self.iterations, self.converged, gap=gap)
@@ -73,8 +73,8 @@ def _array(numbers: list[float | None]) -> FloatArray:
 class Privacy(msgspec.Struct, frozen=True, kw_only=True):
     """Privacy loss, in nats, of a participant of one level who has reported at every step so far.
 
-    eps_t: the value never changed. eps_sequence: any two value sequences, `eps_sequence_exact` says whether it is the exact
-    loss or an upper bound. eps_inf: bound of eps_t for ever; None for a one-time mechanism, which has none.
+    eps_t: loss if the value never changed. eps_sequence: loss between any two value sequences; the exact loss if
+    `eps_sequence_exact`, else an upper bound. eps_inf: bound of eps_t for ever; None for a one-time mechanism, which has none.
     """
 
     mechanism: str
@@ -87,7 +87,7 @@ class Privacy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """The matrix inversion of one level's own reports; None without any."""
+    """Matrix inversion of one level's own reports. Without reports the numbers are None."""
 
     reports: int
     frequencies: list[float | None]
@@ -95,20 +95,20 @@ class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
-    """What speaks against the estimate, or of a change; None where nothing can be said.
+    """Diagnostics of an estimate: fit of the counts, drift, and differences between levels. None if not available.
 
     Attributes:
         mass_below_zero: sum of the negative frequencies of the raw inversion, as a positive number.
-        fit_z, fit_p, fit_sign: by level, how well the counts agree with the mechanism, as a normal score and as a probability,
-            and the test that decided (`estimators.diagnostics.Fit`); beyond ±6 they are not what honest devices send.
-        drift_sigma: the largest move of a frequency of the raw inversion since the step before, in standard errors; of the
-            step's publications alone, since successive windows overlap.
-        drift_value: index of the value that moved so.
-        drift_p: probability of so large a move of any value without drift, at most.
+        fit_z, fit_p, fit_sign: by level, agreement of the counts with the mechanism: normal score, probability, and the test
+            with the smallest p-value (`estimators.diagnostics.Fit`). Beyond ±6: forged reports or a wrong survey.
+        drift_sigma: the largest move of a frequency of the raw inversion since the previous step, in standard errors. Only for
+            the span "step", since successive windows overlap.
+        drift_value: index of the value that moved most.
+        drift_p: upper bound on the probability of so large a move of any value without drift.
         levels_sigma, levels_value, levels_pair: the largest difference between two levels' own frequencies in standard errors,
-            of which value, and between which levels.
-        levels_p: probability of so large a difference if all levels have one histogram, at most. A small one says that people
-            chose their level by their value: estimates over all levels together are biased.
+            the index of its value, and the names of the two levels.
+        levels_p: upper bound on the probability of so large a difference if all levels have one histogram. If it is small,
+            people chose their level by their value, and estimates over all levels together are biased.
     """
 
     mass_below_zero: float | None
@@ -127,21 +127,21 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
     """The histogram of one attribute after one step, for that step alone or for the sliding window that ends with it.
 
-    A publication is known by (survey, attribute, step, span): a later one with the same key replaces it.
+    Its key is (survey, attribute, step, span): a later publication with the same key replaces it.
 
     Attributes:
         fingerprint: the survey's, in hex.
-        panes: how many steps with reports the span holds.
-        reports: number of reports counted. Without any, all numbers of every estimator are None, and none has converged.
-        complete: whether nothing could be missing when it was made.
-        estimators: by name, over all levels together: "mi" (matrix inversion); "mle", the maximum likelihood; and "ibu", the EM
-            on its way there from uniform, stopped after 10 000 iterations as in the literature, or earlier above 20 000 values.
-            With few values, or many reports, the two agree; else "ibu" is the smoother one. `gap` says how far it had to go.
-            Both take the likelihood of the support counts, and nothing of earlier steps, so that a step's estimate is a
-            function of its counts alone.
+        panes: number of steps with reports in the span.
+        reports: number of reports counted. If 0, all numbers of every estimator are None, and none has converged.
+        complete: true if nothing could be missing when it was made.
+        estimators: by name, over all levels together. "mi" is matrix inversion, "mle" the maximum likelihood. "ibu" is
+            expectation maximisation (EM) from uniform, stopped after 10 000 iterations as in the literature, or earlier above
+            20 000 values times levels. "ibu" and "mle" agree for few values or many reports; otherwise "ibu" is smoother.
+            `gap` bounds how far it stopped below the maximum. Both use the likelihood of the support counts and no earlier
+            steps, so a step's estimate is a function of its counts alone.
         privacy: by level.
-        diagnostics: what speaks against the estimate, or of a change.
-        levels: of several levels each one's own estimate, for at most 10 000 values times levels; empty otherwise.
+        diagnostics: fit, drift and differences between levels.
+        levels: with several levels, each level's own estimate, for at most 10 000 values times levels; otherwise empty.
     """
 
     survey: str
@@ -164,7 +164,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def publication_key(attribute: str, span: Span, step: int) -> str:
-    """`Publication.key` of the publication of that attribute, span and step."""
+    """Returns the `Publication.key` of this attribute, span and step."""
     return f"{attribute}|{span}|{step}"
 
 
@@ -178,7 +178,7 @@ def conclude(
     post: str = "none",
     before: list[CountTable] | None = None,
 ) -> Publication:
-    """Estimate one attribute over the panes of a span.
+    """Estimates one attribute over the panes of a span.
 
     Args:
         survey: the survey.
@@ -186,9 +186,9 @@ def conclude(
         step: last step of the span.
         span: ``"step"`` (one pane) or ``"window"``.
         panes: for each step of the span, the count table of every level.
-        complete: whether nothing can be missing.
+        complete: true if nothing can be missing.
         post: post-processing of the matrix inversion.
-        before: the count tables of the step before, to say what has moved since; None for no word on that.
+        before: the count tables of the previous step, for the drift; None for no drift.
     """
     asked = survey.attributes[attribute]
     mechanisms = survey.mechanisms[attribute]
@@ -251,7 +251,7 @@ def _processed(raw: Estimate, post: str) -> Estimate:
 
 
 def _withheld(estimate: Estimate, raw: Estimate, free: FloatArray) -> Withheld | None:
-    """Why the intervals of an estimate are not published; if the levels agree, the inversion's own always cover."""
+    """Returns "bias" if an estimate's intervals must not be published. Those of the raw inversion cover if the levels agree."""
     return "bias" if estimate is not raw and bias(estimate, raw, free) > MAX_BIAS else None
 
 
@@ -259,9 +259,9 @@ def _number(x: float) -> float | None:
     return None if math.isnan(x) else x
 
 
-@lru_cache(maxsize=4096)  # a step and its window ask the same, and before them who prepares: it can take a part of a second
+@lru_cache(maxsize=4096)  # a step, its window and `Schedule.prepare` share it: it can take a part of a second
 def spent(m: Mechanism, t: int) -> Privacy:
-    """The privacy loss of t reports; see `Privacy`."""
+    """Returns the privacy loss of t reports; see `Privacy`."""
     sequence = m.eps_sequence(t)
     return Privacy(
         mechanism=m.signature,

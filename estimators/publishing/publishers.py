@@ -1,4 +1,4 @@
-"""Who is told of estimates besides the results: a compacted Kafka topic, and Prometheus."""
+"""Publishers of estimates besides the results store: a compacted Kafka topic, and Prometheus."""
 
 import math
 import time
@@ -20,23 +20,23 @@ from runtime.kafka_producer import Producer
 from runtime.settings import Settings, SettingsError
 from surveys import Attribute, Survey
 
-MAX_PUBLICATION_BYTES = 16 * 2**20  # as the topic allows; a publication takes about 140 bytes a value
+MAX_PUBLICATION_BYTES = 16 * 2**20  # the topic's limit; a publication takes about 140 bytes a value
 CONNECT_MS = 10_000
 REQUEST_MS = 10_000
 DELIVERY_MS = 20_000
 RETRY_MS = 20
 POLL_MS = 200
 CLOSE_S = 5.0
-MAX_LISTED = 256  # values of an attribute that have a time series each, if the survey lists them
-TOP_VALUES = 20  # else so many: the most frequent ones of the first estimate
+MAX_LISTED = 256  # an attribute with at most this many listed values has a time series for each
+TOP_VALUES = 20  # other attributes have one for each of the most frequent values of the first estimate
 
 
 class TopicUnavailable(LogUnavailable):
-    """The broker does not take or give estimates."""
+    """The broker does not accept or return estimates."""
 
 
 class _Told(msgspec.Struct, frozen=True):
-    """What is kept in memory of a record of the topic; `offset` is where its publication can be read."""
+    """Summary of a record of the topic, kept in memory; `offset` is the record's offset."""
 
     fingerprint: str
     step: int
@@ -48,12 +48,12 @@ class _Told(msgspec.Struct, frozen=True):
 class KafkaPublisher:
     """The survey's compacted topic of estimates: one JSON record a publication, keyed by `Publication.key`.
 
-    One estimator writes at a time. `take_over` makes the broker refuse the transactions of every other one (they share a
-    transactional id), so a process that hung while another went on cannot publish what it had in hand.
+    One estimator writes at a time. `take_over` fences all others: they share a transactional id, so the broker refuses their
+    transactions. An estimator that hung while another one continued cannot publish its old estimates.
 
     Args:
         survey: the survey.
-        settings: where Kafka is, and who we are.
+        settings: Kafka's address and our credentials.
 
     Raises:
         LogUnavailable: if no broker answers.
@@ -70,7 +70,7 @@ class KafkaPublisher:
         self._connect(f"{self._transactional_id}-check").close(timeout=CLOSE_S)
 
     def _connect(self, transactional_id: str) -> Producer:
-        """A producer that owns this transactional id: every earlier one is refused from now on."""
+        """Returns a producer that owns this transactional id; the broker fences every earlier one."""
         producer = None
         with hearing(self._settings) as heard:
             try:
@@ -104,7 +104,7 @@ class KafkaPublisher:
         """See `schedule.EstimatesTopic`.
 
         Raises:
-            LogUnavailable: if the broker does not answer, or refuses, or if another estimator leads meanwhile.
+            LogUnavailable: if the broker does not answer or refuses, or if another estimator leads meanwhile.
         """
         self._drop()
         self._told = {}
@@ -124,7 +124,7 @@ class KafkaPublisher:
             raise self._unavailable("another estimator leads")
 
     def _note(self, key: bytes | None, value: bytes | None, offset: int) -> None:
-        """Keep what matters of a record, unless it is of another survey of this name or none of ours at all."""
+        """Keeps a record's summary, unless it belongs to another survey of this name or is not a publication."""
         try:
             told = msgspec.json.decode(value or b"", type=_Told)
         except msgspec.DecodeError:
@@ -133,7 +133,7 @@ class KafkaPublisher:
             self._told[key.decode(errors="replace")] = msgspec.structs.replace(told, offset=offset)
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
-        """See `schedule.EstimatesTopic`. What another version wrote and we cannot read counts as not held.
+        """See `estimators.schedule.EstimatesTopic`. A record of another version that we cannot read counts as missing.
 
         Raises:
             LogUnavailable: if the broker does not answer.
@@ -154,7 +154,7 @@ class KafkaPublisher:
         return list(found.values())
 
     def _reader(self) -> KafkaConsumer:
-        """A consumer of what has been committed, in no group. It reads a few records ahead, since we often seek."""
+        """Returns a consumer of committed records, in no group."""
         consumer = KafkaConsumer(
             **self._settings.kafka_options(),
             bootstrap_timeout_ms=CONNECT_MS,
@@ -175,10 +175,10 @@ class KafkaPublisher:
             raise self._unavailable(error) from None
 
     def _records(self, consumer: KafkaConsumer, end: int, still: Callable[[], bool] = lambda: True) -> Iterator[Any]:
-        """The records from the consumer's position up to that offset.
+        """Yields the records from the consumer's position up to offset `end`.
 
         Raises:
-            KafkaTimeoutError: if none come any more although there are some.
+            KafkaTimeoutError: if records remain but none arrive in time.
         """
         position, moved_s = consumer.position(self._partition), time.monotonic()
         while position < end:
@@ -192,10 +192,10 @@ class KafkaPublisher:
                 raise KafkaTimeoutError("no estimates were read in time")
 
     def publish(self, publications: list[Publication]) -> None:
-        """Publish all of them in one transaction, or none; returns when the broker has them.
+        """Publishes all of them in one transaction, or none; returns when the broker has them.
 
         Raises:
-            LogUnavailable: if the broker does not take them, also because another estimator has taken over.
+            LogUnavailable: if the broker does not accept them, for example because another estimator has taken over.
         """
         self._stop_reading()
         if self._producer is None:
@@ -211,10 +211,10 @@ class KafkaPublisher:
             raise self._unavailable(error) from error
 
     def _unavailable(self, why: object) -> TopicUnavailable:
-        return TopicUnavailable(f"Kafka at {self._settings.kafka} does not take estimates for {self._partition.topic}: {why}")
+        return TopicUnavailable(f"Kafka at {self._settings.kafka} does not accept estimates for {self._partition.topic}: {why}")
 
     def _drop(self) -> None:
-        """Give the producer up with whatever it has not sent: another estimator may have published the same keys since."""
+        """Drops the producer and its unsent records: another estimator may have published the same keys since."""
         if self._producer is not None:
             self._producer.close(timeout=0)
         self._producer = None
@@ -226,15 +226,15 @@ class KafkaPublisher:
         self._consumer = None
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Closes the connections."""
         self._drop()
 
 
 class PrometheusPublisher:
-    """The latest estimates as gauges. A gauge about which the latest estimate says nothing is NaN, never an older number.
+    """Gauges of the latest estimates. A gauge without a number in the latest estimate is NaN, never an older number.
 
-    Aggregates are always there. Frequencies have a time series per value only for the values that the survey lists (up to
-    256 an attribute); of other attributes for the 20 most frequent values of the first estimate, which then stay the same.
+    Aggregates are always exported. If the survey lists an attribute's values (at most 256), each value has a time series of
+    its frequency. For other attributes only the 20 most frequent values of the first estimate have one; they stay the same.
     """
 
     def __init__(self, survey: Survey, registry: CollectorRegistry) -> None:
@@ -249,36 +249,36 @@ class PrometheusPublisher:
 
         self._frequency = gauge("frequency_ratio", "Estimated share of a value.", value)
         self._error = gauge("frequency_standard_error_ratio", "Standard error of the estimated share of a value.", value)
-        self._reports = gauge("estimate_reports", "Reports that the latest estimate rests on.", span)
+        self._reports = gauge("estimate_reports", "Reports used by the latest estimate.", span)
         self._panes = gauge("estimate_panes", "Steps with reports in the latest estimate's span.", span)
         self._step = gauge("estimate_step", "Time step of the latest estimate.", span)
         self._complete = gauge("estimate_complete", "1 if nothing could be missing from the latest estimate, else 0.", span)
         self._eps_t = gauge(
-            "privacy_eps_t_nats", "Loss of a participant who reported an unchanged value at every step so far.", level
+            "privacy_eps_t_nats", "Privacy loss of a participant who reported an unchanged value at every step so far.", level
         )
         self._eps_inf = gauge("privacy_eps_inf_nats", "Bound of eps_t for ever.", level)
         self._eps_sequence = gauge(
             "privacy_eps_sequence_nats",
-            "Bound of the loss after a report at every step so far, whatever the values did.",
+            "Bound of the privacy loss after a report at every step so far, for any values.",
             level,
         )
         self._below = gauge("mass_below_zero_ratio", "Sum of the negative shares of the raw matrix inversion.", span)
         self._fit = gauge("fit_z", "z-score of the latest step's counts under the mechanism.", level)
         self._drift = gauge("drift_sigma", "Largest move of a share since the step before, in standard errors.", level[:2])
-        self._drift_p = gauge("drift_p", "Chance of so large a move of any value without drift, at most.", level[:2])
+        self._drift_p = gauge("drift_p", "Upper bound on the chance of so large a move of any value without drift.", level[:2])
         self._levels = gauge("levels_sigma", "Largest difference between two levels' shares, in standard errors.", span)
-        self._levels_p = gauge("levels_p", "Chance of so large a difference if all levels have one histogram, at most.", span)
+        self._levels_p = gauge("levels_p", "Upper bound on the chance of that difference if levels agree.", span)
         self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
-        self._published.labels(survey.name)  # from the start at zero
+        self._published.labels(survey.name)  # exports 0 at the start
 
     def publish(self, publications: list[Publication]) -> None:
-        """Show them, and count them as made by this process."""
+        """Shows the publications and counts them as made by this process."""
         self.show(publications)
         for p in publications:
             self._published.labels(p.survey).inc()
 
     def show(self, publications: list[Publication]) -> None:
-        """Set the gauges; a step that comes again after a later one leaves them as they are."""
+        """Sets the gauges. A step older than the latest one leaves them unchanged."""
         for p in publications:
             if p.step < self._latest.get((p.attribute, p.span), 0):
                 continue
@@ -311,7 +311,7 @@ class PrometheusPublisher:
                 self._drift_p.labels(p.survey, p.attribute).set(_known(said.drift_p))
 
     def _values(self, p: Publication) -> list[int]:
-        """The indices of the values that have a time series."""
+        """Returns the indices of the values that have a time series."""
         if p.attribute not in self._shown:
             attribute: Attribute = self._attributes[p.attribute]
             if attribute.size is None and attribute.k <= MAX_LISTED:

@@ -56,7 +56,7 @@ def test_an_abandoned_publication_never_arrives(kafka_node: KafkaNode, topic: st
             publisher.take_over(0, lambda: True)
         publisher.publish([publication(survey, 0, complete=True)])
         kafka_node.kill()
-        with pytest.raises(LogUnavailable, match=f"Kafka at {settings.kafka} does not take estimates for"):
+        with pytest.raises(LogUnavailable, match=f"Kafka at {settings.kafka} does not accept estimates for"):
             publisher.publish([publication(survey, 1, complete=False)])
         with pytest.raises(LogUnavailable, match="has not taken the topic over"):
             publisher.publish([publication(survey, 1, complete=False)])
