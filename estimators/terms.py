@@ -1,11 +1,11 @@
-"""Terms of a log-likelihood: what the reports of one mechanism say of the frequencies, each a concave function of them.
+"""Terms of a log-likelihood: each is one mechanism's reports as a concave function of the frequencies.
 
-A term is L(f) = Σ_z c_z ln γ_z with γ linear in f: counts c of what was seen, and γ how likely the distribution f makes it. So
+A term is L(f) = Σ_z c_z ln γ_z. Here c_z counts the outcome z, and γ_z, linear in f, is how likely f makes it. Therefore
 
     Σ_v f_v ∂L/∂f_v = Σ_z c_z    for every f     (1)
 
-EM's step is f ← f ∂L/∂f, normalised. And as L is concave, no distribution f' has L(f') above L(f) + max_v ∂L/∂f_v - Σ c:
-the duality gap, by which an estimate tells how far from the maximum it is at most.
+A step of expectation maximisation (EM) is f ← f ∂L/∂f, normalised. L is concave, so no distribution f' has L(f') above
+L(f) + max_v ∂L/∂f_v - Σ c. The difference max_v ∂L/∂f_v - Σ c is the duality gap: a bound on the distance to the maximum.
 """
 
 from typing import Protocol
@@ -15,7 +15,7 @@ import numpy as np
 from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import FloatArray
 
-TINY = 1e-130  # stands in for smaller probabilities, so that counts over their square are still doubles
+TINY = 1e-130  # least probability: counts over its square are still doubles
 
 
 class Term(Protocol):
@@ -30,21 +30,21 @@ class Term(Protocol):
     n: int
 
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
-        """L(f) in nats and its gradient (k,), for f >= 0, not only where Σ f = 1, so that (1) holds."""
+        """Returns L(f) in nats and its gradient (k,), for all f >= 0. (1) also holds where Σ f is not 1."""
 
     def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
-        """Minus the Hessian at f times a direction, (k,)."""
+        """Returns minus the Hessian at f, times a direction, (k,)."""
 
 
 class SupportTerm:
     """Σ_v c_v ln γ_v with γ = q Σf + (p-q) f, for the support counts c. O(k).
 
     It is the true log-likelihood for GRR and L-GRR. For unary encodings, subsets and local hashing it is the papers'
-    pseudo-likelihood, which takes every support for a report of its own.
+    pseudo-likelihood, which treats every support as a separate report.
 
     Attributes:
         support: (k,) the counts c.
-        q: chance that a report supports a value that is not the person's, at least the smallest normal double.
+        q: chance that a report supports a value other than the person's, at least the smallest normal double.
         slope: p - q, at least 0.
     """
 

@@ -1,4 +1,4 @@
-"""Where publications and the schedule's progress are kept: in memory, and in Redis."""
+"""Stores for publications and the schedule's progress: in memory, and in Redis."""
 
 import secrets
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ return 1
 """
 
 
-# KEYS: lease. ARGV: who asks, for how many ms.
+# KEYS: lease. ARGV: name of the estimator, duration in ms.
 _LEAD = """
 local leader = redis.call('GET', KEYS[1])
 if leader and leader ~= ARGV[1] then return 0 end
@@ -39,12 +39,12 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
 """
 
-# KEYS: lease. ARGV: who lets go.
+# KEYS: lease. ARGV: name of the estimator.
 _RESIGN = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
 
 class MemoryResults:
-    """Results of this process, for the embedded service and tests."""
+    """Results in the memory of this process, for the embedded service and tests."""
 
     def __init__(self) -> None:
         self._publications: dict[str, Publication] = {}
@@ -67,18 +67,18 @@ class MemoryResults:
         return [self._publications.get(key) for key in keys]
 
     def history(self) -> list[Publication]:
-        """All publications, oldest step first."""
+        """Returns all publications, oldest step first."""
         return _in_order(list(self._publications.values()))
 
 
 class RedisResults:
-    """Results in Redis, three keys a survey (fingerprint included, so that another survey never mixes in):
+    """Results in Redis, three keys per survey. The keys contain the fingerprint, so surveys never mix:
 
         ldpstream:{name:fingerprint}:progress      JSON of `Progress`
         ldpstream:{name:fingerprint}:estimates     hash: `Publication.key` -> JSON, of the last 1000 steps
-        ldpstream:{name:fingerprint}:leader        who works, for the next 5 s
+        ldpstream:{name:fingerprint}:leader        name of the leading estimator; a lease of 5 s
 
-    The first two are written by one script; all share a hash tag, so this also holds on a cluster.
+    One script writes the first two. All share a hash tag, so this also works on a cluster.
 
     Raises (all methods):
         StoreUnavailable: if Redis does not answer.
@@ -88,15 +88,15 @@ class RedisResults:
         prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
         self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
         self._save = client.register_script(_SAVE)
-        self._seen: tuple[Progress | None, bytes] = (None, b"")  # as last read, and how it is written there
+        self._seen: tuple[Progress | None, bytes] = (None, b"")  # as last read, and its bytes in Redis
         self._leader_key, self._name = f"{prefix}:leader", secrets.token_hex(8)
         self._lead, self._resign = client.register_script(_LEAD), client.register_script(_RESIGN)
 
     def check(self, settings: Settings) -> None:
-        """Check, writing nothing, that we may do here what we must.
+        """Checks that Redis allows our commands; writes nothing.
 
         Raises:
-            StoreRefused: naming what is not allowed, or why we are not let in.
+            StoreRefused: if Redis refuses a command or our login; it names the reason.
         """
         progress, estimates = self._progress_key, self._estimates_key
         saved: list[Command] = [("EVALSHA", "", 2, progress, estimates), ("GET", progress), ("SET", progress, 0)]
@@ -112,8 +112,10 @@ class RedisResults:
         return self._seen[0]
 
     def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
-        """Redis compares bytes, and another version of this program may write the same progress otherwise: so what was read is
-        named as it stands there."""
+        """See `estimators.schedule.Results`.
+
+        Redis compares bytes, and another version may encode the same progress differently. So we send the bytes that we read.
+        """
         old = [msgspec.structs.replace(p, step=p.step - KEPT_STEPS).key for p in publications]
         written = b"" if before is None else msgspec.json.encode(before)
         arguments: list[bytes | str | int] = [self._seen[1] if before == self._seen[0] else written]
@@ -128,7 +130,7 @@ class RedisResults:
             return bool(self._lead(keys=[self._leader_key], args=[self._name, for_ms or LEASE_MS]))
 
     def resign(self) -> None:
-        """Let another estimator work at once."""
+        """Releases the lease, so that another estimator can lead at once."""
         with _reachable():
             self._resign(keys=[self._leader_key], args=[self._name])
 
@@ -140,7 +142,7 @@ class RedisResults:
         return [None if value is None else _publication.decode(value) for value in raw]
 
     def history(self) -> list[Publication]:
-        """All publications kept, oldest step first."""
+        """Returns all publications kept, oldest step first."""
         with _reachable():
             raw = self._client.hvals(self._estimates_key)
         return _in_order([_publication.decode(value) for value in raw])

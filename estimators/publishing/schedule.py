@@ -1,22 +1,23 @@
-"""When a step is estimated: as soon as nothing can be missing, at a deadline all the same, and again when complete.
+"""Schedule of the estimates: a step is estimated when nothing can be missing, or at its deadline and again when complete.
 
-A step closes at `Survey.closes_ms`; a report appended to the log later does not count. So nothing is missing once every
-partition's checkpoint has passed the first offset that was appended at or after the close (the partition's end where there
-is none yet). That is read off the log and the count store; no clock of an agent takes part.
+A step closes at `Survey.closes_ms`; a report appended to the log later does not count. Nothing is missing once every
+partition's checkpoint has passed the first offset appended at or after the close (the partition's end if there is none yet).
+The schedule reads both from the log and the count store; no clock of an agent is involved.
 
-Where records were lost before they could be counted (`Missing`), the steps that they may have belonged to are published as
-soon as everything else is counted, and stay incomplete for ever; so do the windows that hold such a step. A span is never
-complete if a partition's tables of one of its steps have been pruned.
+Records may be lost before they are counted (`Missing`). Steps that they may belong to are published once everything else is
+counted, and stay incomplete for ever. So do the windows that contain such a step, and spans with a step of which a partition's
+tables have been pruned.
 
-The schedule keeps its place with its results (`Progress`), so a restart neither skips a step nor doubles one: a step that is
-estimated twice gives publications with the same keys and the same contents.
+The schedule saves its position with its results (`Progress`), so a restart neither skips nor doubles a step. Estimating a step
+twice gives publications with the same keys and the same contents.
 
-An estimator may hang at any line while another one goes on, and the store may come back from an older copy meanwhile. So every
-effect is fenced: the topic refuses publications of an estimator after another has taken it over; results are saved only if the
-progress is still the one that was read; tables are pruned only where they still follow those that were read. An estimator takes
-the topic over if another progress is stored than it saved last. It then reads what was published:
+An estimator may hang at any line while another one continues, and meanwhile the store may return from an older copy. So every
+effect is fenced. The topic refuses an estimator's publications after another one has taken it over. Results are saved only if
+the progress is still the one that was read. Tables are pruned only if they still follow those that were read.
 
-    a step that the topic holds complete, and the results do not    saved from the topic, not estimated again
+An estimator takes the topic over if the stored progress is not the one that it saved last. It then reads the publications:
+
+    a step that is complete in the topic but not in the results     saved from the topic, not estimated again
     any other step                                                  estimated; a poorer publication never replaces a better one
 
 """
@@ -33,18 +34,18 @@ from stores import PaneKey
 from stores.count_store import Checkpoint, CountStore, Missing, sum_tables
 from surveys import Survey
 
-KEPT_STEPS = 1000  # of history in the results; the topic keeps everything
+KEPT_STEPS = 1000  # steps of history in the results; the topic keeps everything
 TAKE_OVER_MS = 60_000  # lease while a topic is being taken over and read
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the estimates have come.
+    """Position of the schedule.
 
     Attributes:
-        first_step: the first step that was ever estimated; windows hold no earlier pane.
+        first_step: the first step ever estimated; windows hold no earlier pane.
         next_step: the first step not yet published.
         incomplete: earlier steps that were published incomplete at their deadline.
-        owner: random name of the estimator's turn that saved it: another one that hung can save nothing after it.
+        owner: random name of the take-over that saved it. It fences an estimator that hung before the take-over.
     """
 
     first_step: int
@@ -54,43 +55,43 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPosition(Protocol):
-    """What the schedule asks the log."""
+    """The log's offsets and append times."""
 
     def log_id(self) -> str:
-        """Which log it is: another one if the topic has been deleted and made again; "" if not known."""
+        """Returns the log's id, which changes if the topic is deleted and created again; "" if unknown."""
 
     def earliest_ms(self) -> int | None:
-        """Append time of the oldest record that the log still has; None if it is empty."""
+        """Returns the append time of the oldest record in the log; None if it is empty."""
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
-        """For every partition, its first offset appended at or after the time; its end offset where there is none."""
+        """Returns each partition's first offset appended at or after the time, or its end offset if there is none."""
 
 
 class Results(Protocol):
-    """Where publications and progress are kept together."""
+    """Store of publications and progress together."""
 
     def progress(self) -> Progress | None:
-        """The progress as last saved."""
+        """Returns the progress last saved; None before the first."""
 
     def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
-        """Keep the publications (those with the same keys are replaced) and the progress, in one atomic step.
+        """Saves the publications (replacing those with the same keys) and the progress, in one atomic step.
 
         Returns:
-            False, and nothing is kept, if the progress is not `before` any more: another estimator has gone on.
+            False, and nothing saved, if the stored progress is no longer `before`: another estimator has continued.
         """
 
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        """The publications with these keys as last saved."""
+        """Returns the publications with these keys as last saved, None for a missing one."""
 
     def lead(self, for_ms: int | None = None) -> bool:
-        """Whether it is for this estimator to do the work, for so long (by default a few seconds): another one may be at it.
+        """Takes or renews the leader's lease (by default for a few seconds); false if another estimator holds it.
 
-        That only saves work. Two that both lead do no harm, since `save` lets only one of them go on.
+        The lease only saves work. Two leaders do no harm, since `save` lets only one of them continue.
         """
 
 
 class Told(Protocol):
-    """What is known of a publication that the topic holds."""
+    """Summary of a publication in the topic."""
 
     @property
     def step(self) -> int: ...
@@ -101,27 +102,27 @@ class Told(Protocol):
 
 
 class EstimatesTopic(Protocol):
-    """The topic of estimates: keeps the last publication of each key, and takes those of one estimator only."""
+    """The topic of estimates: keeps the last publication of each key, and accepts those of one estimator only."""
 
     def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, Told]:
-        """Refuse publications of all other estimators from now on; raises an error once `still` says False.
+        """Fences all other estimators from now on; raises an error once `still` returns False.
 
         Returns:
-            By key, the last publication of this survey; at least those that were published since that time.
+            The last publication of this survey by key; at least those published since `since_ms`.
         """
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
-        """The publications that `take_over` found under these keys; without those that the topic no longer holds."""
+        """Returns the publications that `take_over` found under these keys, without those no longer in the topic."""
 
     def publish(self, publications: list[Publication]) -> None:
-        """Publish all of them, or none; an error is raised if another estimator has taken the topic over."""
+        """Publishes all of them, or none; raises an error if another estimator has taken the topic over."""
 
 
 class Publisher(Protocol):
-    """Somebody who is told of publications. Being told the same twice must do no harm."""
+    """Receiver of publications. `publish` must be idempotent."""
 
     def publish(self, publications: list[Publication]) -> None:
-        """Tell them."""
+        """Receives publications."""
 
 
 class Schedule:
@@ -131,12 +132,12 @@ class Schedule:
         survey: the survey.
         store: the count tables.
         position: the log.
-        results: where the results and the progress are kept.
-        publishers: who else is told, before the results are saved.
+        results: store of the results and the progress.
+        publishers: other receivers, called before the results are saved.
         topic: the topic of estimates; None if there is none.
         post: post-processing of the matrix inversion, a method of `estimators.post_processing`.
-        margin_ms: how long after a step's close its log is taken for complete. The end of an idle partition is final only
-            if the broker's clock has passed the close, and if what it took before has reached its replicas.
+        margin_ms: time after a step's close when its log counts as complete. The end of an idle partition is final only if
+            the broker's clock has passed the close and earlier records have reached the replicas.
     """
 
     def __init__(
@@ -153,18 +154,18 @@ class Schedule:
         self._survey, self._store, self._position = survey, store, position
         self._results, self._publishers, self._topic = results, publishers, topic
         self._post, self._margin_ms = post, margin_ms
-        self._leads = False  # whether the last run came to its end: `_saved` is then what it saved, and the topic is ours
+        self._leads = False  # True if the last run finished: `_saved` is then what it saved, and we own the topic
         self._saved: Progress | None = None
         self._told: Mapping[str, Told] = {}
         self._next_step: int | None = None
         self._unprepared: list[Mechanism] = []
 
     def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
-        """Publish whatever is due at that time, oldest step first.
+        """Publishes all steps that are due, oldest first.
 
         Args:
             now_ms: the time; it only decides which steps have closed or are past their deadline.
-            stop: asked between steps; True ends the run early.
+            stop: called between steps; True ends the run early.
 
         Returns:
             The publications made.
@@ -181,9 +182,9 @@ class Schedule:
             if saved is not None:
                 owned = msgspec.structs.replace(saved, owner=secrets.token_hex(8))
                 if not self._results.save([], saved, owned):
-                    return []  # another estimator has gone on
+                    return []  # another estimator has continued
                 saved = owned
-        self._leads = False  # until this run has come to its end
+        self._leads = False  # until this run finishes
         progress = saved or self._begin(now_ms)
         made: list[Publication] = []
         while not stop():
@@ -200,20 +201,20 @@ class Schedule:
                 break
             step, passed, after = due
             first = max(progress.first_step, step - self._survey.window_steps + 1)
-            held = range(max(progress.first_step, min(first, step - 1)), step + 1)  # the step before too: for the drift
+            held = range(max(progress.first_step, min(first, step - 1)), step + 1)  # with the previous step, for the drift
             checkpoints = self._store.checkpoints(held)
             if passed and not self._passed(step, checkpoints):
-                break  # the store has lost writes since it was asked
+                break  # the store has lost writes since the last read
             concluded = self._conclude(checkpoints, first, step, passed)
             if concluded is None or self._results.progress() != saved:
-                break  # another estimator works or has gone on
+                break  # another estimator leads or has continued
             publications = self._best(concluded)
             if self._topic is not None:
                 self._topic.publish(publications)
             for publisher in self._publishers:
                 publisher.publish(publications)
             if not self._results.save(publications, saved, after):
-                break  # another estimator has gone on, or the store is an older copy
+                break  # another estimator has continued, or the store is an older copy
             self._prune(after, checkpoints)
             saved = progress = after
             made += publications
@@ -224,10 +225,10 @@ class Schedule:
         return self._results.lead(TAKE_OVER_MS)
 
     def prepare(self) -> bool:
-        """Work out the next step's privacy losses ahead of its close, one mechanism's at a time: a part of a second each.
+        """Computes one mechanism's privacy loss for the next step, ahead of its close. This takes a part of a second.
 
         Returns:
-            Whether there was one left. There is none before `run`, or while another estimator works.
+            False if none was left. None is left before `run`, or while another estimator works.
         """
         if self._next_step is None or not self._unprepared:
             return False
@@ -235,7 +236,7 @@ class Schedule:
         return True
 
     def due_ms(self) -> int | None:
-        """When the next step can be estimated at the earliest; None before `run`, or while another estimator works."""
+        """Returns the earliest time to estimate the next step; None before `run`, or while another estimator works."""
         return None if self._next_step is None else self._survey.closes_ms(self._next_step) + self._margin_ms
 
     def _look_ahead(self, step: int | None) -> None:
@@ -247,7 +248,7 @@ class Schedule:
         return [publication_key(a.name, span, step) for a in self._survey.attributes for span in ("step", "window")]
 
     def _restored(self, progress: Progress) -> tuple[int, list[Publication]] | None:
-        """The next step that the topic holds complete and the results do not, with its publications; None if there is none."""
+        """Returns the next step that is complete in the topic but not in the results, with its publications; else None."""
         for step in (*progress.incomplete, progress.next_step):
             keys = self._keys(step)
             if self._topic is not None and all(key in self._told and self._told[key].complete for key in keys):
@@ -257,7 +258,7 @@ class Schedule:
         return None
 
     def _best(self, concluded: list[Publication]) -> list[Publication]:
-        """Replaces each incomplete publication by the stored one, in the topic or the results, if that is better."""
+        """Replaces each incomplete publication by the one in the topic or the results, if that is better."""
         poor = [p.key for p in concluded if not p.complete]
         best = {p.key: p for p in self._results.get(poor) if p is not None}
         if self._topic is not None:
@@ -266,9 +267,9 @@ class Schedule:
         return [best[p.key] if _quality(best.get(p.key)) > _quality(p) else p for p in concluded]
 
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
-        """The next step to publish, whether it has been passed, and the progress afterwards; None if nothing is due.
+        """Returns the next step to publish, True if it has been passed, and the progress afterwards; None if nothing is due.
 
-        Later steps are never passed before earlier ones, so of the incomplete ones only the first is looked at.
+        Later steps are never passed before earlier ones, so only the first incomplete one is checked.
         """
         if progress.incomplete and self._passed(progress.incomplete[0]):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
@@ -282,11 +283,11 @@ class Schedule:
         return step, passed, msgspec.structs.replace(progress, next_step=step + 1, incomplete=incomplete)
 
     def deadline_ms(self, step: int) -> int:
-        """When a step is published even if incomplete: one step after its close."""
+        """Returns the time when a step is published even if incomplete: one step's duration after its close."""
         return self._survey.closes_ms(step) + self._survey.step_ms
 
     def _begin(self, now_ms: int) -> Progress:
-        """The earliest step that the log can hold a countable report of, or the oldest one in the topic if that is earlier."""
+        """Begins with the first step that the log can have a countable report of, or the topic's oldest if that is earlier."""
         earliest = self._position.earliest_ms()
         begin_ms = now_ms if earliest is None else min(earliest, now_ms)
         first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
@@ -295,21 +296,21 @@ class Schedule:
         return Progress(first_step=first, next_step=first)
 
     def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
-        """Whether every record that the log has, and that may count for the step, is counted.
+        """True if every record in the log that may count for the step is counted.
 
-        By these checkpoints, or else by those in the store now.
+        Uses these checkpoints, or else those in the store now.
         """
         needed = self._position.offsets_at(self._survey.closes_ms(step))
-        log_id = self._position.log_id()  # asked afterwards: so the offsets are of this log, or of an earlier one
+        log_id = self._position.log_id()  # read last: the offsets belong to this log or to an earlier one
         heads = self._store.heads() if checkpoints is None else checkpoints
         if log_id and any(head.log_id not in ("", log_id) for head in heads.values()):
-            return False  # of a log that is no more: what it had and was not counted is not yet written down as missing
-        # a partition that nobody ever wrote to has no checkpoint and needs none
+            return False  # a deleted log, whose uncounted records are not yet stored as missing
+        # a partition that was never written to has no checkpoint and needs none
         reached = {partition: head.next_offset for partition, head in heads.items()}
         return all(reached.get(partition, 0) >= offset for partition, offset in needed.items())
 
     def _conclude(self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool) -> list[Publication] | None:
-        """The publications of a step, whose window begins with `first`; None if another estimator has taken the work over."""
+        """Returns the publications of a step whose window begins with `first`; None if another estimator leads now."""
         survey = self._survey
         tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
         gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]
@@ -333,23 +334,23 @@ class Schedule:
         return publications
 
     def _prune(self, progress: Progress, checkpoints: dict[int, Checkpoint]) -> None:
-        """Remove the panes that no step still to be published needs, nor the last one again if its saving should be lost."""
+        """Prunes panes that no unpublished step needs. Keeps those of the last step, in case its save is lost."""
         oldest = min((progress.next_step, *progress.incomplete)) - 1
-        self._store.prune(oldest - max(self._survey.window_steps - 1, 1), checkpoints)  # the step before: for the drift
+        self._store.prune(oldest - max(self._survey.window_steps - 1, 1), checkpoints)  # the previous step, for the drift
 
 
 def _without(progress: Progress, step: int) -> Progress:
-    """The progress after that step has been published complete."""
+    """Returns the progress after the step has been published complete."""
     if step == progress.next_step:
         return msgspec.structs.replace(progress, next_step=step + 1)
     return msgspec.structs.replace(progress, incomplete=tuple(s for s in progress.incomplete if s != step))
 
 
 def _quality(told: Told | None) -> tuple[bool, int]:
-    """How good a publication is: greater is better, and the least is none."""
+    """Rank of a publication: greater is better, and no publication ranks lowest."""
     return (False, -1) if told is None else (told.complete, told.reports)
 
 
 def _touches(survey: Survey, gap: Missing, first: int, last: int) -> bool:
-    """Whether a missing record may have counted for one of those steps."""
+    """True if a missing record may have counted for one of these steps."""
     return gap.after_ms < survey.closes_ms(last) and gap.until_ms > survey.opens_ms(first) - survey.skew_ms

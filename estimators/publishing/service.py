@@ -39,26 +39,26 @@ def serve(
     check_topics: Callable[[], None],
     until: int | None = None,
 ) -> list[Publication]:
-    """Estimate every step as it closes, until `stop` is set or all steps through `until` are published for good.
+    """Estimates every step as it closes, until `stop` is set or all steps through `until` are final.
 
-    Several may run: one works, another takes over within seconds when it ends.
+    Several may run: one works, and another takes over within seconds when it ends.
 
-    While Kafka or Redis is away it waits, at the start too.
+    While Kafka or Redis is unreachable it waits, also at start-up.
 
     Args:
         survey: the survey.
-        settings: where Kafka and Redis are.
-        stop: set from outside to end.
-        seen: told of every publication made.
-        check_topics: checks the topics, and raises `Away` while Kafka is away.
+        settings: the addresses of Kafka and Redis.
+        stop: set by the caller to end.
+        seen: called with every publication made.
+        check_topics: checks the topics, and raises `Away` while Kafka is unreachable.
         until: the last step wanted; None for no end.
 
     Returns:
         All publications kept in Redis, oldest step first.
 
     Raises:
-        Stopped: if it is told to stop before Kafka and Redis have answered.
-        StoreRefused: if Redis refuses what it will be asked; and whatever `check_topics` raises besides.
+        Stopped: if `stop` is set before Kafka and Redis have answered.
+        StoreRefused: if Redis refuses a command that the service needs. It also raises any other error of `check_topics`.
         SettingsError: if an attribute has too many values to be published.
     """
     for attribute in survey.attributes:
@@ -80,12 +80,12 @@ def serve(
 
     def reach_kafka() -> tuple[KafkaLogPosition, KafkaPublisher]:
         check_topics()
-        publisher = KafkaPublisher(survey, settings)  # first: it holds no connection yet
+        publisher = KafkaPublisher(survey, settings)  # first: it keeps no connection open
         return KafkaLogPosition(survey, settings), publisher
 
     prometheus = PrometheusPublisher(survey, REGISTRY)
     kafka_at, redis_at = f"Kafka at {settings.kafka}", f"Redis at {settings.redis_url()}"
-    wait_for(kafka_at, check_topics, stop.wait, log.warning)  # so that a refusal by Kafka is told while Redis is away
+    wait_for(kafka_at, check_topics, stop.wait, log.warning)  # reports Kafka's refusal even if Redis is unreachable
     store, client, results = wait_for(redis_at, reach_redis, stop.wait, log.warning, _redis_away)
     position, kafka = wait_for(kafka_at, reach_kafka, stop.wait, log.warning, _kafka_away)
     vitals = Vitals(survey, store, position, results, settings.margin_ms, prometheus, REGISTRY)
@@ -121,7 +121,7 @@ def _redis_away(error: Exception) -> bool:
 
 
 def _kafka_away(error: Exception) -> bool:
-    """Whatever Kafka refuses, the check of the topics says."""
+    """True if Kafka is unreachable. `check_topics` reports what Kafka refuses."""
     return isinstance(error, Away | LogUnavailable)
 
 
@@ -137,7 +137,7 @@ def _serve_page(survey: Survey, settings: Settings, results: RedisResults, store
 
 
 class _Watcher:
-    """Logs publications and tells a function of them."""
+    """Logs publications and passes them to a function."""
 
     def __init__(self, seen: Callable[[Publication], None]) -> None:
         self._seen = seen
@@ -150,10 +150,10 @@ class _Watcher:
 
 
 def _pause_s(due_ms: int | None, now_ms: int) -> float:
-    """How long to wait before looking again: often about the time when the next step is due, seldom long before or after."""
+    """Returns the pause until the next look, in seconds: short near the time when the next step is due, else long."""
     return TICK_S if due_ms is None else min(max(abs(due_ms - now_ms) / 1000, SHORTEST_TICK_S), TICK_S)
 
 
 def _reached(progress: Progress | None, until: int) -> bool:
-    """Whether all steps through `until` are published for good."""
+    """True if all steps through `until` are final."""
     return progress is not None and progress.next_step > until and all(step > until for step in progress.incomplete)

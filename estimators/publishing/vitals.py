@@ -1,4 +1,4 @@
-"""Whether the estimator and the counting before it keep up, for Prometheus and for `/ready`."""
+"""Health of the estimator and of the counting before it, for Prometheus and for `/ready`."""
 
 from prometheus_client import CollectorRegistry, Gauge
 
@@ -13,16 +13,16 @@ FAR_FUTURE_MS = 2**53
 
 
 class Vitals:
-    """Gauges of one survey: the records that wait to be counted, when the next estimate is due, and what was estimated last.
+    """Gauges of one survey: uncounted records, the time of the next estimate, and the latest estimates.
 
-    An estimator that stands by, while another one works, so shows the same as that one.
+    A standby estimator shows the same as the one that works.
 
     Attributes:
-        well: whether Kafka and Redis answered at the last look.
+        well: True if Kafka and Redis answered at the last look.
 
     Args:
         survey: the survey.
-        store, position, results, margin_ms: as the schedule has them.
+        store, position, results, margin_ms: as for `Schedule`.
         prometheus: shows estimates.
         registry: where the gauges are registered.
     """
@@ -40,21 +40,19 @@ class Vitals:
         self._survey, self._store, self._position, self._results = survey, store, position, results
         self._margin_ms, self._looked_ms, self._prometheus = margin_ms, -LAG_EVERY_MS, prometheus
         self._progress: Progress | None = None
-        self._first_step: int | None = None  # that is due as long as none has been estimated: the one of the first look
+        self._first_step: int | None = None  # step shown as due until the first estimate exists
         self.well = False
-        lag = Gauge(
-            "ldpstream_lag_records", "Records in the log that are in no count table yet.", ["survey"], registry=registry
-        )
+        lag = Gauge("ldpstream_lag_records", "Records in the log that are not counted yet.", ["survey"], registry=registry)
         due = Gauge(
             "ldpstream_next_estimate_due_timestamp_seconds",
-            "When the next step can be estimated, Unix time.",
+            "Earliest time to estimate the next step, Unix time.",
             ["survey"],
             registry=registry,
         )
         self._lag, self._due = lag.labels(survey.name), due.labels(survey.name)
 
     def look(self, now_ms: int) -> None:
-        """Set the gauges, the lag at most every five seconds.
+        """Sets the gauges, the lag at most every five seconds.
 
         Raises:
             LogUnavailable, StoreUnavailable: if Kafka or Redis does not answer.
