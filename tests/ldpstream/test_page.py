@@ -363,7 +363,7 @@ def test_the_page_warns_about_poor_fit_and_drift(open_page: OpenPage, z: float, 
         expect(page.locator("#attributes .warning:visible")).to_have_count(6, timeout=10_000)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.locator("#attributes tbody tr").nth(1).locator(".warning").all_inner_texts() == [
-            f"standard: not what honest devices send (z = {z:.1f})",
+            f"standard: forged reports or a wrong survey (z = {z:.1f})",
             f"{survey.attributes[0].label(3)} moved by 5.1 standard errors in a step",
             "bold and strict differ in 4 by 7.2 standard errors: the estimate over both is biased",
         ]

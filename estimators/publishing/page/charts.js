@@ -1,4 +1,4 @@
-// The charts. uPlot is loaded beforehand; colours are those of the style sheet.
+// The charts. The page loads uPlot first; colours come from the style sheet.
 /* global uPlot */
 
 const drawn = new Map();
@@ -24,7 +24,7 @@ function draw(box, options, data) {
   return chart;
 }
 
-// Short labels where they fit, else indices.
+// Axis of short labels if they fit, else of indices.
 function labelAxis(labels, width) {
   const room = width / Math.max(1, labels.length);
   const fits = room >= 34;
@@ -66,8 +66,8 @@ function whiskers(h) {
   };
 }
 
-// Bars with interval whiskers and, in a simulation, the truth as diamonds. `read(i)` is told where the cursor is;
-// arrow keys go on from place `at`, -1 for none.
+// Bars with interval whiskers and, in a simulation, the truth as points. Calls `read(i)` when the cursor moves;
+// arrow keys start from place `at`, -1 for none.
 export function barChart(box, h, read, at = -1) {
   const places = h.values.map((_, i) => i);
   const numbers = [...h.low, ...h.high, ...h.frequencies, ...(h.truth ?? [])].filter((x) => x !== null);

@@ -1,12 +1,12 @@
-// The live page: reads the API of this host, draws with uPlot, and listens for what is published.
+// The live page: reads the API of this host, draws with uPlot, and listens for publications.
 import { barChart, lineChart, stepsChart, palette } from "./charts.js";
 
 const $ = (id) => document.getElementById(id);
 const MOST_BARS = 2000;
-const [FIT_LIMIT, ALARM_CHANCE] = [6, 5.7e-7]; // as the alerts have them
+const [FIT_LIMIT, ALARM_CHANCE] = [6, 5.7e-7]; // the alerts' thresholds
 const WITHHELD = {
-  bias: "They would not cover: with so few reports of so many values this estimator is biased. Matrix inversion has intervals.",
-  levels: "They would not cover: the levels' own histograms differ, so an estimate over all of them is biased.",
+  bias: "They would not cover the truth: with few reports and many values this estimator is biased. Matrix inversion has intervals.",
+  levels: "They would not cover the truth: the levels' histograms differ, so an estimate over all of them is biased.",
 };
 const state = { survey: null, attribute: null, latest: null, shown: null, series: null, read: null };
 const UNREAD = document.getElementById("readout").textContent;
@@ -29,7 +29,7 @@ const percent = (x, digits = 2) => (x === null ? "–" : `${(100 * x).toFixed(di
 const nats = (x) => (x === null ? "∞" : Number(x.toPrecision(4)).toString());
 const grouped = (x) => x.toLocaleString("en");
 
-// ---- what is asked for
+// ---- queries
 
 function asked() {
   return state.survey.attributes.find((attribute) => attribute.name === state.attribute);
@@ -50,7 +50,7 @@ const path = (what, query) => `/api/v1/attributes/${encodeURIComponent(state.att
 function guesses(attribute, name) {
   const { k, levels } = state.survey.attributes.find((asked) => asked.name === attribute);
   const { guess_1: once, guess_inf: forever, guess_year: year } = levels.find((level) => level.name === name);
-  return `right guess among ${grouped(k)} values: ${percent(once, 1)} from one report, ${percent(forever, 1)} for ever, ` +
+  return `chance of a right guess among ${grouped(k)} values: ${percent(once, 1)} from one report, ${percent(forever, 1)} for ever, ` +
     `up to ${percent(year, 1)} after a year of changes`;
 }
 
@@ -71,7 +71,7 @@ function budget(attribute, name, level) {
 
 function warnings(overview) {
   const said = Object.entries(overview.fit_z).filter(([, z]) => Math.abs(z) > FIT_LIMIT)
-    .map(([name, z]) => `${name}: not what honest devices send (z = ${z.toFixed(1)})`);
+    .map(([name, z]) => `${name}: forged reports or a wrong survey (z = ${z.toFixed(1)})`);
   if (overview.drift_p !== null && overview.drift_p < ALARM_CHANCE) said.push(`${overview.drift_label} moved by ${overview.drift_sigma.toFixed(1)} standard errors in a step`);
   if (overview.levels_p !== null && overview.levels_p < ALARM_CHANCE) {
     const [one, other] = overview.levels_pair;
@@ -105,7 +105,7 @@ function drawOverview(status) {
   const chosen = status.attributes.find((overview) => overview.attribute === state.attribute);
   $("sequence").textContent = chosen
     ? Object.entries(chosen.privacy).map(([name, level]) =>
-        `${state.attribute}, ${name}: whatever the values did in ${level.t} reports, at most ${nats(level.eps_sequence)} nats` +
+        `${state.attribute}, ${name}: at most ${nats(level.eps_sequence)} nats after ${level.t} reports of any values` +
         (level.eps_sequence_exact ? " (exact)." : ".")).join(" ")
     : "";
 }
@@ -115,7 +115,7 @@ function drawRejected(rejected) {
   const table = $("rejected");
   if (!found.length) return table.replaceChildren(element("caption", "No envelope was rejected."));
   const head = element("tr");
-  head.append(element("th", "Envelopes rejected because", { scope: "col" }), element("th", "number", { scope: "col", class: "number" }));
+  head.append(element("th", "Rejection reason", { scope: "col" }), element("th", "Envelopes", { scope: "col", class: "number" }));
   const rows = found.map(([reason, n]) => {
     const row = element("tr");
     row.append(element("td", reason), element("td", grouped(n), { class: "number" }));
@@ -134,7 +134,7 @@ function drawHistogram(h) {
   $("summary").replaceChildren(h.reports ? `${grouped(h.reports)} reports in ${width}, ${h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`}.`
     : `Nobody reported in ${span}: there is no estimate.`);
   if (h.interval_withheld) $("summary").append(" ", element("span", WITHHELD[h.interval_withheld], { class: "late" }));
-  if (!h.complete) $("summary").append(" ", element("span", "Incomplete: it will be published again.", { class: "late" }));
+  if (!h.complete) $("summary").append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
   if (h.truth) $("summary").append(" ", element("span", "", { class: "ring" }), " is the truth.");
   if (h.reports && h.values.length < asked().k) $("summary").append(` The ${grouped(h.values.length)} most frequent of ${grouped(asked().k)} values.`);
   $("step-text").textContent = h.step;
@@ -195,11 +195,11 @@ function drawSeries(s) {
     return item;
   }));
   stepsChart($("reports"), s);
-  $("reports-hint").textContent = `Reports of ${state.attribute} that the estimate of each step rests on${s.span === "window" ? ", those of its whole window" : ""}.`;
+  $("reports-hint").textContent = `Reports of ${state.attribute} used by the estimate of each step${s.span === "window" ? ", from its whole window" : ""}.`;
   const name = $("estimator").selectedOptions[0].textContent;
   const when = s.reports.at(-1) ? "now" : "in the last step with reports";
   $("series-hint").textContent = s.lines.length
-    ? `${name}, the ${s.lines.length} values that are most frequent ${when}, with ${Math.round(100 * s.confidence)} % intervals${s.interval_withheld.some(Boolean) ? " where they can be trusted" : ""}. A gap: nobody reported.`
+    ? `${name}, the ${s.lines.length} values that are most frequent ${when}, with ${Math.round(100 * s.confidence)} % intervals${s.interval_withheld.some(Boolean) ? " where they can be trusted" : ""}. In a gap nobody reported.`
     : "Nobody reported in these steps.";
   const query = seriesQuery();
   $("series-csv").href = path("series.csv", query);
@@ -208,7 +208,7 @@ function drawSeries(s) {
 
 const seriesQuery = () => new URLSearchParams({ span: $("span").value, estimator: $("estimator").value });
 
-// ---- what happens
+// ---- updates
 
 let asking = 0;
 
@@ -270,7 +270,7 @@ function remembered() {
 function listen() {
   const events = new EventSource("/api/v1/events");
   events.addEventListener("published", refresh);
-  events.addEventListener("error", () => say("connection lost, trying again", "lost"));
+  events.addEventListener("error", () => say("connection lost, retrying", "lost"));
 }
 
 async function start() {
@@ -279,7 +279,7 @@ async function start() {
   $("theme").addEventListener("click", () => {
     const order = ["system", "light", "dark"];
     const next = order[(order.indexOf(remembered()) + 1) % 3];
-    try { localStorage.setItem("theme", next); } catch { /* then it is forgotten with the page */ }
+    try { localStorage.setItem("theme", next); } catch { /* then the choice is lost with the page */ }
     theme(next);
   });
   for (const id of ["span", "order", "post", "follow"]) $(id).addEventListener("change", refresh);
@@ -291,7 +291,7 @@ async function start() {
   try {
     state.survey = await get("/api/v1/survey");
   } catch {
-    say("the service does not answer; trying again", "lost");
+    say("the service does not answer; retrying", "lost");
     return setTimeout(() => location.reload(), 3000);
   }
   document.title = `${state.survey.name} · ldpstream`;
