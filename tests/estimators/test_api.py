@@ -1,4 +1,4 @@
-"""The HTTP API: its answers against the publications they are read from, refusals, headers, and fuzzing by its description."""
+"""The HTTP API: responses against the saved publications, refusals, headers, and fuzzing by its OpenAPI description."""
 
 import asyncio
 import csv
@@ -70,7 +70,7 @@ def test_the_survey_is_described(client: TestClient) -> None:
     assert all(x["guess_inf"] < x["guess_year"] <= 1 for x in levels)
 
 
-def test_the_status_leads_with_privacy(client: TestClient, demo: Demo) -> None:
+def test_the_status_shows_privacy_losses_and_top_values(client: TestClient, demo: Demo) -> None:
     found = client.get("/api/v1/status").json()
     assert found["latest_step"] == STEPS - 1
     assert found["rejected"] == {}
@@ -86,7 +86,7 @@ def test_the_status_leads_with_privacy(client: TestClient, demo: Demo) -> None:
 
 
 @pytest.mark.parametrize("span", ["step", "window"])
-def test_the_diagnostics_are_told(client: TestClient, demo: Demo, span: str) -> None:
+def test_the_status_and_histogram_show_the_diagnostics(client: TestClient, demo: Demo, span: str) -> None:
     overviews = client.get("/api/v1/status", params={"span": span}).json()["attributes"]
     for overview, attribute in zip(overviews, SURVEY.attributes, strict=True):
         said = published(demo, attribute.name, "step", STEPS - 1).diagnostics
@@ -101,7 +101,7 @@ def test_the_diagnostics_are_told(client: TestClient, demo: Demo, span: str) -> 
 
 @pytest.mark.parametrize("span", ["step", "window"])
 @pytest.mark.parametrize("estimator", ["mi", "ibu", "mle"])
-def test_a_histogram_is_the_publication(client: TestClient, demo: Demo, span: str, estimator: str) -> None:
+def test_a_histogram_equals_the_publication(client: TestClient, demo: Demo, span: str, estimator: str) -> None:
     query: dict[str, str | float] = {"span": span, "estimator": estimator, "step": 2, "confidence": 0.9}
     found = client.get("/api/v1/attributes/screen/histogram", params=query).json()
     p = published(demo, "screen", span, 2)
@@ -114,7 +114,7 @@ def test_a_histogram_is_the_publication(client: TestClient, demo: Demo, span: st
     assert found["truth"] == demo.truth.of(SURVEY, p)
 
 
-def test_post_processing_is_applied_to_the_raw_inversion_alone(client: TestClient, demo: Demo) -> None:
+def test_post_processing_applies_only_to_the_raw_inversion(client: TestClient, demo: Demo) -> None:
     url = "/api/v1/attributes/screen/histogram"
     raw = published(demo, "screen", "window", STEPS - 1).estimators["mi"].estimate()
     found = client.get(url, params={"estimator": "mi", "post": "power-ns"}).json()
@@ -138,7 +138,7 @@ def test_the_top_values_come_first(client: TestClient, demo: Demo) -> None:
     assert found["frequencies"] == sorted(frequencies, reverse=True)[:3]
 
 
-def test_a_series_runs_over_the_steps(client: TestClient, demo: Demo) -> None:
+def test_a_series_has_one_entry_per_step(client: TestClient, demo: Demo) -> None:
     query: dict[str, str | int] = {"values": "2,0", "last": 3, "estimator": "mi"}
     found = client.get("/api/v1/attributes/screen/series", params=query).json()
     assert found["steps"] == [1, 2, 3]
@@ -152,7 +152,7 @@ def test_a_series_runs_over_the_steps(client: TestClient, demo: Demo) -> None:
         assert found["eps_t"]["standard"][i] == p.privacy["standard"].eps_t
 
 
-def test_csv_holds_the_same_and_no_formula(client: TestClient) -> None:
+def test_csv_equals_json_and_contains_no_formula(client: TestClient) -> None:
     url = "/api/v1/attributes/screen/histogram"
     answer = client.get(f"{url}.csv")
     assert answer.headers["content-type"].startswith("text/csv")
@@ -183,7 +183,7 @@ def schemas(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_the_description_states_the_width_of_numbers(demo: Demo) -> None:
-    """Of the estimates' API and of the gateway: without a format generated clients take 32 bits."""
+    """For the estimates' API and for the gateway. Without a format, generated clients assume 32 bits."""
     widths = {"integer": "int64", "number": "double"}
     for document in (api_of(demo).openapi(), description("demo", tokens_required=True)):
         numbers = [schema for schema in schemas(document) if schema["type"] in widths]
@@ -191,7 +191,7 @@ def test_the_description_states_the_width_of_numbers(demo: Demo) -> None:
         assert all(schema.get("format") == widths[schema["type"]] for schema in numbers)
 
 
-def test_the_description_names_the_one_type_of_an_answer(demo: Demo) -> None:
+def test_the_description_names_one_content_type_per_response(demo: Demo) -> None:
     for path, item in api_of(demo).openapi()["paths"].items():
         kind = "text/csv" if path.endswith(".csv") else "text/event-stream" if path.endswith("events") else "application/json"
         assert list(item["get"]["responses"]["200"]["content"]) == [kind]
@@ -220,13 +220,13 @@ def test_refusals_are_problem_documents(client: TestClient, path: str, status: i
 
 
 @pytest.mark.parametrize("path", ["/", "/page/page.js", "/api/v1/survey", "/api/v1/attributes/nobody/histogram", "/nowhere"])
-def test_every_answer_has_the_security_headers(client: TestClient, path: str) -> None:
+def test_every_response_has_the_security_headers(client: TestClient, path: str) -> None:
     assert SECURITY.items() <= dict(client.get(path).headers).items() | {
         (name, value) for name in SECURITY for value in [client.get(path).headers.get(name)]
     }
 
 
-def test_before_the_first_step_there_is_nothing_and_no_error() -> None:
+def test_the_status_is_empty_before_the_first_step() -> None:
     with TestClient(create_api(SURVEY, MemoryResults(), dict)) as client:
         assert client.get("/api/v1/status").json() == {"attributes": [], "rejected": {}, "latest_step": None}
         assert client.get("/api/v1/attributes/screen/histogram").status_code == 404
@@ -241,15 +241,15 @@ class _Away:
         raise StoreUnavailable("Redis at secret-host does not answer")
 
 
-def test_a_store_that_is_away_is_503_and_not_named() -> None:
+def test_an_unreachable_store_gives_503_without_its_name() -> None:
     with TestClient(create_api(SURVEY, _Away(), dict)) as client:
         answer = client.get("/api/v1/status")
         assert answer.status_code == 503
         assert "secret-host" not in answer.text
 
 
-async def test_events_tell_of_every_change_once_and_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("estimators.publishing.api.POLL_S", 0.01)
+async def test_events_report_every_change_once_and_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("estimators.api.POLL_S", 0.01)
     results, beats = MemoryResults(), 0
     news = _News(results)
     watching = asyncio.create_task(news.watch())
@@ -266,12 +266,12 @@ async def test_events_tell_of_every_change_once_and_at_once(monkeypatch: pytest.
     monkeypatch.setattr("estimators.publishing.api.BEAT_S", 0.01)
     for _ in range(2):
         beats += (await asyncio.wait_for(anext(stream), 20)).startswith(":")
-    assert beats == 2  # nothing new: only signs of life
+    assert beats == 2  # nothing new: only keep-alives
     watching.cancel()
 
 
-def test_the_api_keeps_its_description_whatever_it_is_asked(demo: Demo) -> None:
-    schema = schemathesis.openapi.from_asgi("/openapi.json", api_of(demo)).exclude(path="/api/v1/events")  # that never ends
+def test_the_api_conforms_to_its_description(demo: Demo) -> None:
+    schema = schemathesis.openapi.from_asgi("/openapi.json", api_of(demo)).exclude(path="/api/v1/events")  # it never ends
     operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
     assert len(operations) == 6
     for operation in operations:

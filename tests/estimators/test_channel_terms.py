@@ -1,4 +1,4 @@
-"""Every term against the dense channel: value, gradient and curvature, for any frequencies."""
+"""Compares every term with the dense channel: value, gradient and curvature, for any frequencies."""
 
 import math
 import warnings
@@ -52,7 +52,7 @@ TABLES = [*HASHING, *LOCATION, *[m.with_fake_data(3) for m in (HASHING[2], HASHI
 def dense(
     channel: FloatArray, counts: npt.NDArray[np.integer], f: FloatArray, direction: FloatArray
 ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-    """Value, gradient, curvature and the curvature's scale, by the formulas; the counts are zero where m is."""
+    """Value, gradient, curvature and the curvature's scale, by the formulas. Where m is zero, counts must be zero."""
     m = f @ channel
     seen = counts > 0
     channel, counts, m = channel[:, seen], counts[seen], m[seen]
@@ -71,7 +71,7 @@ def check(term: Term, channel: FloatArray, counts: npt.NDArray[np.integer], f: F
     assert value == pytest.approx(expected, rel=1e-10, abs=1e-10)
     np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-10)
     assert (np.abs(term.curvature(f, direction) - curvature) <= 1e-10 * scale).all()
-    assert f @ gradient == pytest.approx(term.n)  # so that the step of the EM keeps the sum
+    assert f @ gradient == pytest.approx(term.n)  # so an EM step keeps the sum
 
 
 @st.composite
@@ -87,20 +87,20 @@ def frequencies(draw: st.DrawFn, k: int) -> FloatArray:
 
 @settings(max_examples=250)
 @given(st.sampled_from(TABLES), st.data())
-def test_the_term_of_a_table_is_the_dense_one(m: Mechanism, data: st.DataObject) -> None:
+def test_the_term_of_a_table_equals_the_dense_term(m: Mechanism, data: st.DataObject) -> None:
     f = data.draw(frequencies(m.k))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     channel = m.channel()
     counts = rng.integers(0, 50, m.table_shape)
     counts[rng.random(m.table_shape) < 0.5] = 0
-    counts.reshape(-1)[f @ channel < 1e-100] = 0  # below it the gradient is no longer the true one, but finite
+    counts.reshape(-1)[f @ channel < 1e-100] = 0  # below this the gradient is finite but not the true one
     term = exact_term(m, m.table(int(counts.sum()), counts))
     assert term is not None
     assert (term.k, term.n) == (m.k, counts.sum())
     check(term, channel, counts.ravel(), f, rng.normal(size=m.k))
 
 
-def test_each_mechanism_has_the_term_made_for_it() -> None:
+def test_each_mechanism_gets_its_own_term() -> None:
     kinds: list[tuple[Mechanism, type | None]] = [
         *[(make(name, 5), HashingTerm if name.endswith("LH") else None) for name in NAMES],
         *[(make(name, 5).with_fake_data(2), FakeDataTerm if name.endswith("LH") else None) for name in NAMES],
@@ -127,7 +127,7 @@ def test_no_reports_add_nothing() -> None:
         assert not term.curvature(f, f).any()
 
 
-def test_what_f_rules_out_makes_the_likelihood_zero_and_nothing_else() -> None:
+def test_an_impossible_report_makes_only_the_likelihood_zero() -> None:
     channel = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
     f = np.array([1.0, 0.0])
     with warnings.catch_warnings():
@@ -138,7 +138,7 @@ def test_what_f_rules_out_makes_the_likelihood_zero_and_nothing_else() -> None:
         value, gradient = impossible(f)
         assert value == -math.inf
         assert np.isfinite(gradient).all()
-        assert gradient[1] > 1e100  # the other value is what the reports ask for
+        assert gradient[1] > 1e100  # the reports need the other value
         assert np.isfinite(impossible.curvature(f, np.array([1.0, -1.0]))).all()
 
 
@@ -151,7 +151,7 @@ def test_extreme_privacy_parameters_stay_finite(eps: float) -> None:
         assert term is not None
         for f in (np.full(9, 1 / 9), np.eye(9)[4]):
             value, gradient = term(f)
-            # far cells of the geometric mechanism underflow: what is less likely than e^-745 is taken as impossible
+            # far cells of the geometric mechanism underflow: a chance below e^-745 counts as zero
             assert value == -math.inf if "geometric" in m.name and f[4] == 1 and 4 * eps > 745 else math.isfinite(value)
             assert np.isfinite(gradient).all()
             assert np.isfinite(term.curvature(f, rng.normal(size=9))).all()
@@ -169,7 +169,7 @@ def test_extreme_privacy_parameters_stay_finite(eps: float) -> None:
         (np.eye(2), np.array([1, -1])),
     ],
 )
-def test_what_is_no_channel_or_no_counts_is_refused(channel: FloatArray, counts: npt.NDArray[np.integer]) -> None:
+def test_invalid_channels_and_counts_are_refused(channel: FloatArray, counts: npt.NDArray[np.integer]) -> None:
     with pytest.raises(ValueError, match=r"^(channel|counts) must be"):
         DenseTerm(channel, counts)
 
@@ -181,9 +181,9 @@ BITS = [name for name in NAMES if "UE" in name or name in ("THE", "SS")]
 
 @pytest.mark.parametrize("name", BITS)
 @pytest.mark.parametrize(("k", "eps", "n", "d"), [(2, 1.0, 300, 1), (5, 0.5, 9, 1), (8, 3.0, 300, 1), (7, 1.0, 40, 3)])
-def test_reports_of_bits_against_the_dense_channel(name: str, k: int, eps: float, n: int, d: int) -> None:
-    """With more reports than possible ones, which are then counted together, and with fewer."""
-    eps_1 = eps / 2 if name in ("L-OUE", "L-SOUE") else eps  # what their second round can reach
+def test_terms_of_bit_reports_equal_the_dense_channel(name: str, k: int, eps: float, n: int, d: int) -> None:
+    """With more reports than possible reports, so that equal ones are counted together, and with fewer."""
+    eps_1 = eps / 2 if name in ("L-OUE", "L-SOUE") else eps  # the most that their second round can reach
     device = mechanism(name, k, eps=eps) if name in ONE_TIME else mechanism(name, k, eps_inf=2 * eps, eps_1=eps_1)
     m = device.with_fake_data(d)
     rng = np.random.default_rng(k)
@@ -210,9 +210,9 @@ def subsets(k: int, size: int) -> npt.NDArray[np.uint8]:
 
 @pytest.mark.parametrize("name", ["OUE", "SS"])
 @pytest.mark.parametrize("k", [64, 505, 1100])
-def test_long_reports_against_their_bits(name: str, k: int) -> None:
-    """More bytes than are tabulated at once, and a last byte with padding."""
-    m, n = make(name, k, 0.2), 50  # so that all 256 bytes occur
+def test_terms_of_long_reports_equal_their_bits(name: str, k: int) -> None:
+    """More bytes than one tabulation takes, and a last byte with padding."""
+    m, n = make(name, k, 0.2), 50  # all 256 bytes occur
     rng = np.random.default_rng(k)
     rows = m.report(rng.integers(0, k, n), rng)
     bits = np.unpackbits(rows, axis=1, bitorder="little")[:, :k].T.astype(float)
@@ -232,7 +232,7 @@ def test_reports_of_other_mechanisms_are_refused() -> None:
         reports_term(make("OUE", 5), np.full((1, 1), 255, np.uint8))
 
 
-# ---- what it is good for
+# ---- accuracy
 
 
 def em(term: Term, steps: int) -> FloatArray:
@@ -256,7 +256,7 @@ SHAPES = {"exponential": np.exp(-np.arange(100) / 20), "gaussian": np.exp(-(((np
 
 
 def errors_of_one_run(f: FloatArray, seed: int, steps: int) -> tuple[float, float, float]:
-    """MSE of the exact EM, of the papers' IBU, and of the exact EM if the table's hash functions are mixed up."""
+    """Mean squared errors of the exact EM, of the papers' IBU, and of the exact EM with shuffled hash functions."""
     m = mechanism("OLH", 100, eps=1.0)
     rng = np.random.default_rng(seed)
     table = m.tabulate(m.report(rng.choice(100, 20_000, p=f), rng))
@@ -270,9 +270,9 @@ def errors_of_one_run(f: FloatArray, seed: int, steps: int) -> tuple[float, floa
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_after_as_many_steps_the_exact_em_is_nearer_than_ibu(shape: str) -> None:
+def test_the_exact_em_is_nearer_than_ibu_after_equal_steps(shape: str) -> None:
     """k = 100, n = 20 000, ε = 1, 200 steps. Over other seeds the ratio of the two errors was 0.53 ± 0.08 (exponential) and
-    0.60 ± 0.05 (Gaussian) a run, so a mean of five above 0.8 is 8 standard errors away: below 1e-14 if they are normal.
+    0.60 ± 0.05 (Gaussian) a run. A mean of five above 0.8 is 8 standard errors off: chance below 1e-14 if they are normal.
     """
     f = SHAPES[shape] / SHAPES[shape].sum()
     runs = np.array([errors_of_one_run(f, seed, 200) for seed in range(100, 105)])
@@ -280,10 +280,10 @@ def test_after_as_many_steps_the_exact_em_is_nearer_than_ibu(shape: str) -> None
     assert (runs[:, 2] / runs[:, 1]).mean() > 0.8  # the control
 
 
-def test_the_maxima_of_both_likelihoods_are_about_as_good_at_eps_1() -> None:
-    """What the exact EM gains is steps: IBU needs ten to fifty times as many to get as near. At the maximum itself the support
-    counts lose little: over other seeds the ratio of the errors was 1.01 ± 0.04 a run, so a mean of five outside 0.9 … 1.12
-    has probability 1e-7.
+def test_both_likelihoods_maxima_are_about_as_good_at_eps_1() -> None:
+    """The exact EM saves steps: IBU needs ten to fifty times as many to get as near. At the maximum the support counts lose
+    little. Over other seeds the ratio of the errors was 1.01 ± 0.04 a run: a mean of five outside 0.9 … 1.12 has probability
+    1e-7.
     """
     f = SHAPES["exponential"] / SHAPES["exponential"].sum()
     m = mechanism("OLH", 100, eps=1.0)

@@ -1,4 +1,4 @@
-"""Covariances of scores against enumeration of everything that a person can send; standard errors against each other."""
+"""Compares score covariances with enumeration of all that a person can send, and standard errors with each other."""
 
 import itertools
 
@@ -25,12 +25,12 @@ def hashing(name: str, g: int) -> LocalHashing | LongitudinalHashing:
 
 
 def score(m: Mechanism, given: FloatArray, hit: FloatArray, exact: bool) -> FloatArray:
-    """(k,) score of one report: its chance under each value, and whether it supports it."""
+    """(k,) score of one report, from its chance under each value (`given`) and the values that it supports (`hit`)."""
     return given / (given @ F) if exact else hit * (m.p - m.q) / (m.q + (m.p - m.q) * F)
 
 
 def enumerated(m: LocalHashing | LongitudinalHashing, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
-    """The same two matrices from every value, function, memo and sequence of reports of one person."""
+    """The matrices of `score_moments`, from every value, function, memo and sequence of reports of one person."""
     k, g, size = m.k, m.g, m.pool.size
     table = np.array([m.pool.hash(np.full(k, a), np.arange(k)) for a in range(size)])
     reports = [(a, y, (table[a] == y).astype(float)) for a in range(size) for y in range(g)]
@@ -55,7 +55,7 @@ def enumerated(m: LocalHashing | LongitudinalHashing, steps: int, exact: bool) -
 
 
 def people(m: LocalHashing | LongitudinalHashing, table: FloatArray, given: dict[tuple[int, int], FloatArray]):  # type: ignore[no-untyped-def]
-    """(chance, [(report, its chance)]) of everything that stays the same over a person's reports."""
+    """Yields (chance, [(report, its chance)]) for everything that stays the same over a person's reports."""
     for v in range(m.k):
         if isinstance(m, LocalHashing):
             yield F[v], [(key, chances[v]) for key, chances in given.items()]
@@ -79,16 +79,16 @@ def people(m: LocalHashing | LongitudinalHashing, table: FloatArray, given: dict
         ("L-OLH", 2, 3),
     ],
 )
-def test_hashing_is_enumerated(name: str, g: int, steps: int, exact: bool) -> None:
-    """For the true likelihood: along changes of the frequencies that keep their sum, which is all that it is asked for."""
+def test_score_moments_of_hashing_equal_enumeration(name: str, g: int, steps: int, exact: bool) -> None:
+    """For the true likelihood only along changes of the frequencies that keep their sum; nothing else is used."""
     m, along = hashing(name, g), helmert(F.size) if exact else np.eye(F.size)
     for found, expected in zip(score_moments(m, F, steps, exact), enumerated(m, steps, exact), strict=True):
         np.testing.assert_allclose(along @ found @ along.T, along @ expected @ along.T, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_a_pure_channel_given_as_a_matrix_agrees_with_the_formula(steps: int) -> None:
-    """GRR's support score is its true one, so both ways of computing must give the same errors."""
+def test_the_formulas_errors_equal_those_of_a_dense_channel(steps: int) -> None:
+    """GRR's support score is its true score, so both computations must give the same errors."""
     k = F.size
     m = mechanism("GRR", k=k, eps=1.0)
     n = 3000
@@ -107,7 +107,7 @@ def test_a_pure_channel_given_as_a_matrix_agrees_with_the_formula(steps: int) ->
 
 
 def test_the_true_likelihood_of_a_step_is_never_less_accurate() -> None:
-    """Fisher's information bounds every estimator from the same reports: where the two differ, the exact one is smaller."""
+    """Fisher's information bounds every estimator from the same reports, so the exact errors are never larger."""
     m = hashing("OLH", 8)
     table = m.tabulate(m.report(np.random.default_rng(1).choice(F.size, 20_000, p=F), np.random.default_rng(2)))
     exact, support = (standard_errors([(m, table)], F, 1, exact) for exact in (True, False))
@@ -132,7 +132,7 @@ def test_location_mechanisms_have_errors_and_mix_with_others() -> None:
 
 @pytest.mark.parametrize("eps", [20.0, 35.0, 60.0, 100.0, 700.0])
 def test_location_mechanisms_have_errors_at_large_budgets_too(eps: float) -> None:
-    """Nobody has value 5, of which reports would tell all but infinitely much; the others' errors are those of a count."""
+    """Nobody has value 5, whose reports would be almost exact. The other values' errors are those of a count."""
     m = LOCATION["truncated-geometric"](k=6, eps=eps)
     found = mle(m, m.tabulate(m.report(np.arange(200) % 5, np.random.default_rng(2))))
     np.testing.assert_allclose(found.standard_errors[:5], np.sqrt(0.2 * 0.8 / 200), rtol=0.05)
@@ -141,8 +141,8 @@ def test_location_mechanisms_have_errors_at_large_budgets_too(eps: float) -> Non
 
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize(("name", "growth"), [("OLH", 1.0), ("L-OLH", 1.0), ("truncated-geometric", 1.5)])
-def test_the_errors_of_the_smallest_budgets_grow_as_they_must(name: str, growth: float, exact: bool) -> None:
-    """Like 1/eps, and 1/eps^1.5 where also neighbours' outputs become alike; the Hessian is then all but singular."""
+def test_errors_grow_as_stated_as_the_budget_goes_to_zero(name: str, growth: float, exact: bool) -> None:
+    """Like 1/eps, or 1/eps^1.5 where neighbours' outputs also become alike; the Hessian is then almost singular."""
 
     def errors(eps: float) -> FloatArray:
         m: Mechanism
@@ -158,7 +158,7 @@ def test_the_errors_of_the_smallest_budgets_grow_as_they_must(name: str, growth:
         np.testing.assert_allclose(errors(eps), reference, rtol=1e-3)
 
 
-def test_errors_are_not_a_number_where_reports_do_not_tell_values_apart() -> None:
+def test_errors_are_nan_if_reports_do_not_distinguish_values() -> None:
     alike = LOCATION["Shokri"](prior=np.full(4, 0.25), distance=np.ones((4, 4)) - np.eye(4), max_loss=0.75)
     f = np.full(4, 0.25)
     assert np.isnan(standard_errors([(alike, alike.tabulate(alike.report(np.zeros(20, int), RNG)))], f, 1, exact=True)).all()

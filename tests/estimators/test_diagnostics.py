@@ -1,4 +1,4 @@
-"""The signs of bent counts: how often they raise a false alarm, that they see a forger, and that change shows as drift."""
+"""Tests of the fit: the rate of false alarms, the detection of forgers, and drift after a change."""
 
 import math
 from itertools import pairwise
@@ -25,7 +25,7 @@ from mechanisms.registry import LOCATION
 
 K = 12
 MIXED = np.array([0.4, 0.3, 0.2, 0.1] + [0.0] * 8)
-POINT = np.eye(K)[3]  # everybody has one value: all others lie at the floor, which is where false alarms are most frequent
+POINT = np.eye(K)[3]  # everybody has one value; all others lie at the floor, where false alarms are most frequent
 CHOSEN = [
     "GRR",
     "SS",
@@ -48,7 +48,7 @@ def build(name: str, k: int = K) -> Mechanism:
 def surveys(
     m: Mechanism, rng: np.random.Generator, runs: int, people: int, steps: int = 1, f: FloatArray = MIXED
 ) -> list[CountTable]:
-    """The tables of so many surveys, whose people all report at every step with unchanged values."""
+    """The tables of `runs` surveys, whose people all report at every step with unchanged values."""
     values = rng.choice(m.k, people * runs, p=f)
     given = m.memoize(values, rng) if isinstance(m, Longitudinal) else values
     tables = [m.empty_table()] * runs
@@ -59,11 +59,11 @@ def surveys(
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_honest_counts_raise_no_more_alarms_than_stated(name: str) -> None:
-    """2000 surveys of 300 people with one value, of one step, or of three from memos: alarms at 5 % and 0.1 % are
-    no more frequent than that, up to chance of 1e-6.
+def test_honest_counts_raise_alarms_as_rarely_as_stated(name: str) -> None:
+    """2000 surveys of 300 people with one value, of one step, or of three from memos. Alarms at 5 % and 0.1 % are no more
+    frequent than that, up to chance of 1e-6.
 
-    `ones` is exact, so its alarms are also no rarer, up to chance of 1e-6 (so are `functions` and `symbols`, tested below).
+    `ones` is exact, so its alarms are also no rarer, up to chance of 1e-6; so is `functions`, tested below.
     """
     m, rng, steps = build(name), np.random.default_rng(CHOSEN.index(name)), 3 if name in LONGITUDINAL else 1
     fits = [fit(m, table, steps) for table in surveys(m, rng, 2000, 300, steps, POINT)]
@@ -86,12 +86,12 @@ FEW_ONES = [
 
 
 def unlikely(name: str, k: int, eps: float) -> Mechanism:
-    """A mechanism whose reports hardly ever say anything false."""
+    """A mechanism whose reports are almost always true."""
     return mechanism(name, k=k, eps_inf=eps, eps_1=0.9 * eps) if name in LONGITUDINAL else mechanism(name, k=k, eps=eps)
 
 
 def ones_by_enumeration(m: Mechanism, people: int, steps: int) -> FloatArray:
-    """The chances of 0, 1, … ones, added up bit by bit."""
+    """The chances of 0, 1, … ones, convolved bit by bit."""
     p1, q1, p2, q2 = (m.p1, m.q1, m.p2, m.q2) if isinstance(m, Longitudinal) else (1.0, 0.0, m.p, m.q)
     times, chances = np.arange(steps + 1), np.ones(1)
     for memo, bits in ((p1, people), (q1, people * (m.k - 1))):
@@ -102,8 +102,8 @@ def ones_by_enumeration(m: Mechanism, people: int, steps: int) -> FloatArray:
 
 
 @pytest.mark.parametrize(("name", "k", "eps", "people", "steps"), FEW_ONES)
-def test_the_chance_of_so_many_ones_is_that_of_enumeration(name: str, k: int, eps: float, people: int, steps: int) -> None:
-    """Both tails; what is rarer than 1e-10 is told to be at most a thousand times as likely, and never less likely."""
+def test_the_chance_of_ones_equals_enumeration(name: str, k: int, eps: float, people: int, steps: int) -> None:
+    """Both tails. A chance below 1e-10 is overstated by at most a factor of 1000, and never understated."""
     m = unlikely(name, k, eps)
     chances = ones_by_enumeration(m, people, steps)
     for above in (True, False):
@@ -117,11 +117,11 @@ def test_the_chance_of_so_many_ones_is_that_of_enumeration(name: str, k: int, ep
 
 
 @pytest.mark.parametrize(("name", "k", "eps", "people", "steps"), FEW_ONES)
-def test_few_reports_that_are_hardly_ever_false_raise_no_more_alarms_than_stated(
-    name: str, k: int, eps: float, people: int, steps: int
-) -> None:
-    """3000 surveys: alarms at 5 %, 0.1 % and 1e-6 no more often than that, up to chance of 1e-6. The control is the normal
-    distribution: where one report in forty is false, it takes a single one for a sign of 6 standard deviations."""
+def test_few_almost_exact_reports_raise_alarms_as_stated(name: str, k: int, eps: float, people: int, steps: int) -> None:
+    """3000 surveys: alarms at 5 %, 0.1 % and 1e-6 are no more frequent than that, up to chance of 1e-6.
+
+    The control is the normal distribution: if one report in forty is false, it rates a single one above 6 standard deviations.
+    """
     m = unlikely(name, k, eps)
     tables = surveys(m, np.random.default_rng([30, people]), 3000, people, steps, np.eye(k)[0])
     fits = [fit(m, table, steps) for table in tables]
@@ -137,7 +137,7 @@ def exceeding(m: Mechanism, tables: list[CountTable], steps: int) -> int:
 
 
 @pytest.mark.parametrize("name", ["L-OSUE", "L-OLH"])
-def test_the_control_a_window_taken_for_single_reports_raises_false_alarms(name: str) -> None:
+def test_control_a_window_as_single_reports_raises_alarms(name: str) -> None:
     m = build(name)
     tables = surveys(m, np.random.default_rng(2), 400, 300, 6, POINT)
     assert exceeding(m, tables, 6) <= binom.ppf(1 - 1e-6, 400, 0.05)
@@ -145,15 +145,15 @@ def test_the_control_a_window_taken_for_single_reports_raises_false_alarms(name:
 
 
 @pytest.mark.parametrize("name", ["L-OSUE", "L-OLH", "OUE"])
-def test_a_window_of_other_people_at_every_step_raises_no_alarm(name: str) -> None:
-    """The bounds then are on the safe side, also below: counts that are more even than those of repeated reporters."""
+def test_a_window_of_new_people_at_every_step_raises_no_alarm(name: str) -> None:
+    """The bounds are then conservative, on both sides: the counts are more even than those of repeated reporters."""
     m, rng = build(name), np.random.default_rng(3)
     tables = [sum(parts, m.empty_table()) for parts in zip(*(surveys(m, rng, 400, 300) for _ in range(6)), strict=True)]
     assert exceeding(m, tables, 6) <= binom.ppf(1 - 1e-6, 400, 0.05)
 
 
-def test_pairs_of_the_same_function_follow_the_stated_distribution() -> None:
-    """Uniform functions, dense and sparse; alarms at 5 % and 0.2 % in 4000 runs, up to chance of 1e-6 (if sparse, at most)."""
+def test_equal_function_pairs_follow_the_stated_distribution() -> None:
+    """Uniform functions, dense and sparse: alarms at 5 % and 0.2 % in 4000 runs, up to chance of 1e-6; if sparse, at most."""
     rng = np.random.default_rng(4)
     for size, n, exact in ((64, 500, True), (8, 1000, True), (1024, 2000, True), (1024, 20, False), (4096, 60, False)):
         draws = rng.multinomial(n, np.full(size, 1 / size), size=4000)
@@ -164,8 +164,8 @@ def test_pairs_of_the_same_function_follow_the_stated_distribution() -> None:
         assert not exact or alarms >= binom.ppf(1e-6, 4000, 0.045)
 
 
-def test_the_floors_distribution_is_that_of_squares_below_zero() -> None:
-    """Independent normal numbers: 4000 of Σ min(z, 0)² against the mixture, at several quantiles."""
+def test_the_floor_follows_the_mixture_of_chi_squares() -> None:
+    """4000 sums Σ min(z, 0)² of independent normal numbers against the mixture, at several quantiles."""
     rng = np.random.default_rng(5)
     for k in (3, 40):
         below = np.minimum(rng.normal(size=(4000, k)), 0)
@@ -176,7 +176,7 @@ def test_the_floors_distribution_is_that_of_squares_below_zero() -> None:
     assert _floor(np.zeros(5)) == pytest.approx((0.0, -1), abs=0.05)
 
 
-def test_tails_are_right_far_out_too() -> None:
+def test_gamma_tails_are_right_far_out() -> None:
     shapes = np.array([0.5, 3.0, 40.0])
     np.testing.assert_allclose(_log_gamma_tail(30.0, shapes), chi2.logsf(60.0, 2 * shapes), rtol=1e-10)
     far = _log_gamma_tail(5000.0, shapes)
@@ -185,22 +185,22 @@ def test_tails_are_right_far_out_too() -> None:
 
 
 @pytest.mark.parametrize("n", [20, 200, 1000, 100_000])
-def test_the_deviances_moments_are_those_of_multinomial_counts(n: int) -> None:
-    """20 000 draws over 100 cells of unequal chance, from 0.2 reports a cell to 1000: the mean within 2 %, the variance 8 %."""
+def test_deviance_moments_are_those_of_multinomial_counts(n: int) -> None:
+    """20 000 draws over 100 unequal cells, with 0.2 to 1000 reports a cell: the mean within 2 %, the variance within 8 %."""
     rng, chances = np.random.default_rng(6), 1 / np.arange(1, 101)
     means = n * chances / chances.sum()
     counts = rng.multinomial(n, means / n, 20_000)
     deviance = 2 * (counts * np.log(np.where(counts > 0, counts, 1) / means)).sum(axis=1)
     assert _deviance_moments(means) == pytest.approx((deviance.mean(), deviance.var()), rel=0.08)
     assert _deviance_moments(means)[0] == pytest.approx(deviance.mean(), rel=0.02)
-    assert poisson.sf(99, 30) < 1e-20  # what the sums leave out
+    assert poisson.sf(99, 30) < 1e-20  # the mass that the sums omit
 
 
 # ---- forgers
 
 
 def forge(m: Mechanism, table: CountTable, forged: int) -> CountTable:
-    """The table with so many reports added that push value K - 1 as much as a report can."""
+    """The table plus `forged` reports that push value K - 1 as much as a report can."""
     counts = np.zeros(m.table_shape, np.int64)
     if m.name == "SS":
         counts[-m.omega :] = forged  # type: ignore[attr-defined]
@@ -213,8 +213,8 @@ def forge(m: Mechanism, table: CountTable, forged: int) -> CountTable:
 
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("name", NAMES)
-def test_one_forged_report_in_twenty_is_seen(name: str, steps: int) -> None:
-    """Beyond the alarm's ±6 in each of 5 surveys of 5000 people, for symbols and subsets of 100 000."""
+def test_one_forged_report_in_twenty_is_detected(name: str, steps: int) -> None:
+    """Beyond the alarm's ±6 in each of 5 surveys of 5000 people (100 000 for symbols and subsets)."""
     m, rng = build(name), np.random.default_rng([NAMES.index(name), steps])
     people = 100_000 if name in ("GRR", "L-GRR", "SS") else 5000
     for table in surveys(m, rng, 5, people, steps):
@@ -223,7 +223,7 @@ def test_one_forged_report_in_twenty_is_seen(name: str, steps: int) -> None:
         assert abs(found.z) > 6, found
 
 
-def test_empty_reports_are_seen_and_told_from_full_ones() -> None:
+def test_empty_and_full_reports_are_detected_by_sign() -> None:
     m = build("L-OSUE")
     (table,) = surveys(m, np.random.default_rng(7), 1, 5000)
     empty = fit(m, table + m.table(250, np.zeros(K, np.int64)))
@@ -232,14 +232,14 @@ def test_empty_reports_are_seen_and_told_from_full_ones() -> None:
     assert empty.sign in ("ones", "floor")
 
 
-def test_a_forger_who_plays_by_the_rules_is_not_seen() -> None:
-    """The limit of all of this: people who say of themselves what they like."""
+def test_a_forger_who_follows_the_protocol_is_not_detected() -> None:
+    """The limit of these tests: a forger may send honest reports of any value."""
     m, rng = build("OUE"), np.random.default_rng(8)
     (table,) = surveys(m, rng, 1, 5000)
     assert fit(m, table + m.tabulate(m.report(np.full(2000, K - 1), rng))).p > 0.001
 
 
-def test_a_symbol_that_devices_send_too_often_is_seen() -> None:
+def test_a_too_frequent_symbol_is_detected() -> None:
     m = build("OLH")
     (table,) = surveys(m, np.random.default_rng(9), 1, 5000)
     counts = np.zeros(m.table_shape, np.int64)
@@ -251,8 +251,8 @@ def test_a_symbol_that_devices_send_too_often_is_seen() -> None:
 @pytest.mark.parametrize(
     "m", [LOCATION["truncated-geometric"](k=20, eps=0.5), LOCATION["planar-geometric"](shape=(5, 4), eps=0.7)]
 )
-def test_location_counts_are_compared_with_the_best_fit(m: Mechanism) -> None:
-    """No alarm at 5 % beyond chance of 1e-6 in 20 surveys a case; a cell that one report in twenty names is beyond 6."""
+def test_location_counts_are_tested_against_the_best_fit(m: Mechanism) -> None:
+    """In 20 surveys a case, alarms at 5 % stay within chance of 1e-6. 150 forged reports of one cell beside 3000 exceed 6."""
     rng, peaked = np.random.default_rng(10), np.exp(-((np.arange(m.k) - m.k / 2) ** 2) / 4)
     for f in (np.eye(m.k)[m.k // 2], np.full(m.k, 1 / m.k), peaked / peaked.sum()):
         for steps, people in ((1, 80), (1, 1000), (3, 300)):
@@ -264,7 +264,7 @@ def test_location_counts_are_compared_with_the_best_fit(m: Mechanism) -> None:
     assert fit(m, m.table(3150, counts)).z > 6
 
 
-def test_a_report_that_no_value_explains_is_proof() -> None:
+def test_reports_of_an_exact_mechanism_raise_no_alarm() -> None:
     line = np.abs(np.subtract.outer(np.arange(4), np.arange(4))).astype(float)
     m = LOCATION["Shokri"](prior=np.full(4, 0.25), distance=line, max_loss=0.0)  # it reports the truth
     assert fit(m, m.table(4, np.array([1, 1, 1, 1]))).z == 0
@@ -273,7 +273,7 @@ def test_a_report_that_no_value_explains_is_proof() -> None:
 # ---- the edges
 
 
-def test_nothing_can_be_said_without_reports() -> None:
+def test_fit_and_drift_are_undefined_without_reports() -> None:
     for name in NAMES:
         m = build(name)
         nothing = fit(m, m.empty_table())
@@ -286,7 +286,7 @@ def test_nothing_can_be_said_without_reports() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("eps", [1e-6, 700.0])
-def test_scores_are_finite_whatever_the_budget(name: str, eps: float) -> None:
+def test_scores_are_finite_at_extreme_budgets(name: str, eps: float) -> None:
     m = mechanism(name, K, eps_inf=eps, eps_1=0.4 * eps) if name in LONGITUDINAL else mechanism(name, K, eps=eps)
     for table in (*surveys(m, np.random.default_rng(11), 1, 50), *surveys(m, np.random.default_rng(11), 1, 1)):
         for counts in (table, forge(m, table, 1000)):
@@ -306,8 +306,10 @@ def test_wrong_arguments_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["GRR", "OUE", "OLH", "L-GRR", "L-OSUE", "L-OLH"])
 def test_drift_without_change_is_as_rare_as_stated(name: str) -> None:
-    """2000 pairs of surveys of other people: p <= 5 % no more often, up to chance of 1e-6. The same people with their memos:
-    hardly ever, since what is kept cancels."""
+    """2000 pairs of surveys of different people: p <= 5 % no more often, up to chance of 1e-6.
+
+    With the same people and their memos it is far rarer, since the memos' errors cancel.
+    """
     m, rng = build(name), np.random.default_rng([20, NAMES.index(name)])
     apart = [matrix_inversion(m, table) for table in surveys(m, rng, 4000, 200)]
     moves = [drift(a, b) for a, b in zip(apart[::2], apart[1::2], strict=True)]
@@ -323,8 +325,8 @@ def test_drift_without_change_is_as_rare_as_stated(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["GRR", "L-OSUE", "L-OLH"])
-def test_drift_tells_change_from_noise(name: str) -> None:
-    """A quarter of the people moving: mostly beyond 4, and it is one of the two values that moved."""
+def test_drift_distinguishes_change_from_noise(name: str) -> None:
+    """If a quarter of the people move, most scores exceed 4, and the value is one of the two that moved."""
     m, rng = build(name), np.random.default_rng(NAMES.index(name))
     moved = MIXED.copy()
     moved[[0, 11]] += [-0.25, 0.25]
@@ -334,7 +336,7 @@ def test_drift_tells_change_from_noise(name: str) -> None:
     assert np.mean([move.value in (0, 11) for move in found if move]) > 0.9
 
 
-def test_the_mass_below_zero_is_that_of_the_raw_estimate() -> None:
+def test_mass_below_zero_sums_the_raw_negative_frequencies() -> None:
     m = build("GRR")
     (table,) = surveys(m, np.random.default_rng(5), 1, 3000)
     estimate = matrix_inversion(m, table)
@@ -343,8 +345,8 @@ def test_the_mass_below_zero_is_that_of_the_raw_estimate() -> None:
 
 
 def test_few_reports_of_many_hashed_values_raise_no_alarm() -> None:
-    """Two of few reports with the same function move all support counts together, so that these are far from χ²: taken for it,
-    2 of these 60 runs were beyond 5, where 4e-5 were due."""
+    """Two of few reports with the same function move all support counts together, so these are far from χ². With the floor
+    test, 2 of these 60 runs exceeded 5; 4e-5 were expected."""
     m = mechanism("L-BLH", k=30_000, eps_inf=2.0, eps_1=1.0)
     assert isinstance(m, Longitudinal)
     for seed in range(50, 110):

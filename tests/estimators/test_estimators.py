@@ -1,4 +1,4 @@
-"""Laws of the estimators, each fast path against a dense reference."""
+"""Laws of the estimators, with a dense reference for each fast path."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_inversion_returns_the_truth_from_expected_counts(m: Mechanism) -> None:
         expected = expected @ (np.arange(2**m.k)[:, None] >> np.arange(m.k) & 1)
     counts = np.rint(expected).astype(np.int64).reshape(m.table_shape)
     if m.marks:
-        counts.flat[counts.argmax()] += n * m.marks - counts.sum()  # what rounding took
+        counts.flat[counts.argmax()] += n * m.marks - counts.sum()  # corrects rounding
     table = m.table(n, counts)
     np.testing.assert_allclose(matrix_inversion(m, table).frequencies, f, atol=1e-12)
     np.testing.assert_allclose(mle(m, table).frequencies, f, atol=1e-12)
@@ -46,7 +46,7 @@ def test_inverted_symbols_sum_to_one() -> None:
     assert matrix_inversion(m, table).frequencies.sum() == pytest.approx(1)
 
 
-def test_one_group_is_ibu_and_split_groups_are_one(m: Mechanism) -> None:
+def test_one_group_equals_ibu_and_split_groups_equal_one(m: Mechanism) -> None:
     rng = np.random.default_rng(5)
     first, second = (collect(m, rng.integers(0, m.k, 500), rng) for _ in range(2))
     whole = ibu(m, first + second)
@@ -58,7 +58,7 @@ def test_one_group_is_ibu_and_split_groups_are_one(m: Mechanism) -> None:
     np.testing.assert_allclose(combined.frequencies, matrix_inversion(m, first + second).frequencies, atol=1e-12)
 
 
-def test_no_reports_make_no_noise(m: Mechanism) -> None:
+def test_no_reports_give_nan(m: Mechanism) -> None:
     table = m.empty_table()
     inverted, iterated, best = matrix_inversion(m, table), ibu(m, table), mle(m, table)
     for e in (inverted, iterated, best):
@@ -68,7 +68,7 @@ def test_no_reports_make_no_noise(m: Mechanism) -> None:
     assert np.isnan(matrix_inversion(m, table, post="norm-sub").frequencies).all()
 
 
-def test_reports_that_support_nothing_tell_nothing() -> None:
+def test_reports_that_support_no_value_give_nan() -> None:
     m = make("OUE", 6)
     table = m.table(10, np.zeros(6, np.int64))
     for estimate in (ibu(m, table), mle(m, table)):
@@ -98,7 +98,7 @@ def test_wrong_arguments_are_refused(m: Mechanism) -> None:
 
 
 def exceedances(m: Mechanism, method: str, steps: int, runs: int, people: int, scale: float = 1.0) -> int:
-    """In how many of `runs` repetitions the 95 % interval of one bin misses the population's share of it."""
+    """Number of `runs` repetitions in which the 95 % interval of one bin misses the population's share."""
     f = np.array([0.35, 0.25, 0.2, 0.1, 0.07, 0.03])
     rng = np.random.default_rng([sum(m.signature.encode()), steps])
     estimate = matrix_inversion if method == "mi" else mle
@@ -114,15 +114,15 @@ def exceedances(m: Mechanism, method: str, steps: int, runs: int, people: int, s
 @pytest.mark.parametrize("steps", [1, 4])
 @pytest.mark.parametrize("method", ["mi", "mle"])
 @pytest.mark.parametrize("name", NAMES)
-def test_intervals_cover_as_often_as_they_say(name: str, method: str, steps: int) -> None:
+def test_intervals_cover_as_often_as_stated(name: str, method: str, steps: int) -> None:
     """400 repetitions: 20 misses expected; outside [5, 38] with probability below 2e-4 for each of 48 cases."""
     m = make(name, 6, eps_1=2.0)
     assert 5 <= exceedances(m, method, steps, 400, 3000) <= 38
 
 
 @pytest.mark.parametrize("name", ["L-GRR", "L-OSUE", "L-OLH"])
-def test_a_window_taken_for_independent_steps_would_miss(name: str) -> None:
-    """The control: intervals as if the memo's noise averaged out are too narrow, and the test above would notice."""
+def test_control_a_window_as_independent_steps_undercovers(name: str) -> None:
+    """Intervals that assume that the memo's noise averages out are too narrow, and the test above would fail."""
     m = make(name, 6, eps_1=2.0)
     narrow = math.sqrt(m.variance(0.2, 1, 1) / 4 / m.variance(0.2, 1, 4))
     assert exceedances(m, "mi", 4, 400, 3000, scale=narrow) > 38
@@ -130,8 +130,8 @@ def test_a_window_taken_for_independent_steps_would_miss(name: str) -> None:
 
 @pytest.mark.parametrize("eps", [20.0, 35.0, 100.0, 700.0])
 @pytest.mark.parametrize("name", NAMES)
-def test_no_large_eps_makes_a_number_overflow(name: str, eps: float) -> None:
-    """Nobody has value 5: at a large budget its reports would tell all but infinitely much."""
+def test_no_large_eps_overflows(name: str, eps: float) -> None:
+    """Nobody has value 5: at a large budget its reports would be almost exact."""
     m = mechanism(name, 6, eps=eps) if name in ONE_TIME else mechanism(name, 6, eps_inf=eps, eps_1=0.48 * eps)
     table = collect(m, np.arange(200) % 5, np.random.default_rng(2), steps=2)
     for estimate in (matrix_inversion(m, table, steps=2), ibu(m, table, steps=2), mle(m, table, steps=2)):
@@ -139,8 +139,8 @@ def test_no_large_eps_makes_a_number_overflow(name: str, eps: float) -> None:
         assert np.isfinite(estimate.standard_errors).all()
 
 
-def test_a_few_exact_reports_do_not_spoil_many_noisy_ones() -> None:
-    """The weights know the sampling noise of a small group, not only its mechanism's."""
+def test_few_exact_reports_do_not_worsen_many_noisy_ones() -> None:
+    """The weights include the sampling noise of a small group, not only its mechanism's noise."""
     rng = np.random.default_rng(3)
     sharp, blunt = make("GRR", 10, 8.0), make("GRR", 10, 1.0)
     few, many = collect(sharp, rng.integers(0, 10, 100), rng), collect(blunt, rng.integers(0, 10, 100_000), rng)
@@ -149,5 +149,5 @@ def test_a_few_exact_reports_do_not_spoil_many_noisy_ones() -> None:
     assert (both < alone).all()
 
 
-def test_numbers_that_dwarf_the_total_are_projected_too() -> None:
+def test_numbers_far_above_the_total_are_projected() -> None:
     np.testing.assert_array_equal(post_process([1e17, 0.0], "norm-sub"), [1.0, 0.0])

@@ -1,4 +1,4 @@
-"""What every estimator does with no reports at all, and with tables that are not a mechanism's: for all mechanisms."""
+"""Every estimator with every mechanism: no reports, and tables that do not belong to the mechanism."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ LOCATIONS: dict[str, Callable[[], Mechanism]] = {
     PlanarGeometric.name: lambda: PlanarGeometric((3, 2), 0.8),
     Shokri.name: lambda: Shokri(np.full(K, 1 / K), np.abs(np.subtract.outer(np.arange(K), np.arange(K))), 0.7),
 }
-# What each estimator says of a table: every name that `estimators` exports, and its variants.
+# Calls of each estimator on a table: every name that `estimators` exports, and its variants.
 LIKELIHOOD: dict[str, Callable[[Mechanism, CountTable], Estimate]] = {
     "ibu": ibu,
     "mle": mle,
@@ -65,8 +65,8 @@ def test_no_mechanism_or_estimator_is_left_out() -> None:
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("estimator", ["gibu", "combined_mle", "combined_inversion"])
-def test_a_level_without_people_changes_nothing(name: str, estimator: str) -> None:
-    """Nor does its place; beside a level whose people reported."""
+def test_a_level_without_people_changes_no_estimate(name: str, estimator: str) -> None:
+    """Neither before nor after a level whose people reported."""
     m, other = build(name), mechanism("GRR", k=K, eps=0.5)
     combine = getattr(estimators, estimator)
     group = (other, other.tabulate(other.report(np.arange(300) % 4, np.random.default_rng(1))))
@@ -78,8 +78,8 @@ def test_a_level_without_people_changes_nothing(name: str, estimator: str) -> No
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_reports_tell_nothing(name: str) -> None:
-    """Every estimator gives NaN, not converged; and none of it is a warning."""
+def test_no_reports_give_nan_without_warnings(name: str) -> None:
+    """Every estimator gives NaN and has not converged, without a warning."""
     m = build(name)
     for estimator in (LIKELIHOOD | INVERSION).values():
         found = estimator(m, m.empty_table())
@@ -95,8 +95,8 @@ def test_no_reports_tell_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("post", POST_NAMES)
 @pytest.mark.parametrize("name", NAMES)
-def test_no_reports_are_published_as_such(name: str, post: str) -> None:
-    """As JSON that reads back equal, and says of nothing what it does not know."""
+def test_a_publication_without_reports_has_no_numbers(name: str, post: str) -> None:
+    """Its JSON reads back equal, and every number and diagnostic is None."""
     eps = {"eps_inf": 2.0, "eps_1": 1.0} if name in LONGITUDINAL else {"eps": 1.0}
     attribute = {"name": "a", "size": K, "level": ({"name": "b", "mechanism": name, **eps},)}
     survey = parse_survey({
@@ -114,7 +114,7 @@ def test_no_reports_are_published_as_such(name: str, post: str) -> None:
 
 
 def taken_from(name: str) -> Mechanism:
-    """Another mechanism on as many values."""
+    """Another mechanism on the same number of values."""
     return mechanism("GRR", k=K, eps=0.123) if name != "GRR" else mechanism("OUE", k=K, eps=1.0)
 
 
@@ -129,8 +129,8 @@ def test_the_table_of_another_mechanism_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_counts_that_are_none_are_refused(name: str) -> None:
-    """By `table`, which reads stored counts, and by every estimator, whoever made the table."""
+def test_invalid_counts_are_refused(name: str) -> None:
+    """By `table`, which reads stored counts, and by every estimator, also for a table made by hand."""
     m = build(name)
     good = np.zeros(m.table_shape, np.int64)
     wrong: list[np.ndarray] = [

@@ -1,4 +1,4 @@
-"""The free-will paper's alternatives to GIBU, against its own formulas and examples."""
+"""The free-will paper's alternatives to GIBU, against the paper's formulas and examples."""
 
 import math
 
@@ -52,7 +52,7 @@ def test_the_average_of_rappors_is_a_rappor() -> None:
     np.testing.assert_allclose(combine_mechanisms(groups, "RAP"), norm_sub(expected, 1.0), atol=1e-12)
 
 
-def test_results_are_averaged_by_reports() -> None:
+def test_results_are_averaged_by_number_of_reports() -> None:
     """Eqs. 4 and 5."""
     groups = grr(0.5, 2.0)
     n = sum(t.n for _, t in groups)
@@ -60,7 +60,7 @@ def test_results_are_averaged_by_reports() -> None:
     np.testing.assert_allclose(combine_results(groups, "INV", "norm-mul"), expected)
 
 
-def test_one_group_is_the_estimator_itself() -> None:
+def test_one_group_equals_its_own_estimator() -> None:
     groups = grr(1.0)
     inverted = matrix_inversion(*groups[0], post="norm-sub").frequencies
     for combine in (combine_results, combine_mechanisms):
@@ -68,7 +68,7 @@ def test_one_group_is_the_estimator_itself() -> None:
         np.testing.assert_allclose(combine(groups, "IBU"), gibu(groups).frequencies, atol=1e-8)
 
 
-def test_mixtures_of_grr_and_geometric_mechanisms() -> None:
+def test_grr_and_geometric_mechanisms_combine() -> None:
     line = LOCATION["truncated-geometric"](k=K, eps=0.5)
     groups = groups_of(mechanism("GRR", k=K, eps=2.0), line, n=40_000)
     for combine in (combine_results, combine_mechanisms):
@@ -80,7 +80,7 @@ def test_mixtures_of_grr_and_geometric_mechanisms() -> None:
 
 
 def report_by_report(groups: list[Group], iterations: int) -> np.ndarray:
-    """Eq. 15: GIBU as it was first defined, over every single report, value by value."""
+    """Eq. 15: GIBU's original definition, over every single report, value by value."""
     likelihoods = [m.channel()[:, z] for m, t in groups for z in np.repeat(np.arange(K), t.counts)]
     theta = np.full(K, 1 / K)
     for _ in range(iterations):
@@ -89,9 +89,9 @@ def report_by_report(groups: list[Group], iterations: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("iterations", [1, 5, 25])
-def test_all_of_them_on_a_small_setting_against_the_papers_own_sums(iterations: int) -> None:
+def test_all_alternatives_equal_the_papers_sums(iterations: int) -> None:
     """GRR at two levels and a geometric mechanism, 90 reports: GIBU report by report (Eq. 15), [IBU]_M by Eq. 10 and [INV]_M by
-    Eq. 7 on the average channel; and GIBU is none of the others."""
+    Eq. 7 on the average channel. GIBU differs from all others."""
     line = LOCATION["truncated-geometric"](k=K, eps=0.7)
     groups = groups_of(mechanism("GRR", k=K, eps=0.5), line, mechanism("GRR", k=K, eps=3.0), n=15)
     found = gibu(groups, max_iter=iterations, tol=0.0).frequencies
@@ -110,8 +110,8 @@ def test_all_of_them_on_a_small_setting_against_the_papers_own_sums(iterations: 
         assert np.abs(other - best).max() > 1e-3
 
 
-def test_mechanisms_that_cancel_out_leave_the_average_nothing_to_tell() -> None:
-    """Eq. 11: two channels, each informative, whose average is not. GIBU still tells."""
+def test_the_average_of_cancelling_mechanisms_is_nan() -> None:
+    """Eq. 11: two informative channels whose average is not. GIBU still estimates the frequencies."""
     line = np.array([[0.0, 1.0], [1.0, 0.0]])
 
     class Given(StoredChannel):
@@ -134,7 +134,7 @@ def test_mechanisms_that_cancel_out_leave_the_average_nothing_to_tell() -> None:
     np.testing.assert_allclose(combine_results(groups, "INV"), [0.1, 0.9], atol=0.02)
 
 
-def test_the_average_of_grrs_needs_no_dense_channel_and_that_of_lines_is_refused_beyond_one() -> None:
+def test_only_averages_with_lines_need_a_dense_channel() -> None:
     k, rng = 10_000, np.random.default_rng(3)
     values = rng.integers(0, 50, 50_000)
     groups: list[Group] = [(m, m.tabulate(m.report(values, rng))) for m in (mechanism("GRR", k=k, eps=e) for e in (9.0, 12.0))]
@@ -145,8 +145,8 @@ def test_the_average_of_grrs_needs_no_dense_channel_and_that_of_lines_is_refused
         combine_mechanisms([*groups, (line, line.tabulate(line.report(values, rng)))], "INV")
 
 
-def test_gibu_is_the_more_accurate_where_levels_differ_much() -> None:
-    """Summed over 60 runs of GRR at ε = 0.3 and 4 (fixed seeds): GIBU's error is 0.7 of the better one's."""
+def test_gibu_is_more_accurate_if_levels_differ_much() -> None:
+    """Summed over 60 runs of GRR at ε = 0.3 and 4 (fixed seeds), GIBU's error is 0.7 of the better alternative's."""
     errors = np.zeros(3)
     for seed in range(60):
         groups = groups_of(mechanism("GRR", k=K, eps=0.3), mechanism("GRR", k=K, eps=4.0), n=1000, seed=seed)
@@ -156,13 +156,13 @@ def test_gibu_is_the_more_accurate_where_levels_differ_much() -> None:
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_without_reports_it_is_nan(estimator: str) -> None:
+def test_alternatives_without_reports_are_nan(estimator: str) -> None:
     m = mechanism("SUE" if estimator == "RAP" else "GRR", k=K, eps=1.0)
     for combine in (combine_results, combine_mechanisms):
         assert np.isnan(combine([(m, m.empty_table())], estimator)).all()  # type: ignore[arg-type]
 
 
-def test_refusals() -> None:
+def test_invalid_arguments_are_refused() -> None:
     groups, bits = grr(1.0), groups_of(mechanism("OUE", k=K, eps=1.0))
     with pytest.raises(ValueError, match="estimator must be one of"):
         combine_results(groups, "MLE")  # type: ignore[arg-type]

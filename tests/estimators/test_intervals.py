@@ -1,4 +1,4 @@
-"""Intervals are published only where they cover: the bias of an estimate against the unbiased one decides."""
+"""Intervals are published only if they cover; the bias against the unbiased estimate decides."""
 
 from datetime import UTC, datetime
 
@@ -48,8 +48,8 @@ def one(survey: Survey, table: CountTable, post: str = "none") -> Publication:
 
 
 def test_intervals_that_would_not_cover_are_withheld() -> None:
-    """20 surveys of 5000 people and 500 values. The control: the estimates' own intervals hold the four frequent values in
-    fewer than 70 % (IBU: 10 %) of the runs; those of the inversion, which stay, in more than 85 % (chance 1e-6)."""
+    """20 surveys of 5000 people and 500 values. The control: the withheld intervals cover the four frequent values in fewer
+    than 70 % of the cases (IBU: 10 %), the inversion's published ones in more than 85 % (chance 1e-6)."""
     survey, rng = survey_of(500, mechanism="L-OSUE", eps_inf=2.0, eps_1=1.0), np.random.default_rng(1)
     (m,) = survey.mechanisms[0]
     held = {"ibu": 0.0, "mle": 0.0, "mi": 0.0}
@@ -68,7 +68,7 @@ def test_intervals_that_would_not_cover_are_withheld() -> None:
     assert held["mi"] > 0.85
 
 
-CELLS = [  # mechanism, ε₁, values, people: of a Zipf and of a geometric law
+CELLS = [  # mechanism, ε₁, values, people; for a Zipf and a geometric law
     ("GRR", 1.0, 10, 5000), ("OUE", 1.0, 30, 20_000), ("L-OSUE", 1.0, 100, 20_000), ("L-OSUE", 1.0, 500, 100_000),
     ("SUE", 3.0, 300, 100_000), ("L-GRR", 2.0, 30, 5000),
 ]  # fmt: skip
@@ -77,8 +77,8 @@ CELLS = [  # mechanism, ε₁, values, people: of a Zipf and of a geometric law
 @pytest.mark.parametrize("law", ["zipf", "geometric"])
 @pytest.mark.parametrize(("name", "eps", "k", "n"), CELLS)
 def test_published_intervals_cover_the_frequent_values(name: str, eps: float, k: int, n: int, law: str) -> None:
-    """In 120 runs a cell, of those with intervals: the values of at least three standard errors are held in 92 %, less what
-    chance takes with a probability of 1e-4 a cell if the runs are the independent units."""
+    """120 runs a cell. In runs with intervals, these cover values above three standard errors in 92 % of the cases, up to
+    chance of 1e-4 a cell if the runs are the independent units."""
     m, rng = build(name, k, eps), np.random.default_rng([NAMES.index(name), k, n])
     shares = 1 / np.arange(1, k + 1) if law == "zipf" else 0.7 ** np.arange(k)
     shares /= shares.sum()
@@ -90,14 +90,14 @@ def test_published_intervals_cover_the_frequent_values(name: str, eps: float, k:
             if bias_of(estimate, m, table) <= MAX_BIAS:
                 held[estimator].append(covers(estimate, shares)[frequent].mean())
     for runs in held.values():
-        if len(runs) >= 60:  # else the cell is one that is not published
+        if len(runs) >= 60:  # else the cell is hardly ever published
             assert np.mean(runs) >= binom.ppf(1e-4, len(runs), 0.92) / len(runs)
 
 
 @pytest.mark.parametrize("steps", [1, WINDOW])
 @pytest.mark.parametrize("name", NAMES)
 def test_well_behaved_intervals_stay_published(name: str, steps: int) -> None:
-    """Those of `ldpstream bench coverage`, whose coverage is 95 %."""
+    """The intervals of `ldpstream bench coverage`, whose coverage is 95 %."""
     m, rng = build(name, 10, 2.0), np.random.default_rng([NAMES.index(name), steps])
     for _ in range(3):
         table = observe(m, steps, rng)
@@ -106,7 +106,7 @@ def test_well_behaved_intervals_stay_published(name: str, steps: int) -> None:
 
 
 def test_well_behaved_intervals_over_levels_stay_published() -> None:
-    """Levels of very unequal ε: the likelihood weights them otherwise than the inversion does, which is no bias."""
+    """Levels of very unequal ε. The likelihood weights them differently from the inversion; this is not a bias."""
     rng, shares = np.random.default_rng(5), np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
     for _ in range(20):
         groups = [(m, draw(m, shares, n, rng)) for m, n in ((build("OUE", 6, 0.5), 40_000), (build("GRR", 6, 4.0), 4000))]
@@ -117,8 +117,8 @@ def test_well_behaved_intervals_over_levels_stay_published() -> None:
 
 
 @pytest.mark.parametrize("post", POST_NAMES)
-def test_a_post_processed_inversion_is_judged_too(post: str) -> None:
-    """Its standard errors are those of the inversion, from which it may lie far. (norm-cut takes all from the last values.)"""
+def test_the_bias_of_a_post_processed_inversion_is_checked(post: str) -> None:
+    """Its standard errors are the raw inversion's, but it may lie far from it. (norm-cut cuts the smallest values most.)"""
     few, many = np.array([0.5, 0.3, 0.2]), FOUR
     for shares, n, withheld in ((few, 100_000, post == "norm-cut"), (many, 5000, post not in ("none", "norm", "base-pos"))):
         survey, rng = survey_of(shares.size, mechanism="OUE", eps=1.0), np.random.default_rng(3)
@@ -127,7 +127,7 @@ def test_a_post_processed_inversion_is_judged_too(post: str) -> None:
         assert p.estimators["mi"].interval_withheld == ("bias" if withheld else None)
 
 
-def test_no_reports_have_no_bias() -> None:
+def test_the_bias_without_reports_is_nan() -> None:
     m = build("OUE", 5, 1.0)
     table = m.empty_table()
     assert np.isnan(bias_of(mle(m, table), m, table))

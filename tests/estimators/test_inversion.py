@@ -1,4 +1,4 @@
-"""Matrix inversion of every registered mechanism, pure or not: unbiased, with the standard errors of repeated surveys."""
+"""Matrix inversion of every registered mechanism, pure or not: no bias, and the standard errors of repeated surveys."""
 
 import math
 import warnings
@@ -42,16 +42,16 @@ def invertible(m: Mechanism) -> bool:
     return not isinstance(m, ChannelMechanism) or bool(np.linalg.matrix_rank(m.channel()) == m.k)
 
 
-def test_the_examples_hold_an_invertible_channel_and_one_that_is_not() -> None:
+def test_the_examples_include_a_singular_channel() -> None:
     assert [invertible(m) for m in PLACES] == [True, True, False]
 
 
 @pytest.mark.parametrize("m", PLACES, ids=repr)
 @pytest.mark.parametrize("steps", [1, 4])
-def test_estimates_and_standard_errors_are_those_of_repeated_surveys(m: ChannelMechanism, steps: int) -> None:
-    """400 surveys of 500 people. Mean and variance of every bin are within 6 of their standard errors (1e-8 each if they are
-    right); the control, a single step's variance divided by the steps, is not. A channel that cannot be inverted has the bias
-    of least squares, A⁺A f. (The pure mechanisms': `tests/mechanisms/test_variance.py`.)
+def test_estimates_and_errors_match_repeated_surveys(m: ChannelMechanism, steps: int) -> None:
+    """400 surveys of 500 people. Mean and variance of every bin are within 6 of their standard errors (chance 1e-8 each). The
+    control, a single step's variance divided by the steps, is not. A singular channel has the bias of least squares, A⁺A f.
+    (For the pure mechanisms: `tests/mechanisms/test_variance.py`.)
     """
     rng = np.random.default_rng([steps, m.k, len(m.signature)])
     found = [matrix_inversion(m, collect(m, rng.choice(6, 500, p=F), rng, steps), steps=steps) for _ in range(400)]
@@ -70,7 +70,7 @@ def test_estimates_and_standard_errors_are_those_of_repeated_surveys(m: ChannelM
 
 @pytest.mark.parametrize("k", [2, 3, 7, 40])
 @pytest.mark.parametrize("eps", [0.05, 1.0, 5.0])
-def test_the_line_is_inverted_as_its_dense_channel_is(k: int, eps: float) -> None:
+def test_the_lines_inversion_equals_the_dense_one(k: int, eps: float) -> None:
     m, rng = LOCATION["truncated-geometric"](k=k, eps=eps), np.random.default_rng(k)
     observed, f = rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k))
     dense = ChannelMechanism.inversion(m, observed)
@@ -91,8 +91,8 @@ def test_a_line_of_a_million_cells_is_inverted() -> None:
 
 
 @pytest.mark.parametrize("m", PLACES[:2], ids=repr)
-def test_fake_data_are_inverted_too(m: ChannelMechanism) -> None:
-    """Exactly on expected counts, and with the variance of the device's own mechanism on real and fake values."""
+def test_fake_data_are_inverted(m: ChannelMechanism) -> None:
+    """Exact on expected counts, with the variance of the device's mechanism on real and fake values."""
     m.inverse()
     mixed = m.with_fake_data(3)
     assert isinstance(mixed, ChannelMechanism)
@@ -102,8 +102,8 @@ def test_fake_data_are_inverted_too(m: ChannelMechanism) -> None:
     np.testing.assert_allclose(mixed.inversion_variances(F, 5, 4), 9 * m.inversion_variances(put_in, 5, 4), rtol=1e-9)
 
 
-def test_groups_of_all_kinds_are_combined_without_bias_and_better_than_each() -> None:
-    """300 surveys of a pure mechanism beside both geometric ones; no bin's mean beyond 6 standard errors (1e-8 a bin)."""
+def test_mixed_groups_combine_without_bias_and_more_accurately() -> None:
+    """300 surveys of a pure and both geometric mechanisms: no bin's mean is off by 6 standard errors (chance 1e-8 a bin)."""
     rng, kinds = np.random.default_rng(5), [pure("L-OSUE", eps_1=1.0), *PLACES[:2]]
     found = []
     for _ in range(300):
@@ -116,7 +116,7 @@ def test_groups_of_all_kinds_are_combined_without_bias_and_better_than_each() ->
     assert np.abs(estimates.std(axis=0, ddof=1) / errors.mean(axis=0) - 1).max() < 6 / np.sqrt(2 * 299)
 
 
-def test_a_group_that_tells_nothing_is_left_out() -> None:
+def test_a_group_without_information_is_left_out() -> None:
     told, untold = pure("GRR"), mechanism("L-GRR", 6, eps_inf=2.0, eps_1=1.0)
     untold.q = untold.p  # as calibration="paper" can make them in doubles
     groups: list[Group] = [(told, told.table(3, [1, 2, 0, 0, 0, 0])), (untold, untold.table(2, [0, 0, 0, 0, 2, 0]))]
@@ -143,8 +143,8 @@ def estimates_of(m: Mechanism, steps: int) -> list[Estimate]:
 @pytest.mark.parametrize("m", EVERY, ids=repr)
 @settings(max_examples=3)
 @given(steps=st.integers(1, 40))
-def test_no_reports_make_no_noise(m: Mechanism, steps: int) -> None:
-    """Every estimator gives NaN, not converged: nothing crashes, nobody is warned."""
+def test_no_reports_give_nan(m: Mechanism, steps: int) -> None:
+    """Every estimator gives NaN and has not converged; there is no crash and no warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         group: Group = (m, m.empty_table())
@@ -163,7 +163,7 @@ def test_no_reports_make_no_noise(m: Mechanism, steps: int) -> None:
 
 
 @pytest.mark.parametrize("m", EVERY, ids=repr)
-def test_tables_that_no_reports_can_make_are_refused(m: Mechanism) -> None:
+def test_impossible_tables_are_refused(m: Mechanism) -> None:
     good = collect(m, np.arange(12) % 6, np.random.default_rng(3))
     shape, counts = m.table_shape, good.counts
     assert m.table(12, counts) == m.table_from_bytes(good.to_bytes()) == good
@@ -187,7 +187,7 @@ def test_tables_that_no_reports_can_make_are_refused(m: Mechanism) -> None:
     for bad in wrong:
         with pytest.raises(ValueError, match="counts"):
             m.table(12, bad)
-        with pytest.raises(ValueError, match=r"counts|must be"):  # a table made by hand is no way round
+        with pytest.raises(ValueError, match=r"counts|must be"):  # also for a table made by hand
             matrix_inversion(m, CountTable(m.signature, 12, bad))
     for n in (-1, 2.0, math.nan, True, 2**62 + 1):
         with pytest.raises(ValueError, match="n must be an integer"):
@@ -201,10 +201,10 @@ def test_tables_that_no_reports_can_make_are_refused(m: Mechanism) -> None:
     with pytest.raises(ValueError, match="different mechanisms"):
         good + pure("GRR", k=7).empty_table()
     if not sums:
-        assert m.table(12, np.full(shape, 12)).n == 12  # every bit may be one
+        assert m.table(12, np.full(shape, 12)).n == 12  # all bits may be ones
 
 
-def test_sums_of_counts_beyond_64_bits_are_told_apart() -> None:
+def test_sums_of_counts_beyond_64_bits_are_distinguished() -> None:
     m, n = mechanism("SS", 6, eps=1.0, omega=4), 2**62
     half = np.array([n, n, n, n, 0, 0])
     assert m.table(n, half).n == n

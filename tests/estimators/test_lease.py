@@ -1,4 +1,4 @@
-"""Two estimators of one survey on a real Redis: one works, the other stands by and takes over."""
+"""Two estimators of one survey on a real Redis: one works, the other is on standby and takes over."""
 
 import os
 import threading
@@ -49,7 +49,7 @@ def now_ms(step: int) -> int:
     return SURVEY.closes_ms(step) + MARGIN_MS
 
 
-def test_the_second_works_only_once_the_first_has_gone(
+def test_the_second_works_only_after_the_first_has_stopped(
     store: MemoryCountStore, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LEASE_MS", 200)
@@ -59,21 +59,21 @@ def test_the_second_works_only_once_the_first_has_gone(
     assert two.run(now_ms(1)) == []
     assert one.run(now_ms(1))
     assert tolds[1].publications == []
-    deadline = time.monotonic() + 20  # the first has died: it says nothing more
+    deadline = time.monotonic() + 20  # the first is dead and renews no lease
     while not two.run(now_ms(2)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     monkeypatch.setattr(module, "LEASE_MS", 60_000)
     assert others.lead()
     assert one.run(now_ms(3)) == []
-    results.resign()  # not its own to give up
+    results.resign()  # no effect: it does not hold the lease
     assert not results.lead()
     others.resign()
     assert results.lead()
 
 
-def test_a_step_that_is_overtaken_is_given_up_and_none_is_lost(store: MemoryCountStore, client: redis.Redis) -> None:
-    """The lease only saves work: without it, as here for one who has lost it without knowing, the results are the same."""
+def test_losing_the_lease_during_a_step_loses_no_step(store: MemoryCountStore, client: redis.Redis) -> None:
+    """The lease only saves work: the results are the same if an estimator loses it without noticing."""
     told = Told()
     (one, results), (two, _) = (schedule(store, client, told) for _ in range(2))
     leads, lead = 0, results.lead
@@ -81,7 +81,7 @@ def test_a_step_that_is_overtaken_is_given_up_and_none_is_lost(store: MemoryCoun
     def lead_for_a_while(for_ms: int | None = None) -> bool:
         nonlocal leads
         leads += 1
-        if leads == 3:  # in the midst of a step
+        if leads == 3:  # in the middle of a step
             client.delete(*client.keys("*:leader"))
             assert two.run(now_ms(STEPS - 1))
         return lead()
@@ -92,7 +92,7 @@ def test_a_step_that_is_overtaken_is_given_up_and_none_is_lost(store: MemoryCoun
     assert steps == [(s, s + 1) for s in range(STEPS)]
 
 
-def test_many_at_once_publish_every_step_once(store: MemoryCountStore, client: redis.Redis) -> None:
+def test_concurrent_estimators_publish_every_step_once(store: MemoryCountStore, client: redis.Redis) -> None:
     tolds = [Told() for _ in range(4)]
     schedules = [schedule(store, client, told)[0] for told in tolds]
     made: list[list[Publication]] = [[] for _ in tolds]
@@ -112,10 +112,8 @@ def test_many_at_once_publish_every_step_once(store: MemoryCountStore, client: r
 @pytest.mark.parametrize(
     "written", [b'{"incomplete": [], "next_step": 3, "first_step": 0}', b'{"first_step":0,"next_step":3,"new":[7]}']
 )
-def test_progress_that_another_version_wrote_is_gone_on_from(
-    store: MemoryCountStore, client: redis.Redis, written: bytes
-) -> None:
-    """In another order, with spaces, without what is empty, with a field that we do not know."""
+def test_progress_of_another_version_is_continued(store: MemoryCountStore, client: redis.Redis, written: bytes) -> None:
+    """In another order, with spaces, without empty fields, with a field unknown to us."""
     told = Told()
     estimator, results = schedule(store, client, told)
     client.set(results._progress_key, written)

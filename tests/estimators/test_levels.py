@@ -1,4 +1,4 @@
-"""The test whether two levels tell the same histogram: as rare as stated without a difference, and it sees one."""
+"""The test of the levels' histograms: its false alarms are as rare as stated, and it detects a difference."""
 
 import math
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ PAIRS = [(("OUE", 0.5, 500), ("OUE", 2.0, 2000)), (("GRR", 6.0, 1), ("GRR", 6.0,
 def test_levels_of_one_histogram_differ_as_rarely_as_stated(
     pair: tuple[tuple[str, float, int], tuple[str, float, int]],
 ) -> None:
-    """500 surveys: p <= 5 % and p <= 0.1 % no more often, up to chance of 1e-6, also of a level with a single person."""
+    """500 surveys: p <= 5 % and p <= 0.1 % are no more frequent than that, up to chance of 1e-6, even with a single person."""
     rng = np.random.default_rng(1)
     levels = [(build(name, eps), n) for name, eps, n in pair]
     found = [levels_difference([group(m, n, rng) for m, n in levels]) for _ in range(500)]
@@ -53,8 +53,8 @@ def test_levels_of_one_histogram_differ_as_rarely_as_stated(
         assert sum(difference.p <= level for difference in found if difference) <= binom.ppf(1 - 1e-6, 500, level)
 
 
-def test_the_control_a_normal_test_of_a_single_person_raises_false_alarms() -> None:
-    """One report is no normal number: 30 times the alarms that are due at 0.1 %."""
+def test_control_a_normal_test_of_one_person_raises_alarms() -> None:
+    """One report is not normally distributed: 30 times the alarms expected at 0.1 %."""
     m, rng, alarms = build("GRR", 6.0), np.random.default_rng(2), 0
     for _ in range(500):
         one, many = (matrix_inversion(*group(m, n, rng)) for n in (1, 3000))
@@ -64,8 +64,8 @@ def test_the_control_a_normal_test_of_a_single_person_raises_false_alarms() -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_levels_that_differ_are_seen(name: str) -> None:
-    """30 000 people a level, a tenth of the strict level's with a value of one in a hundred elsewhere."""
+def test_levels_that_differ_are_detected(name: str) -> None:
+    """30 000 people a level. A tenth of the strict level has a value that one in a hundred has elsewhere."""
     rng = np.random.default_rng(NAMES.index(name))
     found = levels_difference([group(build(name, 3.0), 30_000, rng), group(build(name, 2.0), 30_000, rng, STRICT)])
     assert found is not None
@@ -74,7 +74,8 @@ def test_levels_that_differ_are_seen(name: str) -> None:
 
 
 def test_a_window_is_no_more_certain_than_its_people() -> None:
-    """The same people with kept memos at every step: as many steps as one likes say no more. The control counts them all."""
+    """The same people report with kept memos at every step, so more steps add no certainty. The control counts every report
+    as a person."""
     m, rng, alarms, control = build("L-OSUE", 2.0), np.random.default_rng(3), 0, 0
     for _ in range(200):
         groups = []
@@ -127,7 +128,7 @@ def test_levels_are_published_beside_each_other() -> None:
 
 
 def test_intervals_over_levels_that_differ_are_withheld() -> None:
-    """And everybody is told: the API with the levels' own estimates, and Prometheus."""
+    """The API shows it with the levels' own estimates, and so does Prometheus."""
     p, _ = publication(STRICT)
     assert p.diagnostics.levels_p is not None
     assert p.diagnostics.levels_p < LEVELS_CHANCE
@@ -150,7 +151,7 @@ def test_intervals_over_levels_that_differ_are_withheld() -> None:
     assert registry.get_sample_value("ldpstream_levels_p", labels) == p.diagnostics.levels_p
 
 
-def test_a_level_without_people_has_no_estimate_of_its_own() -> None:
+def test_a_level_without_people_has_no_own_estimate() -> None:
     p, _ = publication(SHARES, (5000, 0))
     assert p.levels["strict"].frequencies == [None] * K
     assert (p.levels["strict"].reports, p.diagnostics.levels_p, p.diagnostics.levels_pair) == (0, None, None)

@@ -111,7 +111,7 @@ def value(terms: list[Term], f: FloatArray) -> float:
 
 
 @given(tables(), arrays(np.float64, K, elements=st.floats(0.01, 1)), arrays(np.float64, K, elements=st.floats(-1, 1)))
-def test_a_support_term_is_its_dense_form(group: Group, f: FloatArray, direction: FloatArray) -> None:
+def test_a_support_term_equals_its_dense_form(group: Group, f: FloatArray, direction: FloatArray) -> None:
     m, table = group
     term = SupportTerm(m, table)
     dense = DenseTerm(support_channel(m), replace(table, counts=m.support(table)))
@@ -135,7 +135,7 @@ def test_the_gradient_and_the_curvature_are_derivatives() -> None:
 
 
 @given(COUNTS, COUNTS, st.integers(1, 60), st.sampled_from(["GRR", "L-GRR", "OUE", "L-OSUE"]))
-def test_the_fast_step_is_the_dense_one(first: FloatArray, second: FloatArray, iterations: int, name: str) -> None:
+def test_the_fast_em_step_equals_the_dense_one(first: FloatArray, second: FloatArray, iterations: int, name: str) -> None:
     sharp, blunt = make(name, eps_1=3.0), make(name, eps_1=0.5)
     groups = [(m, m.table(int(counts.sum()) if m.marks else 6000, counts)) for m, counts in ((sharp, first), (blunt, second))]
     terms = [DenseTerm(support_channel(m), table) for m, table in groups]
@@ -145,7 +145,7 @@ def test_the_fast_step_is_the_dense_one(first: FloatArray, second: FloatArray, i
         np.testing.assert_allclose(fast.frequencies, expected, atol=1e-10)
 
 
-def test_ten_thousand_fast_steps_are_ten_thousand_dense_ones() -> None:
+def test_ten_thousand_fast_steps_equal_dense_ones() -> None:
     m = make("OUE", 30)
     table = collect(m, 5000, 4)
     expected = dense_em([DenseTerm(support_channel(m), table)], np.full(30, 1 / 30), 10_000)
@@ -153,7 +153,7 @@ def test_ten_thousand_fast_steps_are_ten_thousand_dense_ones() -> None:
 
 
 @pytest.mark.parametrize(("tol", "delta"), [(0.0, 0.0), (1e-5, 0.0), (0.0, 1e-7)])
-def test_values_with_equal_counts_and_starts_go_the_same_way(tol: float, delta: float) -> None:
+def test_values_with_equal_counts_and_starts_stay_equal(tol: float, delta: float) -> None:
     """Of many values few differ, by two groups' counts and the start: the loop over kinds is the one over values."""
     rng, k = np.random.default_rng(11), 97
     sharp, blunt = make("OUE", k, 3.0), make("L-OSUE", k, 0.5)
@@ -168,7 +168,7 @@ def test_values_with_equal_counts_and_starts_go_the_same_way(tol: float, delta: 
     assert len(np.unique(found.frequencies)) <= 32
 
 
-def test_em_on_any_terms_is_em_on_support_terms() -> None:
+def test_em_on_dense_terms_equals_em_on_support_terms() -> None:
     m = make("L-OSUE")
     table = collect(m, 500, 5)
     term = SupportTerm(m, table)
@@ -187,7 +187,7 @@ def test_every_em_step_raises_the_likelihood_of_any_mix() -> None:
     assert all(b >= a - 1e-9 for a, b in itertools.pairwise(rising))
 
 
-def test_em_stops_where_the_likelihood_gains_less_than_delta() -> None:
+def test_em_stops_when_the_likelihood_gains_less_than_delta() -> None:
     m = make("OUE", 20)
     table = collect(m, 2000, 6)
     found = ibu(m, table, delta=1e-6)
@@ -198,7 +198,7 @@ def test_em_stops_where_the_likelihood_gains_less_than_delta() -> None:
     np.testing.assert_array_equal(found.frequencies, ibu(m, table, max_iter=found.iterations).frequencies)
 
 
-def test_a_warm_start_ends_at_the_same_place_and_sooner() -> None:
+def test_a_warm_start_reaches_the_same_estimate_sooner() -> None:
     m = make("L-OSUE", eps_1=3.0)
     yesterday, today = collect(m, 20_000, 7), collect(m, 20_000, 8)
     cold, warm = ibu(m, today), ibu(m, today, start=mle(m, yesterday).frequencies)
@@ -207,7 +207,7 @@ def test_a_warm_start_ends_at_the_same_place_and_sooner() -> None:
     np.testing.assert_allclose(warm.frequencies, cold.frequencies, atol=1e-8)
 
 
-def test_zeros_of_a_start_are_no_prison() -> None:
+def test_zeros_of_a_start_can_become_positive() -> None:
     m = make("GRR", eps_1=2.0)
     table = m.table(600, np.array([100, 100, 100, 100, 100, 100]))
     found = ibu(m, table, start=[1, 0, 0, 0, 0, 0])
@@ -219,7 +219,7 @@ def test_zeros_of_a_start_are_no_prison() -> None:
 
 
 @given(tables())
-def test_the_maximum_of_one_term_is_the_closed_form(group: Group) -> None:
+def test_the_maximum_of_one_term_equals_the_closed_form(group: Group) -> None:
     m, table = group
     found = mle(m, table, likelihood="support")
     support = m.support(table).astype(float)
@@ -249,7 +249,7 @@ def test_the_maximum_of_any_mix_is_proven(groups: list[Group]) -> None:
 
 
 @given(tables(), tables(), st.permutations(range(K)))
-def test_who_is_listed_first_does_not_matter(one: Group, other: Group, order: list[int]) -> None:
+def test_the_order_of_groups_and_values_does_not_matter(one: Group, other: Group, order: list[int]) -> None:
     terms = [SupportTerm(*one), SupportTerm(*other)]
     assume(any(term.support.any() for term in terms))
     found = separable_maximum(terms)[0]
@@ -285,7 +285,7 @@ def test_the_certificate_is_valid_and_scipy_finds_nothing_higher() -> None:
     assert gibu(groups, max_iter=1).gap > 1e-3
 
 
-def test_two_groups_of_one_mechanism_are_their_sum(m: Mechanism) -> None:
+def test_two_groups_of_one_mechanism_equal_their_sum(m: Mechanism) -> None:
     first, second, none = collect(m, 300, 9), collect(m, 500, 10), m.empty_table()
     for likelihood in ("exact", "support"):
         whole = mle(m, first + second, likelihood=likelihood)
@@ -295,7 +295,7 @@ def test_two_groups_of_one_mechanism_are_their_sum(m: Mechanism) -> None:
         assert split.log_likelihood == pytest.approx(whole.log_likelihood, abs=1e-6)
 
 
-def test_the_maximum_is_where_em_goes(m: Mechanism) -> None:
+def test_em_converges_to_the_maximum(m: Mechanism) -> None:
     table = collect(m, 3000, 11)
     for likelihood in ("exact", "support"):
         best, iterated = (f(m, table, likelihood=likelihood) for f in (mle, ibu))
@@ -308,7 +308,7 @@ def test_the_maximum_is_where_em_goes(m: Mechanism) -> None:
 
 
 @pytest.mark.parametrize("name", ["BLH", "OLH", "L-OLH"])
-def test_local_hashing_and_places_take_their_own_channel_together(name: str) -> None:
+def test_a_mix_uses_each_mechanisms_own_channel(name: str) -> None:
     hashed, place, symbols = make(name, 9), TruncatedGeometric(k=9, eps=0.5), make("GRR", 9)
     rng = np.random.default_rng(16)
     values = rng.choice(9, 500, p=np.arange(9) / 36)
@@ -329,7 +329,7 @@ def test_local_hashing_and_places_take_their_own_channel_together(name: str) -> 
         combined_mle(groups, likelihood="support")
 
 
-def test_fake_data_has_a_true_likelihood_too() -> None:
+def test_fake_data_have_a_true_likelihood() -> None:
     m = make("OLH", 9).with_fake_data(3)
     table = m.table(300, make("OLH", 9).tabulate(make("OLH", 9).report(np.arange(300) % 9, np.random.default_rng(18))).counts)
     found = ibu(m, table, max_iter=50, tol=0.0)
@@ -350,7 +350,7 @@ def dense_terms() -> list[Term]:
     ]
 
 
-def test_projected_steps_never_lower_the_likelihood_and_reach_the_gap() -> None:
+def test_projected_steps_raise_the_likelihood_to_the_gap() -> None:
     terms, uniform = dense_terms(), np.full(40, 1 / 40)
     f, evaluations = projected_maximum(terms, uniform, 4000 * 1e-9, 10_000)
     best, gradient = evaluate(terms, f)
@@ -364,7 +364,7 @@ def test_projected_steps_never_lower_the_likelihood_and_reach_the_gap() -> None:
     assert duality_gap(slow, evaluate(terms, slow)[1]) > 4000 * 1e-9  # plain EM is not there after 20 times as many
 
 
-def test_projected_steps_reach_the_same_maximum_from_anywhere() -> None:
+def test_projected_steps_reach_one_maximum_from_any_start() -> None:
     terms = dense_terms()
     ends = [
         projected_maximum(terms, start, 4000 * 1e-11, 10_000)[0]
@@ -375,7 +375,7 @@ def test_projected_steps_reach_the_same_maximum_from_anywhere() -> None:
 
 
 @pytest.mark.parametrize(("k", "eps"), [(40, 8.0), (40, 300.0), (6, 300.0)])
-def test_projected_steps_that_go_too_far_are_taken_back(k: int, eps: float) -> None:
+def test_projected_steps_that_go_too_far_are_shortened(k: int, eps: float) -> None:
     m = make("GRR", k, eps)
     table = m.table(953 + k, np.r_[954, np.ones(k - 1, np.int64)])
     terms: list[Term] = [DenseTerm(m.channel(), table)]
@@ -386,7 +386,7 @@ def test_projected_steps_that_go_too_far_are_taken_back(k: int, eps: float) -> N
         assert all(b >= a - 1e-12 * abs(a) for a, b in itertools.pairwise(path))
 
 
-def test_a_few_reports_beside_very_many_keep_their_digits() -> None:
+def test_few_reports_beside_very_many_keep_their_digits() -> None:
     m = make("GRR", K, 300.0)
     counts = np.r_[2**54, np.ones(5, np.int64)]
     for groups in (
@@ -433,7 +433,7 @@ def test_no_count_and_no_eps_overflows(name: str, k: int, eps: float) -> None:
             assert not np.isinf(found.standard_errors).any()
 
 
-def test_a_mechanism_that_tells_nothing_gives_no_estimate() -> None:
+def test_a_mechanism_without_information_gives_no_estimate() -> None:
     """A group that does tell something is estimated as if it were alone."""
     m = copy.copy(make("GRR"))
     m.p = m.q = 1 / K  # as "paper" calibrations can make them
@@ -451,7 +451,7 @@ def test_a_mechanism_that_tells_nothing_gives_no_estimate() -> None:
         )
 
 
-def test_no_report_that_supports_a_value_gives_no_estimate() -> None:
+def test_reports_that_support_no_value_give_no_estimate() -> None:
     m = make("OUE")
     table = m.table(60, np.zeros(K, np.int64))
     for found in (ibu(m, table), mle(m, table)):
@@ -485,7 +485,7 @@ def test_wrong_arguments_are_refused(m: Mechanism) -> None:
         ibu(m, table, delta=-1e-9)
 
 
-def test_errors_of_a_mix_with_many_places_are_unknown() -> None:
+def test_errors_of_a_mix_with_many_locations_are_nan() -> None:
     k = MAX_DENSE_K + 1
     place, grr = TruncatedGeometric(k=k, eps=0.5), make("GRR", k)
     groups = [(grr, collect(grr, 50, 14)), (place, place.tabulate(np.arange(k, dtype=place.report_dtype)))]

@@ -54,7 +54,7 @@ def client() -> Iterator[TestClient]:
 
 @pytest.mark.parametrize("estimator", ["ibu", "mle", "mi"])
 @pytest.mark.parametrize("span", ["step", "window"])
-def test_a_histogram_of_nobody_has_no_numbers(client: TestClient, estimator: str, span: str) -> None:
+def test_a_histogram_without_reports_has_no_numbers(client: TestClient, estimator: str, span: str) -> None:
     query = {"estimator": estimator, "span": span}
     url = "/api/v1/attributes/a/histogram"
     for top in ({}, {"top": "7"}):
@@ -71,12 +71,12 @@ def test_a_histogram_of_nobody_has_no_numbers(client: TestClient, estimator: str
 
 
 @pytest.mark.parametrize("post", ["norm-sub", "norm-mul", "power-ns"])
-def test_post_processing_makes_nothing_of_nobody(client: TestClient, post: str) -> None:
+def test_post_processing_without_reports_gives_no_numbers(client: TestClient, post: str) -> None:
     h = client.get("/api/v1/attributes/a/histogram", params={"estimator": "mi", "post": post}).json()
     assert h["frequencies"] == [None] * K
 
 
-def test_the_status_names_no_frequent_value_of_nobody(client: TestClient) -> None:
+def test_the_status_without_reports_names_no_top_value(client: TestClient) -> None:
     (overview,) = client.get("/api/v1/status").json()["attributes"]
     assert (overview["reports"], overview["top"]) == (0, [])
     assert (overview["fit_z"], overview["drift_sigma"], overview["drift_label"]) == ({"b": None}, None, None)
@@ -91,19 +91,19 @@ def test_a_series_shows_values_of_the_last_step_with_reports(client: TestClient)
     assert s["reports"] == [3000, 3000, 0, 0]
 
 
-def test_a_series_of_nobody_has_no_lines() -> None:
+def test_a_series_without_reports_has_no_lines() -> None:
     with client_of((False, False)) as client:
         s = client.get("/api/v1/attributes/a/series").json()
         assert (s["steps"], s["lines"]) == ([0, 1], [])
         assert client.get("/api/v1/attributes/a/series.csv").status_code == 200
 
 
-def test_drift_is_not_told_beside_an_empty_step() -> None:
+def test_there_is_no_drift_next_to_an_empty_step() -> None:
     sigmas = [p.diagnostics.drift_sigma for p in publications((True, True, False, True)) if p.span == "step"]
     assert [sigma is None for sigma in sigmas] == [True, False, True, True]
 
 
-def test_gauges_of_nobody_are_nan_and_not_the_last_numbers() -> None:
+def test_gauges_without_reports_are_nan_not_old_numbers() -> None:
     registry = CollectorRegistry()
     publisher = PrometheusPublisher(SURVEY, registry)
     made = publications(REPORTED)
@@ -119,7 +119,7 @@ def test_gauges_of_nobody_are_nan_and_not_the_last_numbers() -> None:
     assert registry.get_sample_value("ldpstream_estimate_reports", reports) == 0
 
 
-def test_the_values_with_a_gauge_wait_for_a_first_report() -> None:
+def test_values_get_gauges_only_after_a_first_report() -> None:
     registry = CollectorRegistry()
     publisher = PrometheusPublisher(SURVEY, registry)
     made = publications((False, True))
@@ -130,7 +130,7 @@ def test_the_values_with_a_gauge_wait_for_a_first_report() -> None:
     assert registry.get_sample_value("ldpstream_frequency_ratio", labels) == pytest.approx(0.4, abs=0.15)
 
 
-def test_the_terminal_says_that_nobody_reported() -> None:
+def test_the_terminal_shows_that_nobody_reported() -> None:
     console = Console(record=True, width=120, file=io.StringIO())
     console.print(histogram_table(SURVEY, publications(REPORTED)[-1], None))
     shown = console.export_text()

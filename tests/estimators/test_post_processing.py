@@ -28,7 +28,7 @@ def apply(x: np.ndarray, name: str, total: float = 1.0) -> np.ndarray:
 
 @settings(max_examples=300)
 @given(estimates, names, st.randoms(use_true_random=False))
-def test_each_method_keeps_its_promises(x: np.ndarray, name: str, random: Random) -> None:
+def test_each_method_keeps_its_guarantees(x: np.ndarray, name: str, random: Random) -> None:
     """Sign, sum, order, idempotence, and that it does not matter which value is called by which number."""
     f = apply(x, name)
     if name in NON_NEGATIVE:
@@ -50,7 +50,7 @@ def test_each_method_keeps_its_promises(x: np.ndarray, name: str, random: Random
 
 @settings(max_examples=200)
 @given(estimates, names, st.sampled_from([7.0, 1e6]))
-def test_counts_are_treated_as_frequencies_are(x: np.ndarray, name: str, total: float) -> None:
+def test_counts_are_treated_like_frequencies(x: np.ndarray, name: str, total: float) -> None:
     assume(len(x) > 1)  # a power law of one value has no exponent to find
     np.testing.assert_allclose(apply(x * total, name, total) / total, apply(x, name), atol=1e-6)
 
@@ -108,7 +108,7 @@ def test_power_is_the_posterior_mean(noise: float, outliers: list[float]) -> Non
         assert errors.mse(truth, best[1][:40]) < errors.mse(truth, x[:40])
 
 
-def test_power_hardly_moves_what_the_noise_hardly_blurs() -> None:
+def test_power_hardly_moves_estimates_with_little_noise() -> None:
     """With n = 10⁸ reports the large shares are known to a ten-thousandth, and their posterior means are themselves."""
     m = mechanism("OUE", 100, eps=1.0)
     f = 1 / np.arange(1, 101) ** 1.5
@@ -120,7 +120,7 @@ def test_power_hardly_moves_what_the_noise_hardly_blurs() -> None:
     assert np.abs(moved).max() < 0.6
 
 
-def test_power_of_many_values_is_that_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_fitted_to_a_sample_of_values_stays_accurate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of very many different estimates near zero the exponent is fitted to some; here to a quarter. It costs no accuracy."""
     rng = np.random.default_rng(10)
     truth = 1 / np.arange(1, 8001) ** 1.3
@@ -133,13 +133,13 @@ def test_power_of_many_values_is_that_of_few(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_allclose(thinned, whole, atol=5e-3 * 1e-4)
 
 
-def test_power_takes_estimates_without_noise_as_they_are() -> None:
+def test_power_keeps_estimates_without_noise() -> None:
     x = np.array([0.7, 0.2, 0.1, 0.0])
     np.testing.assert_allclose(post_process(x, "power", variance=0.0), [0.7, 0.2, 0.1, 1 / 400], atol=1e-6)
     np.testing.assert_allclose(post_process(x, "power", variance=[0, 1e-3, 0, 0])[[0, 2]], [0.7, 0.1], atol=1e-6)
 
 
-def test_the_domain_size_in_place_of_the_population_spoils_power() -> None:
+def test_power_with_the_variance_of_k_reports_is_inaccurate() -> None:
     """The slip of a toolkit: the noise variance of counts is n times that of a report, which it takes k times instead."""
     k, n = 100, 20_000
     m = mechanism("OUE", k, eps=1.0)
@@ -160,7 +160,7 @@ def test_the_domain_size_in_place_of_the_population_spoils_power() -> None:
     assert np.mean(slipped) > 2 * np.mean(right)
 
 
-def test_power_uses_the_mechanisms_noise() -> None:
+def test_power_uses_the_mechanisms_variance() -> None:
     m = LongitudinalUnary("L-OSUE", 50, eps_inf=2.0, eps_1=1.0)
     rng = np.random.default_rng(9)
     p = 1 / np.arange(1, 51) ** 1.5
@@ -189,7 +189,7 @@ def test_wrong_arguments_are_refused() -> None:
     assert np.isnan(post_process([math.nan, 1.0], "norm-sub")).all()
 
 
-def test_metrics_by_hand() -> None:
+def test_metrics_equal_hand_computed_values() -> None:
     f, g = [0.5, 0.3, 0.2, 0.0], [0.4, 0.3, 0.2, 0.1]
     assert errors.mse(f, g) == pytest.approx(0.02 / 4)
     assert errors.mae(f, g) == pytest.approx(0.2 / 4)
@@ -210,7 +210,7 @@ def test_metrics_by_hand() -> None:
 
 
 @given(arrays(np.float64, 6, elements=st.floats(0.01, 1)), arrays(np.float64, 6, elements=st.floats(0.01, 1)))
-def test_the_line_is_a_special_grid(a: np.ndarray, b: np.ndarray) -> None:
+def test_emd_on_a_line_equals_emd_on_a_grid(a: np.ndarray, b: np.ndarray) -> None:
     line = np.column_stack((np.arange(6.0), np.zeros(6)))
     a, b = a / a.sum(), b / b.sum()
     assert errors.emd_grid(a, b, line) == pytest.approx(errors.emd_line(a, b), abs=1e-7)
@@ -226,7 +226,7 @@ DISTANCES = (
 )
 
 
-def test_zeros_nan_and_negative_numbers_are_treated_as_stated() -> None:
+def test_metrics_treat_zero_nan_and_negatives_as_stated() -> None:
     truth, square = [0.5, 0.5, 0.0], [[0, 0], [0, 1], [1, 0]]
     negative = [0.6, 0.5, -0.1]
     assert errors.kl(truth, [0.5, 0.4, -0.1]) == pytest.approx(0.5 * math.log(0.5 / 0.4))  # where the truth is zero
@@ -259,7 +259,7 @@ def test_zeros_nan_and_negative_numbers_are_treated_as_stated() -> None:
 
 @settings(max_examples=40)
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 2**32), st.sampled_from([0.05, 1.0, 20.0]))
-def test_the_grids_distance_is_scipys(width: int, height: int, seed: int, evenness: float) -> None:
+def test_the_grids_distance_equals_scipys(width: int, height: int, seed: int, evenness: float) -> None:
     """Also where most of the mass sits on a few points, some are empty, and the points are not in order."""
     rng = np.random.default_rng(seed)
     points = rng.permutation([(i, j) for i in range(width) for j in range(height)]).astype(float)
@@ -269,7 +269,7 @@ def test_the_grids_distance_is_scipys(width: int, height: int, seed: int, evenne
     assert errors.emd_grid(a, 7 * b, points) == pytest.approx(wasserstein_distance_nd(points, points, a, b), abs=1e-6)
 
 
-def test_the_distance_of_shifted_distributions_is_the_shift() -> None:
+def test_the_distance_of_a_shift_is_its_length() -> None:
     """Moved as one, on 24 × 24 cells: the distance is the length of the way, (5, 12) has 13."""
     y, x = np.divmod(np.arange(576), 24)
     blob = np.where((x < 10) & (y < 10), np.random.default_rng(2).random(576), 0)

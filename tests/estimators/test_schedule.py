@@ -101,7 +101,7 @@ class StandingBy(MemoryResults):
         return self.leads
 
 
-def test_privacy_losses_are_worked_out_before_the_close(store: MemoryCountStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_privacy_losses_are_computed_before_the_close(store: MemoryCountStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then what a close sets off asks no mechanism any more, and says what it would have said."""
     spent.cache_clear()
     results = StandingBy()
@@ -138,11 +138,11 @@ def test_privacy_losses_are_worked_out_before_the_close(store: MemoryCountStore,
     ("due_ms", "pause_s"),
     [(None, 0.2), (9_000, 0.2), (1_150, 0.15), (1_001, 0.02), (1_000, 0.02), (950, 0.05), (-50_000, 0.2)],
 )
-def test_the_service_looks_often_only_about_the_time_when_a_step_is_due(due_ms: int | None, pause_s: float) -> None:
+def test_the_service_polls_often_only_near_a_due_step(due_ms: int | None, pause_s: float) -> None:
     assert _pause_s(due_ms, 1_000) == pause_s
 
 
-def test_a_late_step_is_published_incomplete_at_its_deadline_and_again_when_complete(store: MemoryCountStore) -> None:
+def test_a_late_step_is_published_at_its_deadline_and_again(store: MemoryCountStore) -> None:
     log, results = Log([SURVEY.start_ms, SURVEY.start_ms + 1]), MemoryResults()
     schedule = Schedule(SURVEY, store, log, results, [])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ def test_a_late_step_is_published_incomplete_at_its_deadline_and_again_when_comp
     assert {(p.step, p.complete) for p in results.history()} == {(0, True)}  # replaced, not added
 
 
-def test_expired_and_untouched_partitions_hold_nothing_up(store: MemoryCountStore) -> None:
+def test_expired_and_unused_partitions_do_not_delay_steps(store: MemoryCountStore) -> None:
     log = Log([SURVEY.start_ms], [], [], begins={0: 0, 1: 0, 2: 700})
     schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
@@ -168,7 +168,7 @@ def test_expired_and_untouched_partitions_hold_nothing_up(store: MemoryCountStor
 
 
 @pytest.mark.parametrize("until_ms", [SURVEY.opens_ms(2) - SURVEY.skew_ms, SURVEY.opens_ms(2) - SURVEY.skew_ms + 1])
-def test_steps_that_lost_records_stay_incomplete_and_so_do_their_windows(store: MemoryCountStore, until_ms: int) -> None:
+def test_steps_and_windows_with_lost_records_stay_incomplete(store: MemoryCountStore, until_ms: int) -> None:
     """As after the count store was lost and part of the log had expired. A step that begins with the gap's end is whole."""
     steps, lost = SURVEY.window_steps + 6, 2 if until_ms == SURVEY.opens_ms(2) - SURVEY.skew_ms else 3
     log, results, told = Log([SURVEY.opens_ms(s) for s in range(steps)]), MemoryResults(), Told()
@@ -185,7 +185,7 @@ def test_steps_that_lost_records_stay_incomplete_and_so_do_their_windows(store: 
     assert schedule.run(schedule.deadline_ms(steps - 1)) == []
 
 
-def test_records_lost_between_two_steps_touch_no_others(store: MemoryCountStore) -> None:
+def test_lost_records_affect_only_steps_they_may_belong_to(store: MemoryCountStore) -> None:
     log, results = Log([SURVEY.opens_ms(s) for s in range(30)]), MemoryResults()
     gap = Missing(SURVEY.opens_ms(10), SURVEY.opens_ms(12), 11)
     store.commit(0, None, Checkpoint(30, log.times[0][-1], missing=gap))
@@ -194,7 +194,7 @@ def test_records_lost_between_two_steps_touch_no_others(store: MemoryCountStore)
     assert {s for s, complete in keys(made) if not complete} == set(range(first, last + 1))
 
 
-def test_counts_of_a_topic_that_was_deleted_complete_nothing(store: MemoryCountStore) -> None:
+def test_counts_of_a_deleted_topic_complete_no_step(store: MemoryCountStore) -> None:
     log = Log([SURVEY.start_ms])
     log.id = "new"
     schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
@@ -205,7 +205,7 @@ def test_counts_of_a_topic_that_was_deleted_complete_nothing(store: MemoryCountS
     assert keys(schedule.run(now)) == [(0, True)]
 
 
-def test_nothing_is_complete_before_a_vanished_partitions_loss_is_written_down(store: MemoryCountStore) -> None:
+def test_no_step_passes_before_a_lost_partition_is_recorded(store: MemoryCountStore) -> None:
     """The topic was made again without partition 1, of which some records may not have been counted."""
     log, results = Log([]), MemoryResults()
     log.id = "new"
@@ -221,7 +221,7 @@ def test_nothing_is_complete_before_a_vanished_partitions_loss_is_written_down(s
     assert all(p.reports == 0 for p in made)
 
 
-def test_it_begins_with_the_first_step_that_the_log_can_hold(store: MemoryCountStore) -> None:
+def test_it_begins_with_the_logs_first_possible_step(store: MemoryCountStore) -> None:
     first = SURVEY.opens_ms(100)
     results = MemoryResults()
     Schedule(SURVEY, store, Log([first]), results, []).run(first + 5 * SURVEY.step_ms)
@@ -237,7 +237,7 @@ def test_it_begins_with_the_first_step_that_the_log_can_hold(store: MemoryCountS
     assert keys(schedule.run(SURVEY.closes_ms(300) + MARGIN_MS)) == [(299, True), (300, True)]
 
 
-def test_windows_sum_the_panes_they_say_they_hold(store: MemoryCountStore) -> None:
+def test_windows_sum_the_panes_that_they_state(store: MemoryCountStore) -> None:
     steps = SURVEY.window_steps + 3
     times = [SURVEY.opens_ms(s) for s in range(steps)]
     log = Log(times)
@@ -252,7 +252,7 @@ def test_windows_sum_the_panes_they_say_they_hold(store: MemoryCountStore) -> No
 
 @settings(max_examples=100)
 @given(st.data())
-def test_any_interleaving_publishes_every_step_complete_in_the_end(data: st.DataObject) -> None:
+def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) -> None:
     """Agents that lag, a schedule that is killed between publishing and saving, and a clock that jumps."""
     n, steps = data.draw(st.integers(1, 3)), 5
     times = [sorted(data.draw(st.lists(st.integers(0, steps * SURVEY.step_ms - 1), max_size=6))) for _ in range(n)]
@@ -308,7 +308,7 @@ def test_any_interleaving_publishes_every_step_complete_in_the_end(data: st.Data
             assert p.reports == sum(SURVEY.step_at(t) == p.step for partition in log.times for t in partition)
 
 
-def test_a_store_that_loses_writes_between_two_questions_is_not_called_complete(store: MemoryCountStore) -> None:
+def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountStore) -> None:
     """As Redis does that is killed and comes back without its last second."""
     log = Log([SURVEY.start_ms, SURVEY.start_ms + 1])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
@@ -328,7 +328,7 @@ def test_a_store_that_loses_writes_between_two_questions_is_not_called_complete(
 
 @settings(max_examples=60)
 @given(st.data())
-def test_two_estimators_never_replace_a_result_by_less(data: st.DataObject) -> None:
+def test_two_estimators_never_replace_a_result_by_a_poorer_one(data: st.DataObject) -> None:
     """One is interrupted by the other at every question it asks; what is kept and told is complete all the same."""
     steps = SURVEY.window_steps + 4
     log = Log([SURVEY.opens_ms(s) + 1 for s in range(steps)])
@@ -374,7 +374,7 @@ def test_two_estimators_never_replace_a_result_by_less(data: st.DataObject) -> N
             assert p.reports == expected[p.step]
 
 
-def test_results_survive_redis_with_steps_that_hold_no_number() -> None:
+def test_publications_without_numbers_survive_json() -> None:
     """NaN of an empty step and a one-time level without bound go through JSON and come back."""
     once = parse_survey(
         tomllib.loads("""
@@ -442,7 +442,7 @@ def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
 
 
 @pytest.mark.parametrize("window_steps", [1, 3])
-def test_what_speaks_against_an_estimate_is_published(window_steps: int) -> None:
+def test_diagnostics_are_published(window_steps: int) -> None:
     """Three steps: honest, changed, forged. The step before is at hand however short the window is."""
     survey = parse_survey(
         tomllib.loads(f"""
@@ -524,7 +524,7 @@ def full(store: MemoryCountStore, steps: int, writer: str) -> Log:
 
 
 @pytest.mark.parametrize(("kind", "right"), [(MemoryCountStore, True), (Unfenced, False)])
-def test_a_late_pruning_leaves_what_was_counted_anew(kind: type[MemoryCountStore], right: bool) -> None:
+def test_late_pruning_keeps_tables_that_were_counted_again(kind: type[MemoryCountStore], right: bool) -> None:
     """An estimator hangs between saving and pruning; meanwhile the store is lost, and its records are counted again."""
     steps, results = SURVEY.window_steps + 4, MemoryResults()
     store = kind(SURVEY)
@@ -565,7 +565,7 @@ def test_a_step_whose_tables_were_pruned_is_never_complete(kind: type[MemoryCoun
     assert second[-1].complete  # the latest tables are there
 
 
-def test_what_the_topic_holds_is_kept_when_the_store_is_lost(store: MemoryCountStore) -> None:
+def test_the_topics_publications_survive_loss_of_the_store(store: MemoryCountStore) -> None:
     """Nothing is published again, least of all with fewer reports, and the results get it back."""
     steps, topic = SURVEY.window_steps + 4, MemoryTopic(lambda: SURVEY.start_ms)
     log, now = full(store, steps, "a"), SURVEY.closes_ms(steps - 1) + MARGIN_MS
@@ -585,7 +585,7 @@ def test_what_the_topic_holds_is_kept_when_the_store_is_lost(store: MemoryCountS
     assert [p for p in results.history() if p.step < steps] == before.history()
 
 
-def test_an_estimator_that_was_replaced_publishes_nothing(store: MemoryCountStore) -> None:
+def test_a_replaced_estimator_publishes_nothing(store: MemoryCountStore) -> None:
     """It hangs before it tells a step as incomplete; meanwhile another one tells it complete."""
     close, topic, results = SURVEY.closes_ms(0), MemoryTopic(lambda: SURVEY.start_ms), MemoryResults()
     log = Log([SURVEY.start_ms, close - 1, close])

@@ -50,7 +50,7 @@ def due_s(step: int) -> float:
     return (SURVEY.closes_ms(step) + MARGIN_MS) / 1000
 
 
-def test_the_lag_is_what_no_table_has_and_never_below_zero() -> None:
+def test_the_lag_counts_uncounted_records_and_is_never_negative() -> None:
     store, log = MemoryCountStore(SURVEY), Log({0: 100, 1: 50, 2: 7})
     store.commit(0, None, Checkpoint(60, 0, {}, {}))
     store.commit(2, None, Checkpoint(9, 0, {}, {}))  # of a log that was longer
@@ -65,14 +65,14 @@ def test_the_lag_is_what_no_table_has_and_never_below_zero() -> None:
 
 
 @pytest.mark.parametrize(("now_step", "due"), [(-3, 0), (0, 0), (4, 4)])
-def test_an_estimator_that_never_got_anywhere_is_overdue_in_the_end(now_step: int, due: int) -> None:
+def test_an_estimator_without_progress_becomes_overdue(now_step: int, due: int) -> None:
     watched = Watched(MemoryCountStore(SURVEY), Log({0: 0}), MemoryResults())
     for later in range(3):
         watched.vitals.look(SURVEY.opens_ms(now_step + later) + 1)
         assert watched.gauge("next_estimate_due_timestamp_seconds") == due_s(due)
 
 
-def test_one_that_stands_by_shows_what_the_other_has_estimated() -> None:
+def test_a_standby_estimator_shows_the_working_ones_estimates() -> None:
     store, log, results = MemoryCountStore(SURVEY), Log({0: 0}), MemoryResults()
     m = SURVEY.mechanisms[0][0]
     store.commit(0, None, Checkpoint(0, 0, {PaneKey(0, 0, 1): m.tabulate(np.zeros(5, np.uint8))}, {}))
@@ -88,7 +88,7 @@ def test_one_that_stands_by_shows_what_the_other_has_estimated() -> None:
     assert stands_by.gauge("publications_total") == 0
 
 
-def test_it_is_not_well_while_a_store_is_away() -> None:
+def test_it_is_unhealthy_while_a_store_is_unreachable() -> None:
     class Sometimes(MemoryCountStore):
         away = False
 
