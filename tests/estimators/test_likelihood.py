@@ -36,7 +36,7 @@ def make(name: str, k: int = K, eps_1: float = 1.0) -> Mechanism:
 
 
 def collect(m: Mechanism, n: int, seed: int) -> CountTable:
-    """The reports of people whose values fall off like 1/(1+v)²."""
+    """The reports of people whose values have shares proportional to 1/(1+v)²."""
     rng = np.random.default_rng(seed)
     shares = 1 / (1 + np.arange(m.k)) ** 2
     values = rng.choice(m.k, n, p=shares / shares.sum())
@@ -50,12 +50,12 @@ def m(request: pytest.FixtureRequest) -> Mechanism:
 
 @st.composite
 def tables(draw: st.DrawFn, wild: bool = True) -> Group:
-    """Any table of any pure mechanism with six values: also tables that no honest population sends."""
+    """Any table of any pure mechanism with six values, including tables that no honest population sends."""
     name = draw(st.sampled_from(NAMES))
     eps = [0.5, 1.0, 2.0] + [1e-3] * wild + [300.0] * (wild and "LH" not in name)
     m = make(name, eps_1=draw(st.sampled_from(eps)))
     top = draw(st.sampled_from([1, 20, 10**6] + [2**62 // math.prod(m.table_shape)] * wild))
-    if isinstance(m, SubsetSelection):  # any sets of ω values, each so many times
+    if isinstance(m, SubsetSelection):  # any sets of ω values, each any number of times
         times = draw(st.lists(st.integers(0, top // K), min_size=1, max_size=K))
         sets = [draw(st.permutations(range(K)))[: m.omega] for _ in times]
         counts = sum((n * np.isin(np.arange(K), members) for n, members in zip(times, sets)), np.zeros(K, np.int64))
@@ -65,7 +65,7 @@ def tables(draw: st.DrawFn, wild: bool = True) -> Group:
 
 
 def closed_form(m: Mechanism, support: FloatArray) -> FloatArray:
-    """max(0, c/λ - q/(p-q)) by one sort, as the papers have it."""
+    """max(0, c/λ - q/(p-q)) by one sort, as in the papers."""
     floor = m.q / (m.p - m.q)
     descending = np.sort(support)[::-1]
     scale = np.cumsum(descending) / (1 + np.arange(1, m.k + 1) * floor)
@@ -75,7 +75,7 @@ def closed_form(m: Mechanism, support: FloatArray) -> FloatArray:
 
 
 class DenseTerm:
-    """A log-likelihood from a dense channel: the reference, and a term that is not separable."""
+    """A log-likelihood from a dense channel: the reference, and an example of a term that is not separable."""
 
     def __init__(self, channel: FloatArray, table: CountTable) -> None:
         self.k, self.n = len(channel), table.n
@@ -154,7 +154,7 @@ def test_ten_thousand_fast_steps_equal_dense_ones() -> None:
 
 @pytest.mark.parametrize(("tol", "delta"), [(0.0, 0.0), (1e-5, 0.0), (0.0, 1e-7)])
 def test_values_with_equal_counts_and_starts_stay_equal(tol: float, delta: float) -> None:
-    """Of many values few differ, by two groups' counts and the start: the loop over kinds is the one over values."""
+    """Few of many values differ in two groups' counts and the start: the loop over kinds equals the one over values."""
     rng, k = np.random.default_rng(11), 97
     sharp, blunt = make("OUE", k, 3.0), make("L-OSUE", k, 0.5)
     groups = [(m, m.table(400, rng.integers(100, 104, k))) for m in (sharp, blunt)]
@@ -212,7 +212,7 @@ def test_zeros_of_a_start_can_become_positive() -> None:
     table = m.table(600, np.array([100, 100, 100, 100, 100, 100]))
     found = ibu(m, table, start=[1, 0, 0, 0, 0, 0])
     np.testing.assert_allclose(found.frequencies, 1 / 6, atol=1e-8)
-    assert dense_em([DenseTerm(m.channel(), table)], np.eye(6)[0], 1000)[1] == 0  # the control: plain EM stays there
+    assert dense_em([DenseTerm(m.channel(), table)], np.eye(6)[0], 1000)[1] == 0  # the control: plain EM keeps the zero
 
 
 # ---- the maximum
@@ -257,7 +257,7 @@ def test_the_order_of_groups_and_values_does_not_matter(one: Group, other: Group
     for term in terms:
         term.support = term.support[order]
     permuted = separable_maximum(terms)[0]
-    coarse = max(term.q / term.slope for term in terms)  # how much of 1 a bin's rounding can be
+    coarse = max(term.q / term.slope for term in terms)  # scale of a bin's rounding error
     np.testing.assert_allclose(backward, found, atol=1e-9 * max(1, coarse))
     np.testing.assert_allclose(permuted, found[order], atol=1e-9 * max(1, coarse))
 
@@ -278,7 +278,7 @@ def test_the_certificate_is_valid_and_scipy_finds_nothing_higher() -> None:
         10,
         100,
         1000,
-    ):  # the gap of an unfinished estimate covers what is missing, and says that it is missing
+    ):  # the gap of an unfinished estimate bounds the missing log-likelihood, and is above zero
         early = gibu(groups, max_iter=iterations, tol=0.0)
         missing = (found.log_likelihood - early.log_likelihood) / 9000
         assert 0 < missing <= early.gap
@@ -355,13 +355,13 @@ def test_projected_steps_raise_the_likelihood_to_the_gap() -> None:
     f, evaluations = projected_maximum(terms, uniform, 4000 * 1e-9, 10_000)
     best, gradient = evaluate(terms, f)
     assert duality_gap(f, gradient) <= 4000 * 1e-9
-    assert (f == 0).any()  # the boundary is met exactly
+    assert (f == 0).any()  # it reaches the boundary exactly
     path = [value(terms, projected_maximum(terms, uniform, 0.0, i)[0]) for i in range(1, evaluations, 3)]
     assert all(b >= a - 1e-12 * abs(a) for a, b in itertools.pairwise(path))
     assert path[-1] <= best + 4000 * 1e-9
     slow, steps, _ = em(terms, uniform, 20 * evaluations, 0.0, 0.0)
     assert steps == 20 * evaluations
-    assert duality_gap(slow, evaluate(terms, slow)[1]) > 4000 * 1e-9  # plain EM is not there after 20 times as many
+    assert duality_gap(slow, evaluate(terms, slow)[1]) > 4000 * 1e-9  # plain EM is not done after 20 times as many
 
 
 def test_projected_steps_reach_one_maximum_from_any_start() -> None:
@@ -415,7 +415,7 @@ def test_projected_steps_reach_the_separable_maximum(groups: list[Group]) -> Non
 @pytest.mark.parametrize(("k", "eps"), [(2, 1e-9), (5, 1e-3), (2, 30.0), (5, 340.0)])
 def test_no_count_and_no_eps_overflows(name: str, k: int, eps: float) -> None:
     if name == "L-OUE" and eps == 340.0:
-        eps = 300.0  # what its second round can reach after 600
+        eps = 300.0  # the most that its second round can reach after 600
     m = make(name, k, eps)
     for counts in (np.zeros(m.table_shape, np.int64), np.arange(math.prod(m.table_shape)).reshape(m.table_shape) % 2):
         huge = counts.astype(np.int64) * (2**62 // counts.size)
@@ -434,7 +434,7 @@ def test_no_count_and_no_eps_overflows(name: str, k: int, eps: float) -> None:
 
 
 def test_a_mechanism_without_information_gives_no_estimate() -> None:
-    """A group that does tell something is estimated as if it were alone."""
+    """A group with information is estimated as if it were alone."""
     m = copy.copy(make("GRR"))
     m.p = m.q = 1 / K  # as "paper" calibrations can make them
     table = m.table(60, np.array([60, 0, 0, 0, 0, 0]))
@@ -457,7 +457,7 @@ def test_reports_that_support_no_value_give_no_estimate() -> None:
     for found in (ibu(m, table), mle(m, table)):
         assert np.isnan(found.frequencies).all()
         assert (found.n, found.converged) == (60, False)
-    assert np.isfinite(matrix_inversion(m, table).frequencies).all()  # it counts what is missing
+    assert np.isfinite(matrix_inversion(m, table).frequencies).all()  # inversion also uses missing support
 
 
 def test_an_empty_table_gives_no_estimate(m: Mechanism) -> None:

@@ -29,7 +29,7 @@ def apply(x: np.ndarray, name: str, total: float = 1.0) -> np.ndarray:
 @settings(max_examples=300)
 @given(estimates, names, st.randoms(use_true_random=False))
 def test_each_method_keeps_its_guarantees(x: np.ndarray, name: str, random: Random) -> None:
-    """Sign, sum, order, idempotence, and that it does not matter which value is called by which number."""
+    """Sign, sum, order, idempotence, and independence of the order of the values."""
     f = apply(x, name)
     if name in NON_NEGATIVE:
         assert (f >= 0).all()
@@ -61,7 +61,7 @@ def test_counts_are_treated_like_frequencies(x: np.ndarray, name: str, total: fl
     st.floats(0, 12),
 )
 def test_power_keeps_the_order(x: np.ndarray, log_noise: float, log_scale: float) -> None:
-    """Whichever way each estimate's posterior is computed, and however far outside it is."""
+    """With every way to compute the posterior, and for estimates far outside."""
     found = post_process(x * 10**log_scale, "power", variance=10 ** (2 * log_noise))
     assert (np.diff(found[np.argsort(x)]) >= -1e-9 / (100 * x.size)).all()
 
@@ -71,8 +71,8 @@ def test_power_keeps_the_order(x: np.ndarray, log_noise: float, log_scale: float
 def test_norm_sub_is_the_projection_onto_the_simplex(x: np.ndarray) -> None:
     f = apply(x, "norm-sub")
     shift = (x - f)[f > 0]
-    np.testing.assert_allclose(shift, shift.mean(), atol=1e-9)  # one number subtracted where positive,
-    assert (x[f == 0] <= shift.mean() + 1e-9).all()  # and no less elsewhere: the conditions of the projection
+    np.testing.assert_allclose(shift, shift.mean(), atol=1e-9)  # one number is subtracted from the positive ones
+    assert (x[f == 0] <= shift.mean() + 1e-9).all()  # and the others are not above it: the projection's conditions
 
 
 @pytest.mark.parametrize("outliers", [[], [0.999, 1.001, 1.5], [-0.01, 1e-7, 2.6e-4]])
@@ -80,8 +80,8 @@ def test_norm_sub_is_the_projection_onto_the_simplex(x: np.ndarray) -> None:
 def test_power_is_the_posterior_mean(noise: float, outliers: list[float]) -> None:
     """Against the definition: each integral by brute force on a fine grid around the estimate, the exponent by a scan.
 
-    The smaller the noise, the more estimates are far from zero in standard errors: all its ways of computing are met.
-    Outliers lie near the least and the greatest number that can be true, 1 / 4300 and 1, and beyond.
+    With less noise more estimates are far from zero in standard errors, so every way to compute the posterior is used.
+    Outliers lie near and beyond the least and the greatest possible true number, 1 / 4300 and 1.
     """
     rng = np.random.default_rng(8)
     truth = np.sort(rng.pareto(1.2, 40))[::-1]
@@ -104,12 +104,12 @@ def test_power_is_the_posterior_mean(noise: float, outliers: list[float]) -> Non
     rough = max(np.arange(0, 4, 0.1), key=lambda a: posterior(a)[0])
     best = max((posterior(a) for a in np.arange(rough - 0.1, rough + 0.1, 0.004)), key=lambda found: found[0])
     np.testing.assert_allclose(post_process(x, "power", variance=noise**2), best[1], atol=1e-2 * noise)
-    if noise > low / 100:  # without noise nothing is gained, and what is true below the bound is lost
-        assert errors.mse(truth, best[1][:40]) < errors.mse(truth, x[:40])
+    if noise > low / 100:  # without noise it gains nothing and loses true numbers below the bound
+        assert metrics.mse(truth, best[1][:40]) < metrics.mse(truth, x[:40])
 
 
 def test_power_hardly_moves_estimates_with_little_noise() -> None:
-    """With n = 10⁸ reports the large shares are known to a ten-thousandth, and their posterior means are themselves."""
+    """With n = 10⁸ reports the large shares are known to 1e-4, and their posterior means equal the estimates."""
     m = mechanism("OUE", 100, eps=1.0)
     f = 1 / np.arange(1, 101) ** 1.5
     f /= f.sum()
@@ -121,7 +121,7 @@ def test_power_hardly_moves_estimates_with_little_noise() -> None:
 
 
 def test_power_fitted_to_a_sample_of_values_stays_accurate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of very many different estimates near zero the exponent is fitted to some; here to a quarter. It costs no accuracy."""
+    """If very many estimates near zero differ, the exponent is fitted to a sample, here a quarter, without loss of accuracy."""
     rng = np.random.default_rng(10)
     truth = 1 / np.arange(1, 8001) ** 1.3
     truth /= truth.sum()
@@ -140,7 +140,7 @@ def test_power_keeps_estimates_without_noise() -> None:
 
 
 def test_power_with_the_variance_of_k_reports_is_inaccurate() -> None:
-    """The slip of a toolkit: the noise variance of counts is n times that of a report, which it takes k times instead."""
+    """A toolkit's mistake: the noise variance of counts is n times that of a report, but the toolkit uses k times."""
     k, n = 100, 20_000
     m = mechanism("OUE", k, eps=1.0)
     f = 1 / np.arange(1, k + 1) ** 1.5
@@ -229,11 +229,11 @@ DISTANCES = (
 def test_metrics_treat_zero_nan_and_negatives_as_stated() -> None:
     truth, square = [0.5, 0.5, 0.0], [[0, 0], [0, 1], [1, 0]]
     negative = [0.6, 0.5, -0.1]
-    assert errors.kl(truth, [0.5, 0.4, -0.1]) == pytest.approx(0.5 * math.log(0.5 / 0.4))  # where the truth is zero
-    assert errors.kl(truth, [0.5, 0.0, 0.5]) == errors.kl(truth, [1.1, -0.1, 0.0]) == math.inf
-    assert errors.mae(truth, negative) == pytest.approx(0.2 / 3)
-    assert errors.emd_line(truth, negative) == pytest.approx(0.2)
-    assert errors.emd_line(truth, [0.5, 0.5, 0.5]) == pytest.approx(0.5)  # what is missing is moved beyond the end
+    assert metrics.kl(truth, [0.5, 0.4, -0.1]) == pytest.approx(0.5 * math.log(0.5 / 0.4))  # where the truth is zero
+    assert metrics.kl(truth, [0.5, 0.0, 0.5]) == metrics.kl(truth, [1.1, -0.1, 0.0]) == math.inf
+    assert metrics.mae(truth, negative) == pytest.approx(0.2 / 3)
+    assert metrics.emd_line(truth, negative) == pytest.approx(0.2)
+    assert metrics.emd_line(truth, [0.5, 0.5, 0.5]) == pytest.approx(0.5)  # the missing mass moves beyond the end
     for metric in DISTANCES:
         assert metric(truth, truth) == 0
         assert math.isnan(metric(truth, [math.nan, 0.5, 0.5]))
@@ -260,7 +260,7 @@ def test_metrics_treat_zero_nan_and_negatives_as_stated() -> None:
 @settings(max_examples=40)
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 2**32), st.sampled_from([0.05, 1.0, 20.0]))
 def test_the_grids_distance_equals_scipys(width: int, height: int, seed: int, evenness: float) -> None:
-    """Also where most of the mass sits on a few points, some are empty, and the points are not in order."""
+    """Also if most of the mass is on a few points, some are empty, and the points are not in order."""
     rng = np.random.default_rng(seed)
     points = rng.permutation([(i, j) for i in range(width) for j in range(height)]).astype(float)
     a, b = (rng.dirichlet(np.full(len(points), evenness)) for _ in range(2))
@@ -270,7 +270,7 @@ def test_the_grids_distance_equals_scipys(width: int, height: int, seed: int, ev
 
 
 def test_the_distance_of_a_shift_is_its_length() -> None:
-    """Moved as one, on 24 × 24 cells: the distance is the length of the way, (5, 12) has 13."""
+    """All mass moves together on 24 × 24 cells: the distance is the length of the shift, 13 for (5, 12)."""
     y, x = np.divmod(np.arange(576), 24)
     blob = np.where((x < 10) & (y < 10), np.random.default_rng(2).random(576), 0)
     moved = np.roll(blob.reshape(24, 24), (12, 5), axis=(0, 1)).ravel()

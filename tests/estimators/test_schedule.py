@@ -1,4 +1,4 @@
-"""The schedule: no step skipped, none doubled, nothing published as complete while something could be missing."""
+"""The schedule skips no step, doubles none, and publishes none as complete while reports could be missing."""
 
 import contextlib
 import math
@@ -33,7 +33,7 @@ M = SURVEY.mechanisms[0][0]
 
 
 class Log:
-    """Append times by partition, as the log would know them."""
+    """A log: append times by partition."""
 
     def __init__(self, *partitions: list[int], begins: dict[int, int] | None = None) -> None:
         self.times = list(partitions)
@@ -87,7 +87,7 @@ def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountSt
     store.commit(0, 1, Checkpoint(2, close))
     assert schedule.run(now) == []  # partition 1 has a record and no checkpoint
     store.commit(1, None, Checkpoint(1, close, pane(0)))  # type: ignore[arg-type]
-    assert schedule.run(now - 1) == []  # the clock says that it is too soon
+    assert schedule.run(now - 1) == []  # too early by the clock
     made = schedule.run(now)
     assert keys(made) == [(0, True)]
     assert made[0].reports == 10
@@ -102,11 +102,11 @@ class StandingBy(MemoryResults):
 
 
 def test_privacy_losses_are_computed_before_the_close(store: MemoryCountStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then what a close sets off asks no mechanism any more, and says what it would have said."""
+    """After a close no mechanism computes a loss, and the published losses are the same."""
     spent.cache_clear()
     results = StandingBy()
     schedule = Schedule(SURVEY, store, Log([SURVEY.start_ms]), results, [])
-    assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # nothing is known of the next step
+    assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # the next step is unknown
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
     asked = list(zip(SURVEY.attributes, SURVEY.mechanisms, strict=True))
     expected = [
@@ -131,7 +131,7 @@ def test_privacy_losses_are_computed_before_the_close(store: MemoryCountStore, m
             }
     results.leads = False
     schedule.run(SURVEY.closes_ms(2))
-    assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # that is another one's work now
+    assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # another estimator leads now
 
 
 @pytest.mark.parametrize(
@@ -162,14 +162,14 @@ def test_expired_and_unused_partitions_do_not_delay_steps(store: MemoryCountStor
     schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
     now = SURVEY.closes_ms(0) + MARGIN_MS
-    assert schedule.run(now) == []  # nobody has looked at partition 2, which had records
+    assert schedule.run(now) == []  # partition 2 had records and has no checkpoint
     store.commit(2, None, Checkpoint(700, missing=Missing(0, SURVEY.start_ms - SURVEY.skew_ms, 700)))
     assert keys(schedule.run(now)) == [(0, True)]
 
 
 @pytest.mark.parametrize("until_ms", [SURVEY.opens_ms(2) - SURVEY.skew_ms, SURVEY.opens_ms(2) - SURVEY.skew_ms + 1])
 def test_steps_and_windows_with_lost_records_stay_incomplete(store: MemoryCountStore, until_ms: int) -> None:
-    """As after the count store was lost and part of the log had expired. A step that begins with the gap's end is whole."""
+    """The count store was lost after part of the log had expired. A step that begins at the gap's end is complete."""
     steps, lost = SURVEY.window_steps + 6, 2 if until_ms == SURVEY.opens_ms(2) - SURVEY.skew_ms else 3
     log, results, told = Log([SURVEY.opens_ms(s) for s in range(steps)]), MemoryResults(), Told()
     panes = {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}
@@ -181,7 +181,7 @@ def test_steps_and_windows_with_lost_records_stay_incomplete(store: MemoryCountS
     assert windows == [(s, s - SURVEY.window_steps + 1 >= lost) for s in range(steps)]
     progress = results.progress()
     assert progress is not None
-    assert progress.incomplete == ()  # nothing more can come
+    assert progress.incomplete == ()  # no more records can come
     assert schedule.run(schedule.deadline_ms(steps - 1)) == []
 
 
@@ -206,7 +206,7 @@ def test_counts_of_a_deleted_topic_complete_no_step(store: MemoryCountStore) -> 
 
 
 def test_no_step_passes_before_a_lost_partition_is_recorded(store: MemoryCountStore) -> None:
-    """The topic was made again without partition 1, of which some records may not have been counted."""
+    """The topic was created again without partition 1, some of whose records may not have been counted."""
     log, results = Log([]), MemoryResults()
     log.id = "new"
     store.commit(0, None, Checkpoint(0, SURVEY.start_ms, log_id="new"))
@@ -231,7 +231,7 @@ def test_it_begins_with_the_logs_first_possible_step(store: MemoryCountStore) ->
     empty, later = MemoryResults(), SURVEY.opens_ms(300)
     schedule = Schedule(SURVEY, store, Log([]), empty, [])
     assert schedule.run(later) == []
-    assert empty.progress() is None  # nothing was published, so nothing is settled
+    assert empty.progress() is None  # no publication, so no saved progress
     schedule = Schedule(SURVEY, store, Log([later]), empty, [])
     store.commit(0, None, Checkpoint(1, later, pane(300)))  # type: ignore[arg-type]
     assert keys(schedule.run(SURVEY.closes_ms(300) + MARGIN_MS)) == [(299, True), (300, True)]
@@ -253,7 +253,7 @@ def test_windows_sum_the_panes_that_they_state(store: MemoryCountStore) -> None:
 @settings(max_examples=100)
 @given(st.data())
 def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) -> None:
-    """Agents that lag, a schedule that is killed between publishing and saving, and a clock that jumps."""
+    """Agents lag, the schedule is killed between publishing and saving, and the clock jumps."""
     n, steps = data.draw(st.integers(1, 3)), 5
     times = [sorted(data.draw(st.lists(st.integers(0, steps * SURVEY.step_ms - 1), max_size=6))) for _ in range(n)]
     log = Log(*([SURVEY.start_ms + t for t in partition] for partition in times))
@@ -303,19 +303,19 @@ def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) 
         window = range(max(progress.first_step, step - SURVEY.window_steps + 1), step + 1)
         total = sum(SURVEY.step_at(t) in window for partition in log.times for t in partition)
         assert final[step, "window"].reports == total
-    for p in told.publications:  # nobody was ever told "complete" of less than everything
+    for p in told.publications:  # no publication was complete without all reports
         if p.complete and p.span == "step" and p.attribute == "screen":
             assert p.reports == sum(SURVEY.step_at(t) == p.step for partition in log.times for t in partition)
 
 
 def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountStore) -> None:
-    """As Redis does that is killed and comes back without its last second."""
+    """For example a Redis that is killed and restarts without its last second of writes."""
     log = Log([SURVEY.start_ms, SURVEY.start_ms + 1])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
 
     class Forgetful(MemoryCountStore):
         def heads(self) -> dict[int, Checkpoint]:
-            return {0: Checkpoint(2)}  # and then the second write was lost
+            return {0: Checkpoint(2)}  # the second write is lost after this
 
         def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
             return store.checkpoints(steps)
@@ -329,7 +329,7 @@ def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountSt
 @settings(max_examples=60)
 @given(st.data())
 def test_two_estimators_never_replace_a_result_by_a_poorer_one(data: st.DataObject) -> None:
-    """One is interrupted by the other at every question it asks; what is kept and told is complete all the same."""
+    """The other estimator may interrupt one at every call; all saved and published results are complete."""
     steps = SURVEY.window_steps + 4
     log = Log([SURVEY.opens_ms(s) + 1 for s in range(steps)])
     store, results, told = MemoryCountStore(SURVEY), MemoryResults(), Told()
@@ -375,7 +375,7 @@ def test_two_estimators_never_replace_a_result_by_a_poorer_one(data: st.DataObje
 
 
 def test_publications_without_numbers_survive_json() -> None:
-    """NaN of an empty step and a one-time level without bound go through JSON and come back."""
+    """NaN of an empty step and the missing bound of a one-time level survive JSON."""
     once = parse_survey(
         tomllib.loads("""
         name = "once"
@@ -436,14 +436,14 @@ def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
         assert back.estimators[name].interval_withheld == "bias"  # 600 reports of 50 values are few
         assert np.isnan(estimate.standard_errors).all()
         assert (estimate.iterations, estimate.converged, estimate.gap) == (found.iterations, found.converged, found.gap)
-    assert expected["mle"].gap < 1e-12 < 1e-6 < expected["ibu"].gap  # stopped on its way
+    assert expected["mle"].gap < 1e-12 < 1e-6 < expected["ibu"].gap  # stopped before it converged
     assert back.estimators["mi"].gap is None
     assert back == conclude(survey, 0, 1, "window", panes, True)
 
 
 @pytest.mark.parametrize("window_steps", [1, 3])
 def test_diagnostics_are_published(window_steps: int) -> None:
-    """Three steps: honest, changed, forged. The step before is at hand however short the window is."""
+    """Three steps: honest, changed, forged. The previous step is available however short the window is."""
     survey = parse_survey(
         tomllib.loads(f"""
         name = "signs"
@@ -472,7 +472,7 @@ def test_diagnostics_are_published(window_steps: int) -> None:
     store.commit(0, None, Checkpoint(3, survey.closes_ms(2) - 1, panes))
     log = Log([survey.opens_ms(step) for step in range(3)])
     schedule = Schedule(survey, store, log, results, [told, PrometheusPublisher(survey, registry)])
-    for step in range(3):  # one at a time, so that what is no longer needed is gone
+    for step in range(3):  # one at a time, so that old tables are pruned
         schedule.run(survey.closes_ms(step) + MARGIN_MS)
     found = {(p.step, p.span): p.diagnostics for p in told.publications}
     assert found == {
@@ -502,21 +502,21 @@ def test_diagnostics_are_published(window_steps: int) -> None:
 
 
 class Unfenced(MemoryCountStore):
-    """The control: it prunes whatever it holds."""
+    """The control: it prunes without a check."""
 
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
         super().prune(before_step, self.snapshot())
 
 
 class Unmarked(MemoryCountStore):
-    """The control: it does not say what has been pruned."""
+    """The control: it does not report pruned steps."""
 
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
         return {p: replace(checkpoint, pruned_below=0) for p, checkpoint in super().checkpoints(steps).items()}
 
 
 def full(store: MemoryCountStore, steps: int, writer: str) -> Log:
-    """Five reports in each of so many steps, counted; and their log."""
+    """Counts five reports in each of `steps` steps; returns their log."""
     panes = {key: table for step in range(steps) for key, table in pane(step).items()}
     change = Checkpoint(steps, SURVEY.opens_ms(steps - 1), panes, writer=writer)  # type: ignore[arg-type]
     assert store.commit(0, None, change)
@@ -525,7 +525,7 @@ def full(store: MemoryCountStore, steps: int, writer: str) -> Log:
 
 @pytest.mark.parametrize(("kind", "right"), [(MemoryCountStore, True), (Unfenced, False)])
 def test_late_pruning_keeps_tables_that_were_counted_again(kind: type[MemoryCountStore], right: bool) -> None:
-    """An estimator hangs between saving and pruning; meanwhile the store is lost, and its records are counted again."""
+    """An estimator hangs between saving and pruning. Meanwhile the store is lost and its records are counted again."""
     steps, results = SURVEY.window_steps + 4, MemoryResults()
     store = kind(SURVEY)
     log = full(store, steps, "before")
@@ -552,7 +552,7 @@ def test_late_pruning_keeps_tables_that_were_counted_again(kind: type[MemoryCoun
 
 @pytest.mark.parametrize(("kind", "right"), [(MemoryCountStore, True), (Unmarked, False)])
 def test_a_step_whose_tables_were_pruned_is_never_complete(kind: type[MemoryCountStore], right: bool) -> None:
-    """As when a Redis Cluster fails over and loses the progress alone."""
+    """For example a Redis Cluster fails over and loses only the progress."""
     steps = SURVEY.window_steps + 4
     store = kind(SURVEY)
     log, now = full(store, steps, "a"), SURVEY.closes_ms(steps - 1) + MARGIN_MS
@@ -566,7 +566,7 @@ def test_a_step_whose_tables_were_pruned_is_never_complete(kind: type[MemoryCoun
 
 
 def test_the_topics_publications_survive_loss_of_the_store(store: MemoryCountStore) -> None:
-    """Nothing is published again, least of all with fewer reports, and the results get it back."""
+    """No step is published again, and the results are restored from the topic."""
     steps, topic = SURVEY.window_steps + 4, MemoryTopic(lambda: SURVEY.start_ms)
     log, now = full(store, steps, "a"), SURVEY.closes_ms(steps - 1) + MARGIN_MS
     before = MemoryResults()
@@ -575,7 +575,7 @@ def test_the_topics_publications_survive_loss_of_the_store(store: MemoryCountSto
     assert len(told) == 2 * len(SURVEY.attributes) * steps
     results, anew = MemoryResults(), MemoryCountStore(SURVEY)
     schedule = Schedule(SURVEY, anew, log, results, [], topic=TopicClient(topic))
-    assert schedule.run(now + 9 * SURVEY.step_ms)  # every deadline has passed, and nothing is counted yet
+    assert schedule.run(now + 9 * SURVEY.step_ms)  # all deadlines have passed, and no record is counted yet
     history = [p for p in results.history() if p.step < steps]
     assert history == before.history()
     assert topic.records[: len(told)] == told
@@ -586,7 +586,7 @@ def test_the_topics_publications_survive_loss_of_the_store(store: MemoryCountSto
 
 
 def test_a_replaced_estimator_publishes_nothing(store: MemoryCountStore) -> None:
-    """It hangs before it tells a step as incomplete; meanwhile another one tells it complete."""
+    """It hangs before it publishes an incomplete step. Meanwhile another one publishes the step complete."""
     close, topic, results = SURVEY.closes_ms(0), MemoryTopic(lambda: SURVEY.start_ms), MemoryResults()
     log = Log([SURVEY.start_ms, close - 1, close])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What the estimator says of itself and of the counting before it."""
+"""Health gauges of the estimator and of the counting before it."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ class Log:
 
 
 class Watched:
-    """One estimator, which works or stands by."""
+    """An estimator that works or is on standby."""
 
     def __init__(self, store: MemoryCountStore, log: Log, results: MemoryResults) -> None:
         self.registry = CollectorRegistry()
@@ -53,13 +53,13 @@ def due_s(step: int) -> float:
 def test_the_lag_counts_uncounted_records_and_is_never_negative() -> None:
     store, log = MemoryCountStore(SURVEY), Log({0: 100, 1: 50, 2: 7})
     store.commit(0, None, Checkpoint(60, 0, {}, {}))
-    store.commit(2, None, Checkpoint(9, 0, {}, {}))  # of a log that was longer
+    store.commit(2, None, Checkpoint(9, 0, {}, {}))  # the log was longer then
     watched, now_ms = Watched(store, log, MemoryResults()), SURVEY.start_ms
     watched.vitals.look(now_ms)
     assert watched.gauge("lag_records") == 40 + 50 + 0
     log.ends = {0: 200, 1: 50, 2: 7}
     watched.vitals.look(now_ms + LAG_EVERY_MS - 1)
-    assert watched.gauge("lag_records") == 90, "not yet asked again"
+    assert watched.gauge("lag_records") == 90, "the log is not read again yet"
     watched.vitals.look(now_ms + LAG_EVERY_MS)
     assert watched.gauge("lag_records") == 190
 
@@ -93,7 +93,7 @@ def test_it_is_unhealthy_while_a_store_is_unreachable() -> None:
         away = False
 
         def positions(self) -> dict[int, int]:
-            assert self.away or watched.vitals.well is (asked > 0), "it stays as it was until there is an answer"
+            assert self.away or watched.vitals.well is (asked > 0), "unchanged until the store answers"
             if self.away:
                 raise StoreUnavailable("away")
             return super().positions()
