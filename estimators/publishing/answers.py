@@ -26,7 +26,7 @@ class NotAllowed(Exception):
 
 
 class Source(Protocol):
-    """Reads saved publications; implemented by `estimators.results`. Methods may raise StoreUnavailable."""
+    """Reads saved publications; implemented by `estimators.publishing.results`. Methods may raise StoreUnavailable."""
 
     def progress(self) -> Progress | None:
         """Returns the progress last saved; None before the first."""

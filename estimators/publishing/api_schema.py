@@ -59,7 +59,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of an attribute's latest estimate: its three most frequent values (none if nobody reported) and privacy loss.
 
     fit_z (by level), drift_sigma, drift_p and drift_label (the value that moved most) belong to the latest step, for any span.
-    levels_sigma, levels_p, levels_label and levels_pair belong to the span. See `estimators.publication.Diagnostics`.
+    levels_sigma, levels_p, levels_label and levels_pair belong to the span. See `publication.Diagnostics`.
     """
 
     attribute: str
@@ -91,7 +91,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     """One estimate. The arrays have one entry per value shown: index, label, frequency, standard error, interval, truth.
 
     Without reports all numbers of the estimate are None, and `converged` is false. `interval_withheld` is the reason why an
-    estimate has no standard errors and no intervals: see `estimators.publication.Frequencies`. The span begins at `start_ms`
+    estimate has no standard errors and no intervals: see `publication.Frequencies`. The span begins at `start_ms`
     and ends at `end_ms`, in Unix time. With several levels, `levels` has each level's own estimate of the values shown. The
     intervals are those before post-processing.
     """

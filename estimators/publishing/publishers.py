@@ -133,7 +133,7 @@ class KafkaPublisher:
             self._told[key.decode(errors="replace")] = msgspec.structs.replace(told, offset=offset)
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
-        """See `estimators.schedule.EstimatesTopic`. A record of another version that we cannot read counts as missing.
+        """See `schedule.EstimatesTopic`. A record of another version that we cannot read counts as missing.
 
         Raises:
             LogUnavailable: if the broker does not answer.

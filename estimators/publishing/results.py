@@ -112,7 +112,7 @@ class RedisResults:
         return self._seen[0]
 
     def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
-        """See `estimators.schedule.Results`.
+        """See `estimators.publishing.schedule.Results`.
 
         Redis compares bytes, and another version may encode the same progress differently. So we send the bytes that we read.
         """

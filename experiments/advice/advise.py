@@ -3,7 +3,7 @@
 First every mechanism is ranked by the exact variance of its matrix inversion, averaged over the values. Mechanisms that a
 survey or the question rules out are dropped, with the reason. The best few are then simulated with every estimator and
 post-processing that the service publishes. The simulation uses a sample's distribution, or without a sample the average over
-the five shapes of `experiments.accuracy`: see `experiments.advice_runs`.
+the five shapes of `experiments.bench.accuracy`: see `experiments.advice.runs`.
 """
 
 import math

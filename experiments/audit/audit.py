@@ -1,7 +1,7 @@
 """Empirical lower bounds of the privacy loss of the reports that the code really emits, beside the claims.
 
 For every mechanism and ε the audit draws reports of every value of a small domain and plays a distinguishing attack. The attack
-uses the exact likelihood ratio of what the reports support (`experiments.likelihoods`). Its events are those of a
+uses the exact likelihood ratio of what the reports support (`experiments.audit.likelihoods`). Its events are those of a
 Neyman-Pearson test between two values: "ratio at least c", for every c and every ordered pair of values. One half of the
 reports chooses the event that looks worst. The other half counts how often that event occurs under the two values, and
 
@@ -11,7 +11,7 @@ with Clopper-Pearson bounds. The second half tests only one event, so choosing a
 among all losses that a run audits (Bonferroni). If every claim holds, then with probability 0.999 no bound of the run exceeds
 its claim. The audit covers a single report (ε₁), t reports of an unchanged value (ε_t) and the memo (ε∞).
 
-The device's path covers its randomizers (`producers.secure_random`), but not its file. The audit covers neither the ways of
+The device's path covers its randomizers (`secure_random`), but not its file. The audit covers neither the ways of
 collecting several attributes nor the mechanisms for locations. It sees only how reports support the two values;
 `tests/mechanisms` tests the whole distribution of reports. Mechanisms broken on purpose (`controls`) show that the audit can
 fail.

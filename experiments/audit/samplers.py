@@ -67,7 +67,7 @@ def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generato
 
 
 def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
-    """Runs the code of `producers.device.Device`: `producers.secure_random`, with the system's randomness and no seed."""
+    """Runs the code of `producers.device.Device`: its `secure_random`, with the system's randomness and no seed."""
     random = SecureRandom()
     if not isinstance(m, Longitudinal):
         return Observed([_rows([secure_random.report_once(m, value, random) for _ in range(n)]) for _ in range(t)])

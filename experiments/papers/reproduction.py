@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 # the code that results depend on
-CODE = ("mechanisms", "estimators", "experiments/papers", "experiments/datasets.py", "experiments/accuracy.py")
+CODE = ("mechanisms", "estimators", "experiments/papers", "experiments/datasets.py", "experiments/bench/accuracy.py")
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 WIDTH = 3.0  # a published and a reproduced value agree within this many standard deviations of chance
 

@@ -1,4 +1,4 @@
-"""Installs other libraries into a separate virtual environment, where `experiments/peer_clients.py` times them.
+"""Installs other libraries into a separate virtual environment, where `experiments/peers/clients.py` times them.
 
 They need packages that they do not declare, and an older xxhash than ours may be; `peers.lock` pins them all.
 The environment stays in the cache: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.

@@ -249,7 +249,7 @@ def test_an_unreachable_store_gives_503_without_its_name() -> None:
 
 
 async def test_events_report_every_change_once_and_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("estimators.api.POLL_S", 0.01)
+    monkeypatch.setattr("estimators.publishing.api.POLL_S", 0.01)
     results, beats = MemoryResults(), 0
     news = _News(results)
     watching = asyncio.create_task(news.watch())

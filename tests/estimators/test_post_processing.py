@@ -105,7 +105,7 @@ def test_power_is_the_posterior_mean(noise: float, outliers: list[float]) -> Non
     best = max((posterior(a) for a in np.arange(rough - 0.1, rough + 0.1, 0.004)), key=lambda found: found[0])
     np.testing.assert_allclose(post_process(x, "power", variance=noise**2), best[1], atol=1e-2 * noise)
     if noise > low / 100:  # without noise it gains nothing and loses true numbers below the bound
-        assert metrics.mse(truth, best[1][:40]) < metrics.mse(truth, x[:40])
+        assert errors.mse(truth, best[1][:40]) < errors.mse(truth, x[:40])
 
 
 def test_power_hardly_moves_estimates_with_little_noise() -> None:
@@ -229,11 +229,11 @@ DISTANCES = (
 def test_metrics_treat_zero_nan_and_negatives_as_stated() -> None:
     truth, square = [0.5, 0.5, 0.0], [[0, 0], [0, 1], [1, 0]]
     negative = [0.6, 0.5, -0.1]
-    assert metrics.kl(truth, [0.5, 0.4, -0.1]) == pytest.approx(0.5 * math.log(0.5 / 0.4))  # where the truth is zero
-    assert metrics.kl(truth, [0.5, 0.0, 0.5]) == metrics.kl(truth, [1.1, -0.1, 0.0]) == math.inf
-    assert metrics.mae(truth, negative) == pytest.approx(0.2 / 3)
-    assert metrics.emd_line(truth, negative) == pytest.approx(0.2)
-    assert metrics.emd_line(truth, [0.5, 0.5, 0.5]) == pytest.approx(0.5)  # the missing mass moves beyond the end
+    assert errors.kl(truth, [0.5, 0.4, -0.1]) == pytest.approx(0.5 * math.log(0.5 / 0.4))  # where the truth is zero
+    assert errors.kl(truth, [0.5, 0.0, 0.5]) == errors.kl(truth, [1.1, -0.1, 0.0]) == math.inf
+    assert errors.mae(truth, negative) == pytest.approx(0.2 / 3)
+    assert errors.emd_line(truth, negative) == pytest.approx(0.2)
+    assert errors.emd_line(truth, [0.5, 0.5, 0.5]) == pytest.approx(0.5)  # the missing mass moves beyond the end
     for metric in DISTANCES:
         assert metric(truth, truth) == 0
         assert math.isnan(metric(truth, [math.nan, 0.5, 0.5]))

@@ -130,7 +130,7 @@ def test_bad_options_are_refused(wrong: list[str]) -> None:
     ["--picture", "."],
 ])  # fmt: skip
 def test_an_unwritable_file_is_refused_before_the_work(output: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.advise.advise", lambda *_, **__: pytest.fail("worked"))
+    monkeypatch.setattr("experiments.advice.advise.advise", lambda *_, **__: pytest.fail("worked"))
     done = CliRunner().invoke(app, ["advise", "--n", "100", "--k", "5", "--eps", "1", *output])
     assert isinstance(done.exception, OutputError)
     assert output[0] in str(done.exception)
