@@ -1,40 +1,17 @@
 """Checks of house rules: the direction of imports, and forbidden words in the tree."""
 
-import ast
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-MAY_IMPORT = {  # a room may import the rooms before it that are named here
-    "mechanisms": set(),
-    "surveys": {"mechanisms"},
-    "runtime": {"surveys"},
-    "stores": {"surveys", "mechanisms", "runtime"},
-    "producers": {"surveys", "mechanisms", "runtime"},
-    "agents": {"surveys", "mechanisms", "runtime", "stores"},
-    "estimators": {"surveys", "mechanisms", "runtime", "stores"},
-    "experiments": {"surveys", "mechanisms", "runtime", "stores", "producers", "agents", "estimators"},
-    "ldpstream": {"surveys", "mechanisms", "runtime", "stores", "producers", "agents", "estimators", "experiments"},
-}
+from .rooms import MAY_IMPORT, PAGE, PICTURE, ROOT, imports, picture
+
 PURE = [
     "mechanisms", "surveys", "agents/tally.py", "agents/fold.py", "estimators/publishing/publication.py",
     *(f"estimators/{path.name}" for path in sorted((ROOT / "estimators").glob("*.py"))),
 ]  # fmt: skip
 IMPURE = {"kafka", "aiokafka", "faust", "redis", "socket", "time", "random", "prometheus_client", "structlog"}
-
-
-def imports(path: Path) -> set[str]:
-    """Returns the full names of the modules that a file imports, at its top or in functions."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module}
-    return found
 
 
 def reached(found: set[str], allowed: set[str]) -> set[str]:
@@ -51,6 +28,25 @@ def test_imports_point_one_way(package: str) -> None:
 
 def test_the_import_test_detects_a_wrong_import() -> None:
     assert reached({"producers.sinks", "numpy"}, MAY_IMPORT["agents"] | {"agents"}) == {"producers.sinks"}
+
+
+def test_the_table_of_rooms_is_the_one_tested() -> None:
+    rows = dict(re.findall(r"(?m)^\| `(\w+)/` \|.*\| (.*) \|$", PAGE.read_text(encoding="utf-8")))
+    for room, allowed in MAY_IMPORT.items():
+        expected = {"mechanisms": "–", "experiments": "all but `ldpstream`", "ldpstream": "all"}
+        assert rows[room] == expected.get(room) or set(rows[room].split(", ")) == allowed
+
+
+def test_the_picture_of_rooms_shows_the_imports() -> None:
+    """If this fails: `python -m tests.ldpstream.rooms`."""
+    assert PICTURE.findall(PAGE.read_text(encoding="utf-8")) == [picture()]
+
+
+def test_the_reading_path_names_files_in_order_of_rooms() -> None:
+    walk = PAGE.read_text(encoding="utf-8").partition("## The path of one report")[2].partition("\n## ")[0]
+    stops = re.findall(r"(?m)^\d+\. `([\w/.]+)`", walk)
+    assert len(stops) >= 15
+    assert all((ROOT / stop).is_file() for stop in stops)
 
 
 def test_pure_parts_import_no_broker_clock_or_socket() -> None:

@@ -1,0 +1,65 @@
+"""The rooms of the house, and the imports between them.
+
+python -m tests.ldpstream.rooms      draws the picture in CONTRIBUTING.md anew, from the imports
+"""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "CONTRIBUTING.md"
+PICTURE = re.compile(r"```mermaid\n.*?```\n", re.DOTALL)
+MAY_IMPORT: dict[str, set[str]] = {  # a room may import the rooms before it that are named here
+    "mechanisms": set(),
+    "surveys": {"mechanisms"},
+    "runtime": {"surveys"},
+    "stores": {"surveys", "mechanisms", "runtime"},
+    "producers": {"surveys", "mechanisms", "runtime"},
+    "agents": {"surveys", "mechanisms", "runtime", "stores"},
+    "estimators": {"surveys", "mechanisms", "runtime", "stores"},
+}
+MAY_IMPORT["experiments"] = set(MAY_IMPORT)
+MAY_IMPORT["ldpstream"] = set(MAY_IMPORT)
+
+
+def imports(path: Path) -> set[str]:
+    """Returns the full names of the modules that a file imports, at its top or in functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module}
+    return found
+
+
+def rooms_imported_by(room: str) -> set[str]:
+    """Returns the other rooms that a room's files import."""
+    modules = {name for path in (ROOT / room).rglob("*.py") for name in imports(path)}
+    return {name.partition(".")[0] for name in modules} & MAY_IMPORT.keys() - {room}
+
+
+def picture() -> str:
+    """Returns the Mermaid drawing: arrows point to the imported room; an arrow that follows from two others is left out."""
+    arrows = {room: rooms_imported_by(room) for room in MAY_IMPORT}
+    lines = ["```mermaid", "graph TD"]
+    for room, targets in arrows.items():
+        direct = targets - {further for target in targets for further in _reachable(target, arrows)}
+        lines += [f"    {room} --> {target}" for target in sorted(direct)]
+        parts = sorted(path.parent.name for path in (ROOT / room).glob("*/__init__.py"))
+        if parts:
+            lines.append(f'    {room}["{room}<br/><small>{", ".join(parts)}</small>"]')
+    return "\n".join([*lines, "```", ""])
+
+
+def _reachable(room: str, arrows: dict[str, set[str]]) -> set[str]:
+    return arrows[room] | {further for target in arrows[room] for further in _reachable(target, arrows)}
+
+
+def main() -> None:
+    PAGE.write_text(PICTURE.sub(picture(), PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
