@@ -1,4 +1,8 @@
-"""Agents count the reports: the tally of envelopes, the count stores, the fold of a partition, and the Faust app."""
+"""Agents count the reports: the tally of envelopes, the fold of a partition, and the Faust app that drives them.
+
+Every record counts exactly once, whatever fails or is delivered again. A rejected envelope changes no count and has a reason.
+`consumer/` reads the topic.
+"""
 
 from agents.fold import FoldResult, PartitionFold
 from agents.tally import Record, Tally, tally

@@ -1,4 +1,8 @@
-"""Turns count tables into published histograms: estimators, intervals, the schedule and the publishers."""
+"""Estimators: from count tables to frequencies with standard errors and intervals.
+
+These modules are pure mathematics. `publishing/` holds the schedule, the publishers, the API and the page: it publishes a
+step as complete only if no record of it can be missing.
+"""
 
 from estimators.estimate import Estimate
 from estimators.likelihood import combined_mle, gibu, ibu, mle

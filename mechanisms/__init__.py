@@ -1,4 +1,8 @@
-"""Local randomizers that a device runs, their count tables and channels for the server, and the privacy ledger."""
+"""Mechanisms: what a device runs, and what its reports mean.
+
+A mechanism randomizes values, counts reports into additive tables, and knows its channel and its privacy loss exactly. It
+imports no other room, and uses no clock, file or socket: randomness comes in as an argument. `ledger/` computes losses.
+"""
 
 from mechanisms.base import Longitudinal, Mechanism, Reports
 from mechanisms.location import ChannelMechanism

@@ -1,4 +1,8 @@
-"""The survey, its time steps, and the envelope in which reports travel."""
+"""Surveys: what is asked, and how an answer travels.
+
+A survey is read once, checked with its mechanisms, and frozen. An envelope carries reports of one attribute, level and step;
+its exact length is known before a byte of its payload is read. Both are pure.
+"""
 
 from surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal
 from surveys.survey import Attribute, Level, Survey, SurveyError, load_survey, parse_survey
