@@ -89,7 +89,7 @@ def test_processor_time_is_added_to_its_phase() -> None:
 
 def test_an_error_names_the_process_and_ends_with_its_log(tmp_path: Path) -> None:
     process = Process("experiments.bench.bare_consumer", [], {}, tmp_path / "log")
-    with pytest.raises(BenchError, match=r"(?s)experiments\.bare_consumer ended with status 1\n.*IndexError"):
+    with pytest.raises(BenchError, match=r"(?s)experiments\.bench\.bare_consumer ended with status 1\n.*IndexError"):
         process.answer()
     with pytest.raises(BenchError, match="ended with status 1"):
         process.check()
