@@ -32,7 +32,8 @@ from agents.fold import FoldResult, PartitionFold
 from agents.log import Chunk, DeadLetter, Log, LogUnavailable
 from agents.progress import Partition, Progress
 from agents.tally import Records
-from stores.count_store import Checkpoint, CountStore, StoreUnavailable
+from stores.checkpoint import Checkpoint
+from stores.count_store import CountStore, StoreUnavailable
 from surveys import Survey
 
 P = ParamSpec("P")

@@ -21,7 +21,7 @@ from itertools import accumulate
 from agents.tally import Record, Records, tally
 from mechanisms import CountTable
 from stores import PaneKey
-from stores.count_store import MAX_MS, Checkpoint, Missing, first_open_step
+from stores.checkpoint import MAX_MS, Checkpoint, Missing, first_open_step
 from surveys import Reason, Survey
 
 

@@ -7,7 +7,7 @@ from agents.tally import Record
 from estimators.publishing.publication import Publication
 from estimators.publishing.results import MemoryResults
 from estimators.publishing.schedule import Publisher, Schedule
-from stores.count_store import MemoryCountStore
+from stores.memory_store import MemoryCountStore
 from surveys import Reason, Survey
 
 

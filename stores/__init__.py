@@ -4,6 +4,8 @@ Tables and offset are written in one atomic step, or not at all. A write names t
 the store refuses it if another writer came first. Removed tables are never taken for empty ones.
 """
 
-from stores.count_store import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable
+from stores.checkpoint import Checkpoint, PaneKey
+from stores.count_store import CountStore, StoreUnavailable
+from stores.memory_store import MemoryCountStore
 
 __all__ = ["Checkpoint", "CountStore", "MemoryCountStore", "PaneKey", "StoreUnavailable"]

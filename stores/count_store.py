@@ -7,25 +7,12 @@ they own a partition, only one of them succeeds and the other is refused.
 All methods are synchronous and safe to call from several threads.
 """
 
-import threading
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from collections.abc import Mapping
 
 from mechanisms import CountTable
+from stores.checkpoint import Checkpoint, PaneKey, sum_tables
 from surveys import Reason, Survey
-
-MAX_MS: Final = 2**53 - 1  # later than any time; doubles are exact up to here
-
-
-class PaneKey(NamedTuple):
-    """Key of a count table: attribute, level and time step of its reports. Indices as in the survey."""
-
-    attribute: int
-    level: int
-    step: int
 
 
 class StoreUnavailable(Exception):
@@ -33,84 +20,6 @@ class StoreUnavailable(Exception):
 
     A write that raised it may or may not have happened.
     """
-
-
-class Missing(NamedTuple):
-    """Records that can never be counted, because the log no longer has them.
-
-    Attributes:
-        after_ms, until_ms: they were appended in [after_ms, until_ms), in Unix milliseconds.
-        below_offset: their offsets were below this one; counting continued here.
-    """
-
-    after_ms: int
-    until_ms: int
-    below_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """The counts of one partition: the sum of all its records below an offset.
-
-    Attributes:
-        next_offset: the first offset that is not counted.
-        newest_ms: the latest append time among the counted records, in Unix milliseconds; 0 if there are none.
-        panes: count tables; the method that returns the checkpoint determines which ones.
-        rejected: number of envelopes refused so far, by reason.
-        log_id: the log that the offset belongs to; "" if unknown. A recreated topic is another log.
-        missing: the records missing from the counts, as one range from the first to the last; None if there are none.
-        writer: random name of the fold that wrote it. Every load begins a new fold. A store restored from an older copy
-            therefore gets a new writer before it reaches the same offset again.
-        pruned_below: the panes of all steps below this one have been removed. Only `prune` sets it.
-    """
-
-    next_offset: int
-    newest_ms: int = 0
-    panes: dict[PaneKey, CountTable] = field(default_factory=dict)
-    rejected: dict[Reason, int] = field(default_factory=dict)
-    log_id: str = ""
-    missing: Missing | None = None
-    writer: str = field(default="", compare=False)
-    pruned_below: int = 0
-
-    @property
-    def position(self) -> tuple[int, str]:
-        """The next offset and its log."""
-        return self.next_offset, self.log_id
-
-    def follows(self, earlier: "Checkpoint") -> bool:
-        """True if this is the earlier checkpoint, perhaps with more records counted."""
-        same_fold = (self.writer, self.log_id) == (earlier.writer, earlier.log_id)
-        return same_fold and self.next_offset >= earlier.next_offset
-
-    def same_change(self, stored: "Checkpoint") -> bool:
-        """True if this change is already stored: same position, same missing records, same writer.
-
-        This makes a retry after a lost answer idempotent. It compares no tables: a fold has one table at one position.
-        """
-        return (self.position, self.missing, self.writer) == (stored.position, stored.missing, stored.writer)
-
-
-def first_open_step(survey: Survey, newest_ms: int) -> int:
-    """Returns the first step for which a record appended at `newest_ms` or later may still report."""
-    return survey.step_at(newest_ms) - survey.lateness_steps
-
-
-def sum_tables(partitions: Iterable[dict[PaneKey, CountTable]]) -> dict[PaneKey, CountTable]:
-    """Adds up the tables of several partitions."""
-    total: dict[PaneKey, CountTable] = {}
-    for panes in partitions:
-        for key, table in panes.items():
-            total[key] = total[key] + table if key in total else table
-    return total
-
-
-def sum_rejected(partitions: Iterable[dict[Reason, int]]) -> dict[Reason, int]:
-    """Adds up the rejections of several partitions."""
-    total: Counter[Reason] = Counter()
-    for rejected in partitions:
-        total.update(rejected)
-    return dict(total)
 
 
 class CountStore(ABC):
@@ -200,73 +109,3 @@ class CountStore(ABC):
             before_step: the first step whose panes stay.
             seen: the checkpoints, by partition, from which the caller concluded that the panes are no longer needed.
         """
-
-
-class MemoryCountStore(CountStore):
-    """A count store in this process's memory, for the embedded mode and for tests."""
-
-    def __init__(self, survey: Survey) -> None:
-        self.survey = survey
-        self._checkpoints: dict[int, Checkpoint] = {}
-        self._lock = threading.Lock()
-
-    def load(self, partition: int) -> Checkpoint | None:
-        with self._lock:
-            if (stored := self._checkpoints.get(partition)) is None:
-                return None
-            first = first_open_step(self.survey, stored.newest_ms)
-            stored = replace(stored, pruned_below=0)
-            return _with_panes(stored, {key: table for key, table in stored.panes.items() if key.step >= first})
-
-    def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
-        with self._lock:
-            stored = self._checkpoints.get(partition)
-            if stored is not None and change.same_change(stored):
-                return True
-            if stored is not None and stored.log_id not in ("", change.log_id):
-                return False
-            offset = None if stored is None else stored.next_offset
-            return offset == expected and self._write(partition, stored, change)
-
-    def begin_anew(self, partition: int, expected: tuple[int, str], change: Checkpoint) -> bool:
-        with self._lock:
-            stored = self._checkpoints.get(partition)
-            if stored is not None and change.same_change(stored):
-                return True
-            position = None if stored is None else stored.position
-            return position == expected and self._write(partition, stored, change)
-
-    def _write(self, partition: int, stored: Checkpoint | None, change: Checkpoint) -> bool:
-        panes = ({} if stored is None else stored.panes) | change.panes
-        written = replace(change, pruned_below=0 if stored is None else stored.pruned_below)
-        self._checkpoints[partition] = _with_panes(written, {key: table for key, table in panes.items() if table.n})
-        return True
-
-    def heads(self) -> dict[int, Checkpoint]:
-        with self._lock:
-            return {p: _with_panes(replace(checkpoint, pruned_below=0), {}) for p, checkpoint in self._checkpoints.items()}
-
-    def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
-        return {
-            partition: _with_panes(checkpoint, {key: table for key, table in checkpoint.panes.items() if key.step in steps})
-            for partition, checkpoint in self.snapshot().items()
-        }
-
-    def rejected(self) -> dict[Reason, int]:
-        return sum_rejected(checkpoint.rejected for checkpoint in self.snapshot().values())
-
-    def snapshot(self) -> dict[int, Checkpoint]:
-        with self._lock:
-            return {p: _with_panes(checkpoint, dict(checkpoint.panes)) for p, checkpoint in self._checkpoints.items()}
-
-    def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
-        with self._lock:
-            for partition, checkpoint in self._checkpoints.items():
-                if partition in seen and checkpoint.follows(seen[partition]):
-                    kept = {key: table for key, table in checkpoint.panes.items() if key.step >= before_step}
-                    pruned = replace(checkpoint, pruned_below=max(before_step, checkpoint.pruned_below))
-                    self._checkpoints[partition] = _with_panes(pruned, kept)
-
-
-def _with_panes(checkpoint: Checkpoint, panes: dict[PaneKey, CountTable]) -> Checkpoint:
-    return replace(checkpoint, panes=panes, rejected=dict(checkpoint.rejected))

@@ -25,7 +25,8 @@ from typing import Any, cast
 
 from mechanisms import CountTable
 from runtime.settings import Settings
-from stores.count_store import Checkpoint, CountStore, Missing, PaneKey, first_open_step, sum_rejected
+from stores.checkpoint import Checkpoint, Missing, PaneKey, first_open_step, sum_rejected
+from stores.count_store import CountStore
 from stores.redis_connection import TIMEOUT_S, Client, Command, check_rights, connect, store_errors
 from surveys import Reason, Survey
 

@@ -31,7 +31,8 @@ import msgspec
 from estimators.publishing.publication import Publication, conclude, publication_key, spent
 from mechanisms import CountTable, Mechanism
 from stores import PaneKey
-from stores.count_store import Checkpoint, CountStore, Missing, sum_tables
+from stores.checkpoint import Checkpoint, Missing, sum_tables
+from stores.count_store import CountStore
 from surveys import Survey
 
 KEPT_STEPS = 1000  # steps of history in the results; the topic keeps everything

@@ -13,7 +13,7 @@ from agents import Record, metrics, tally
 from agents.counting import Counting
 from agents.log import Chunk, DeadLetter, LogUnavailable, Refusal
 from stores import Checkpoint, MemoryCountStore, StoreUnavailable
-from stores.count_store import Missing, first_open_step
+from stores.checkpoint import Missing, first_open_step
 from surveys import REASONS
 
 from .samples import during, make_log, make_survey, sound

@@ -13,7 +13,8 @@ from estimators.publishing import results as module
 from estimators.publishing.publication import Publication
 from estimators.publishing.results import RedisResults
 from estimators.publishing.schedule import Schedule
-from stores.count_store import Checkpoint, MemoryCountStore
+from stores.checkpoint import Checkpoint
+from stores.memory_store import MemoryCountStore
 from surveys import load_survey
 from tests.services.rig import RedisNode, missing
 

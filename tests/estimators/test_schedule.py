@@ -23,7 +23,8 @@ from estimators.publishing.schedule import Progress, Schedule
 from estimators.publishing.service import _pause_s
 from mechanisms import CountTable
 from stores import PaneKey
-from stores.count_store import Checkpoint, MemoryCountStore, Missing
+from stores.checkpoint import Checkpoint, Missing
+from stores.memory_store import MemoryCountStore
 from surveys import load_survey, parse_survey
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 

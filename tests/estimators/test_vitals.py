@@ -11,7 +11,9 @@ from estimators.publishing.results import MemoryResults
 from estimators.publishing.schedule import Schedule
 from estimators.publishing.vitals import LAG_EVERY_MS, Vitals
 from stores import PaneKey
-from stores.count_store import Checkpoint, MemoryCountStore, StoreUnavailable
+from stores.checkpoint import Checkpoint
+from stores.count_store import StoreUnavailable
+from stores.memory_store import MemoryCountStore
 from surveys import load_survey
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")

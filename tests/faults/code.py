@@ -9,7 +9,7 @@ import agents.counting
 import agents.fold
 import agents.progress
 import estimators.publishing.schedule
-import stores.count_store
+import stores.memory_store
 
 from .memory_topic import TopicClient
 
@@ -42,7 +42,7 @@ class Code:
         counting, progress, schedule = _copy(agents.counting), _copy(agents.progress), _copy(estimators.publishing.schedule)
         counting.log = progress.log = _Silence()
         counting.Progress = progress.Progress
-        return cls(counting, schedule, agents.fold.PartitionFold, stores.count_store.MemoryCountStore, TopicClient)
+        return cls(counting, schedule, agents.fold.PartitionFold, stores.memory_store.MemoryCountStore, TopicClient)
 
 
 def _copy(module: ModuleType) -> Any:

@@ -5,7 +5,8 @@ from typing import Any
 
 from agents.log import Chunk, DeadLetter
 from agents.tally import Record, tally
-from stores.count_store import Checkpoint, MemoryCountStore
+from stores.checkpoint import Checkpoint
+from stores.memory_store import MemoryCountStore
 
 from .code import Code
 from .memory_topic import TopicClient

@@ -23,7 +23,8 @@ from kafka.errors import KafkaError
 from agents import Record
 from estimators.publishing.log_position import KafkaLogPosition, LogUnavailable
 from estimators.publishing.results import MemoryResults
-from stores.count_store import Checkpoint, StoreUnavailable
+from stores.checkpoint import Checkpoint
+from stores.count_store import StoreUnavailable
 from stores.redis_store import RedisCountStore
 from surveys import REASONS
 from tests.agents.samples import PANES, sound, spoilt

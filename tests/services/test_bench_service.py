@@ -17,7 +17,7 @@ from experiments.bench.service_site import BenchError, Site
 from experiments.bench.service_tables import PHASES
 from runtime.settings import Settings
 from stores import PaneKey
-from stores.count_store import Checkpoint
+from stores.checkpoint import Checkpoint
 
 ROOT = Path(__file__).parents[2]
 

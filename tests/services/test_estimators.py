@@ -16,7 +16,7 @@ from estimators.publishing.results import RedisResults
 from estimators.publishing.schedule import Schedule
 from runtime.settings import Settings
 from runtime.topics import ensure_topics
-from stores.count_store import Checkpoint
+from stores.checkpoint import Checkpoint
 from stores.redis_connection import connect
 from stores.redis_store import RedisCountStore
 from surveys import Survey

@@ -12,7 +12,7 @@ from agents import tally
 from agents.app import check_redis
 from runtime.settings import Settings, SettingsError
 from stores import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable
-from stores.count_store import Missing
+from stores.checkpoint import Missing
 from stores.redis_store import RedisCountStore
 from surveys import Survey
 from tests.agents.samples import during, make_log, make_survey

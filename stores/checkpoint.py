@@ -1,0 +1,97 @@
+"""Checkpoints: the counts of one partition, with the offset up to which they count the log."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from mechanisms import CountTable
+from surveys import Reason, Survey
+
+MAX_MS: Final = 2**53 - 1  # later than any time; doubles are exact up to here
+
+
+class PaneKey(NamedTuple):
+    """Key of a count table: attribute, level and time step of its reports. Indices as in the survey."""
+
+    attribute: int
+    level: int
+    step: int
+
+
+class Missing(NamedTuple):
+    """Records that can never be counted, because the log no longer has them.
+
+    Attributes:
+        after_ms, until_ms: they were appended in [after_ms, until_ms), in Unix milliseconds.
+        below_offset: their offsets were below this one; counting continued here.
+    """
+
+    after_ms: int
+    until_ms: int
+    below_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The counts of one partition: the sum of all its records below an offset.
+
+    Attributes:
+        next_offset: the first offset that is not counted.
+        newest_ms: the latest append time among the counted records, in Unix milliseconds; 0 if there are none.
+        panes: count tables; the method that returns the checkpoint determines which ones.
+        rejected: number of envelopes refused so far, by reason.
+        log_id: the log that the offset belongs to; "" if unknown. A recreated topic is another log.
+        missing: the records missing from the counts, as one range from the first to the last; None if there are none.
+        writer: random name of the fold that wrote it. Every load begins a new fold. A store restored from an older copy
+            therefore gets a new writer before it reaches the same offset again.
+        pruned_below: the panes of all steps below this one have been removed. Only `prune` sets it.
+    """
+
+    next_offset: int
+    newest_ms: int = 0
+    panes: dict[PaneKey, CountTable] = field(default_factory=dict)
+    rejected: dict[Reason, int] = field(default_factory=dict)
+    log_id: str = ""
+    missing: Missing | None = None
+    writer: str = field(default="", compare=False)
+    pruned_below: int = 0
+
+    @property
+    def position(self) -> tuple[int, str]:
+        """The next offset and its log."""
+        return self.next_offset, self.log_id
+
+    def follows(self, earlier: "Checkpoint") -> bool:
+        """True if this is the earlier checkpoint, perhaps with more records counted."""
+        same_fold = (self.writer, self.log_id) == (earlier.writer, earlier.log_id)
+        return same_fold and self.next_offset >= earlier.next_offset
+
+    def same_change(self, stored: "Checkpoint") -> bool:
+        """True if this change is already stored: same position, same missing records, same writer.
+
+        This makes a retry after a lost answer idempotent. It compares no tables: a fold has one table at one position.
+        """
+        return (self.position, self.missing, self.writer) == (stored.position, stored.missing, stored.writer)
+
+
+def first_open_step(survey: Survey, newest_ms: int) -> int:
+    """Returns the first step for which a record appended at `newest_ms` or later may still report."""
+    return survey.step_at(newest_ms) - survey.lateness_steps
+
+
+def sum_tables(partitions: Iterable[dict[PaneKey, CountTable]]) -> dict[PaneKey, CountTable]:
+    """Adds up the tables of several partitions."""
+    total: dict[PaneKey, CountTable] = {}
+    for panes in partitions:
+        for key, table in panes.items():
+            total[key] = total[key] + table if key in total else table
+    return total
+
+
+def sum_rejected(partitions: Iterable[dict[Reason, int]]) -> dict[Reason, int]:
+    """Adds up the rejections of several partitions."""
+    total: Counter[Reason] = Counter()
+    for rejected in partitions:
+        total.update(rejected)
+    return dict(total)

@@ -1,0 +1,80 @@
+"""The count store in memory."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mechanisms import CountTable
+from stores.checkpoint import Checkpoint, PaneKey, first_open_step, sum_rejected
+from stores.count_store import CountStore
+from surveys import Reason, Survey
+
+
+class MemoryCountStore(CountStore):
+    """A count store in this process's memory, for the embedded mode and for tests."""
+
+    def __init__(self, survey: Survey) -> None:
+        self.survey = survey
+        self._checkpoints: dict[int, Checkpoint] = {}
+        self._lock = threading.Lock()
+
+    def load(self, partition: int) -> Checkpoint | None:
+        with self._lock:
+            if (stored := self._checkpoints.get(partition)) is None:
+                return None
+            first = first_open_step(self.survey, stored.newest_ms)
+            stored = replace(stored, pruned_below=0)
+            return _with_panes(stored, {key: table for key, table in stored.panes.items() if key.step >= first})
+
+    def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
+        with self._lock:
+            stored = self._checkpoints.get(partition)
+            if stored is not None and change.same_change(stored):
+                return True
+            if stored is not None and stored.log_id not in ("", change.log_id):
+                return False
+            offset = None if stored is None else stored.next_offset
+            return offset == expected and self._write(partition, stored, change)
+
+    def begin_anew(self, partition: int, expected: tuple[int, str], change: Checkpoint) -> bool:
+        with self._lock:
+            stored = self._checkpoints.get(partition)
+            if stored is not None and change.same_change(stored):
+                return True
+            position = None if stored is None else stored.position
+            return position == expected and self._write(partition, stored, change)
+
+    def _write(self, partition: int, stored: Checkpoint | None, change: Checkpoint) -> bool:
+        panes = ({} if stored is None else stored.panes) | change.panes
+        written = replace(change, pruned_below=0 if stored is None else stored.pruned_below)
+        self._checkpoints[partition] = _with_panes(written, {key: table for key, table in panes.items() if table.n})
+        return True
+
+    def heads(self) -> dict[int, Checkpoint]:
+        with self._lock:
+            return {p: _with_panes(replace(checkpoint, pruned_below=0), {}) for p, checkpoint in self._checkpoints.items()}
+
+    def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
+        return {
+            partition: _with_panes(checkpoint, {key: table for key, table in checkpoint.panes.items() if key.step in steps})
+            for partition, checkpoint in self.snapshot().items()
+        }
+
+    def rejected(self) -> dict[Reason, int]:
+        return sum_rejected(checkpoint.rejected for checkpoint in self.snapshot().values())
+
+    def snapshot(self) -> dict[int, Checkpoint]:
+        with self._lock:
+            return {p: _with_panes(checkpoint, dict(checkpoint.panes)) for p, checkpoint in self._checkpoints.items()}
+
+    def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
+        with self._lock:
+            for partition, checkpoint in self._checkpoints.items():
+                if partition in seen and checkpoint.follows(seen[partition]):
+                    kept = {key: table for key, table in checkpoint.panes.items() if key.step >= before_step}
+                    pruned = replace(checkpoint, pruned_below=max(before_step, checkpoint.pruned_below))
+                    self._checkpoints[partition] = _with_panes(pruned, kept)
+
+
+def _with_panes(checkpoint: Checkpoint, panes: dict[PaneKey, CountTable]) -> Checkpoint:
+    return replace(checkpoint, panes=panes, rejected=dict(checkpoint.rejected))
