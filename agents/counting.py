@@ -266,13 +266,9 @@ class Counting:
         for partition, fold, change in changed:
             if partition.fold is not fold:
                 continue  # its log was replaced
-            expected = fold.stored_offset
+            expected = fold.stored_position
             started = time.perf_counter()
-            if expected is not None and fold.stored_log not in ("", None, change.log_id):
-                before = (expected, fold.stored_log)
-                written = await self._ask_store(self._store.begin_anew, partition.number, before, change)
-            else:
-                written = await self._ask_store(self._store.commit, partition.number, expected, change)
+            written = await self._ask_store(self._store.commit, partition.number, expected, change)
             metrics.commit_seconds.observe(time.perf_counter() - started)
             if written:
                 fold.committed(change)
@@ -280,7 +276,8 @@ class Counting:
                 self._set_flow()
             else:
                 metrics.refused_commits.inc()
-                log.warning("commit refused: another agent has written", partition=partition.number, expected=expected)
+                offset = None if expected is None else expected[0]
+                log.warning("commit refused: another agent has written", partition=partition.number, expected=offset)
                 self._start_over(partition)
 
     async def _look_at_the_store(self) -> None:
@@ -329,8 +326,8 @@ class Counting:
                 self._wake.set()  # a rebalance in between has voided all placements
                 return
             partition.placement, partition.placed_at, partition.tried_s = placement, offset, self._clock()
-            if partition.fold.stored_offset is not None:
-                self._group_offsets[partition.number] = partition.fold.stored_offset
+            if (stored := partition.fold.stored_position) is not None:
+                self._group_offsets[partition.number] = stored[0]
             log.info("counting", partition=partition.number, offset=offset)
 
     async def _close_vanished(self, log_id: str) -> None:
@@ -346,7 +343,7 @@ class Counting:
             fold = PartitionFold(self._survey, checkpoint, writer=secrets.token_hex(8))
             fold.begin_anew(log_id, 0, self._now_ms())
             if (change := fold.changes()) is not None:
-                await self._ask_store(self._store.begin_anew, number, checkpoint.position, change)
+                await self._ask_store(self._store.commit, number, checkpoint.position, change)
 
     async def _go_where_the_log_is(self, partition: Partition, fold: PartitionFold, log_id: str, begin: int, end: int) -> None:
         """Moves the fold off an offset that the log does not have, and commits that before counting anything else."""

@@ -93,14 +93,9 @@ class PartitionFold:
         return log_id not in ("", self._log_id)
 
     @property
-    def stored_offset(self) -> int | None:
-        """The next offset as last written to the store; None if nothing is stored."""
-        return None if self._stored is None else self._stored[0]
-
-    @property
-    def stored_log(self) -> str | None:
-        """The log as last written to the store; None if nothing is stored."""
-        return None if self._stored is None else self._stored[1]
+    def stored_position(self) -> tuple[int, str] | None:
+        """The next offset and its log as last loaded or written; None if nothing is stored."""
+        return self._stored
 
     def agrees(self, head: Checkpoint | None) -> bool:
         """True if the store still holds the checkpoint that we last loaded or wrote."""
@@ -220,7 +215,7 @@ class PartitionFold:
         return self._survey.mechanisms[key.attribute][key.level].empty_table()
 
     def changes(self) -> Checkpoint | None:
-        """Returns the changes to write to the store, starting from `stored_offset`; None if there are none.
+        """Returns the changes to write to the store, starting from `stored_position`; None if there are none.
 
         Further folding does not alter the returned checkpoint.
         """

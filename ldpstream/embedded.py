@@ -64,7 +64,7 @@ class EmbeddedService:
         """Fold the newly appended records, and commit them."""
         for partition, (fold, records) in enumerate(zip(self._folds, self.log.partitions, strict=True)):
             fold.feed(records[fold.next_offset :])
-            expected, change = fold.stored_offset, fold.changes()
+            expected, change = fold.stored_position, fold.changes()
             if change is not None and self.store.commit(partition, expected, change):
                 fold.committed(change)
 

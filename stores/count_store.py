@@ -1,8 +1,8 @@
 """Count stores: hold the count tables of each Kafka partition and the offset up to which they count the log.
 
-The tables are a fold over the log, so tables and offset are always written together. Each write names the offset that the
-writer started from. The store refuses it if another agent has written since. Writes are idempotent. If two agents believe
-they own a partition, only one of them succeeds and the other is refused.
+The tables are a fold over the log, so tables and offset are always written together. Each write names the position (offset
+and log) that the writer started from. The store refuses it if another agent has written since. Writes are idempotent. If two
+agents believe they own a partition, only one of them succeeds and the other is refused.
 
 All methods are synchronous and safe to call from several threads.
 """
@@ -41,31 +41,17 @@ class CountStore(ABC):
         """
 
     @abstractmethod
-    def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
-        """Writes the checkpoint and its panes in one atomic step. Other panes stay as they are.
+    def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
+        """Writes the checkpoint and its panes in one atomic step. Removes its empty panes; panes it does not name stay.
 
         Args:
             partition: number of the Kafka partition.
-            expected: the stored offset that the change starts from; None if nothing is stored.
-            change: the new checkpoint and its changed panes, each one whole.
-
-        Returns:
-            False, and nothing written, if the stored offset is not `expected` or if another log is stored. True also if the
-            same change is already stored: same position, same missing records, same writer.
-        """
-
-    @abstractmethod
-    def begin_anew(self, partition: int, expected: tuple[int, str], change: Checkpoint) -> bool:
-        """Writes the first checkpoint of another log in one atomic step. Removes its empty panes; others stay.
-
-        Args:
-            partition: number of the Kafka partition.
-            expected: the stored offset and its log.
-            change: the new checkpoint, with another log.
+            expected: the stored position that the change starts from; None if nothing is stored.
+            change: the new checkpoint and its changed panes, each one whole. Its log may be another one.
 
         Returns:
             False, and nothing written, if the stored position is not `expected`. True also if the same change is already
-            stored.
+            stored: same position, same missing records, same writer.
         """
 
     # ---- methods for estimators

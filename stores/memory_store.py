@@ -26,29 +26,17 @@ class MemoryCountStore(CountStore):
             stored = replace(stored, pruned_below=0)
             return _with_panes(stored, {key: table for key, table in stored.panes.items() if key.step >= first})
 
-    def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
+    def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
         with self._lock:
             stored = self._checkpoints.get(partition)
             if stored is not None and change.same_change(stored):
                 return True
-            if stored is not None and stored.log_id not in ("", change.log_id):
+            if (None if stored is None else stored.position) != expected:
                 return False
-            offset = None if stored is None else stored.next_offset
-            return offset == expected and self._write(partition, stored, change)
-
-    def begin_anew(self, partition: int, expected: tuple[int, str], change: Checkpoint) -> bool:
-        with self._lock:
-            stored = self._checkpoints.get(partition)
-            if stored is not None and change.same_change(stored):
-                return True
-            position = None if stored is None else stored.position
-            return position == expected and self._write(partition, stored, change)
-
-    def _write(self, partition: int, stored: Checkpoint | None, change: Checkpoint) -> bool:
-        panes = ({} if stored is None else stored.panes) | change.panes
-        written = replace(change, pruned_below=0 if stored is None else stored.pruned_below)
-        self._checkpoints[partition] = _with_panes(written, {key: table for key, table in panes.items() if table.n})
-        return True
+            panes = ({} if stored is None else stored.panes) | change.panes
+            written = replace(change, pruned_below=0 if stored is None else stored.pruned_below)
+            self._checkpoints[partition] = _with_panes(written, {key: table for key, table in panes.items() if table.n})
+            return True
 
     def heads(self) -> dict[int, Checkpoint]:
         with self._lock:

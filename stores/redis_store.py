@@ -34,13 +34,11 @@ _PANE = b"pane:"
 _HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing", "writer")
 _LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles
 
-# KEYS: the hash. ARGV: expected offset ("" for none), expected log, then the values of `_HEAD`, then field and blob of every
-# pane. A stored log that is unknown ("") counts as the expected one.
+# KEYS: the hash. ARGV: expected offset and log ("" for none), then the values of `_HEAD`, then field and blob of every pane.
 _COMMIT = """
 local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'missing', 'writer')
 local offset, log = stored[1] or '', stored[2] or ''
 if offset == ARGV[3] and log == ARGV[6] and stored[3] == ARGV[7] and stored[4] == ARGV[8] then return 1 end
-if log == '' then log = ARGV[2] end
 if offset ~= ARGV[1] or log ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], 'next_offset', ARGV[3], 'newest_ms', ARGV[4], 'rejected', ARGV[5])
 redis.call('HSET', KEYS[1], 'log_id', ARGV[6], 'missing', ARGV[7], 'writer', ARGV[8])
@@ -150,16 +148,10 @@ class RedisCountStore(CountStore):
         # a write in between can only raise the newest time; then we read too many panes, never too few
         return self._read([self._key(partition)], first_open_step(self.survey, int(newest)), _LATEST_STEP)
 
-    def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
+    def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
         if expected is None:
             self._ask(self._redis.sadd, self._partitions_key, partition)
-        return self._write(partition, "" if expected is None else str(expected), change.log_id, change)
-
-    def begin_anew(self, partition: int, expected: tuple[int, str], change: Checkpoint) -> bool:
-        return self._write(partition, str(expected[0]), expected[1], change)
-
-    def _write(self, partition: int, expected: str, expected_log: str, change: Checkpoint) -> bool:
-        arguments: list[str | int | bytes] = [expected, expected_log, change.next_offset, change.newest_ms]
+        arguments: list[str | int | bytes] = [*(expected or ("", "")), change.next_offset, change.newest_ms]
         missing = json.dumps(change.missing) if change.missing else ""
         arguments += [json.dumps(change.rejected), change.log_id, missing, change.writer]
         for key, table in change.panes.items():

@@ -113,7 +113,7 @@ class FakeStore(MemoryCountStore):
         self.check()
         return super().positions()
 
-    def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
+    def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
         self.check()
         if self.refuses:
             raise StoreUnavailable("OOM command not allowed when used memory > 'maxmemory'")
@@ -815,7 +815,7 @@ async def test_a_long_log_is_written_in_bounded_commits(monkeypatch: pytest.Monk
     assert chunk is not None
     assert len(chunk.records) == 3 * steps
 
-    def weigh(partition: int, expected: int | None, change: Checkpoint) -> bool:
+    def weigh(partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
         nonlocal largest
         largest = max(largest, sum(table.counts.nbytes for table in change.panes.values()))
         return write(partition, expected, change)

@@ -52,7 +52,7 @@ class Owner:
         change = self.fold.changes()
         if change is None:
             return
-        if self.store.commit(0, self.fold.stored_offset, change):
+        if self.store.commit(0, self.fold.stored_position, change):
             self.fold.committed(change)
         else:
             self.restart()
@@ -60,11 +60,11 @@ class Owner:
     def commit_unanswered(self) -> None:
         """The store writes, but its answer is lost."""
         if (change := self.fold.changes()) is not None:
-            self.store.commit(0, self.fold.stored_offset, change)
+            self.store.commit(0, self.fold.stored_position, change)
 
     def commit_late(self, log: list[Record], first: int, last: int) -> None:
         """Folds more records while the store writes."""
-        change, stored = self.fold.changes(), self.fold.stored_offset
+        change, stored = self.fold.changes(), self.fold.stored_position
         self.deliver(log, first, last)
         if change is not None and self.store.commit(0, stored, change):
             self.fold.committed(change)
@@ -160,7 +160,7 @@ def test_a_log_is_counted_from_its_first_offset() -> None:
     store = MemoryCountStore(SURVEY)
     change = fold.changes()
     assert change is not None
-    assert store.commit(0, fold.stored_offset, change)
+    assert store.commit(0, fold.stored_position, change)
     assert store.positions() == {0: 30}
 
 

@@ -85,7 +85,7 @@ def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountSt
     assert schedule.run(now) == []  # nothing is stored yet
     store.commit(0, None, Checkpoint(1, close, pane(0)))  # type: ignore[arg-type]
     assert schedule.run(now) == []  # offset 1 was appended before the close
-    store.commit(0, 1, Checkpoint(2, close))
+    store.commit(0, (1, ""), Checkpoint(2, close))
     assert schedule.run(now) == []  # partition 1 has a record and no checkpoint
     store.commit(1, None, Checkpoint(1, close, pane(0)))  # type: ignore[arg-type]
     assert schedule.run(now - 1) == []  # too early by the clock
@@ -151,7 +151,7 @@ def test_a_late_step_is_published_at_its_deadline_and_again(store: MemoryCountSt
     assert schedule.run(deadline - 1) == []
     assert keys(schedule.run(deadline)) == [(0, False)]
     assert keys(schedule.run(deadline)) == []
-    store.commit(0, 1, Checkpoint(2, SURVEY.start_ms, pane(0, 6)))  # type: ignore[arg-type]
+    store.commit(0, (1, ""), Checkpoint(2, SURVEY.start_ms, pane(0, 6)))  # type: ignore[arg-type]
     again = schedule.run(deadline)
     assert keys(again) == [(0, True)]
     assert again[0].reports == 6
@@ -202,7 +202,7 @@ def test_counts_of_a_deleted_topic_complete_no_step(store: MemoryCountStore) -> 
     now = SURVEY.closes_ms(0) + MARGIN_MS
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0), log_id="old"))  # type: ignore[arg-type]
     assert schedule.run(now) == []
-    assert store.begin_anew(0, (1, "old"), Checkpoint(1, SURVEY.start_ms, pane(0), log_id="new"))  # type: ignore[arg-type]
+    assert store.commit(0, (1, "old"), Checkpoint(1, SURVEY.start_ms, pane(0), log_id="new"))  # type: ignore[arg-type]
     assert keys(schedule.run(now)) == [(0, True)]
 
 
@@ -216,7 +216,7 @@ def test_no_step_passes_before_a_lost_partition_is_recorded(store: MemoryCountSt
     schedule, now = Schedule(SURVEY, store, log, results, []), SURVEY.closes_ms(0) + MARGIN_MS
     assert schedule.run(now) == []
     gap = Missing(SURVEY.start_ms, now, 0)
-    assert store.begin_anew(1, (1, "old"), Checkpoint(0, SURVEY.start_ms, {PaneKey(0, 0, 0): M.empty_table()}, {}, "new", gap))
+    assert store.commit(1, (1, "old"), Checkpoint(0, SURVEY.start_ms, {PaneKey(0, 0, 0): M.empty_table()}, {}, "new", gap))
     made = schedule.run(now)
     assert keys(made) == [(0, False)]
     assert all(p.reports == 0 for p in made)
@@ -267,7 +267,7 @@ def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) 
         before = store.snapshot().get(partition)
         known = before.panes.get(PaneKey(0, 0, step), M.empty_table()) if before else M.empty_table()
         change = Checkpoint(counted[partition] + 1, t, {PaneKey(0, 0, step): known + M.tabulate(np.zeros(1, np.uint8))})
-        assert store.commit(partition, counted[partition] or None, change)
+        assert store.commit(partition, None if before is None else before.position, change)
         counted[partition] += 1
 
     class Killed(Exception):
@@ -323,7 +323,7 @@ def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountSt
 
     now = SURVEY.closes_ms(0) + MARGIN_MS
     assert Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now) == []
-    store.commit(0, 1, Checkpoint(2, SURVEY.start_ms, pane(0, 6)))  # type: ignore[arg-type]
+    store.commit(0, (1, ""), Checkpoint(2, SURVEY.start_ms, pane(0, 6)))  # type: ignore[arg-type]
     assert keys(Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now)) == [(0, True)]
 
 
@@ -595,7 +595,7 @@ def test_a_replaced_estimator_publishes_nothing(store: MemoryCountStore) -> None
 
     class Slow(TopicClient):
         def publish(self, publications: list[Publication]) -> None:
-            store.commit(0, 1, Checkpoint(3, close, pane(0)))  # type: ignore[arg-type]
+            store.commit(0, (1, ""), Checkpoint(3, close, pane(0)))  # type: ignore[arg-type]
             assert other.run(close + MARGIN_MS)
             super().publish(publications)
 

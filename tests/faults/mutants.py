@@ -18,8 +18,9 @@ def writes_whatever_is_stored(code: Code) -> None:
     """The compare-and-set does not compare, so a stale owner overwrites newer counts."""
 
     class Store(MemoryCountStore):
-        def commit(self, partition: int, expected: int | None, change: Checkpoint) -> bool:
-            return super().commit(partition, self.positions().get(partition), change)
+        def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
+            head = self.heads().get(partition)
+            return super().commit(partition, None if head is None else head.position, change)
 
     code.store = Store
 

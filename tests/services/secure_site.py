@@ -147,9 +147,10 @@ def a_pane(survey: Survey) -> dict[PaneKey, CountTable]:
 def exercise_agent(survey: Survey, settings: Settings) -> None:
     """Performs every operation of an agent on Redis."""
     with closing(RedisCountStore(survey, settings)) as store:
-        offset = store.positions().get(0)
+        head = store.heads().get(0)
+        expected, offset = (None, 0) if head is None else (head.position, head.next_offset)
         empty = {PaneKey(0, 0, 1): survey.mechanisms[0][0].empty_table()}  # the commit removes it
-        assert store.commit(0, offset, Checkpoint((offset or 0) + 1, survey.start_ms, a_pane(survey) | empty))
+        assert store.commit(0, expected, Checkpoint(offset + 1, survey.start_ms, a_pane(survey) | empty))
         assert store.load(0) is not None
         assert store.evicts() is None
 

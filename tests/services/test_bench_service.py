@@ -78,7 +78,7 @@ def test_a_lost_or_doubled_report_is_detected(kafka: str, redis_url: str, tmp_pa
         moved = table.counts.copy()
         moved[[int(np.argmax(moved)), int(np.argmin(moved))]] += [-1, 1]
         wrong = type(table)(table.mechanism, table.n, moved)
-        assert site.store.commit(0, load.records, Checkpoint(load.records + 1, 0, {key: wrong}))
+        assert site.store.commit(0, (load.records, ""), Checkpoint(load.records + 1, 0, {key: wrong}))
         with pytest.raises(BenchError, match="100 of 100 reports"):
             _check(site, load)
     assert held(kafka) == (set(), set())

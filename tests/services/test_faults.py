@@ -113,8 +113,8 @@ def _count_a_pane_twice(site: Site) -> None:
     partition, stored = next((p, checkpoint) for p, checkpoint in site.store.snapshot().items() if checkpoint.panes)
     key, table = next(iter(stored.panes.items()))
     change = dataclasses.replace(stored, next_offset=stored.next_offset + 1, panes={key: table + table})
-    assert site.store.commit(partition, stored.next_offset, change)
-    assert site.store.commit(partition, change.next_offset, dataclasses.replace(change, next_offset=stored.next_offset))
+    assert site.store.commit(partition, stored.position, change)
+    assert site.store.commit(partition, change.position, dataclasses.replace(change, next_offset=stored.next_offset))
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + LISTS))

@@ -68,9 +68,9 @@ def operate(stores: list[CountStore], rng: np.random.Generator, operations: int)
     for _ in range(operations):
         partition, offsets = int(rng.integers(PARTITIONS)), stores[0].positions()
         now = offsets.get(partition)
-        expected = now if rng.random() < 0.8 else int(rng.integers(100))
+        wanted = now if rng.random() < 0.8 else int(rng.integers(100))
         change = random_change(rng, (now or 0) + int(rng.integers(1, 9)))
-        assert len({store.commit(partition, expected, change) for store in stores}) == 1
+        assert len({store.commit(partition, None if wanted is None else (wanted, ""), change) for store in stores}) == 1
         if rng.random() < 0.1:
             step = int(rng.integers(4))
             for store in stores:
@@ -199,12 +199,12 @@ def test_a_commit_after_one_lost_in_a_failover_is_refused(watched: WatchedRedis)
         watched.await_replica()
         before = store.positions()[0]
         watched.cut_replica_off()
-        assert store.commit(0, before, random_change(rng, before + 5))
+        assert store.commit(0, (before, ""), random_change(rng, before + 5))
         watched.master.kill()
         watched.replica.resume()
         retried(store.positions)
         watched.await_promotion()
-        assert not retried(lambda: store.commit(0, before + 5, random_change(rng, before + 9)))
+        assert not retried(lambda: store.commit(0, (before + 5, ""), random_change(rng, before + 9)))
         assert_equal(stores)  # as if the lost commit had never happened
         operate(stores, rng, 30)
 
@@ -221,8 +221,8 @@ def test_a_demoted_master_takes_no_commit(watched: WatchedRedis) -> None:
         with watched.master.client() as client:  # the Sentinel does so after 8 s; until then it takes commits that get lost
             client.replicaof(*watched.replica.address)
         change = random_change(rng, 1000)
-        assert retried(lambda: store.commit(0, stores[0].positions()[0], change))
-        assert stores[0].commit(0, stores[0].positions()[0], change)
+        assert retried(lambda: store.commit(0, (stores[0].positions()[0], ""), change))
+        assert stores[0].commit(0, (stores[0].positions()[0], ""), change)
         operate(stores, rng, 10)
         with watched.replica.client() as promoted:
             assert promoted.hget(store._key(0), "next_offset") == str(store.positions()[0]).encode()

@@ -90,7 +90,7 @@ def test_the_first_open_step_may_lie_before_the_survey(store: CountStore) -> Non
     assert store.load(0) == written
     assert store.tables(range(-3, 2)) == early
     before_the_start = replace(written, newest_ms=SURVEY.start_ms - 60_000, next_offset=5)
-    store.commit(0, 4, before_the_start)
+    store.commit(0, (4, ""), before_the_start)
     assert store.load(0) == before_the_start
 
 
@@ -98,13 +98,13 @@ def test_a_write_replaces_only_the_panes_it_names(store: CountStore) -> None:
     keys = list(COUNTED)
     store.commit(0, None, checkpoint(10))
     doubled = COUNTED[keys[0]] + COUNTED[keys[0]]
-    assert store.commit(0, 10, Checkpoint(20, during(SURVEY, 5), {keys[0]: doubled}, {}))
+    assert store.commit(0, (10, ""), Checkpoint(20, during(SURVEY, 5), {keys[0]: doubled}, {}))
     assert store.snapshot()[0].panes == COUNTED | {keys[0]: doubled}
     assert store.rejected() == {}
 
 
-@pytest.mark.parametrize("expected", [None, 0, 9, 11, 30])
-def test_a_write_from_another_offset_is_refused(store: CountStore, expected: int | None) -> None:
+@pytest.mark.parametrize("expected", [None, (0, ""), (9, ""), (11, ""), (30, ""), (10, "other")])
+def test_a_write_from_another_position_is_refused(store: CountStore, expected: tuple[int, str] | None) -> None:
     store.commit(0, None, checkpoint(10, 5, *list(COUNTED)[:1]))
     before = store.snapshot()
     assert not store.commit(0, expected, checkpoint(20))
@@ -112,16 +112,16 @@ def test_a_write_from_another_offset_is_refused(store: CountStore, expected: int
 
 
 def test_a_first_write_that_expects_an_offset_is_refused(store: CountStore) -> None:
-    assert not store.commit(0, 5, checkpoint(10))
+    assert not store.commit(0, (5, ""), checkpoint(10))
     assert store.snapshot() == {}
 
 
 def test_writes_are_idempotent(store: CountStore) -> None:
     """After a lost answer the writer does not know that its change is stored, and retries."""
     store.commit(0, None, checkpoint(10))
-    assert store.commit(0, 10, checkpoint(20))
+    assert store.commit(0, (10, ""), checkpoint(20))
     before = store.snapshot()
-    assert store.commit(0, 10, checkpoint(20))
+    assert store.commit(0, (10, ""), checkpoint(20))
     assert store.commit(0, None, checkpoint(20))
     assert store.snapshot() == before
 
@@ -129,25 +129,25 @@ def test_writes_are_idempotent(store: CountStore) -> None:
 def test_a_change_with_other_missing_records_is_refused(store: CountStore) -> None:
     """One agent counted records that a slower one found expired. The store must refuse the slower one."""
     store.commit(0, None, checkpoint(10))
-    assert store.commit(0, 10, checkpoint(20))
+    assert store.commit(0, (10, ""), checkpoint(20))
     before = store.snapshot()
-    assert not store.commit(0, 10, replace(checkpoint(20), missing=Missing(1, 2, 20)))
+    assert not store.commit(0, (10, ""), replace(checkpoint(20), missing=Missing(1, 2, 20)))
     assert store.snapshot() == before
-    assert store.commit(0, 20, replace(checkpoint(30), missing=Missing(1, 2, 30)))
-    assert store.commit(0, 20, replace(checkpoint(30), missing=Missing(1, 2, 30)))
+    assert store.commit(0, (20, ""), replace(checkpoint(30), missing=Missing(1, 2, 30)))
+    assert store.commit(0, (20, ""), replace(checkpoint(30), missing=Missing(1, 2, 30)))
 
 
 def test_an_offset_may_go_back(store: CountStore) -> None:
     """This happens after a broker has lost the end of its log."""
     store.commit(0, None, checkpoint(10))
-    assert store.commit(0, 10, checkpoint(7))
+    assert store.commit(0, (10, ""), checkpoint(7))
     assert store.positions() == {0: 7}
 
 
 def test_offset_zero_is_an_offset(store: CountStore) -> None:
     assert store.commit(0, None, Checkpoint(0))
     assert not store.commit(0, None, checkpoint(1))
-    assert store.commit(0, 0, checkpoint(1))
+    assert store.commit(0, (0, ""), checkpoint(1))
 
 
 def test_missing_records_and_the_log_id_are_kept(store: CountStore) -> None:
@@ -165,9 +165,8 @@ def test_an_offset_of_another_log_is_refused(store: CountStore) -> None:
     store.commit(0, None, replace(checkpoint(10), log_id="one"))
     before = store.snapshot()
     for offset in (10, 20):
-        assert not store.commit(0, 10, replace(checkpoint(offset), log_id="two"))
-    for expected in ((10, "none"), (9, "one")):
-        assert not store.begin_anew(0, expected, replace(checkpoint(0), log_id="two"))
+        for expected in (None, (10, ""), (10, "two"), (9, "one")):
+            assert not store.commit(0, expected, replace(checkpoint(offset), log_id="two"))
     assert store.snapshot() == before
 
 
@@ -176,16 +175,16 @@ def test_another_log_begins_with_the_closed_steps(store: CountStore) -> None:
     open_ = {key: replace(table, n=0) for key, table in COUNTED.items() if key.step >= 4}
     change = Checkpoint(10, during(SURVEY, 5), open_, {}, "two", Missing(1, 2, 10))
     for _ in range(2):  # the answer may be lost
-        assert store.begin_anew(0, (10, "one"), change)
+        assert store.commit(0, (10, "one"), change)
     assert store.snapshot() == {0: replace(change, panes={key: table for key, table in COUNTED.items() if key.step < 4})}
-    assert not store.commit(0, 10, replace(checkpoint(20), log_id="one"))
-    assert store.commit(0, 10, replace(checkpoint(20), log_id="two"))
+    assert not store.commit(0, (10, "one"), replace(checkpoint(20), log_id="one"))
+    assert store.commit(0, (10, "two"), replace(checkpoint(20), log_id="two"))
 
 
 def test_an_unknown_log_takes_the_id_of_the_next_commit(store: CountStore) -> None:
     store.commit(0, None, checkpoint(10))
-    assert store.commit(0, 10, replace(checkpoint(20), log_id="one"))
-    assert not store.commit(0, 20, checkpoint(30))
+    assert store.commit(0, (10, ""), replace(checkpoint(20), log_id="one"))
+    assert not store.commit(0, (20, ""), checkpoint(30))
 
 
 def test_tables_are_summed_over_partitions(store: CountStore) -> None:
@@ -205,7 +204,7 @@ def test_prune_removes_only_old_steps(store: CountStore) -> None:
     kept = {key: table for key, table in COUNTED.items() if key.step >= 4}
     pruned = replace(checkpoint(10), panes=kept, pruned_below=4)
     assert store.snapshot()[1] == pruned
-    assert store.commit(0, 10, replace(checkpoint(20), panes={}))
+    assert store.commit(0, (10, ""), replace(checkpoint(20), panes={}))
     assert store.snapshot()[0] == replace(pruned, next_offset=20, rejected={"undecodable": 20})
     store.prune(3, store.heads())
     assert store.snapshot()[1] == pruned  # what is gone stays gone
@@ -235,7 +234,7 @@ def test_the_same_offset_of_another_writer_is_refused(store: CountStore) -> None
     assert store.commit(0, None, replace(checkpoint(10), writer="a"))
     assert not store.commit(0, None, replace(checkpoint(10), writer="b"))
     assert store.heads()[0].writer == "a"
-    assert store.commit(0, 10, replace(checkpoint(20), writer="b"))
+    assert store.commit(0, (10, ""), replace(checkpoint(20), writer="b"))
     assert store.heads()[0].writer == "b"
 
 
@@ -310,20 +309,20 @@ def test_a_redis_that_hangs_or_refuses_is_used_again_later(redis_node: RedisNode
     redis_node.pause()
     try:
         with pytest.raises(StoreUnavailable):
-            store.commit(0, 10, checkpoint(20))
+            store.commit(0, (10, ""), checkpoint(20))
     finally:
         redis_node.resume()
     with redis.Redis.from_url(redis_node.url) as client:
         client.config_set("maxmemory", "1b")
         try:
             with pytest.raises(StoreUnavailable, match=r"maxmemory|OOM"):
-                store.commit(0, store.positions()[0], checkpoint(30))
+                store.commit(0, (store.positions()[0], ""), checkpoint(30))
         finally:
             client.config_set("maxmemory", "0")
-        assert store.commit(0, store.positions()[0], checkpoint(30))
+        assert store.commit(0, (store.positions()[0], ""), checkpoint(30))
         assert store.snapshot()[0] == checkpoint(30)
         client.script_flush()  # as after a restart
-        assert store.commit(0, 30, checkpoint(40))
+        assert store.commit(0, (30, ""), checkpoint(40))
         client.flushall()
     store.close()
 
