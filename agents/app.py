@@ -29,7 +29,7 @@ from faust.exceptions import ProducerSendError
 from agents import metrics
 from agents.consumer.batches import CHUNK_BYTES
 from agents.consumer.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
-from agents.consumer.second_client import Witness
+from agents.consumer.second_client import SecondClient
 from agents.counting import Counting
 from agents.log import DeadLetter, LogUnavailable
 from agents.malloc import keep_freed_memory
@@ -74,8 +74,8 @@ class AgentApp(faust.App):
     def __init__(self, survey: Survey, settings: Settings) -> None:
         self.survey, self.agent_settings = survey, settings
         self.store, self.watchdog = RedisCountStore(survey, settings), _Watchdog()
-        self.witness = Witness(settings, survey.reports_topic)
-        self.told_to_stop = threading.Event()
+        self.second_client = SecondClient(settings, survey.reports_topic)
+        self.stopping = threading.Event()
         self.counting = Counting(survey, self.store, _FaustLog(self, survey), settings.commit_interval_ms / 1000)
         super().__init__(
             group_id(survey),
@@ -102,7 +102,7 @@ class AgentApp(faust.App):
         )
         self.agent(self.topic(survey.reports_topic, acks=False), name="count")(self._count)
         self.task(self.counting.run)
-        self.task(self._look_after)
+        self.task(self._watch)
         self.on_partitions_revoked.connect(self._revoked)
         self.on_before_shutdown.connect(self._shut_down)
 
@@ -114,7 +114,7 @@ class AgentApp(faust.App):
                 log.exception("cannot count")
                 await self.crash(error)
 
-    async def _look_after(self) -> None:
+    async def _watch(self) -> None:
         await self.counting.watch(self.watchdog.alive)
 
     def prepare(self) -> None:
@@ -131,7 +131,7 @@ class AgentApp(faust.App):
         keep_freed_memory()
         if settings.metrics_port:
             serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: self.counting.ready)
-        wait_for(f"Kafka at {settings.kafka}", self._check_kafka, self.told_to_stop.wait, log.warning)
+        wait_for(f"Kafka at {settings.kafka}", self._check_kafka, self.stopping.wait, log.warning)
         check_redis(self.store)
         self.watchdog.start()
 
@@ -145,7 +145,7 @@ class AgentApp(faust.App):
 
     async def _shut_down(self, *_about: Any, **_: Any) -> None:
         await self.counting.close()
-        await asyncio.to_thread(self.witness.close)
+        await asyncio.to_thread(self.second_client.close)
 
     def _new_transport(self) -> Any:
         return ChunkTransport(self.conf.broker_consumer, self)
@@ -165,13 +165,13 @@ class _FaustLog:
         return cast(ChunkConsumer, self._app.consumer)
 
     async def identity(self) -> str:
-        return await asyncio.to_thread(self._app.witness.topic_id)
+        return await asyncio.to_thread(self._app.second_client.topic_id)
 
     async def partitions(self) -> set[int]:
-        return await asyncio.to_thread(self._app.witness.partitions)
+        return await asyncio.to_thread(self._app.second_client.partitions)
 
-    async def witness(self, partitions: Sequence[int]) -> None:
-        await asyncio.to_thread(self._app.witness.serves, partitions)
+    async def ask_second_client(self, partitions: Sequence[int]) -> None:
+        await asyncio.to_thread(self._app.second_client.serves, partitions)
 
     def shut_out(self) -> str:
         return self._consumer.shut_out
@@ -182,8 +182,8 @@ class _FaustLog:
     async def place(self, partition: int, offset: int) -> int:
         return await self._consumer.place(self._topic, partition, offset)
 
-    async def read_in_vain(self, partition: int) -> int | None:
-        return await self._consumer.read_in_vain(self._topic, partition)
+    async def position_if_nothing_read(self, partition: int) -> int | None:
+        return await self._consumer.position_if_nothing_read(self._topic, partition)
 
     async def commit_group(self, offsets: dict[int, int]) -> None:
         await self._consumer.commit_group(self._topic, offsets)
@@ -269,7 +269,7 @@ class _Worker(faust.Worker):
 
     def _schedule_shutdown(self, number: Any) -> None:
         """Also ends the wait for Kafka."""
-        cast(AgentApp, self.app).told_to_stop.set()
+        cast(AgentApp, self.app).stopping.set()
         super()._schedule_shutdown(number)
 
     async def on_first_start(self) -> None:
@@ -280,9 +280,9 @@ class _Worker(faust.Worker):
         except Stopped:
             sys.exit(0)
         except (TopicError, SettingsError, StoreRefused) as error:
-            _give_up(error)
+            _exit_unusable(error)
         except OSError as error:
-            _give_up(OSError(f"LDPSTREAM_METRICS_PORT: {error.strerror}"))
+            _exit_unusable(OSError(f"LDPSTREAM_METRICS_PORT: {error.strerror}"))
 
 
 def _end_in_time(*_signal: Any) -> None:
@@ -332,7 +332,7 @@ def _work(app: AgentApp) -> NoReturn:
     raise SystemExit(0)
 
 
-def _give_up(error: Exception) -> NoReturn:
+def _exit_unusable(error: Exception) -> NoReturn:
     print(f"ldpstream agent: {error}", file=sys.stderr, flush=True)  # noqa: T201
     sys.exit(UNUSABLE)
 
@@ -344,7 +344,7 @@ def _from_environment() -> AgentApp:
             raise SettingsError("LDPSTREAM_SURVEY must name the survey file")
         return create_app(load_survey(settings.survey), settings)
     except (SettingsError, SurveyError) as error:
-        _give_up(error)
+        _exit_unusable(error)
 
 
 def __getattr__(name: str) -> Any:

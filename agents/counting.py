@@ -30,7 +30,7 @@ import structlog
 from agents import metrics
 from agents.fold import FoldResult, PartitionFold
 from agents.log import Chunk, DeadLetter, Log, LogUnavailable
-from agents.progress import Partition, Progress
+from agents.stall_detector import Partition, StallDetector
 from agents.tally import Records
 from stores.checkpoint import Checkpoint
 from stores.count_store import CountStore, StoreUnavailable
@@ -46,7 +46,7 @@ MAX_UNWRITTEN_BYTES = 2**26  # of changed count tables; beyond it we take no chu
 LETTER_BYTES = 400  # approximate memory of a letter besides its value
 LETTERS_AT_ONCE = 2_000  # few enough for an acknowledgement in time
 SLOWEST_RETRY_S = 5.0
-LOOK_S = 2.0  # interval at which the store is compared with our writes
+COMPARE_S = 2.0  # interval at which the store is compared with our writes
 CLOSE_S = 6.0
 
 
@@ -74,11 +74,11 @@ class Counting:
         self._survey, self._store, self._log = survey, store, source
         self._interval_s, self._clock, self._now_ms = commit_interval_s, clock, now_ms
         self._partitions: dict[int, Partition] = {}
-        self._progress = Progress(self._partitions, source, self.displace, clock)
+        self._stall_detector = StallDetector(self._partitions, source, self.displace, clock)
         self._assignments = 0
         self._joined = False
         self._group_offsets: dict[int, int] = {}
-        self._looked_s = clock()
+        self._compared_s = clock()
         self._waiting_bytes = 0
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -236,8 +236,8 @@ class Counting:
             if not self._store_answers:  # chunks wait for an answer, even if there is nothing to write or load
                 await self._ask_store(self._store.positions)
             await self._commit(list(self._partitions.values()))
-            await self._look_at_the_store()
-            self._store_is_well()  # only after the commit: a Redis with a full disk answers reads and refuses writes
+            await self._compare_with_store()
+            self._store_recovered()  # only after the commit: a Redis with a full disk answers reads and refuses writes
             if waiting := [p for p in self._partitions.values() if p.placement is None]:
                 await self._place(waiting)
             await self._commit_group()
@@ -280,12 +280,12 @@ class Counting:
                 log.warning("commit refused: another agent has written", partition=partition.number, expected=offset)
                 self._start_over(partition)
 
-    async def _look_at_the_store(self) -> None:
+    async def _compare_with_store(self) -> None:
         """Detects a store that was emptied or restored from an older copy. Its records have to be counted again."""
-        if self._clock() - self._looked_s < LOOK_S:
+        if self._clock() - self._compared_s < COMPARE_S:
             return
         heads = await self._ask_store(self._store.heads)
-        self._looked_s = self._clock()
+        self._compared_s = self._clock()
         for partition in self._partitions.values():
             if partition.fold is not None and not partition.fold.agrees(heads.get(partition.number)):
                 metrics.store_losses.inc()
@@ -316,7 +316,7 @@ class Counting:
                 checkpoint = checkpoints[partition.number]
                 writer = secrets.token_hex(8)
                 partition.fold = PartitionFold(self._survey, checkpoint, begin, log_id, self._now_ms(), writer)
-            await self._go_where_the_log_is(partition, partition.fold, log_id, begin, end)
+            await self._move_into_log(partition, partition.fold, log_id, begin, end)
             if partition.fold is None:
                 self._wake.set()  # commit refused: load it again
                 continue
@@ -341,17 +341,17 @@ class Counting:
             log.error("the topic was recreated without this partition: its open steps are lost", partition=number)
             metrics.new_logs.inc()
             fold = PartitionFold(self._survey, checkpoint, writer=secrets.token_hex(8))
-            fold.begin_anew(log_id, 0, self._now_ms())
+            fold.switch_log(log_id, 0, self._now_ms())
             if (change := fold.changes()) is not None:
                 await self._ask_store(self._store.commit, number, checkpoint.position, change)
 
-    async def _go_where_the_log_is(self, partition: Partition, fold: PartitionFold, log_id: str, begin: int, end: int) -> None:
+    async def _move_into_log(self, partition: Partition, fold: PartitionFold, log_id: str, begin: int, end: int) -> None:
         """Moves the fold off an offset that the log does not have, and commits that before counting anything else."""
         number, before = partition.number, fold.next_offset
         if fold.of_another_log(log_id):
             log.error("the topic was deleted and recreated: counting its open steps again", partition=number, offset=before)
             metrics.new_logs.inc()
-            fold.begin_anew(log_id, begin, self._now_ms())
+            fold.switch_log(log_id, begin, self._now_ms())
         elif before < begin:
             metrics.missing_offsets.inc(begin - before)
             log.error("records expired before they were counted", partition=number, first=before, next=begin)
@@ -371,7 +371,7 @@ class Counting:
             self._set_flow()
             raise
 
-    def _store_is_well(self) -> None:
+    def _store_recovered(self) -> None:
         if not self._store_answers:
             self._store_answers = True
             self._set_flow()
@@ -395,12 +395,12 @@ class Counting:
         """
         while not self._closed:
             await asyncio.sleep(1)
-            if await self.progressing():
+            if await self.healthy():
                 alive()
 
-    async def progressing(self) -> bool:
+    async def healthy(self) -> bool:
         """True unless something has been stalled for a minute; see `watch`."""
-        return await self._progress.going_on(waiting=not self._flowing.is_set())
+        return await self._stall_detector.healthy(waiting=not self._flowing.is_set())
 
     def _forget(self, number: int) -> None:
         self._partitions.pop(number, None)

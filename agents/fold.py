@@ -131,10 +131,10 @@ class PartitionFold:
         first = self._next
         for key, table in added.counts.items():
             self._panes[key] = self._panes[key] + table if key in self._panes else table
-            self._soil(key)
+            self._mark_dirty(key)
         self._rejected.update(reason for _, reason in added.rejected)
         if accepted:
-            self._go_on(length, times[0], times[-1])
+            self._advance(length, times[0], times[-1])
         rejected = tuple((accepted[offset - first], reason) for offset, reason in added.rejected)
         return FoldResult(length, added.reports, redelivered, rejected, gap)
 
@@ -153,7 +153,7 @@ class PartitionFold:
             return FoldResult(0, 0, 0, gap=(self._next, record.offset))
         appended_ms = max(self._newest_ms, record.appended_ms)
         self._rejected[reason] += left
-        self._go_on(left, appended_ms, appended_ms)
+        self._advance(left, appended_ms, appended_ms)
         return FoldResult(left, 0, n - left, ((record, reason),))
 
     def skip(self, offset: int, n: int) -> FoldResult:
@@ -163,7 +163,7 @@ class PartitionFold:
         self._next = max(self._next, offset + n)
         return FoldResult(0, 0, 0)
 
-    def _go_on(self, length: int, first_ms: int, last_ms: int) -> None:
+    def _advance(self, length: int, first_ms: int, last_ms: int) -> None:
         """Advances past `length` folded records, given the append times of the first and the last."""
         if self._missing is not None and self._missing.below_offset == self._next:
             self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, first_ms + 1))
@@ -187,7 +187,7 @@ class PartitionFold:
         self._missing = Missing(after_ms, now_ms, offset)
         self._next = offset
 
-    def begin_anew(self, log_id: str, begin: int, now_ms: int) -> None:
+    def switch_log(self, log_id: str, begin: int, now_ms: int) -> None:
         """Starts to fold another log from its beginning, after the topic was deleted and recreated.
 
         Drops the tables of open steps, because the log they came from is gone, and notes missing records for these steps.
@@ -202,11 +202,11 @@ class PartitionFold:
         self._panes = {key: self._empty(key) for key in self._panes if key.step >= first}
         self._dirty, self._dirty_bytes = set(), 0
         for key in self._panes:
-            self._soil(key)
+            self._mark_dirty(key)
         self._log_id = log_id
         self.lose(begin, now_ms)
 
-    def _soil(self, key: PaneKey) -> None:
+    def _mark_dirty(self, key: PaneKey) -> None:
         if key not in self._dirty:
             self._dirty.add(key)
             self._dirty_bytes += self._panes[key].counts.nbytes

@@ -56,7 +56,7 @@ class Log(Protocol):
     async def partitions(self) -> set[int]:
         """Returns the numbers of the log's partitions."""
 
-    async def witness(self, partitions: Sequence[int]) -> None:
+    async def ask_second_client(self, partitions: Sequence[int]) -> None:
         """Checks that the broker serves these partitions to a second client, independent of the consumer."""
 
     def shut_out(self) -> str:
@@ -68,7 +68,7 @@ class Log(Protocol):
     async def place(self, partition: int, offset: int) -> int:
         """Seeks to an offset. Returns the placement number, which later chunks carry."""
 
-    async def read_in_vain(self, partition: int) -> int | None:
+    async def position_if_nothing_read(self, partition: int) -> int | None:
         """Returns the offset reached if the reads since the placement found no record; else None."""
 
     async def commit_group(self, offsets: dict[int, int]) -> None:

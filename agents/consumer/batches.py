@@ -40,8 +40,8 @@ _CODEC, _APPEND_TIME = 0x07, 0x08  # in the low byte of its attributes
 _Row = tuple[int, int, bytes, int]  # offset, append time, value, type of the time
 
 
-class Batch(NamedTuple):
-    """Records of one batch of the log, by columns."""
+class ReadableBatch(NamedTuple):
+    """Records of one batch of the log, or of a part of it, by columns."""
 
     offsets: tuple[int, ...]
     appended_ms: tuple[int, ...]
@@ -87,7 +87,7 @@ class Markers(NamedTuple):
         return RECORD_BYTES
 
 
-Piece = Batch | RefusedBatch | Markers
+Piece = ReadableBatch | RefusedBatch | Markers
 
 
 class FetchedBatches(dict[Any, Any]):
@@ -174,7 +174,7 @@ def unpack(unread: Any) -> Iterator[Piece]:
         unread.next_fetch_offset = max(unread.next_fetch_offset, batch.next_offset)
 
 
-def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[Batch]:
+def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
     """Yields the records of a batch from offset `first` on. It checks the batch from its beginning.
 
     Raises:
@@ -195,7 +195,7 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[Batch]:
         low = offsets[-1] + 1
         if low > first:
             old = bisect_left(offsets, first)
-            yield Batch(offsets[old:], appended_ms[old:], values[old:], set(timestamp_types))
+            yield ReadableBatch(offsets[old:], appended_ms[old:], values[old:], set(timestamp_types))
 
 
 def _rows(records: Iterator[_Row], length: int) -> list[_Row]:
@@ -218,7 +218,7 @@ def _plain(raw: memoryview) -> bytes:
     return b"".join((header, records))
 
 
-def joined(batches: Sequence[Batch]) -> Records:
+def joined(batches: Sequence[ReadableBatch]) -> Records:
     """Joins the records of consecutive pieces."""
     if len(batches) == 1:
         return Records(*batches[0][:3])

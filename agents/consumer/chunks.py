@@ -22,7 +22,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import ConsumerMessage
 
-from agents.consumer.batches import Batch, FetchedBatches, Markers, Piece, RefusedBatch, joined
+from agents.consumer.batches import FetchedBatches, Markers, Piece, ReadableBatch, RefusedBatch, joined
 from agents.consumer.membership import Membership
 from agents.counting import Counting
 from agents.log import Chunk, LogUnavailable, Refusal
@@ -49,7 +49,7 @@ class ChunkConsumer(driver.Consumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._read_offset: MutableMapping[Any, Any] = _Nothing()
+        self._read_offset: MutableMapping[Any, Any] = _NoOffsets()
         self.placements: dict[tuple[str, int], _Placement] = {}
         self._numbers = itertools.count(1)
 
@@ -86,16 +86,16 @@ class ChunkConsumer(driver.Consumer):
         ends = await self._in_thread(consumer.end_offsets(wanted))
         return {where.partition: (begins[where], ends[where]) for where in wanted}
 
-    async def read_in_vain(self, topic: str, partition: int) -> int | None:
+    async def position_if_nothing_read(self, topic: str, partition: int) -> int | None:
         """Returns the position of a placed partition that has given no record since; else None.
 
         Raises:
             LogUnavailable: if the partition is not assigned to this consumer.
         """
-        reached: int | None = await self._in_thread(self._read_in_vain(TopicPartition(topic, partition)))
+        reached: int | None = await self._in_thread(self._position_if_nothing_read(TopicPartition(topic, partition)))
         return reached
 
-    async def _read_in_vain(self, partition: TopicPartition) -> int | None:
+    async def _position_if_nothing_read(self, partition: TopicPartition) -> int | None:
         position: int = await self._thread._ensure_consumer().position(partition)
         placement = self.placements.get(partition)
         return position if placement is not None and placement.chunks == 0 else None
@@ -158,7 +158,7 @@ class ChunkConsumer(driver.Consumer):
             return 0
 
     def verify_event_path(self, now: float, tp: Any) -> None:
-        """Does nothing: Faust's stall detector expects commits. Ours is `agents.progress`."""
+        """Does nothing: Faust's stall detector expects commits. Ours is `agents.stall_detector`."""
 
 
 class ChunkThread(driver.AIOKafkaConsumerThread):
@@ -179,7 +179,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         """Sets the longest wait of a fetch, for which Faust has no setting: other requests wait behind the fetch."""
         consumer = super()._create_consumer(loop)
         consumer._fetch_max_wait_ms = int(FETCH_S * 1000)
-        _keep_trying(consumer._client, self.app)
+        _retry_first_connection(consumer._client, self.app)
         return consumer
 
     async def on_thread_stop(self) -> None:
@@ -245,8 +245,8 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
 def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal | None, int]]:
     """Joins readable pieces; yields a refused batch or a batch of markers alone. The fields are those of `Chunk`."""
     for kind, run in groupby(pieces, type):
-        if kind is Batch:
-            yield joined(cast(list[Batch], list(run))), None, 0
+        if kind is ReadableBatch:
+            yield joined(cast(list[ReadableBatch], list(run))), None, 0
         else:
             yield from (([piece.record], piece.refusal, piece.markers) for piece in cast(Iterator[RefusedBatch | Markers], run))
 
@@ -256,11 +256,11 @@ class ChunkProducer(driver.Producer):
 
     def _new_producer(self, transactional_id: str | None = None) -> Any:
         producer = super()._new_producer(transactional_id)
-        _keep_trying(producer.client, self.app)
+        _retry_first_connection(producer.client, self.app)
         return producer
 
 
-def _keep_trying(client: Any, app: Any) -> None:
+def _retry_first_connection(client: Any, app: Any) -> None:
     """Makes an aiokafka client retry its first connection. The broker may fail after the agent's start-up checks."""
     connect = client.bootstrap
 
@@ -285,7 +285,7 @@ class ChunkTransport(driver.Transport):
     Producer = ChunkProducer
 
 
-class _Nothing(dict[Any, None]):
+class _NoOffsets(dict[Any, None]):
     """Read offsets that are always None, which disables Faust's duplicate filter."""
 
     def __missing__(self, key: Any) -> None:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 ANSWER_MS = 3_000
 
 
-class Witness:
+class SecondClient:
     """A client for questions about one topic. It shares neither connection nor thread with the consumer.
 
     Raises (all methods):

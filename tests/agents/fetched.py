@@ -12,7 +12,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 from crc32c import crc32c
 
-from agents.consumer.batches import Batch, FetchedBytes, Markers, unpack
+from agents.consumer.batches import FetchedBytes, Markers, ReadableBatch, unpack
 
 PARTITION = TopicPartition("reports", 0)
 CONTROL, APPEND_TIME = 0x20, 0x08
@@ -59,7 +59,7 @@ def unread(raw: bytes, offset: int) -> Any:
     return PartitionRecords(PARTITION, FetchedBytes(raw), [], offset, None, None, True, 0)
 
 
-def read(unread: Any) -> list[Batch]:
+def read(unread: Any) -> list[ReadableBatch]:
     """Returns all batches except those of markers. Fails the test if one is refused."""
     pieces = [piece for piece in unpack(unread) if not isinstance(piece, Markers)]
-    return [piece if isinstance(piece, Batch) else pytest.fail(f"refused: {piece.refusal}") for piece in pieces]
+    return [piece if isinstance(piece, ReadableBatch) else pytest.fail(f"refused: {piece.refusal}") for piece in pieces]

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from agents import Record
 from agents.consumer import batches, compression
-from agents.consumer.batches import Batch, FetchedBatches, RefusedBatch, joined, unpack
-from agents.consumer.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _keep_trying, _Placement
+from agents.consumer.batches import FetchedBatches, ReadableBatch, RefusedBatch, joined, unpack
+from agents.consumer.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _Placement, _retry_first_connection
 
 from .fetched import CODECS, ENCODERS, GZIP, LZ4, PARTITION, SNAPPY, ZSTD, batch, old_format, read, sealed, unread
 
@@ -75,7 +75,7 @@ def test_fetched_records_are_returned_by_the_batch() -> None:
     held = FetchedBatches({PARTITION: before})
     assert list(held) == [PARTITION]
     pieces = list(held[PARTITION]._partition_records)
-    assert [len(piece.values) if isinstance(piece, Batch) else piece.markers for piece in pieces] == [1, 5, 3, 1, 40]
+    assert [len(piece.values) if isinstance(piece, ReadableBatch) else piece.markers for piece in pieces] == [1, 5, 3, 1, 40]
     error = object()
     held[PARTITION] = error
     assert held[PARTITION] is error
@@ -139,7 +139,7 @@ def test_a_record_cannot_move_the_position_past_others(what: str, monkeypatch: p
     """Brokers do not check the offsets within an uncompressed batch."""
     monkeypatch.setattr(batches, "PIECE_RECORDS", 1)
     seen = unread(bytes(damaged(what) + batch(22, [b"c"])), 2)
-    offsets = [piece.offsets[0] if isinstance(piece, Batch) else piece.record.offset for piece in unpack(seen)]
+    offsets = [piece.offsets[0] if isinstance(piece, ReadableBatch) else piece.record.offset for piece in unpack(seen)]
     assert offsets == ([2, 22] if what == "an offset of another batch" else [2, 3, 22])
 
 
@@ -160,7 +160,7 @@ def test_damage_in_a_batch_affects_no_other_batch(codec: int, damage: list[tuple
     for place, bits in damage:
         raw[61 + place % (len(raw) - 61)] ^= bits
     *pieces, after = unpack(unread(bytes(sealed(raw) + batch(22, [b"c"])), 2))
-    counted = sum(len(piece.values) for piece in pieces if isinstance(piece, Batch))
+    counted = sum(len(piece.values) for piece in pieces if isinstance(piece, ReadableBatch))
     refused = sum(piece.refusal.records for piece in pieces if isinstance(piece, RefusedBatch))
     assert (counted + refused, after[:3]) == (20, ((22,), (7,), (b"c",)))
 
@@ -172,7 +172,7 @@ def test_records_before_an_unreadable_record_are_returned(monkeypatch: pytest.Mo
     pieces = list(unpack(unread(bytes(lost + batch(22, [b"c"])), 2)))
     refused = pieces[-2]
     assert isinstance(refused, RefusedBatch)
-    assert [piece.offsets for piece in pieces if isinstance(piece, Batch)] == [*((i,) for i in range(2, 21)), (22,)]
+    assert [piece.offsets for piece in pieces if isinstance(piece, ReadableBatch)] == [*((i,) for i in range(2, 21)), (22,)]
     assert (refused.record.offset, refused.refusal) == (21, (1, "unreadable batch"))
 
 
@@ -183,7 +183,7 @@ def test_a_batch_that_unpacks_to_too_much_is_refused() -> None:
     *before, refused, after = unpack(unread(raw, 0))
     assert isinstance(refused, RefusedBatch)
     assert (refused.refusal, refused.record.offset, after[0]) == ((62, "too large"), most + 1, (most + 63,))
-    assert [offset for piece in before if isinstance(piece, Batch) for offset in piece.offsets] == list(range(most + 1))
+    assert [offset for piece in before if isinstance(piece, ReadableBatch) for offset in piece.offsets] == list(range(most + 1))
 
 
 def test_one_call_returns_about_one_chunk_at_most() -> None:
@@ -229,7 +229,7 @@ async def test_a_transaction_marker_gets_its_own_chunk() -> None:
 
 def test_a_marker_below_the_position_is_skipped() -> None:
     (piece,) = unpack(unread(bytes(batch(2, [b"\x00\x00\x00\x01"], control=True) + batch(3, [b"c"])), 3))
-    assert isinstance(piece, Batch)
+    assert isinstance(piece, ReadableBatch)
 
 
 def _reader() -> Any:
@@ -338,7 +338,7 @@ async def test_a_client_waits_for_an_unreachable_broker(monkeypatch: pytest.Monk
             raise error
 
     client: Any = SimpleNamespace(bootstrap=connect)
-    _keep_trying(client, SimpleNamespace(watchdog=SimpleNamespace(alive=lambda: alive.append(1))))
+    _retry_first_connection(client, SimpleNamespace(watchdog=SimpleNamespace(alive=lambda: alive.append(1))))
     await client.bootstrap()
     assert (len(alive), len(answers)) == (2, 1)
     with pytest.raises(ValueError, match="no"):

@@ -47,7 +47,7 @@ class FakeLog:
         self.check()
         return set(self.records)
 
-    async def witness(self, partitions: Sequence[int]) -> None:
+    async def ask_second_client(self, partitions: Sequence[int]) -> None:
         if self.gone:
             raise LogUnavailable("gone")
 
@@ -64,7 +64,7 @@ class FakeLog:
         self.placements[partition] = [self.number, offset, 0]
         return self.number
 
-    async def read_in_vain(self, partition: int) -> int | None:
+    async def position_if_nothing_read(self, partition: int) -> int | None:
         self.check()
         _, position, chunks = self.placements[partition]
         return position if chunks == 0 else None
@@ -169,7 +169,7 @@ class Agent:
                 while await self.read(partition, 7):
                     pass
             self.now += 11
-            await self.counting.progressing()
+            await self.counting.healthy()
 
 
 def direct(records: dict[int, list[Record]]) -> dict[int, Checkpoint]:
@@ -530,7 +530,7 @@ async def test_a_gap_at_the_end_of_the_log_is_skipped_later() -> None:
     agent = Agent(store, log)
     await agent.finish()
     assert store.positions() == {0: 42, 1: 40}
-    assert await agent.counting.progressing()
+    assert await agent.counting.healthy()
 
 
 async def test_a_revoked_partition_is_committed_and_forgotten() -> None:
@@ -581,12 +581,12 @@ async def test_a_stalled_partition_is_placed_again_then_given_up() -> None:
     await agent.step()
     before = dict(agent.log.placements)
     agent.now += 11
-    assert await agent.counting.progressing()
+    assert await agent.counting.healthy()
     await agent.step()
     assert agent.log.placements[0][0] > before[0][0]
     for _ in range(5):
         agent.now += 11
-        well = await agent.counting.progressing()
+        well = await agent.counting.healthy()
         await agent.step()
     assert not well
 
@@ -601,7 +601,7 @@ async def test_waiting_is_not_a_stall(cause: str) -> None:
     await agent.step()
     for _ in range(20):
         agent.now += 11
-        assert await agent.counting.progressing()
+        assert await agent.counting.healthy()
 
 
 async def test_a_hanging_consumer_is_a_stall_if_the_broker_answers() -> None:
@@ -613,7 +613,7 @@ async def test_a_hanging_consumer_is_a_stall_if_the_broker_answers() -> None:
     answers = []
     for _ in range(8):
         agent.now += 11
-        answers.append(await agent.counting.progressing())
+        answers.append(await agent.counting.healthy())
     assert answers[:4] == [True] * 4
     assert answers[-2:] == [False] * 2
 
@@ -625,10 +625,10 @@ async def test_a_hanging_consumer_without_partitions_is_a_stall() -> None:
         agent.log.fails, agent.log.gone = fails, False
         for _ in range(8):
             agent.now += 11
-            well = await agent.counting.progressing()
+            well = await agent.counting.healthy()
         assert well is not fails
     agent.log.gone = True
-    assert await agent.counting.progressing()
+    assert await agent.counting.healthy()
 
 
 @pytest.mark.parametrize("partitions", [[], [0, 1]])
@@ -643,7 +643,7 @@ async def test_a_shut_out_consumer_is_a_stall_if_the_broker_answers(partitions: 
         answers = []
         for _ in range(80):
             agent.now += 1
-            answers.append(await agent.counting.progressing())
+            answers.append(await agent.counting.healthy())
         assert answers[:45] == [True] * 45
         assert answers[-1] is expected
 
@@ -692,7 +692,7 @@ async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen
         assert found.position == (length, "new")
         until = new[partition][0].appended_ms + 1 if length else NOW_MS
         assert found.missing == Missing(old.newest_ms, until, 0)
-    assert await agent.counting.progressing()
+    assert await agent.counting.healthy()
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -722,7 +722,7 @@ async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: b
     assert found[1].panes == {k: table for k, table in old.panes.items() if k.step < first_open_step(SURVEY, old.newest_ms)}
     assert found[1].panes != old.panes
     assert found[1].missing == Missing(old.newest_ms, NOW_MS, 0)
-    assert await agent.counting.progressing()
+    assert await agent.counting.healthy()
 
 
 async def test_counts_of_a_deleted_topic_never_replace_new_ones() -> None:
@@ -776,7 +776,7 @@ async def test_chunks_wait_while_the_store_refuses_writes() -> None:
         assert not agent.counting.ready
         assert not await agent.read(0, 5)
         agent.now += 100
-        assert await agent.counting.progressing()
+        assert await agent.counting.healthy()
     store.refuses = False
     assert await agent.step()
     await agent.step()

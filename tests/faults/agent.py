@@ -168,8 +168,8 @@ class Agent:
     async def partitions(self) -> set[int]:
         return set(await self._log.ask("partitions", lambda: range(len(self._log.begins))))
 
-    async def witness(self, partitions: Sequence[int]) -> None:
-        await self._log.ask("witness", lambda: None)
+    async def ask_second_client(self, partitions: Sequence[int]) -> None:
+        await self._log.ask("ask_second_client", lambda: None)
 
     def shut_out(self) -> str:
         return ""
@@ -189,11 +189,11 @@ class Agent:
         self.readable.set()
         return self._number
 
-    async def read_in_vain(self, partition: int) -> int | None:
-        found: int | None = await self._log.ask("read_in_vain", lambda: self._read_in_vain(partition))
+    async def position_if_nothing_read(self, partition: int) -> int | None:
+        found: int | None = await self._log.ask("position_if_nothing_read", lambda: self._position_if_nothing_read(partition))
         return found
 
-    def _read_in_vain(self, partition: int) -> int | None:
+    def _position_if_nothing_read(self, partition: int) -> int | None:
         placement = self._placements.get(partition)
         return placement.position if placement is not None and placement.chunks == 0 else None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import agents.counting
 import agents.fold
-import agents.progress
+import agents.stall_detector
 import estimators.publishing.schedule
 import stores.memory_store
 
@@ -39,9 +39,10 @@ class Code:
     @classmethod
     def real(cls) -> "Code":
         """Returns the service's own code."""
-        counting, progress, schedule = _copy(agents.counting), _copy(agents.progress), _copy(estimators.publishing.schedule)
-        counting.log = progress.log = _Silence()
-        counting.Progress = progress.Progress
+        counting, stall_detector = _copy(agents.counting), _copy(agents.stall_detector)
+        schedule = _copy(estimators.publishing.schedule)
+        counting.log = stall_detector.log = _Silence()
+        counting.StallDetector = stall_detector.StallDetector
         return cls(counting, schedule, agents.fold.PartitionFold, stores.memory_store.MemoryCountStore, TopicClient)
 
 

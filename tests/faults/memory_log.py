@@ -140,15 +140,15 @@ class MemoryLog:
         return "the one"
 
     def beginnings(self) -> dict[int, int]:
-        self._be_there()
+        self._check_reachable()
         return dict(enumerate(self.begins))
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
-        self._be_there()
+        self._check_reachable()
         return {p: self._first(p, lambda record: record.appended_ms >= time_ms) for p in range(PARTITIONS)}
 
     def earliest_ms(self) -> int | None:
-        self._be_there()
+        self._check_reachable()
         kept = [record for begin, log in zip(self.begins, self.records) for record in log[begin:] if record is not None]
         return min((record.appended_ms for record in kept), default=None)
 
@@ -157,6 +157,6 @@ class MemoryLog:
         found = (i for i in range(self.begins[partition], len(log)) if (record := log[i]) is not None and holds(record))
         return next(found, len(log))
 
-    def _be_there(self) -> None:
+    def _check_reachable(self) -> None:
         if self.away:
             raise PositionUnavailable("gone")

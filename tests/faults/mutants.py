@@ -186,11 +186,11 @@ def replaces_better_by_poorer(code: Code) -> None:
     code.schedule.Schedule = Schedule
 
 
-def never_looks_at_the_store(code: Code) -> None:
+def never_compares_with_the_store(code: Code) -> None:
     """An agent without new records does not notice that the store has lost what it wrote."""
 
     class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]
-        async def _look_at_the_store(self) -> None:
+        async def _compare_with_store(self) -> None:
             """Does nothing."""
 
     code.counting.Counting = Counting
@@ -213,7 +213,7 @@ MUTANTS: tuple[Mutant, ...] = (
     publishes_although_replaced,
     forgets_what_was_told,
     replaces_better_by_poorer,
-    never_looks_at_the_store,
+    never_compares_with_the_store,
 )
 
 

@@ -251,7 +251,15 @@ class LoseShard(Operation):
     lost: int | None
 
 
-QUESTIONS = ("bounds", "place", "read_in_vain", "commit_group", "send_dead_letters", "identity", "witness")
+QUESTIONS = (
+    "bounds",
+    "place",
+    "position_if_nothing_read",
+    "commit_group",
+    "send_dead_letters",
+    "identity",
+    "ask_second_client",
+)
 
 Draw = Callable[[random.Random], Operation]
 

@@ -1,7 +1,7 @@
 """Stall detector: re-seeks partitions that make no progress, then reports the process unhealthy.
 
 Waiting is not a stall: for records, for the count store, or for an unreachable broker. A consumer has stalled if it gets no
-answer, or is shut out of its group, while the broker answers a second client (`Log.witness`).
+answer, or is shut out of its group, while the broker answers a second client (`Log.ask_second_client`).
 """
 
 import math
@@ -33,7 +33,7 @@ class Partition:
     tried_s: float = 0.0  # when it was last placed or checked
 
 
-class Progress:
+class StallDetector:
     """Detects stalled partitions and a stalled consumer.
 
     Args:
@@ -54,7 +54,7 @@ class Progress:
         self._answered_s = clock()  # when the log last answered the consumer
         self._asked_s = -math.inf  # when the broker was last asked about a group that shuts us out
 
-    async def going_on(self, waiting: bool) -> bool:
+    async def healthy(self, waiting: bool) -> bool:
         """True unless a partition or the consumer has been stalled for a minute.
 
         Args:
@@ -64,32 +64,32 @@ class Progress:
         if waiting:
             for partition in self._partitions.values():
                 partition.moved_s = now
-        still = [p for p in self._partitions.values() if now - max(p.moved_s, p.tried_s) >= REPLACE_AFTER_S]
+        idle = [p for p in self._partitions.values() if now - max(p.moved_s, p.tried_s) >= REPLACE_AFTER_S]
         if reason := self._log.shut_out():
             if now - self._asked_s >= REPLACE_AFTER_S:
                 self._asked_s = now
-                await self._forgive_if_the_broker_is_away(still, reason)
-        elif still or now - self._answered_s >= REPLACE_AFTER_S:
+                await self._reset_if_broker_unreachable(idle, reason)
+        elif idle or now - self._answered_s >= REPLACE_AFTER_S:
             try:
-                bounds = await self._log.bounds([p.number for p in still])
+                bounds = await self._log.bounds([p.number for p in idle])
                 log_id = await self._log.identity()
-                for partition in still:
-                    await self._look_after(partition, bounds[partition.number][1], log_id)
+                for partition in idle:
+                    await self._check(partition, bounds[partition.number][1], log_id)
                 self._answered_s = now
             except LogUnavailable as error:
-                await self._forgive_if_the_broker_is_away(still, str(error))
+                await self._reset_if_broker_unreachable(idle, str(error))
         return all(
             now - since < STALLED_AFTER_S for since in (self._answered_s, *(p.moved_s for p in self._partitions.values()))
         )
 
-    async def _look_after(self, partition: Partition, end: int, log_id: str) -> None:
+    async def _check(self, partition: Partition, end: int, log_id: str) -> None:
         """Checks a partition that has not moved: places it again unless there is nothing to read."""
         fold, partition.tried_s = partition.fold, self._clock()
         if fold is not None and fold.of_another_log(log_id):
             self._displace([partition.number])
             return
         if fold is not None and partition.placement is not None and fold.next_offset == partition.placed_at < end:
-            reached = await self._log.read_in_vain(partition.number)
+            reached = await self._log.position_if_nothing_read(partition.number)
             if reached is not None and fold.next_offset == partition.placed_at < reached:
                 log.warning("offsets without records", partition=partition.number, expected=fold.next_offset, found=reached)
                 metrics.missing_offsets.inc(reached - fold.next_offset)
@@ -100,14 +100,14 @@ class Progress:
             log.warning("no progress although the log has records", partition=partition.number, end=end)
             self._displace([partition.number])
 
-    async def _forgive_if_the_broker_is_away(self, still: list[Partition], reason: str) -> None:
+    async def _reset_if_broker_unreachable(self, idle: list[Partition], reason: str) -> None:
         """Counts as progress if the broker does not answer the second client either: an outage is not a stall."""
-        numbers = [partition.number for partition in still]
+        numbers = [partition.number for partition in idle]
         try:
-            await self._log.witness(numbers)
+            await self._log.ask_second_client(numbers)
         except LogUnavailable:
             self._answered_s = now = self._clock()
-            for partition in still:
+            for partition in idle:
                 partition.moved_s = now
         else:
             log.warning("the broker serves other clients but not our consumer", partitions=numbers, error=reason)
