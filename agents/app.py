@@ -1,18 +1,16 @@
 """The agent as a Faust app: `faust -A agents.app worker`, or `run` for the command line.
 
-Faust manages the consumer group, the partitions and the process. `agents.consumer.chunks` delivers the records in chunks and
-`agents.counting` counts them. Any number of agents may run. Each partition has one owner at a time, and two agents that both
-believe they own it do no harm.
+Faust manages the consumer group, the partitions and the process. `agents.consumer.chunks` delivers the records in chunks,
+`agents.counting` counts them, and `agents.kafka_log` carries out its requests to the broker. Any number of agents may run. Each
+partition has one owner at a time, and two agents that both believe they own it do no harm.
 """
 
 import asyncio
-import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn, cast
 
 import mode.loop
@@ -22,24 +20,22 @@ with suppress(ImportError):  # uvloop does not exist for Windows
     mode.loop.use("uvloop")  # before Faust is imported
 
 import faust
-from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
 from faust.app import BootStrategy
-from faust.exceptions import ProducerSendError
 
-from agents import metrics
 from agents.consumer.batches import CHUNK_BYTES
-from agents.consumer.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
+from agents.consumer.chunks import ANSWER_S, ChunkTransport
 from agents.consumer.second_client import SecondClient
 from agents.counting import Counting
-from agents.log import DeadLetter, LogUnavailable
+from agents.kafka_log import KafkaLog
 from agents.malloc import keep_freed_memory
+from agents.startup import check_kafka, check_redis
+from agents.watchdog import Watchdog
 from runtime.logs import logging_config
 from runtime.monitoring import serve_monitoring
 from runtime.settings import Settings, SettingsError, load_settings
 from runtime.shutdown import end_within
-from runtime.topics import TopicError, check_session, ensure_topics, group_id
+from runtime.topics import TopicError, group_id
 from runtime.waiting import Stopped, wait_for
-from stores.count_store import StoreUnavailable
 from stores.redis_connection import StoreRefused
 from stores.redis_store import RedisCountStore
 from surveys import Survey, SurveyError, load_survey
@@ -49,7 +45,7 @@ log = structlog.get_logger("ldpstream.agent")
 SESSION_S = 6.0  # session timeout: then the partitions of a killed agent go to another
 WAITING_CHUNKS = 8
 STOP_S = 8.5  # shutdown deadline, from the signal on; includes the last commit (`Counting.close`)
-UNUSABLE, STALLED = 2, 3  # exit codes
+UNUSABLE = 2  # exit code
 
 
 def create_app(survey: Survey, settings: Settings) -> "AgentApp":
@@ -73,10 +69,12 @@ class AgentApp(faust.App):
 
     def __init__(self, survey: Survey, settings: Settings) -> None:
         self.survey, self.agent_settings = survey, settings
-        self.store, self.watchdog = RedisCountStore(survey, settings), _Watchdog()
+        self.store, self.watchdog = RedisCountStore(survey, settings), Watchdog()
         self.second_client = SecondClient(settings, survey.reports_topic)
         self.stopping = threading.Event()
-        self.counting = Counting(survey, self.store, _FaustLog(self, survey), settings.commit_interval_ms / 1000)
+        self.counting = Counting(
+            survey, self.store, KafkaLog(self, self.second_client, survey), settings.commit_interval_ms / 1000
+        )
         super().__init__(
             group_id(survey),
             broker=[f"kafka://{address}" for address in settings.kafka.split(",")],
@@ -131,13 +129,10 @@ class AgentApp(faust.App):
         keep_freed_memory()
         if settings.metrics_port:
             serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: self.counting.ready)
-        wait_for(f"Kafka at {settings.kafka}", self._check_kafka, self.stopping.wait, log.warning)
+        check = partial(check_kafka, settings, self.survey, SESSION_S)
+        wait_for(f"Kafka at {settings.kafka}", check, self.stopping.wait, log.warning)
         check_redis(self.store)
         self.watchdog.start()
-
-    def _check_kafka(self) -> None:
-        ensure_topics(self.agent_settings, self.survey, "agent")
-        check_session(self.agent_settings, SESSION_S)
 
     async def _revoked(self, *about: Any, **_: Any) -> None:
         _app, partitions = about
@@ -152,105 +147,6 @@ class AgentApp(faust.App):
 
     def _create_directories(self) -> None:
         """Creates none: there are no local tables, and the file system may be read-only."""
-
-
-class _FaustLog:
-    """The log of `Counting`: one topic, through Faust's consumer and producer."""
-
-    def __init__(self, app: AgentApp, survey: Survey) -> None:
-        self._app, self._topic, self._rejected_topic = app, survey.reports_topic, survey.rejected_topic
-
-    @property
-    def _consumer(self) -> ChunkConsumer:
-        return cast(ChunkConsumer, self._app.consumer)
-
-    async def identity(self) -> str:
-        return await asyncio.to_thread(self._app.second_client.topic_id)
-
-    async def partitions(self) -> set[int]:
-        return await asyncio.to_thread(self._app.second_client.partitions)
-
-    async def ask_second_client(self, partitions: Sequence[int]) -> None:
-        await asyncio.to_thread(self._app.second_client.serves, partitions)
-
-    def shut_out(self) -> str:
-        return self._consumer.shut_out
-
-    async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        return await self._consumer.bounds(self._topic, partitions)
-
-    async def place(self, partition: int, offset: int) -> int:
-        return await self._consumer.place(self._topic, partition, offset)
-
-    async def position_if_nothing_read(self, partition: int) -> int | None:
-        return await self._consumer.position_if_nothing_read(self._topic, partition)
-
-    async def commit_group(self, offsets: dict[int, int]) -> None:
-        await self._consumer.commit_group(self._topic, offsets)
-
-    async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        """Sends the letters. Counts a letter as lost if the broker refuses it for good: too large, or no topic."""
-        try:
-            async with asyncio.timeout(2 * ANSWER_S):
-                failed = [error for error in await self._send_all(letters) if error is not None]
-        except TimeoutError:
-            raise LogUnavailable(f"{self._rejected_topic} did not acknowledge dead letters in time") from None
-        for cause in failed:
-            retriable = isinstance(cause, KafkaError) and (cause.retriable or isinstance(cause, KafkaTimeoutError))
-            if retriable and not isinstance(cause, UnknownTopicOrPartitionError):
-                raise LogUnavailable(f"{self._rejected_topic} does not accept dead letters: {type(cause).__name__}")
-        if failed:
-            metrics.dead_letters_lost.inc(len(failed))
-            log.error("dead letters refused", topic=self._rejected_topic, letters=len(failed))
-
-    async def _send_all(self, letters: Sequence[DeadLetter]) -> list[BaseException | None]:
-        """Returns the error of each letter, or None; in another order than the letters.
-
-        Skips a letter that is too large for our own producer. Stops at a letter that cannot be queued for another reason.
-        """
-        queued: list[Any] = []
-        refused: list[BaseException | None] = []
-        for letter in letters:
-            try:
-                queued += [await self._send(letter)]
-            except ProducerSendError as error:
-                refused.append(error.__cause__)
-                if not isinstance(error.__cause__, MessageSizeTooLargeError):
-                    refused += [error.__cause__] * (len(letters) - len(queued) - len(refused))
-                    break
-        answers = await asyncio.gather(*queued, return_exceptions=True)
-        return [answer if isinstance(answer, BaseException) else None for answer in answers] + refused
-
-    async def _send(self, letter: DeadLetter) -> Any:
-        where = {"partition": letter.partition, "offset": letter.record.offset, "records": letter.records}
-        headers = [("reason", letter.reason.encode()), *((key, str(number).encode()) for key, number in where.items())]
-        return await self._app.producer.send(self._rejected_topic, None, letter.record.value, None, None, headers)
-
-
-class _Watchdog(threading.Thread):
-    """Ends the process after two minutes without a call of `alive`, so that a supervisor restarts it.
-
-    This covers an agent that never joins its group and an event loop that hangs. No counts are lost: they are in the store,
-    or their records are in the log.
-    """
-
-    TICK_S = 5.0
-    TICKS = 24  # ticks, not clock times: a process that was suspended for a while may go on
-
-    def __init__(self) -> None:
-        super().__init__(name="watchdog", daemon=True)
-        self._ticks = 0
-
-    def alive(self) -> None:
-        """Resets the watchdog."""
-        self._ticks = 0
-
-    def run(self) -> None:
-        while self._ticks < self.TICKS:
-            time.sleep(self.TICK_S)
-            self._ticks += 1
-        log.critical("stalled, ending the process")
-        os._exit(STALLED)
 
 
 class _Worker(faust.Worker):
@@ -288,28 +184,6 @@ class _Worker(faust.Worker):
 def _end_in_time(*_signal: Any) -> None:
     """Sets the shutdown deadline. Our libraries may wait longer for an unreachable broker."""
     end_within(STOP_S, lambda: log.warning("shutdown deadline passed, exiting without leaving the group"))
-
-
-def check_redis(store: RedisCountStore) -> None:
-    """Checks that Redis grants our rights and does not evict counts. Skips the check if Redis does not answer.
-
-    Raises:
-        StoreRefused: if Redis denies the login or a right that we need.
-        SettingsError: if Redis would evict counts when its memory is full.
-    """
-    try:
-        store.check_counting()
-        policy = store.evicts()
-    except StoreRefused:
-        raise
-    except StoreUnavailable as error:
-        log.warning("Redis does not answer, its rights and policy are not checked", error=str(error))
-        return
-    if policy is not None:
-        raise SettingsError(
-            f"LDPSTREAM_REDIS: this Redis evicts keys when its memory is full (maxmemory-policy {policy}); "
-            "set maxmemory-policy to noeviction or to a volatile policy"
-        )
 
 
 def broker_credentials(settings: Settings) -> Any:

@@ -1,4 +1,4 @@
-"""The interface between counting and the log. `agents.consumer.chunks` and `agents.app` implement it for Kafka."""
+"""The interface between counting and the log. `agents.kafka_log` implements it for Kafka."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol

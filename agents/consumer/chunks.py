@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Coroutine, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import structlog
 from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError, OffsetOutOfRangeError
@@ -27,6 +27,8 @@ from agents.consumer.membership import Membership
 from agents.counting import Counting
 from agents.log import Chunk, LogUnavailable, Refusal
 from agents.tally import Record
+
+T = TypeVar("T")
 
 log = structlog.get_logger("ldpstream.agent")
 
@@ -61,68 +63,46 @@ class ChunkConsumer(driver.Consumer):
         membership = self._thread.membership
         return membership.shut_out if membership is not None else ""
 
-    async def place(self, topic: str, partition: int, offset: int) -> int:
-        """Sets the position of a partition and returns the number of the placement.
+    @property
+    def library(self) -> Any:
+        """aiokafka's consumer. Its coroutines must run in its thread."""
+        return self._thread._ensure_consumer()
+
+    async def in_thread(self, question: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine in the consumer's thread and returns its result.
 
         Raises:
-            LogUnavailable: if the partition is not assigned to this consumer.
+            LogUnavailable: if the broker does not answer in time or refuses, or if a partition is not assigned to us.
         """
-        number: int = await self._in_thread(self._place(TopicPartition(topic, partition), offset))
-        return number
-
-    async def _place(self, partition: TopicPartition, offset: int) -> int:
-        self._thread._ensure_consumer().seek(partition, offset)
-        placement = self.placements[partition] = _Placement(next(self._numbers))
-        return placement.number
-
-    async def bounds(self, topic: str, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Returns for each partition the first offset that the log still has, and the offset of its next record.
-
-        Raises:
-            LogUnavailable: if the broker does not answer.
-        """
-        consumer, wanted = self._thread._ensure_consumer(), [TopicPartition(topic, partition) for partition in partitions]
-        begins = await self._in_thread(consumer.beginning_offsets(wanted))
-        ends = await self._in_thread(consumer.end_offsets(wanted))
-        return {where.partition: (begins[where], ends[where]) for where in wanted}
-
-    async def position_if_nothing_read(self, topic: str, partition: int) -> int | None:
-        """Returns the position of a placed partition that has given no record since; else None.
-
-        Raises:
-            LogUnavailable: if the partition is not assigned to this consumer.
-        """
-        reached: int | None = await self._in_thread(self._position_if_nothing_read(TopicPartition(topic, partition)))
-        return reached
-
-    async def _position_if_nothing_read(self, partition: TopicPartition) -> int | None:
-        position: int = await self._thread._ensure_consumer().position(partition)
-        placement = self.placements.get(partition)
-        return position if placement is not None and placement.chunks == 0 else None
-
-    async def commit_group(self, topic: str, offsets: dict[int, int]) -> None:
-        """Commits offsets of the consumer group, for tools that watch its lag. We never read them.
-
-        Skips partitions we no longer own: one would make the broker reject the whole commit.
-
-        Raises:
-            LogUnavailable: if the broker does not answer or refuses.
-        """
-        await self._in_thread(self._commit_group(topic, offsets))
-
-    async def _commit_group(self, topic: str, offsets: dict[int, int]) -> None:
-        consumer = self._thread._ensure_consumer()
-        wanted = {TopicPartition(topic, partition): OffsetAndMetadata(offset, "") for partition, offset in offsets.items()}
-        ours = {partition: offset for partition, offset in wanted.items() if partition in consumer.assignment()}
-        if ours:
-            await consumer.commit(ours)
-
-    async def _in_thread(self, question: Coroutine[Any, Any, Any]) -> Any:
         answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(question, self._thread.thread_loop))
         try:
             return await asyncio.wait_for(answer, ANSWER_S)
         except (KafkaError, IllegalStateError, TimeoutError, ValueError) as error:
             raise LogUnavailable(f"{type(error).__name__}: {error}") from None
+
+    # ---- in the consumer's thread
+
+    async def place(self, partition: TopicPartition, offset: int) -> int:
+        """Sets the position of a partition and returns the number of the placement."""
+        self.library.seek(partition, offset)
+        placement = self.placements[partition] = _Placement(next(self._numbers))
+        return placement.number
+
+    async def position_if_nothing_read(self, partition: TopicPartition) -> int | None:
+        """Returns the position of a placed partition that has given no record since; else None."""
+        position: int = await self.library.position(partition)
+        placement = self.placements.get(partition)
+        return position if placement is not None and placement.chunks == 0 else None
+
+    async def commit_group(self, offsets: dict[TopicPartition, int]) -> None:
+        """Commits offsets of the consumer group, for tools that watch its lag. We never read them.
+
+        Skips partitions we no longer own: one would make the broker reject the whole commit.
+        """
+        owned = self.library.assignment()
+        ours = {partition: OffsetAndMetadata(offset, "") for partition, offset in offsets.items() if partition in owned}
+        if ours:
+            await self.library.commit(ours)
 
     # ---- for Faust
 

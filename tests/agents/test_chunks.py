@@ -306,7 +306,7 @@ async def test_after_an_error_partitions_are_placed_again(
 async def test_group_commits_skip_partitions_we_no_longer_own() -> None:
     library, consumer = Library(), ChunkConsumer.__new__(ChunkConsumer)
     consumer._thread = cast(Any, SimpleNamespace(_ensure_consumer=lambda: library))
-    await consumer._commit_group("reports", {0: 5, 1: 7})
+    await consumer.commit_group({TopicPartition("reports", 0): 5, TopicPartition("reports", 1): 7})
     assert {where.partition: at.offset for where, at in library.committed.items()} == {0: 5}
 
 

@@ -16,7 +16,7 @@ from aiokafka.errors import (
 from faust.exceptions import ProducerSendError
 
 from agents import Record, metrics
-from agents.app import AgentApp, _FaustLog
+from agents.kafka_log import KafkaLog
 from agents.log import DeadLetter, LogUnavailable
 
 from .samples import make_survey
@@ -47,8 +47,8 @@ class Producer:
 async def send(at_once: dict[int, Exception], later: dict[int, Exception]) -> tuple[list[int], float]:
     """Returns the letters that the broker got, and the number counted as lost."""
     producer, before = Producer(at_once, later), metrics.dead_letters_lost._value.get()
-    app = cast(AgentApp, SimpleNamespace(producer=producer))
-    await _FaustLog(app, SURVEY).send_dead_letters(LETTERS)
+    app = cast(Any, SimpleNamespace(producer=producer))
+    await KafkaLog(app, cast(Any, None), SURVEY).send_dead_letters(LETTERS)
     return producer.sent, metrics.dead_letters_lost._value.get() - before
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from agents import app as agent
-from agents import counting, malloc, stall_detector
+from agents import counting, malloc, stall_detector, watchdog
 from agents.consumer import batches, compression
 from estimators.publishing import results, schedule
 from estimators.publishing.api import create_api
@@ -40,7 +40,7 @@ def minutes(seconds: float) -> str:
     return f"{WORDS[round(seconds / 60)]} minutes"
 
 
-STALL_S = agent._Watchdog.TICK_S * agent._Watchdog.TICKS
+STALL_S = watchdog.Watchdog.TICK_S * watchdog.Watchdog.TICKS
 STALLED = minutes(stall_detector.STALLED_AFTER_S + STALL_S)
 SAID = [
     ("wire_format.md", f"number of reports, 1 to {spaced(envelope.MAX_REPORTS)}"),
@@ -70,8 +70,8 @@ SAID = [
     ("counting.md", f"up to {counting.MAX_UNWRITTEN_BYTES >> 20} MiB of tables that wait to be written"),
     ("counting.md", f"up to {counting.MAX_WAITING_BYTES >> 20} MiB of dead letters"),
     ("counting.md", f"up to {malloc.KEPT_BYTES >> 20} MiB in each of the C library's arenas"),
-    ("counting.md", f"the process ends after {STALLED} (exit status {agent.STALLED})"),
-    ("counting.md", f"(two, at the start) the process ends (exit status {agent.STALLED})"),
+    ("counting.md", f"the process ends after {STALLED} (exit status {watchdog.STALLED})"),
+    ("counting.md", f"(two, at the start) the process ends (exit status {watchdog.STALLED})"),
     ("counting.md", f"refuses to start (exit status {agent.UNUSABLE})"),
     ("kubernetes.md", f"one of at least {service.MIN_TOKEN} characters a line"),
     ("api.md", f"({DEFAULTS['page_host']}:{DEFAULTS['page_port']})"),

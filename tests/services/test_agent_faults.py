@@ -27,11 +27,11 @@ MakeSite = Callable[[str, str], Site]
 # An agent with short timeouts, whose consumer thread hangs while the file HANG exists.
 HANGING = """
 import pathlib, threading, time
-import agents.app as app, agents.stall_detector as stalls
+import agents.app as app, agents.stall_detector as stalls, agents.watchdog as watchdog
 import agents.consumer.chunks as chunks, agents.consumer.second_client as second_client
 from agents.consumer.chunks import ChunkThread
 stalls.REPLACE_AFTER_S, stalls.STALLED_AFTER_S, chunks.ANSWER_S, second_client.ANSWER_MS = 1.0, 15.0, 2.0, 1500
-app._Watchdog.TICK_S = 0.25
+watchdog.Watchdog.TICK_S = 0.25
 fetch = ChunkThread._fetch_records
 async def fetch_or_hang(self, *arguments, **named):
     while pathlib.Path("HANG").exists():

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from agents import tally
-from agents.app import check_redis
+from agents.startup import check_redis
 from runtime.settings import Settings, SettingsError
 from stores import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable
 from stores.checkpoint import Missing

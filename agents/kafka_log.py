@@ -1,0 +1,106 @@
+"""The log of `agents.counting` on Kafka, through Faust's consumer and producer and a second client."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+import faust
+import structlog
+from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
+from aiokafka.structs import TopicPartition
+from faust.exceptions import ProducerSendError
+
+from agents import metrics
+from agents.consumer.chunks import ANSWER_S, ChunkConsumer
+from agents.consumer.second_client import SecondClient
+from agents.log import DeadLetter, LogUnavailable
+from surveys import Survey
+
+log = structlog.get_logger("ldpstream.agent")
+
+
+class KafkaLog:
+    """Counting's requests to the broker about one survey's topics.
+
+    Args:
+        app: has the consumer and the producer.
+        second_client: a client for the same topic that is independent of them.
+        survey: the survey to count.
+    """
+
+    def __init__(self, app: faust.App, second_client: SecondClient, survey: Survey) -> None:
+        self._app, self._second_client = app, second_client
+        self._topic, self._rejected_topic = survey.reports_topic, survey.rejected_topic
+
+    @property
+    def _consumer(self) -> ChunkConsumer:
+        return cast(ChunkConsumer, self._app.consumer)
+
+    async def identity(self) -> str:
+        return await asyncio.to_thread(self._second_client.topic_id)
+
+    async def partitions(self) -> set[int]:
+        return await asyncio.to_thread(self._second_client.partitions)
+
+    async def ask_second_client(self, partitions: Sequence[int]) -> None:
+        await asyncio.to_thread(self._second_client.serves, partitions)
+
+    def shut_out(self) -> str:
+        return self._consumer.shut_out
+
+    async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        consumer, wanted = self._consumer, [self._at(partition) for partition in partitions]
+        begins = await consumer.in_thread(consumer.library.beginning_offsets(wanted))
+        ends = await consumer.in_thread(consumer.library.end_offsets(wanted))
+        return {where.partition: (begins[where], ends[where]) for where in wanted}
+
+    async def place(self, partition: int, offset: int) -> int:
+        return await self._consumer.in_thread(self._consumer.place(self._at(partition), offset))
+
+    async def position_if_nothing_read(self, partition: int) -> int | None:
+        return await self._consumer.in_thread(self._consumer.position_if_nothing_read(self._at(partition)))
+
+    async def commit_group(self, offsets: dict[int, int]) -> None:
+        wanted = {self._at(partition): offset for partition, offset in offsets.items()}
+        await self._consumer.in_thread(self._consumer.commit_group(wanted))
+
+    def _at(self, partition: int) -> TopicPartition:
+        return TopicPartition(self._topic, partition)
+
+    async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
+        """Sends the letters. Counts a letter as lost if the broker refuses it for good: too large, or no topic."""
+        try:
+            async with asyncio.timeout(2 * ANSWER_S):
+                failed = [error for error in await self._send_all(letters) if error is not None]
+        except TimeoutError:
+            raise LogUnavailable(f"{self._rejected_topic} did not acknowledge dead letters in time") from None
+        for cause in failed:
+            retriable = isinstance(cause, KafkaError) and (cause.retriable or isinstance(cause, KafkaTimeoutError))
+            if retriable and not isinstance(cause, UnknownTopicOrPartitionError):
+                raise LogUnavailable(f"{self._rejected_topic} does not accept dead letters: {type(cause).__name__}")
+        if failed:
+            metrics.dead_letters_lost.inc(len(failed))
+            log.error("dead letters refused", topic=self._rejected_topic, letters=len(failed))
+
+    async def _send_all(self, letters: Sequence[DeadLetter]) -> list[BaseException | None]:
+        """Returns the error of each letter, or None; in another order than the letters.
+
+        Skips a letter that is too large for our own producer. Stops at a letter that cannot be queued for another reason.
+        """
+        queued: list[Any] = []
+        refused: list[BaseException | None] = []
+        for letter in letters:
+            try:
+                queued += [await self._send(letter)]
+            except ProducerSendError as error:
+                refused.append(error.__cause__)
+                if not isinstance(error.__cause__, MessageSizeTooLargeError):
+                    refused += [error.__cause__] * (len(letters) - len(queued) - len(refused))
+                    break
+        answers = await asyncio.gather(*queued, return_exceptions=True)
+        return [answer if isinstance(answer, BaseException) else None for answer in answers] + refused
+
+    async def _send(self, letter: DeadLetter) -> Any:
+        where = {"partition": letter.partition, "offset": letter.record.offset, "records": letter.records}
+        headers = [("reason", letter.reason.encode()), *((key, str(number).encode()) for key, number in where.items())]
+        return await self._app.producer.send(self._rejected_topic, None, letter.record.value, None, None, headers)

@@ -1,0 +1,44 @@
+"""The start-up checks of an agent."""
+
+import structlog
+
+from runtime.settings import Settings, SettingsError
+from runtime.topics import check_session, ensure_topics
+from stores.count_store import StoreUnavailable
+from stores.redis_connection import StoreRefused
+from stores.redis_store import RedisCountStore
+from surveys import Survey
+
+log = structlog.get_logger("ldpstream.agent")
+
+
+def check_kafka(settings: Settings, survey: Survey, session_s: float) -> None:
+    """Checks that the broker can be used, has our topics, and allows our session timeout. Creates missing topics.
+
+    Raises:
+        TopicError: if the broker or a topic cannot be used; BrokerAway if the broker is unreachable.
+    """
+    ensure_topics(settings, survey, "agent")
+    check_session(settings, session_s)
+
+
+def check_redis(store: RedisCountStore) -> None:
+    """Checks that Redis grants our rights and does not evict counts. Skips the check if Redis does not answer.
+
+    Raises:
+        StoreRefused: if Redis denies the login or a right that we need.
+        SettingsError: if Redis would evict counts when its memory is full.
+    """
+    try:
+        store.check_counting()
+        policy = store.evicts()
+    except StoreRefused:
+        raise
+    except StoreUnavailable as error:
+        log.warning("Redis does not answer, its rights and policy are not checked", error=str(error))
+        return
+    if policy is not None:
+        raise SettingsError(
+            f"LDPSTREAM_REDIS: this Redis evicts keys when its memory is full (maxmemory-policy {policy}); "
+            "set maxmemory-policy to noeviction or to a volatile policy"
+        )

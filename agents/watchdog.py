@@ -1,0 +1,37 @@
+"""Ends a process that shows no sign of life."""
+
+import os
+import threading
+import time
+
+import structlog
+
+log = structlog.get_logger("ldpstream.agent")
+
+STALLED = 3  # exit code
+
+
+class Watchdog(threading.Thread):
+    """Ends the process after two minutes without a call of `alive`, so that a supervisor restarts it.
+
+    This covers an agent that never joins its group and an event loop that hangs. No counts are lost: they are in the store,
+    or their records are in the log.
+    """
+
+    TICK_S = 5.0
+    TICKS = 24  # ticks, not clock times: a process that was suspended for a while may go on
+
+    def __init__(self) -> None:
+        super().__init__(name="watchdog", daemon=True)
+        self._ticks = 0
+
+    def alive(self) -> None:
+        """Resets the watchdog."""
+        self._ticks = 0
+
+    def run(self) -> None:
+        while self._ticks < self.TICKS:
+            time.sleep(self.TICK_S)
+            self._ticks += 1
+        log.critical("stalled, ending the process")
+        os._exit(STALLED)
