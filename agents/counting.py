@@ -12,8 +12,8 @@ forgotten. Recovery from any fault uses the same two steps, load and place. They
     … with fewer partitions                                 also drop the open steps of the vanished partitions
     the store does not answer or refuses writes             take no more chunks, retry with back-off up to 5 s
 
-A commit is written only after the broker has confirmed that the counts belong to its present topic. At most
-`MAX_UNWRITTEN_BYTES` of count tables wait for the store, also while a log of many steps is counted again.
+A commit is written only after the broker has confirmed that the counts belong to its present topic. `agents.back_pressure`
+limits what waits for the store, also while a log of many steps is counted again.
 
 Rejected envelopes go to the dead-letter topic before the commit that covers them: at least once, perhaps twice after a crash.
 """
@@ -28,9 +28,11 @@ from typing import ParamSpec, TypeVar
 import structlog
 
 from agents import metrics
+from agents.back_pressure import BackPressure
 from agents.fold import FoldResult, PartitionFold
 from agents.log import Chunk, DeadLetter, Log, LogUnavailable
-from agents.stall_detector import Partition, StallDetector
+from agents.partition import Partition
+from agents.stall_detector import StallDetector
 from agents.tally import Records
 from stores.checkpoint import Checkpoint
 from stores.count_store import CountStore, StoreUnavailable
@@ -41,9 +43,6 @@ T = TypeVar("T")
 
 log = structlog.get_logger("ldpstream.agent")
 
-MAX_WAITING_BYTES = 2**23  # of dead letters; beyond it we take no chunks
-MAX_UNWRITTEN_BYTES = 2**26  # of changed count tables; beyond it we take no chunks
-LETTER_BYTES = 400  # approximate memory of a letter besides its value
 LETTERS_AT_ONCE = 2_000  # few enough for an acknowledgement in time
 SLOWEST_RETRY_S = 5.0
 COMPARE_S = 2.0  # interval at which the store is compared with our writes
@@ -74,18 +73,15 @@ class Counting:
         self._survey, self._store, self._log = survey, store, source
         self._interval_s, self._clock, self._now_ms = commit_interval_s, clock, now_ms
         self._partitions: dict[int, Partition] = {}
+        self._back_pressure = BackPressure(self._partitions)
         self._stall_detector = StallDetector(self._partitions, source, self.displace, clock)
         self._assignments = 0
         self._joined = False
         self._group_offsets: dict[int, int] = {}
         self._compared_s = clock()
-        self._waiting_bytes = 0
         self._lock = asyncio.Lock()
         self._wake = asyncio.Event()
-        self._flowing = asyncio.Event()
-        self._store_answers = True
         self._closed = False
-        self._set_flow()
 
     # ---- events from outside
 
@@ -93,7 +89,8 @@ class Counting:
     def ready(self) -> bool:
         """True if we are a member of the group, the store answers, and all our partitions are being read."""
         member = self._joined and not self._log.shut_out()
-        return member and self._store_answers and all(p.placement is not None for p in list(self._partitions.values()))
+        placed = all(partition.placement is not None for partition in list(self._partitions.values()))
+        return member and self._back_pressure.store_answers and placed
 
     def assign(self, partitions: Iterable[int]) -> None:
         """Replaces the set of our partitions. All of them have to be placed again."""
@@ -143,7 +140,7 @@ class Counting:
     async def take(self, chunk: Chunk) -> None:
         """Folds a chunk. Waits while the store does not answer: this back-pressure stops the fetching."""
         for records in [chunk.records] if chunk.refusal or chunk.markers else Records.of(chunk.records).by_step(self._survey):
-            await self._flowing.wait()
+            await self._back_pressure.wait()
             partition = self._partitions.get(chunk.partition)
             if partition is None or partition.fold is None or partition.placement != chunk.placement:
                 return  # read before the last placement, or the partition is no longer ours
@@ -183,29 +180,11 @@ class Counting:
         for record, reason in result.rejected:
             metrics.rejected.labels(reason).inc(each)
             partition.letters.append(DeadLetter(partition.number, record, reason, each))
-            self._waiting_bytes += len(record.value) + LETTER_BYTES
-        if self._full:
+            self._back_pressure.add(partition.letters[-1])
+        if self._back_pressure.full:
             self._wake.set()
-            self._set_flow()
+            self._back_pressure.update()
         return result
-
-    @property
-    def _full(self) -> bool:
-        unwritten = sum(p.fold.dirty_bytes for p in self._partitions.values() if p.fold is not None)
-        return self._waiting_bytes > MAX_WAITING_BYTES or unwritten > MAX_UNWRITTEN_BYTES
-
-    def _weigh_letters(self) -> None:
-        self._waiting_bytes = sum(
-            len(letter.record.value) + LETTER_BYTES for p in self._partitions.values() for letter in p.letters
-        )
-        self._set_flow()
-
-    def _set_flow(self) -> None:
-        metrics.store_available.set(self._store_answers)
-        if self._store_answers and not self._full:
-            self._flowing.set()
-        else:
-            self._flowing.clear()
 
     # ---- the loop
 
@@ -233,11 +212,13 @@ class Counting:
             StoreUnavailable, LogUnavailable: if the round could not finish. Nothing is lost; the next round continues.
         """
         async with self._lock:
-            if not self._store_answers:  # chunks wait for an answer, even if there is nothing to write or load
+            if not self._back_pressure.store_answers:  # chunks wait for an answer, even if there is nothing to write or load
                 await self._ask_store(self._store.positions)
             await self._commit(list(self._partitions.values()))
             await self._compare_with_store()
-            self._store_recovered()  # only after the commit: a Redis with a full disk answers reads and refuses writes
+            if not self._back_pressure.store_answers:  # only after the commit: Redis with a full disk still answers reads
+                self._back_pressure.set_store_answers(True)
+                log.info("the count store accepts counts again")
             if waiting := [p for p in self._partitions.values() if p.placement is None]:
                 await self._place(waiting)
             await self._commit_group()
@@ -262,7 +243,7 @@ class Counting:
                 batch = letters[: min(LETTERS_AT_ONCE, n_due - first)]
                 await self._log.send_dead_letters(batch)
                 del letters[: len(batch)]  # never sent again, whatever fails next
-                self._weigh_letters()
+                self._back_pressure.weigh_letters()
         for partition, fold, change in changed:
             if partition.fold is not fold:
                 continue  # its log was replaced
@@ -273,7 +254,7 @@ class Counting:
             if written:
                 fold.committed(change)
                 self._group_offsets[partition.number] = change.next_offset
-                self._set_flow()
+                self._back_pressure.update()
             else:
                 metrics.refused_commits.inc()
                 offset = None if expected is None else expected[0]
@@ -295,7 +276,7 @@ class Counting:
     def _start_over(self, partition: Partition) -> None:
         """Discards the fold of a partition, which then has to be loaded and placed."""
         partition.fold, partition.placement, partition.letters = None, None, []
-        self._weigh_letters()
+        self._back_pressure.weigh_letters()
         self._wake.set()
 
     async def _place(self, partitions: list[Partition]) -> None:
@@ -367,15 +348,8 @@ class Counting:
         try:
             return await asyncio.to_thread(question, *arguments, **named)
         except StoreUnavailable:
-            self._store_answers = False
-            self._set_flow()
+            self._back_pressure.set_store_answers(False)
             raise
-
-    def _store_recovered(self) -> None:
-        if not self._store_answers:
-            self._store_answers = True
-            self._set_flow()
-            log.info("the count store accepts counts again")
 
     async def _commit_group(self) -> None:
         """Commits the group's offsets. They are advisory: a failure is only logged, and the next commit includes them."""
@@ -400,9 +374,9 @@ class Counting:
 
     async def healthy(self) -> bool:
         """True unless something has been stalled for a minute; see `watch`."""
-        return await self._stall_detector.healthy(waiting=not self._flowing.is_set())
+        return await self._stall_detector.healthy(waiting=not self._back_pressure.open)
 
     def _forget(self, number: int) -> None:
         self._partitions.pop(number, None)
         self._group_offsets.pop(number, None)
-        self._weigh_letters()
+        self._back_pressure.weigh_letters()

@@ -6,31 +6,17 @@ answer, or is shut out of its group, while the broker answers a second client (`
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 
 import structlog
 
 from agents import metrics
-from agents.fold import PartitionFold
-from agents.log import DeadLetter, Log, LogUnavailable
+from agents.log import Log, LogUnavailable
+from agents.partition import Partition
 
 log = structlog.get_logger("ldpstream.agent")
 
 REPLACE_AFTER_S = 10.0  # without progress although there are records: place the partition again
 STALLED_AFTER_S = 60.0  # without progress: only a new process helps
-
-
-@dataclass(slots=True, eq=False)
-class Partition:
-    """A partition assigned to this process."""
-
-    number: int
-    fold: PartitionFold | None = None
-    placement: int | None = None  # None: takes no chunks and waits to be placed
-    placed_at: int = 0  # offset
-    letters: list[DeadLetter] = field(default_factory=list)
-    moved_s: float = 0.0  # when records were last folded or none were left to fold
-    tried_s: float = 0.0  # when it was last placed or checked
 
 
 class StallDetector:

@@ -395,7 +395,7 @@ async def test_letters_go_in_batches_and_none_is_sent_twice(monkeypatch: pytest.
 
 
 async def test_many_unsent_letters_stop_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.counting.MAX_WAITING_BYTES", 10)
+    monkeypatch.setattr("agents.back_pressure.MAX_LETTER_BYTES", 10)
     store = MemoryCountStore(SURVEY)
     agent = Agent(store)
     await agent.step()
@@ -807,7 +807,7 @@ async def test_a_long_log_is_written_in_bounded_commits(monkeypatch: pytest.Monk
     rng, steps = np.random.default_rng(5), 40
     record = [Record(i, during(SURVEY, i // 3), sound(SURVEY, rng, i // 3, i % 3)) for i in range(3 * steps)]
     a_step = sum(table.counts.nbytes for table in tally(SURVEY, record[:3]).counts.values())
-    monkeypatch.setattr("agents.counting.MAX_UNWRITTEN_BYTES", 4 * a_step)
+    monkeypatch.setattr("agents.back_pressure.MAX_UNWRITTEN_BYTES", 4 * a_step)
     store = MemoryCountStore(SURVEY)
     agent = Agent(store, FakeLog(records={0: record, 1: []}))
     await agent.step()

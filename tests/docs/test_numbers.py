@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from agents import app as agent
-from agents import counting, malloc, stall_detector, watchdog
+from agents import back_pressure, malloc, stall_detector, watchdog
 from agents.consumer import batches, compression
 from estimators.publishing import results, schedule
 from estimators.publishing.api import create_api
@@ -57,7 +57,7 @@ SAID = [
     ("device.md", f"sooner if {spaced(Acknowledged()._max)} others come"),
     ("device.md", f"the first {problems.MAX_ELEMENTS} of them"),
     ("operate.md", f"a mistake is one line and exit status {agent.UNUSABLE}"),
-    ("operate.md", f"and {counting.MAX_UNWRITTEN_BYTES >> 20} MiB of records not yet counted"),
+    ("operate.md", f"and {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of records not yet counted"),
     ("operate.md", f"the estimates of {schedule.KEPT_STEPS} steps"),
     ("operate.md", f"(at most {MAX_LISTED} an attribute), else the {TOP_VALUES} most frequent ones"),
     ("counting.md", f"A lease of {results.LEASE_MS // 1000} s in Redis"),
@@ -67,8 +67,8 @@ SAID = [
     ("counting.md", f"more than {survey.MAX_OPEN_BYTES >> 20} MiB for all tables"),
     ("counting.md", f"unpacks to more than {compression.MAX_UNPACKED_BYTES // 10**6} MB"),
     ("counting.md", f"(a few of {batches.CHUNK_BYTES // 10**6} MB a partition"),
-    ("counting.md", f"up to {counting.MAX_UNWRITTEN_BYTES >> 20} MiB of tables that wait to be written"),
-    ("counting.md", f"up to {counting.MAX_WAITING_BYTES >> 20} MiB of dead letters"),
+    ("counting.md", f"up to {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of tables that wait to be written"),
+    ("counting.md", f"up to {back_pressure.MAX_LETTER_BYTES >> 20} MiB of dead letters"),
     ("counting.md", f"up to {malloc.KEPT_BYTES >> 20} MiB in each of the C library's arenas"),
     ("counting.md", f"the process ends after {STALLED} (exit status {watchdog.STALLED})"),
     ("counting.md", f"(two, at the start) the process ends (exit status {watchdog.STALLED})"),
