@@ -1,0 +1,161 @@
+"""Tests `Counting` with logs that expire, get shorter, or belong to a recreated topic."""
+
+import numpy as np
+import pytest
+
+from agents import Record, tally
+from stores import Checkpoint, MemoryCountStore
+from stores.checkpoint import Missing, first_open_step
+from tests.faults.stepped import LOGS, NOW_MS, SURVEY, SteppedAgent, SteppedLog, direct, without_gaps
+
+from .samples import make_log, sound
+
+
+async def test_expired_records_are_skipped_and_noted() -> None:
+    log = SteppedLog()
+    log.records[0], log.begins[0] = LOGS[0][25:], 25
+    store = MemoryCountStore(SURVEY)
+    store.commit(0, None, Checkpoint(10))
+    await SteppedAgent(store, log).finish()
+    gap = Missing(0, LOGS[0][25].appended_ms + 1, 25)
+    assert store.heads()[0].missing == gap
+    assert without_gaps(store) == direct({0: LOGS[0][25:], 1: LOGS[1]})
+
+
+async def test_a_lost_store_with_an_expired_log_notes_the_gap() -> None:
+    """Nothing is known of the earlier records, except that none was appended after the first remaining record."""
+    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    log.records[0], log.begins[0] = LOGS[0][25:], 25
+    await SteppedAgent(store, log).finish()
+    assert {p: head.missing for p, head in store.heads().items()} == {0: Missing(0, LOGS[0][25].appended_ms + 1, 25), 1: None}
+    again = SteppedAgent(store, log)  # the note stays
+    log.records[0] = [*LOGS[0][25:], LOGS[0][-1]._replace(offset=40)]
+    await again.finish()
+    assert store.heads()[0].missing == Missing(0, LOGS[0][25].appended_ms + 1, 25)
+
+
+async def test_without_records_the_missing_ones_end_now() -> None:
+    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    log.records[0], log.begins[0] = [], 40
+    await SteppedAgent(store, log).finish()
+    assert store.heads()[0].missing == Missing(0, NOW_MS, 40)
+    log.records[0] = [LOGS[0][-1]._replace(offset=40)]
+    await SteppedAgent(store, log).finish()
+    assert store.heads()[0].missing == Missing(0, LOGS[0][-1].appended_ms + 1, 40)
+
+
+async def test_an_empty_expired_log_moves_the_checkpoint() -> None:
+    """Otherwise an estimator would wait for records that no longer exist."""
+    log = SteppedLog()
+    log.records[0], log.begins[0] = [], 40
+    store = MemoryCountStore(SURVEY)
+    store.commit(0, None, Checkpoint(10))
+    await SteppedAgent(store, log).step()
+    assert store.positions() == {0: 40}
+
+
+async def test_counting_continues_at_the_end_of_a_shortened_log() -> None:
+    log = SteppedLog()
+    store = MemoryCountStore(SURVEY)
+    store.commit(0, None, Checkpoint(50))
+    await SteppedAgent(store, log).step()
+    assert store.positions()[0] == 40
+    log.records[0] = [*LOGS[0], LOGS[0][-1]._replace(offset=40)]
+    await SteppedAgent(store, log).finish()
+    assert store.positions()[0] == 41
+
+
+def remade(first_step: int, length: int, seed: int) -> dict[int, list[Record]]:
+    """Makes the logs of a recreated topic, with `length` records from `first_step` on."""
+    rng = np.random.default_rng(seed)
+    logs = {p: make_log(SURVEY, rng, length, steps=3) for p in LOGS}
+    moved = first_step * SURVEY.step_ms
+    return {
+        p: [
+            record._replace(
+                appended_ms=record.appended_ms + moved, value=sound(SURVEY, rng, SURVEY.step_at(record.appended_ms + moved), 0)
+            )
+            for record in log
+        ]
+        for p, log in logs.items()
+    }
+
+
+@pytest.mark.parametrize("length", [0, 5, 15, 30, 60])
+@pytest.mark.parametrize("seen", ["at once", "by its next agent", "after some of it was read"])
+async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen: str) -> None:
+    """Its end may lie below, at or above the old offset. Closed steps stay; open steps count only the new log."""
+    log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
+    agent = SteppedAgent(store, log)
+    await agent.step()
+    for partition in LOGS:
+        await agent.read(partition, 15)
+    await agent.step()
+    before = store.snapshot()
+    assert {p: head.position for p, head in before.items()} == {0: (15, "old"), 1: (15, "old")}
+    await agent.read(0, 5)  # read but not yet written when the topic is deleted
+    new = remade(first_step=4, length=length, seed=length)
+    log.log_id, log.records = "new", new
+    if seen == "by its next agent":
+        agent = SteppedAgent(store, log)
+    if seen == "after some of it was read":
+        await agent.read(0, 7)
+    await agent.finish()
+    for partition, old in before.items():
+        closed = {key: table for key, table in old.panes.items() if key.step < first_open_step(SURVEY, old.newest_ms)}
+        found = store.snapshot()[partition]
+        assert found.panes == closed | tally(SURVEY, new[partition]).counts
+        assert closed
+        assert found.position == (length, "new")
+        until = new[partition][0].appended_ms + 1 if length else NOW_MS
+        assert found.missing == Missing(old.newest_ms, until, 0)
+    assert await agent.counting.healthy()
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("stored", [True, False])
+async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: bool) -> None:
+    """A recreated topic with fewer partitions leaves some without an owner; perhaps only these were ever counted."""
+    log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
+    agent = SteppedAgent(store, log)
+    await agent.step()
+    for partition in LOGS if stored else [1]:
+        await agent.read(partition, 15)
+    await agent.step()
+    old = store.snapshot()[1]
+    new = remade(first_step=4, length=5, seed=1)
+    log.log_id, log.records, log.begins = "new", {0: new[0]}, {0: 0}
+    if known:
+        agent.counting.assign([0])
+    else:
+        agent = SteppedAgent(store, log)
+        agent.counting.assign([0])
+    for _ in range(4):
+        await agent.step()
+        await agent.read(0)
+    found = store.snapshot()
+    assert found[0].position == (5, "new")
+    assert found[1].position == (0, "new")
+    assert found[1].panes == {k: table for k, table in old.panes.items() if k.step < first_open_step(SURVEY, old.newest_ms)}
+    assert found[1].panes != old.panes
+    assert found[1].missing == Missing(old.newest_ms, NOW_MS, 0)
+    assert await agent.counting.healthy()
+
+
+async def test_counts_of_a_deleted_topic_never_replace_new_ones() -> None:
+    """An agent was suspended meanwhile and holds the same offset that the new log has reached."""
+    log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
+    sleeper = SteppedAgent(store, log)
+    await sleeper.step()
+    await sleeper.read(0, 10)
+    await sleeper.step()
+    await sleeper.read(0, 10)
+    new = SteppedLog(log_id="new", records=remade(4, 20, 1))
+    await SteppedAgent(store, new).finish()
+    before = store.snapshot()[0]
+    assert before.position == (20, "new")
+    await sleeper.step()  # its broker does not know the new topic yet
+    sleeper.log.log_id, sleeper.log.records = "new", new.records
+    await sleeper.finish()
+    assert store.snapshot()[0].panes == before.panes
+    assert store.snapshot()[0].position == before.position

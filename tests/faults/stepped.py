@@ -1,0 +1,200 @@
+"""An agent that a test drives step by step, for faults in a fixed order: its log, its store and its `Counting`.
+
+`agent` and `world` run the same `Counting` by itself, for random faults.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from agents import Record, tally
+from agents.counting import Counting
+from agents.log import Chunk, DeadLetter, LogUnavailable
+from stores import Checkpoint, MemoryCountStore, StoreUnavailable
+from surveys import REASONS
+from tests.agents.samples import make_log, make_survey
+
+SURVEY = make_survey()
+NOW_MS = SURVEY.opens_ms(50)
+LOGS = {p: make_log(SURVEY, np.random.default_rng(100 + p), length=40, steps=6) for p in range(2)}
+
+
+@dataclass
+class SteppedLog:
+    """A log of two partitions with one reader. As with Faust, a chunk that is read but not delivered is lost."""
+
+    records: dict[int, list[Record]] = field(default_factory=lambda: {p: list(log) for p, log in LOGS.items()})
+    begins: dict[int, int] = field(default_factory=lambda: dict.fromkeys(LOGS, 0))
+    group: dict[int, int] = field(default_factory=dict)
+    letters: list[DeadLetter] = field(default_factory=list)
+    markers: dict[int, int] = field(default_factory=dict)  # offsets without a record at the log's end
+    log_id: str = ""
+    fails: bool = False
+    reason: str = ""  # why its reader is shut out of the group
+    gone: bool = True  # unreachable for every client whenever it fails
+    placements: dict[int, list[int]] = field(default_factory=dict)  # number, position, chunks read
+    number: int = 0
+
+    async def identity(self) -> str:
+        self.check()
+        return self.log_id
+
+    async def partitions(self) -> set[int]:
+        self.check()
+        return set(self.records)
+
+    async def ask_second_client(self, partitions: Sequence[int]) -> None:
+        if self.gone:
+            raise LogUnavailable("gone")
+
+    def shut_out(self) -> str:
+        return self.reason
+
+    async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        self.check()
+        return {partition: (self.begins[partition], self.end(partition)) for partition in partitions}
+
+    async def place(self, partition: int, offset: int) -> int:
+        self.check()
+        self.number += 1
+        self.placements[partition] = [self.number, offset, 0]
+        return self.number
+
+    async def position_if_nothing_read(self, partition: int) -> int | None:
+        self.check()
+        _, position, chunks = self.placements[partition]
+        return position if chunks == 0 else None
+
+    async def commit_group(self, offsets: dict[int, int]) -> None:
+        self.check()
+        self.group.update(offsets)
+
+    async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
+        self.check()
+        self.letters += letters
+
+    def check(self) -> None:
+        if self.fails:
+            raise LogUnavailable("gone")
+
+    def end(self, partition: int) -> int:
+        last = self.records[partition][-1].offset + 1 if self.records[partition] else self.begins[partition]
+        return last + self.markers.get(partition, 0)
+
+    def read(self, partition: int, length: int) -> Chunk | None:
+        """Returns the next chunk, of at most `length` records; None without a placement or records."""
+        if partition not in self.placements:
+            return None
+        number, position, chunks = self.placements[partition]
+        found = [record for record in self.records[partition] if record.offset >= position][:length]
+        if not found:
+            self.placements[partition] = [number, self.end(partition), chunks]
+            return None
+        self.placements[partition] = [number, found[-1].offset + 1, chunks + 1]
+        return Chunk(partition, number, chunks, found)
+
+
+class FaultyStore(MemoryCountStore):
+    """A store that can be unreachable, refuse writes or lose its answers."""
+
+    fails = False
+    refuses = False  # refuses writes, as with a full disk or full memory
+    loses_answers = False
+
+    def load(self, partition: int) -> Checkpoint | None:
+        self.check()
+        return super().load(partition)
+
+    def positions(self) -> dict[int, int]:
+        self.check()
+        return super().positions()
+
+    def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
+        self.check()
+        if self.refuses:
+            raise StoreUnavailable("OOM command not allowed when used memory > 'maxmemory'")
+        written = super().commit(partition, expected, change)
+        if self.loses_answers:
+            raise StoreUnavailable("timed out")
+        return written
+
+    def check(self) -> None:
+        if self.fails:
+            raise StoreUnavailable("gone")
+
+
+class SteppedAgent:
+    """A `Counting` with its own reader of the log; tests drive it step by step."""
+
+    def __init__(self, store: MemoryCountStore, log: SteppedLog | None = None) -> None:
+        self.now = 0.0
+        self.log = log or SteppedLog()
+        self.counting = Counting(SURVEY, store, self.log, 0.01, clock=lambda: self.now, now_ms=lambda: NOW_MS)
+        self.counting.assign(LOGS)
+
+    async def step(self) -> bool:
+        try:
+            await self.counting.step()
+        except (StoreUnavailable, LogUnavailable):
+            return False
+        return True
+
+    async def read(self, partition: int, length: int = 1000) -> bool:
+        chunk = self.log.read(partition, length)
+        if chunk is None:
+            return False
+        try:
+            await asyncio.wait_for(self.counting.take(chunk), 0.01)
+        except TimeoutError:
+            return False  # `Counting` takes no chunks; this one is lost, as in a rebalance
+        return True
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Lets the agent's own loop run until `reached` returns true."""
+        for _ in range(1000):
+            if reached():
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError("not within 5 s")
+
+    async def finish(self) -> None:
+        """Runs steps, reads and stall checks until everything is counted."""
+        for _ in range(20):
+            await self.step()
+            for partition in LOGS:
+                while await self.read(partition, 7):
+                    pass
+            self.now += 11
+            await self.counting.healthy()
+
+
+async def started() -> tuple[SteppedAgent, FaultyStore]:
+    """Returns an agent that is ready to count, and its empty store."""
+    store = FaultyStore(SURVEY)
+    agent = SteppedAgent(store)
+    await agent.step()
+    return agent, store
+
+
+def direct(records: dict[int, list[Record]]) -> dict[int, Checkpoint]:
+    """Counts the records without an agent."""
+    whole = {}
+    for partition, log in records.items():
+        added = tally(SURVEY, log)
+        reasons = [reason for _, reason in added.rejected]
+        totals = {reason: reasons.count(reason) for reason in REASONS if reason in reasons}
+        newest = max((record.appended_ms for record in log), default=0)
+        whole[partition] = Checkpoint(log[-1].offset + 1, newest, added.counts, totals)
+    return whole
+
+
+def without_gaps(store: MemoryCountStore) -> dict[int, Checkpoint]:
+    """Returns the stored checkpoints without their missing records."""
+    return {p: replace(checkpoint, missing=None) for p, checkpoint in store.snapshot().items()}
+
+
+def letters_of(records: dict[int, list[Record]]) -> set[tuple[int, int, str]]:
+    """Returns partition, offset and reason of the dead letters that these records need."""
+    return {(p, offset, reason) for p, log in records.items() for offset, reason in tally(SURVEY, log).rejected}
