@@ -43,7 +43,7 @@ class KafkaLog:
         return await asyncio.to_thread(self._second_client.partitions)
 
     async def ask_second_client(self, partitions: Sequence[int]) -> None:
-        await asyncio.to_thread(self._second_client.serves, partitions)
+        await asyncio.to_thread(self._second_client.check, partitions)
 
     def shut_out(self) -> str:
         return self._consumer.shut_out

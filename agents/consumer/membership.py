@@ -14,7 +14,7 @@ import structlog
 
 log = structlog.get_logger("ldpstream.agent")
 
-LOOK_S = 1.0
+CHECK_S = 1.0
 JOIN_S = 90.0  # longer than the longest rebalance: Faust's broker_rebalance_timeout, 60 s
 
 
@@ -32,15 +32,15 @@ class Membership:
     def __init__(self, consumer: Any, clock: Callable[[], float] = time.monotonic) -> None:
         self.shut_out = ""
         self._consumer, self._clock = consumer, clock
-        self._belonged_s = clock()
+        self._member_s = clock()
 
     async def keep(self) -> None:
         """Checks the membership every second, until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
-            self.look()
+            await asyncio.sleep(CHECK_S)
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Checks whether the consumer is a member of its group, and makes it rejoin after a failure."""
         before = self.shut_out
         try:
@@ -61,9 +61,9 @@ class Membership:
             coordinator.request_rejoin()  # without it, the coordinator would find the same error again
         coordinator.check_errors()
         if heartbeat is not None and not heartbeat.done() and not coordinator._rejoin_needed_fut.done():
-            self._belonged_s = self._clock()
+            self._member_s = self._clock()
             return ""
-        return self.shut_out or (f"not joined for {JOIN_S:.0f} s" if self._clock() - self._belonged_s > JOIN_S else "")
+        return self.shut_out or (f"not joined for {JOIN_S:.0f} s" if self._clock() - self._member_s > JOIN_S else "")
 
 
 def _failed(task: "asyncio.Future[Any] | None") -> bool:

@@ -31,23 +31,22 @@ class SecondClient:
 
     def topic_id(self) -> str:
         """Returns the topic id, which the broker sets at creation; "" from a broker without such ids (before Kafka 2.8)."""
-
-        return str(self._about().get("topic_id") or "")
+        return str(self._describe().get("topic_id") or "")
 
     def partitions(self) -> set[int]:
         """Returns the numbers of the topic's partitions."""
-        return {int(partition["partition_index"]) for partition in self._about()["partitions"]}
+        return {int(partition["partition_index"]) for partition in self._describe()["partitions"]}
 
-    def _about(self) -> dict[str, Any]:
+    def _describe(self) -> dict[str, Any]:
         def ask(client: KafkaAdminClient) -> dict[str, Any]:
-            [about] = client.describe_topics([self._topic])
-            if about["error_code"]:
-                raise for_code(about["error_code"])(self._topic)
-            return dict(about)
+            [topic] = client.describe_topics([self._topic])
+            if topic["error_code"]:
+                raise for_code(topic["error_code"])(self._topic)
+            return dict(topic)
 
         return self._ask(ask)
 
-    def serves(self, partitions: Sequence[int]) -> None:
+    def check(self, partitions: Sequence[int]) -> None:
         """Checks that the broker gives the end offsets of these partitions (of partition 0 if none is named)."""
         wanted = {TopicPartition(self._topic, partition): OffsetSpec.LATEST for partition in partitions or [0]}
         self._ask(lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))

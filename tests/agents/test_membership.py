@@ -66,7 +66,7 @@ class FakeGroup:
 
 @pytest.fixture
 async def group(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeGroup]:
-    monkeypatch.setattr(membership, "LOOK_S", 0.05)
+    monkeypatch.setattr(membership, "CHECK_S", 0.05)
     made = FakeGroup()
     yield made
     made.refuses = ""
@@ -117,17 +117,17 @@ async def test_only_a_long_rebalance_is_reported(group: FakeGroup) -> None:
     clock = MagicMock(return_value=0.0)
     looks = Membership(group.consumer, clock)
     await until(lambda: group.beats)
-    looks.look()
+    looks.check()
     group.coordinator._do_rejoin_group = AsyncMock(return_value=False)  # "try again", without an error
     group.coordinator.request_rejoin()
     for now, reason in ((80.0, ""), (100.0, "not joined for 90 s")):
         clock.return_value = now
         await asyncio.sleep(0.05)
-        looks.look()
+        looks.check()
         assert looks.shut_out == reason
     group.coordinator._do_rejoin_group = group._join
     await until(lambda: group.beats)
-    looks.look()
+    looks.check()
     assert looks.shut_out == ""
 
 
@@ -138,6 +138,6 @@ async def test_a_failed_coordination_task_stays_reported(group: FakeGroup) -> No
     group.coordinator.request_rejoin()
     await until(group.coordinator._coordination_task.done)
     for _ in range(3):
-        looks.look()
+        looks.check()
         assert "a fault" in looks.shut_out
     group.coordinator._coordination_task = asyncio.create_task(asyncio.sleep(0))
