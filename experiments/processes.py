@@ -1,13 +1,13 @@
 """Spreads work over all cores: one process for each, with single-threaded linear algebra."""
 
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from experiments.papers.reproduction import cores, one_thread_each
-
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 """(function, tasks) -> the function's results in the order of the tasks."""
 
@@ -26,3 +26,27 @@ def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
         return
     with one_thread_each(), ProcessPoolExecutor(n, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield lambda function, items: pool.map(function, items, chunksize=max(1, min(10, tasks // (8 * n))))
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Makes the libraries of every process started within use one thread, since each core has its process.
+
+    The libraries read their number of threads when they are loaded, before a pool's initializer runs. So it must be in the
+    environment that the process inherits. Our environment is restored afterwards.
+    """
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -18,8 +18,8 @@ import numpy as np
 from estimators import ibu, matrix_inversion, mle, post_process
 from estimators.post_processing import NAMES as POST_NAMES
 from experiments.error_measures import mse
-from experiments.papers.reproduction import one_thread_each
 from experiments.peers.environment import accuracy_of_peers
+from experiments.processes import one_thread_each
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from experiments.papers.ldp3_runs import FILES, PROTOCOLS, errors, seconds
-from experiments.papers.reproduction import Curve, Job, Outcome, Panel, Plan, Row, Target, cores
+from experiments.papers.reproduction import Curve, Job, Outcome, Panel, Plan, Row, Target
+from experiments.processes import cores
 
 PAPER = "Balioglu, Khodaie and Gursoy 2025"
 RUNS, QUICK_RUNS = 10, 4  # the paper has 10 too

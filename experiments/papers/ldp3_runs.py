@@ -16,7 +16,7 @@ from estimators import matrix_inversion, post_process
 from experiments import datasets
 from experiments.bench.accuracy import tabulate
 from experiments.error_measures import mae
-from experiments.papers.reproduction import one_thread_each
+from experiments.processes import one_thread_each
 from mechanisms import CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
 

@@ -10,9 +10,8 @@ import json
 import math
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from experiments.processes import cores, one_thread_each
+
 ROOT = Path(__file__).resolve().parents[2]
 # the code that results depend on
 CODE = ("mechanisms", "estimators", "experiments/papers", "experiments/datasets.py", "experiments/bench/accuracy.py")
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 WIDTH = 3.0  # a published and a reproduced value agree within this many standard deviations of chance
 
 Seen = Callable[[int, int, str], None]
@@ -227,30 +227,6 @@ def reproduce(
         )
         for target, jobs in planned
     ]
-
-
-@contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Makes the libraries of every process started within use one thread, since each core has its process.
-
-    The libraries read their number of threads when they are loaded, before a pool's initializer runs. So it must be in the
-    environment that the process inherits. Our environment is restored afterwards.
-    """
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments import papers
-from experiments.papers.reproduction import THREADS, Curve, Job, Outcome, Panel, Plan, ReproductionError, Row, Target, reproduce
+from experiments.papers.reproduction import Curve, Job, Outcome, Panel, Plan, ReproductionError, Row, Target, reproduce
 from experiments.papers.reproduction_tables import document, draw, markdown, outcome, summary
+from experiments.processes import THREADS
 from ldpstream.cli import app
 
 from .jobs import fail, square, threads
