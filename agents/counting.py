@@ -30,7 +30,8 @@ import structlog
 from agents import metrics
 from agents.back_pressure import BackPressure
 from agents.fold import FoldResult, PartitionFold
-from agents.log import Chunk, DeadLetter, Log, LogUnavailable
+from agents.log import Chunk, DeadLetter, Log
+from runtime.errors import LogUnavailable
 from agents.partition import Partition
 from agents.stall_detector import StallDetector
 from agents.tally import Records

@@ -13,7 +13,8 @@ from faust.exceptions import ProducerSendError
 from agents import metrics
 from agents.consumer.chunks import ANSWER_S, ChunkConsumer
 from agents.consumer.second_client import SecondClient
-from agents.log import DeadLetter, LogUnavailable
+from agents.log import DeadLetter
+from runtime.errors import LogUnavailable
 from surveys import Survey
 
 log = structlog.get_logger("ldpstream.agent")

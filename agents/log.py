@@ -7,10 +7,6 @@ from agents.tally import Record
 from surveys import Reason
 
 
-class LogUnavailable(Exception):
-    """The broker is unreachable, does not answer in time, or refuses. A later retry may succeed."""
-
-
 class Refusal(NamedTuple):
     """The reason why a whole batch of the log is refused, and its number of records."""
 

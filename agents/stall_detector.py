@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 import structlog
 
 from agents import metrics
-from agents.log import Log, LogUnavailable
+from agents.log import Log
+from runtime.errors import LogUnavailable
 from agents.partition import Partition
 
 log = structlog.get_logger("ldpstream.agent")

@@ -17,29 +17,25 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from estimators.publishing.log_position import LogUnavailable
 from estimators.publishing.publication import Publication
-from experiments.advice.question import AdviceError
-from experiments.datasets import DatasetError
-from experiments.papers.reproduction import ReproductionError
 from ldpstream import __version__, tables
 from ldpstream.demo import Demo
 from ldpstream.experiment_commands import add_experiments
-from ldpstream.outputs import JsonFile, OutputError, write_json
-from ldpstream.plots import PlotError, draw_ledger
+from ldpstream.outputs import JsonFile, write_json
+from ldpstream.plots import draw_ledger
 from ldpstream.promise import promise
 from ldpstream.rehearse import rehearse
 from producers.population import Population
 from producers.produce import produce_live
 from producers.sinks import KafkaSink, Sink, SinkError
-from producers.values import DataError, MarkovValues, ValueSource, load_values
+from producers.values import MarkovValues, ValueSource, load_values
 from runtime.logs import logging_config
-from runtime.settings import Settings, SettingsError, load_settings
+from runtime.settings import Settings, load_settings
 from runtime.shutdown import end_within
-from runtime.topics import TopicError, ensure_topics
+from runtime.topics import ensure_topics
 from runtime.waiting import Away, Stopped, wait_for
-from stores.count_store import StoreUnavailable
-from surveys import Survey, SurveyError, load_survey
+from surveys import Survey, load_survey
+from surveys.errors import UserError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 console = Console()
@@ -57,30 +53,13 @@ STOP_S = 8.5  # from the signal until the estimator is ended
 DEMO_SURVEY = Path(__file__).resolve().parent.parent / "surveys" / "samples" / "demo.toml"
 
 
-EXPECTED = (
-    SurveyError,
-    SettingsError,
-    OutputError,
-    PlotError,
-    DataError,
-    SinkError,
-    TopicError,
-    StoreUnavailable,
-    LogUnavailable,
-    AdviceError,
-    DatasetError,
-    ReproductionError,
-    OSError,
-)
-
-
 def run() -> None:
     """Run the command line, with one line and exit status 2 for an error that the user can correct."""
     try:
         app()
     except Stopped:
         sys.exit(0)
-    except EXPECTED as error:
+    except (UserError, OSError) as error:
         fail(str(error))
     except KeyboardInterrupt:  # outside the part that Typer handles
         sys.exit(130)

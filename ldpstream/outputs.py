@@ -7,10 +7,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from surveys.errors import UserError
+
 PICTURES = (".png", ".svg", ".pdf")
 
 
-class OutputError(Exception):
+class OutputError(UserError):
     """A file cannot be written; the message is one line that names it."""
 
 

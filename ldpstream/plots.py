@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from surveys import Survey
+from surveys.errors import UserError
 
 MOST_REPORTS = 1000
 
 
-class PlotError(Exception):
+class PlotError(UserError):
     """A picture cannot be drawn; the message is one line with the reason."""
 
 

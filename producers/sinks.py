@@ -13,6 +13,7 @@ from runtime.kafka_errors import hearing
 from runtime.kafka_producer import Producer
 from runtime.settings import Settings
 from surveys.envelope import MAX_ENVELOPE_BYTES
+from surveys.errors import UserError
 
 CONNECT_MS = 5_000
 REQUEST_MS = 10_000
@@ -24,7 +25,7 @@ MAX_WAITING_BYTES = 64 * 2**20  # the library's own buffer has no limit
 OVERHEAD_BYTES = 1024  # memory for a waiting envelope besides its bytes
 
 
-class SinkError(RuntimeError):
+class SinkError(UserError, RuntimeError):
     """Envelopes cannot be sent, or some may not have arrived. The message is one line that names the destination."""
 
 

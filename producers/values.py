@@ -26,6 +26,7 @@ import numpy.typing as npt
 from mechanisms.arguments import FloatArray, IntArray, integer
 from producers.randomness import Purpose, stream
 from surveys import Attribute, Survey
+from surveys.errors import UserError
 
 MAX_STEPS = 1_000_000
 STAY = 0.9  # probability that a simulated value stays the same for another step
@@ -33,7 +34,7 @@ DAY_STEPS = 24  # period of the drift in popularity, in steps
 DRIFT = 0.5  # amplitude of the drift, in logarithms of popularity
 
 
-class DataError(ValueError):
+class DataError(UserError, ValueError):
     """A file of values cannot be used. The message is one line with the file and the reason, never a cell's contents."""
 
 

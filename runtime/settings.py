@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from runtime.redis_url import RedisUrl, parse_redis_url
+from surveys.errors import UserError
 
 PREFIX = "LDPSTREAM_"
 
@@ -51,7 +52,7 @@ Name = Annotated[str, Field(min_length=1)]
 Secret = Annotated[SecretStr, Field(min_length=1)]
 
 
-class SettingsError(ValueError):
+class SettingsError(UserError, ValueError):
     """Raised for an invalid setting. The message is one line: the variable, the given value and the allowed values."""
 
 

@@ -32,6 +32,7 @@ from runtime.settings import Settings
 from runtime.waiting import Away
 from surveys import Survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
+from surveys.errors import UserError
 
 ANSWER_MS = 5_000
 WEEK_MS = 7 * 86_400_000  # minimum retention of reports: a lost count store is counted again from the log
@@ -46,7 +47,7 @@ RIGHTS: dict[Role, dict[str, set[str]]] = {  # needed rights to the survey's top
 _UNSEEN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 
 
-class TopicError(Exception):
+class TopicError(UserError):
     """The broker is unreachable or a topic cannot be used. The message is one line for the operator."""
 
 

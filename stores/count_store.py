@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from mechanisms import CountTable
 from stores.checkpoint import Checkpoint, PaneKey, sum_tables
 from surveys import Reason, Survey
+from surveys.errors import UserError
 
 
-class StoreUnavailable(Exception):
+class StoreUnavailable(UserError):
     """The count store is unreachable, does not answer in time, or refuses to answer. A later retry may succeed.
 
     A write that raised it may or may not have happened.

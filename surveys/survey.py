@@ -38,6 +38,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mechanisms import Mechanism, mechanism
+from surveys.errors import UserError
 
 MAX_LABELS = 2**24
 MAX_REPORT_BYTES = 900_000  # an envelope holds at least one report
@@ -46,7 +47,7 @@ MAX_OPEN_BYTES = 2**27  # of all count tables of open steps; one commit may writ
 FINGERPRINT_BYTES = 8
 
 
-class SurveyError(ValueError):
+class SurveyError(UserError, ValueError):
     """Raised for an invalid survey. The message is one line: the file, the key, the given value and the allowed values."""
 
 

@@ -25,8 +25,9 @@ from faust.types import ConsumerMessage
 from agents.consumer.batches import FetchedBatches, Markers, Piece, ReadableBatch, RefusedBatch, joined
 from agents.consumer.membership import Membership
 from agents.counting import Counting
-from agents.log import Chunk, LogUnavailable, Refusal
+from agents.log import Chunk, Refusal
 from agents.tally import Record
+from runtime.errors import LogUnavailable
 
 T = TypeVar("T")
 

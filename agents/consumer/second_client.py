@@ -9,7 +9,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError, for_code
 
-from agents.log import LogUnavailable
+from runtime.errors import LogUnavailable
 from runtime.settings import Settings
 
 T = TypeVar("T")

@@ -7,13 +7,10 @@ from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 from kafka.structs import OffsetAndTimestamp
 
+from runtime.errors import LogUnavailable
 from runtime.kafka_errors import hearing
 from runtime.settings import Settings
 from surveys import Survey
-
-
-class LogUnavailable(RuntimeError):
-    """Kafka does not answer, or does not have the survey's topic."""
 
 
 class KafkaLogPosition:

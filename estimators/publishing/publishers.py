@@ -12,9 +12,9 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, TransactionalIdAuthorizationFailedError
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from estimators.publishing.log_position import LogUnavailable
 from estimators.publishing.publication import Publication
 from estimators.publishing.schedule import Told
+from runtime.errors import LogUnavailable
 from runtime.kafka_errors import hearing
 from runtime.kafka_producer import Producer
 from runtime.settings import Settings, SettingsError

@@ -9,13 +9,14 @@ import structlog
 from prometheus_client import REGISTRY
 
 from estimators.publishing.api import create_api
-from estimators.publishing.log_position import KafkaLogPosition, LogUnavailable
+from estimators.publishing.log_position import KafkaLogPosition
 from estimators.publishing.page_server import PageServer
 from estimators.publishing.publication import Publication
 from estimators.publishing.publishers import KafkaPublisher, PrometheusPublisher
 from estimators.publishing.results import RedisResults
 from estimators.publishing.schedule import Progress, Publisher, Schedule
 from estimators.publishing.vitals import Vitals
+from runtime.errors import LogUnavailable
 from runtime.monitoring import serve_monitoring
 from runtime.settings import Settings, SettingsError
 from runtime.waiting import Away, wait_for

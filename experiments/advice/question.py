@@ -9,6 +9,7 @@ from experiments import error_measures
 from mechanisms import LONGITUDINAL, ONE_TIME, Mechanism, mechanism
 from mechanisms.arguments import MAX_REPORTS, FloatArray, chain_epsilons, epsilon, integer, one_of
 from mechanisms.solvers import largest_eps_1
+from surveys.errors import UserError
 
 
 def kl_of_distributions(truth: FloatArray, estimate: FloatArray) -> float:
@@ -32,7 +33,7 @@ METRICS: dict[str, Callable[[FloatArray, FloatArray], float]] = {
 MAX_K, MAX_N = 100_000, 10_000_000
 
 
-class AdviceError(ValueError):
+class AdviceError(UserError, ValueError):
     """The question cannot be answered; the message is one line with the reason."""
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from experiments.processes import cores, one_thread_each
+from surveys.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 # the code that results depend on
@@ -30,7 +31,7 @@ Seen = Callable[[int, int, str], None]
 """(jobs done, jobs in all, target) -> None"""
 
 
-class ReproductionError(Exception):
+class ReproductionError(UserError):
     """A reproduction cannot run; the message is one line with the reason."""
 
 

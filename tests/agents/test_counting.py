@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from agents import Record, metrics, tally
-from agents.log import Chunk, DeadLetter, LogUnavailable, Refusal
+from agents.log import Chunk, DeadLetter, Refusal
+from runtime.errors import LogUnavailable
 from stores import Checkpoint, MemoryCountStore
 from tests.faults.stepped import LOGS, NOW_MS, SURVEY, FaultyStore, SteppedAgent, SteppedLog, direct, letters_of, started
 

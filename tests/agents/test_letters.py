@@ -17,7 +17,8 @@ from faust.exceptions import ProducerSendError
 
 from agents import Record, metrics
 from agents.kafka_log import KafkaLog
-from agents.log import DeadLetter, LogUnavailable
+from agents.log import DeadLetter
+from runtime.errors import LogUnavailable
 
 from .samples import make_survey
 

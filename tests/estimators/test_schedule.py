@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from estimators import combined_mle, gibu
-from estimators.publishing.log_position import LogUnavailable
 from estimators.publishing.publication import Publication, conclude, spent
 from estimators.publishing.publishers import PrometheusPublisher
 from estimators.publishing.results import MemoryResults
 from estimators.publishing.schedule import Progress, Schedule
 from estimators.publishing.service import _pause_s
 from mechanisms import CountTable
+from runtime.errors import LogUnavailable
 from stores import PaneKey
 from stores.checkpoint import Checkpoint, Missing
 from stores.memory_store import MemoryCountStore

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agents.log import Chunk, DeadLetter, LogUnavailable
+from agents.log import Chunk, DeadLetter
+from runtime.errors import LogUnavailable
 
 from .memory_log import SURVEY
 

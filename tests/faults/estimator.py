@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from estimators.publishing.log_position import LogUnavailable
+from runtime.errors import LogUnavailable
 from stores.count_store import StoreUnavailable
 
 from .memory_log import SURVEY

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.log import LogUnavailable
 from agents.tally import Record
-from estimators.publishing.log_position import LogUnavailable as PositionUnavailable
+from runtime.errors import LogUnavailable
 from surveys import REASONS
 from tests.agents.samples import PANES, make_survey, sound, spoilt
 
@@ -159,4 +158,4 @@ class MemoryLog:
 
     def _check_reachable(self) -> None:
         if self.away:
-            raise PositionUnavailable("gone")
+            raise LogUnavailable("gone")

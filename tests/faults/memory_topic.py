@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from estimators.publishing.log_position import LogUnavailable
+from runtime.errors import LogUnavailable
 
 
 @dataclass

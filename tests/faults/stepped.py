@@ -11,7 +11,8 @@ import numpy as np
 
 from agents import Record, tally
 from agents.counting import Counting
-from agents.log import Chunk, DeadLetter, LogUnavailable
+from agents.log import Chunk, DeadLetter
+from runtime.errors import LogUnavailable
 from stores import Checkpoint, MemoryCountStore, StoreUnavailable
 from surveys import REASONS
 from tests.agents.samples import make_log, make_survey

@@ -21,7 +21,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from agents import Record
-from estimators.publishing.log_position import KafkaLogPosition, LogUnavailable
+from estimators.publishing.log_position import KafkaLogPosition
 from estimators.publishing.results import MemoryResults
 from stores.checkpoint import Checkpoint
 from stores.count_store import StoreUnavailable

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 import redis
 
-from estimators.publishing.log_position import LogUnavailable
 from estimators.publishing.publication import Publication
 from estimators.publishing.publishers import KafkaPublisher
 from estimators.publishing.results import RedisResults
 from estimators.publishing.schedule import Schedule
+from runtime.errors import LogUnavailable
 from runtime.settings import Settings
 from runtime.topics import ensure_topics
 from stores.checkpoint import Checkpoint

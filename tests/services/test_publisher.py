@@ -8,10 +8,10 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from estimators.publishing import publishers
-from estimators.publishing.log_position import LogUnavailable
 from estimators.publishing.publication import Frequencies, Publication, conclude
 from estimators.publishing.publishers import KafkaPublisher
 from estimators.publishing.service import MAX_PUBLISHED_K
+from runtime.errors import LogUnavailable
 from runtime.settings import Settings
 from runtime.topics import TopicError, ensure_topics
 from surveys import Survey, load_survey

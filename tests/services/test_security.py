@@ -18,7 +18,7 @@ from kafka.errors import TopicAuthorizationFailedError
 from redis.exceptions import NoPermissionError
 
 from agents.tally import tally
-from estimators.publishing.log_position import KafkaLogPosition, LogUnavailable
+from estimators.publishing.log_position import KafkaLogPosition
 from estimators.publishing.publishers import KafkaPublisher
 from ldpstream.embedded import MemoryLog
 from ldpstream.rehearse import rehearse
@@ -27,6 +27,7 @@ from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import KafkaSink, MemorySink, SinkError
 from producers.values import MarkovValues
+from runtime.errors import LogUnavailable
 from runtime.settings import Settings, SettingsError
 from runtime.topics import TopicError, check_broker, ensure_topics
 from stores import StoreUnavailable

@@ -1,0 +1,7 @@
+"""Errors that several rooms raise and catch."""
+
+from surveys.errors import UserError
+
+
+class LogUnavailable(UserError):
+    """The broker is unreachable, does not answer in time, or refuses. A later retry may succeed."""
