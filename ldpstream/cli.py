@@ -14,17 +14,15 @@ from types import FrameType
 from typing import Annotated, Never
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from estimators.publishing.publication import Publication
-from ldpstream import __version__, tables
+from ldpstream import __version__, bench_commands, experiment_commands, tables
 from ldpstream.demo import Demo
-from ldpstream.experiment_commands import add_experiments
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.plots import draw_ledger
 from ldpstream.promise import promise
 from ldpstream.rehearse import rehearse
+from ldpstream.terminal import console, progress_bar
 from producers.population import Population
 from producers.produce import produce_live
 from producers.sinks import KafkaSink, Sink, SinkError
@@ -38,7 +36,6 @@ from surveys import Survey, load_survey
 from surveys.errors import UserError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-console = Console()
 
 SurveyFile = Annotated[Path, typer.Argument(metavar="SURVEY", help="the survey file (TOML)")]
 
@@ -80,12 +77,6 @@ def fail(message: str) -> Never:
 def values(survey: Survey, data: Path | None, first_step: int, users: int, steps: int, seed: int) -> ValueSource:
     """Returns people's true values: from the file if given, else simulated."""
     return MarkovValues(survey, users, steps, seed) if data is None else load_values(data, survey, first_step)
-
-
-def progress_bar() -> Progress:
-    """Returns the progress bar of long runs, on standard error."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    return Progress(*columns, console=Console(stderr=True))
 
 
 def ends_on_signal(within_s: float | None = None) -> Event:
@@ -340,4 +331,5 @@ def gateway(survey_file: SurveyFile) -> None:
     serve_gateway(survey, survey_file.read_text(encoding="utf-8"), settings, check_topics)
 
 
-add_experiments(app, console, write_json)
+app.add_typer(experiment_commands.app)
+app.add_typer(bench_commands.app, name="bench")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import typer
 from rich.console import Console
@@ -18,7 +17,7 @@ from experiments.bench.mechanisms import Bench, Measured, bench
 from experiments.peers import environment as peers
 from experiments.peers.clients import Peer, measure
 from experiments.tables import bench_notes, bench_tables
-from ldpstream.experiment_commands import add_experiments
+from ldpstream import cli, terminal
 from mechanisms import NAMES, ONE_TIME
 
 
@@ -138,15 +137,9 @@ def test_other_clients_are_timed_with_as_many_reports_as_fit() -> None:
 
 
 @pytest.fixture
-def app() -> typer.Typer:
-    app = typer.Typer()
-
-    def write(path: Path | None, document: Any) -> None:
-        if path is not None:
-            path.write_bytes(msgspec.json.encode(document))
-
-    add_experiments(app, Console(width=160), write)
-    return app
+def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
+    monkeypatch.setattr(terminal.console, "_width", 160)
+    return cli.app
 
 
 def test_the_audit_command(app: typer.Typer, tmp_path: Path, seeded_devices: None) -> None:

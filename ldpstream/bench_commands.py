@@ -1,0 +1,151 @@
+"""The commands `bench …`. Each imports its benchmark when it runs: `ldpstream --help` stays fast."""
+
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from ldpstream.outputs import JsonFile, writable, write_json
+from ldpstream.terminal import activity, console, job_bar
+from runtime.settings import load_settings
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def benchmarks() -> None:
+    """Measure speed and accuracy beside other libraries."""
+
+
+@app.command(name="mechanisms")
+def mechanisms_command(
+    n: Annotated[int, typer.Option(min=1000, max=10**7, help="number of reports of each mechanism")] = 1_000_000,
+    k: Annotated[int, typer.Option(min=2, max=100_000, help="domain size")] = 1000,
+    peers: Annotated[bool, typer.Option(help="also time other libraries, in a separate environment")] = True,
+    json: JsonFile = None,
+) -> None:
+    """Measure the reports a second that one core perturbs and counts, beside other libraries."""
+    from experiments.bench.mechanisms import bench
+    from experiments.tables import bench_notes, bench_tables
+
+    with activity() as progress:
+        result = bench(n, k, peers, progress)
+    for table in bench_tables(result):
+        console.print(table)
+    for line in bench_notes(result):
+        console.print(line, highlight=False)
+    write_json(json, msgspec.to_builtins(result))
+
+
+@app.command(name="accuracy")
+def accuracy_command(
+    quick: Annotated[bool, typer.Option(help="a small part of the grid, within seconds")] = False,
+    repeats: Annotated[int, typer.Option(min=1, max=1000, help="repetitions of each setting")] = 3,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    peers: Annotated[bool, typer.Option(help="also multi-freq-ldpy, in a separate environment")] = True,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=writable, help="also write every setting's errors")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Measure every estimator's mean squared error with every mechanism, over domains, ε, distributions and populations."""
+    from experiments.bench import accuracy, accuracy_tables
+
+    with activity() as progress:
+        result = accuracy.measure(accuracy.settings(quick), repeats, seed, peers, progress)
+    console.print(accuracy_tables.table(result))
+    won = ", ".join(f"{name} {n}" for name, n in accuracy_tables.wins(result).items())
+    console.print(f"Best of {len(result.rows)} settings: {won}.", highlight=False)
+    for name, ratio in accuracy_tables.ratios(result).items():
+        console.print(f"{name}: {ratio:.3g} times the error of our best estimator in the same setting.", highlight=False)
+    if csv is not None:
+        csv.write_text(accuracy_tables.as_csv(result))
+    write_json(json, msgspec.to_builtins(result))
+
+
+@app.command(name="estimators")
+def estimators_command(
+    quick: Annotated[bool, typer.Option(help="small domains only, within seconds")] = False,
+    peers: Annotated[bool, typer.Option(help="also other libraries, in a separate environment")] = True,
+    json: JsonFile = None,
+) -> None:
+    """Time the estimators on one core; the number of reports does not matter."""
+    from experiments.bench.estimators import measure, timing_table
+
+    with activity() as progress:
+        rows = measure(quick, peers, progress)
+    console.print(timing_table(rows))
+    write_json(json, msgspec.to_builtins(rows))
+
+
+@app.command(name="coverage")
+def coverage_command(
+    runs: Annotated[int, typer.Option(min=2, max=10**6, help="repetitions for each mechanism and span")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Count how often 95 % intervals contain the truth: steps and windows, every mechanism and estimator."""
+    from experiments.bench.coverage import coverage_table, measure
+
+    with activity() as progress:
+        rows = measure(runs, seed, progress)
+    console.print(coverage_table(rows))
+    write_json(json, msgspec.to_builtins(rows))
+
+
+@app.command(name="advice")
+def advice_command(
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; what it lacks is generated")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="a data set; repeatable", show_default="all")] = None,
+    repeats: Annotated[int, typer.Option(min=10, max=10_000, help="repetitions of each setting")] = 50,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Compare `advise` with every fixed choice on the papers' data sets: half an hour on two cores."""
+    from experiments import datasets
+    from experiments.advice import gain as advice_gain
+    from experiments.advice.tables import GAIN_NOTE, gain_tables
+
+    for one in dataset or ():
+        if one not in datasets.NAMES:
+            raise typer.BadParameter(f"must be one of {', '.join(datasets.NAMES)}, got {one!r}", param_hint="--dataset")
+    asked = advice_gain.settings(advice_gain.cases(data, dataset or datasets.NAMES))
+    with job_bar() as progress:
+        rows = advice_gain.compare(asked, repeats, seed, progress)
+    for table in gain_tables(rows):
+        console.print(table)
+    console.print(GAIN_NOTE, highlight=False)
+    write_json(json, msgspec.to_builtins(rows))
+
+
+@app.command(name="service")
+def service_command(
+    quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; its figures mean nothing")] = False,
+    json: JsonFile = None,
+) -> None:
+    """Measure the service's speed on the configured Kafka and Redis: about seven minutes.
+
+    Compares agents with a bare consumer and with a stock Faust agent. Also measures a time profile, the time for
+    histograms, recovery from a kill, and growth. The command makes its own topics and keys and deletes them. It does not
+    touch other data, but slows others down. If no Kafka or Redis runs, `python -m tests.services.rig` in the source tree
+    starts both and prints the variables to export.
+    """
+    from experiments.bench.service import FULL, QUICK, bench
+    from experiments.bench.service_site import BenchError
+    from experiments.bench.service_tables import service_notes, service_tables
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the clean-up runs
+    try:
+        with activity() as progress:
+            result = bench(load_settings(), QUICK if quick else FULL, progress)
+    except BenchError as error:
+        Console(stderr=True).print(f"ldpstream: {error}", markup=False, highlight=False)
+        raise typer.Exit(1) from None
+    for table in service_tables(result):
+        console.print(table)
+    for line in service_notes(result):
+        console.print(line, highlight=False)
+    write_json(json, msgspec.to_builtins(result))

@@ -1,0 +1,30 @@
+"""Output of commands on the terminal: results on standard output, progress on standard error."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+console = Console()
+
+
+def progress_bar() -> Progress:
+    """Returns the progress bar of long runs, on standard error."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    return Progress(*columns, console=Console(stderr=True))
+
+
+@contextmanager
+def job_bar() -> Iterator[Callable[[int, int, str], None]]:
+    """Shows a progress bar; its arguments: jobs done, total jobs, name of the last job."""
+    with progress_bar() as progress:
+        task = progress.add_task("", total=None)
+        yield lambda done, total, name: progress.update(task, completed=done, total=total, description=name)
+
+
+@contextmanager
+def activity() -> Iterator[Callable[[str], None]]:
+    """Shows one line with the current activity on standard error, if that is a terminal."""
+    with Console(stderr=True).status("") as status:
+        yield status.update
