@@ -35,7 +35,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from estimators.publishing.answers import Answers, NotAllowed, NotFound, Source, Truths
+from estimators.publishing.api_responses import ApiResponses, NotAllowed, NotFound, Source, Truths
 from estimators.publishing.api_schema import Histogram, Series, Status, SurveyInfo
 from estimators.publishing.publication import Span
 from estimators.publishing.schedule import Progress
@@ -88,7 +88,7 @@ def create_api(
         post: the post-processing with which "mi" is published.
         truth: returns the true frequencies of a publication's span; known only in a simulation.
     """
-    answers = Answers(survey, source, post, truth)
+    responses = ApiResponses(survey, source, post, truth)
     news = _News(source)
 
     @asynccontextmanager
@@ -108,12 +108,12 @@ def create_api(
     @api.get("/api/v1/survey", responses=_describe(SurveyInfo))
     def get_survey() -> Response:
         """The survey's attributes and their privacy levels."""
-        return _json(answers.survey_info())
+        return _json(responses.survey_info())
 
     @api.get("/api/v1/status", responses=_describe(Status))
     def get_status(span: SpanOf = "window") -> Response:
         """Summary: each attribute's latest estimate and privacy loss, and the rejected envelopes."""
-        return _json(Status(attributes=answers.overviews(span), rejected=rejected(), latest_step=answers.latest_step()))
+        return _json(Status(attributes=responses.overviews(span), rejected=rejected(), latest_step=responses.latest_step()))
 
     @api.get("/api/v1/attributes/{attribute}/histogram", responses=_describe(Histogram))
     def get_histogram(
@@ -121,7 +121,7 @@ def create_api(
         post: Post = "none", confidence: Confidence = 0.95, top: Top = None,
     ) -> Response:  # fmt: skip
         """One estimate with its intervals."""
-        return _json(answers.histogram(attribute, step, span, estimator, post, confidence, top))
+        return _json(responses.histogram(attribute, step, span, estimator, post, confidence, top))
 
     @api.get("/api/v1/attributes/{attribute}/histogram.csv", response_class=_Csv, responses=_FAILURES)
     def get_histogram_csv(
@@ -129,7 +129,7 @@ def create_api(
         post: Post = "none", confidence: Confidence = 0.95, top: Top = None,
     ) -> Response:  # fmt: skip
         """One estimate with its intervals, one line per value. The span begins at `start` and ends at `end`, in UTC."""
-        h = answers.histogram(attribute, step, span, estimator, post, confidence, top)
+        h = responses.histogram(attribute, step, span, estimator, post, confidence, top)
         columns: list[Sequence[Any]] = [
             h.values,
             h.labels,
@@ -148,7 +148,7 @@ def create_api(
         last: Last = 48, confidence: Confidence = 0.95,
     ) -> Response:  # fmt: skip
         """Some values over time."""
-        return _json(answers.series(attribute, span, estimator, values, last, confidence))
+        return _json(responses.series(attribute, span, estimator, values, last, confidence))
 
     @api.get("/api/v1/attributes/{attribute}/series.csv", response_class=_Csv, responses=_FAILURES)
     def get_series_csv(
@@ -156,7 +156,7 @@ def create_api(
         last: Last = 48, confidence: Confidence = 0.95,
     ) -> Response:  # fmt: skip
         """Some values over time, one line per step and value."""
-        s = answers.series(attribute, span, estimator, values, last, confidence)
+        s = responses.series(attribute, span, estimator, values, last, confidence)
         rows = (
             (step, s.reports[i], s.complete[i], line.value, line.label, line.frequencies[i], line.low[i], line.high[i],
              _utc(s.start_ms[i]), _utc(s.end_ms[i]), s.interval_withheld[i])

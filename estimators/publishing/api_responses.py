@@ -1,4 +1,4 @@
-"""Answers of the HTTP API, from the survey and the publications that the schedule saved."""
+"""Bodies of the HTTP API's responses, from the survey and the publications that the schedule saved."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from estimators.post_processing import NAMES as POST_NAMES
 from estimators.post_processing import post_process
 from estimators.publishing.api_schema import AttributeInfo, Histogram, Level, Line, Overview, Series, Share, SurveyInfo
-from estimators.publishing.publication import LevelEstimate, Publication, Span
+from estimators.publishing.publication import LevelEstimate, Publication, Span, publication_key
 from estimators.publishing.schedule import Progress
 from surveys import Attribute, Survey
 
@@ -35,8 +35,8 @@ class Source(Protocol):
         """Returns the publications with these keys (`Publication.key`), None for a missing one."""
 
 
-class Answers:
-    """Answers requests from the saved publications.
+class ApiResponses:
+    """Builds the bodies of responses from the saved publications.
 
     Args:
         survey: the survey.
@@ -91,9 +91,12 @@ class Answers:
         step = self.latest_step()
         if step is None:
             return []
-        found = self._source.get([f"{name}|{span}|{step}" for name in self._attributes])
-        alone = found if span == "step" else self._source.get([f"{name}|step|{step}" for name in self._attributes])
+        found = self._of_all_attributes(span, step)
+        alone = found if span == "step" else self._of_all_attributes("step", step)
         return [self._overview(p, of_step or p) for p, of_step in zip(found, alone, strict=True) if p is not None]
+
+    def _of_all_attributes(self, span: Span, step: int) -> list[Publication | None]:
+        return self._source.get([publication_key(name, span, step) for name in self._attributes])
 
     def _overview(self, p: Publication, of_step: Publication) -> Overview:
         label, said = self._attributes[p.attribute].label, of_step.diagnostics
@@ -112,7 +115,7 @@ class Answers:
         attribute = self._known(name)
         if step is None:
             step = self.latest_step()
-        p = self._source.get([f"{name}|{span}|{step}"])[0] if step is not None else None
+        p = self._source.get([publication_key(name, span, step)])[0] if step is not None else None
         if p is None:
             raise NotFound(f"no estimate of {name} for step {step}" if step is not None else "nothing published yet")
         chosen = self._estimator(p, estimator)
@@ -146,7 +149,7 @@ class Answers:
         attribute = self._known(name)
         latest = self.latest_step()
         steps = range(0) if latest is None else range(max(0, latest - last + 1), latest + 1)
-        found = [p for p in self._source.get([f"{name}|{span}|{step}" for step in steps]) if p is not None]
+        found = [p for p in self._source.get([publication_key(name, span, step) for step in steps]) if p is not None]
         if not found:
             raise NotFound(f"no estimate of {name} yet")
         chosen = self._estimator(found[-1], estimator)
