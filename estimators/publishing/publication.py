@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -166,6 +166,11 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
 def publication_key(attribute: str, span: Span, step: int) -> str:
     """Returns the `Publication.key` of this attribute, span and step."""
     return f"{attribute}|{span}|{step}"
+
+
+def publication_keys(survey: Survey, step: int) -> list[str]:
+    """Returns the keys of all publications of a step: of every attribute, for both spans."""
+    return [publication_key(attribute.name, span, step) for attribute in survey.attributes for span in get_args(Span)]
 
 
 def conclude(

@@ -28,7 +28,7 @@ from typing import Protocol
 
 import msgspec
 
-from estimators.publishing.publication import Publication, conclude, publication_key, spent
+from estimators.publishing.publication import Publication, conclude, publication_keys, spent
 from mechanisms import CountTable, Mechanism
 from stores import PaneKey
 from stores.checkpoint import Checkpoint, Missing, sum_tables
@@ -245,13 +245,10 @@ class Schedule:
             self._next_step = step
             self._unprepared = [m for mechanisms in self._survey.mechanisms for m in mechanisms]
 
-    def _keys(self, step: int) -> list[str]:
-        return [publication_key(a.name, span, step) for a in self._survey.attributes for span in ("step", "window")]
-
     def _restored(self, progress: Progress) -> tuple[int, list[Publication]] | None:
         """Returns the next step that is complete in the topic but not in the results, with its publications; else None."""
         for step in (*progress.incomplete, progress.next_step):
-            keys = self._keys(step)
+            keys = publication_keys(self._survey, step)
             if self._topic is not None and all(key in self._told and self._told[key].complete for key in keys):
                 found = self._topic.read(keys)
                 if len(found) == len(keys):

@@ -2,6 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Gauge
 
+from estimators.publishing.publication import publication_keys
 from estimators.publishing.publishers import PrometheusPublisher
 from estimators.publishing.results import MemoryResults, RedisResults
 from estimators.publishing.schedule import LogPosition, Progress
@@ -80,5 +81,5 @@ class Vitals:
             self._looked_ms = now_ms
 
     def _show(self, step: int) -> None:
-        keys = [f"{attribute.name}|{span}|{step}" for attribute in self._survey.attributes for span in ("step", "window")]
-        self._prometheus.show([p for p in self._results.get(keys) if p is not None])
+        found = self._results.get(publication_keys(self._survey, step))
+        self._prometheus.show([p for p in found if p is not None])
