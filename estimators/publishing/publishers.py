@@ -13,7 +13,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, TransactionalIdAuthoriza
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from estimators.publishing.publication import Publication
-from estimators.publishing.schedule import Told
+from estimators.publishing.schedule import PublicationSummary
 from runtime.errors import LogUnavailable
 from runtime.kafka_errors import hearing
 from runtime.kafka_producer import Producer
@@ -33,16 +33,6 @@ TOP_VALUES = 20  # other attributes have one for each of the most frequent value
 
 class TopicUnavailable(LogUnavailable):
     """The broker does not accept or return estimates."""
-
-
-class _Told(msgspec.Struct, frozen=True):
-    """Summary of a record of the topic, kept in memory; `offset` is the record's offset."""
-
-    fingerprint: str
-    step: int
-    complete: bool
-    reports: int
-    offset: int = -1
 
 
 class KafkaPublisher:
@@ -66,7 +56,7 @@ class KafkaPublisher:
         self._transactional_id = f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
         self._producer: Producer | None = None
         self._consumer: KafkaConsumer | None = None  # while publications are read
-        self._told: dict[str, _Told] = {}
+        self._in_topic: dict[str, PublicationSummary] = {}
         self._connect(f"{self._transactional_id}-check").close(timeout=CLOSE_S)
 
     def _connect(self, transactional_id: str) -> Producer:
@@ -100,14 +90,14 @@ class KafkaPublisher:
                 raise self._unavailable(f"{heard.why(error)}{hint}") from None
         return producer
 
-    def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, Told]:
+    def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, PublicationSummary]:
         """See `schedule.EstimatesTopic`.
 
         Raises:
             LogUnavailable: if the broker does not answer or refuses, or if another estimator leads meanwhile.
         """
         self._drop()
-        self._told = {}
+        self._in_topic = {}
         self._check(still)
         self._producer = self._connect(self._transactional_id)
         with self._unavailable_on_error():
@@ -117,7 +107,7 @@ class KafkaPublisher:
             consumer.seek(self._partition, end if found is None else found.offset)
             for record in self._records(consumer, end, still):
                 self._note(record.key, record.value, record.offset)
-        return self._told
+        return self._in_topic
 
     def _check(self, still: Callable[[], bool]) -> None:
         if not still():
@@ -126,11 +116,11 @@ class KafkaPublisher:
     def _note(self, key: bytes | None, value: bytes | None, offset: int) -> None:
         """Keeps a record's summary, unless it belongs to another survey of this name or is not a publication."""
         try:
-            told = msgspec.json.decode(value or b"", type=_Told)
+            summary = msgspec.json.decode(value or b"", type=PublicationSummary)
         except msgspec.DecodeError:
             return
-        if key is not None and told.fingerprint == self._fingerprint:
-            self._told[key.decode(errors="replace")] = msgspec.structs.replace(told, offset=offset)
+        if key is not None and summary.fingerprint == self._fingerprint:
+            self._in_topic[key.decode(errors="replace")] = msgspec.structs.replace(summary, offset=offset)
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
         """See `schedule.EstimatesTopic`. A record of another version that we cannot read counts as missing.
@@ -138,7 +128,7 @@ class KafkaPublisher:
         Raises:
             LogUnavailable: if the broker does not answer.
         """
-        wanted = {self._told[key].offset: key for key in keys}
+        wanted = {self._in_topic[key].offset: key for key in keys}
         if not wanted:
             return []
         found: dict[str, Publication] = {}
@@ -150,7 +140,7 @@ class KafkaPublisher:
                     with suppress(msgspec.DecodeError):
                         found[wanted[record.offset]] = msgspec.json.decode(record.value, type=Publication)
         for key in set(keys) - found.keys():
-            del self._told[key]
+            del self._in_topic[key]
         return list(found.values())
 
     def _reader(self) -> KafkaConsumer:

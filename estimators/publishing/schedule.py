@@ -91,21 +91,20 @@ class Results(Protocol):
         """
 
 
-class Told(Protocol):
-    """Summary of a publication in the topic."""
+class PublicationSummary(msgspec.Struct, frozen=True):
+    """Summary of a publication in the topic; `offset` is the offset of its record."""
 
-    @property
-    def step(self) -> int: ...
-    @property
-    def complete(self) -> bool: ...
-    @property
-    def reports(self) -> int: ...
+    fingerprint: str
+    step: int
+    complete: bool
+    reports: int
+    offset: int = -1
 
 
 class EstimatesTopic(Protocol):
     """The topic of estimates: keeps the last publication of each key, and accepts those of one estimator only."""
 
-    def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, Told]:
+    def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, PublicationSummary]:
         """Fences all other estimators from now on; raises an error once `still` returns False.
 
         Returns:
@@ -157,7 +156,7 @@ class Schedule:
         self._post, self._margin_ms = post, margin_ms
         self._leads = False  # True if the last run finished: `_saved` is then what it saved, and we own the topic
         self._saved: Progress | None = None
-        self._told: Mapping[str, Told] = {}
+        self._in_topic: Mapping[str, PublicationSummary] = {}
         self._next_step: int | None = None
         self._unprepared: list[Mechanism] = []
 
@@ -179,7 +178,7 @@ class Schedule:
         if self._topic is not None and not (self._leads and saved == self._saved):
             self._leads = False
             since_ms = 0 if saved is None else self._survey.opens_ms(min((saved.next_step, *saved.incomplete)))
-            self._told = self._topic.take_over(since_ms, self._still_leads)
+            self._in_topic = self._topic.take_over(since_ms, self._still_leads)
             if saved is not None:
                 owned = msgspec.structs.replace(saved, owner=secrets.token_hex(8))
                 if not self._results.save([], saved, owned):
@@ -249,7 +248,7 @@ class Schedule:
         """Returns the next step that is complete in the topic but not in the results, with its publications; else None."""
         for step in (*progress.incomplete, progress.next_step):
             keys = publication_keys(self._survey, step)
-            if self._topic is not None and all(key in self._told and self._told[key].complete for key in keys):
+            if self._topic is not None and all(key in self._in_topic and self._in_topic[key].complete for key in keys):
                 found = self._topic.read(keys)
                 if len(found) == len(keys):
                     return step, found
@@ -260,8 +259,8 @@ class Schedule:
         poor = [p.key for p in concluded if not p.complete]
         best = {p.key: p for p in self._results.get(poor) if p is not None}
         if self._topic is not None:
-            told = [key for key in poor if _quality(self._told.get(key)) > _quality(best.get(key))]
-            best |= {p.key: p for p in self._topic.read(told)}
+            better = [key for key in poor if _quality(self._in_topic.get(key)) > _quality(best.get(key))]
+            best |= {p.key: p for p in self._topic.read(better)}
         return [best[p.key] if _quality(best.get(p.key)) > _quality(p) else p for p in concluded]
 
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
@@ -289,7 +288,7 @@ class Schedule:
         earliest = self._position.earliest_ms()
         begin_ms = now_ms if earliest is None else min(earliest, now_ms)
         first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
-        if steps := [told.step for told in self._told.values()]:
+        if steps := [found.step for found in self._in_topic.values()]:
             first = min(first, max(min(steps), max(steps) - KEPT_STEPS + 1))
         return Progress(first_step=first, next_step=first)
 
@@ -344,9 +343,9 @@ def _without(progress: Progress, step: int) -> Progress:
     return msgspec.structs.replace(progress, incomplete=tuple(s for s in progress.incomplete if s != step))
 
 
-def _quality(told: Told | None) -> tuple[bool, int]:
+def _quality(p: Publication | PublicationSummary | None) -> tuple[bool, int]:
     """Rank of a publication: greater is better, and no publication ranks lowest."""
-    return (False, -1) if told is None else (told.complete, told.reports)
+    return (False, -1) if p is None else (p.complete, p.reports)
 
 
 def _touches(survey: Survey, gap: Missing, first: int, last: int) -> bool:
