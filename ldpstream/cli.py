@@ -31,7 +31,7 @@ from runtime.logs import logging_config
 from runtime.settings import Settings, load_settings
 from runtime.shutdown import end_within
 from runtime.topics import ensure_topics
-from runtime.waiting import Away, Stopped, wait_for
+from runtime.waiting import Stopped, Unreachable, wait_for
 from surveys import Survey, load_survey
 from surveys.errors import UserError
 
@@ -276,10 +276,10 @@ def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
         ensure_topics(settings, survey, "producer")
         return KafkaSink(settings, survey.reports_topic)
 
-    def away(error: Exception) -> bool:
-        return isinstance(error, Away | SinkError)  # a refusal is a TopicError from the check of the topics
+    def unreachable(error: Exception) -> bool:
+        return isinstance(error, Unreachable | SinkError)  # a refusal is a TopicError from the check of the topics
 
-    return wait_for(f"Kafka at {settings.kafka}", ask, stop.wait, say, away)
+    return wait_for(f"Kafka at {settings.kafka}", ask, stop.wait, say, unreachable)
 
 
 def gateway_sink(url: str, settings: Settings) -> Sink:

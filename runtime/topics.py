@@ -29,7 +29,7 @@ from kafka.errors import (
 
 from runtime.kafka_errors import hearing
 from runtime.settings import Settings
-from runtime.waiting import Away
+from runtime.waiting import Unreachable
 from surveys import Survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
 from surveys.errors import UserError
@@ -51,7 +51,7 @@ class TopicError(UserError):
     """The broker is unreachable or a topic cannot be used. The message is one line for the operator."""
 
 
-class BrokerAway(TopicError, Away):
+class BrokerUnreachable(TopicError, Unreachable):
     """No broker is reachable, or none answers."""
 
 
@@ -212,13 +212,13 @@ def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
                 let_in = True
                 yield admin
         except KafkaError as error:
-            away = error.retriable and (let_in or not heard.turned_away)
-            kind = BrokerAway if away else TopicError
+            unreachable = error.retriable and (let_in or not heard.turned_away)
+            kind = BrokerUnreachable if unreachable else TopicError
             raise kind(f"Kafka at {settings.kafka}: {heard.why(error)}") from None
 
 
 def _knock(settings: Settings) -> None:
-    """Raises BrokerAway unless one of the addresses accepts a connection. The library would retry for long and log much.
+    """Raises BrokerUnreachable unless one of the addresses accepts a connection. The library would retry for long and log much.
 
     With TLS the listener must also answer: the library waits for ever for a silent one.
     """
@@ -235,7 +235,7 @@ def _knock(settings: Settings) -> None:
             reasons.append(error.strerror or str(error))
         else:
             return
-    raise BrokerAway(f"Kafka at {settings.kafka} cannot be reached: {', '.join(sorted(set(reasons)))}")
+    raise BrokerUnreachable(f"Kafka at {settings.kafka} cannot be reached: {', '.join(sorted(set(reasons)))}")
 
 
 def _greet(connection: socket.socket, settings: Settings, host: str) -> None:

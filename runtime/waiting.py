@@ -9,7 +9,7 @@ RETRY_S = 1.0
 TELL_EVERY = 60  # attempts after which an unchanged reason is reported again
 
 
-class Away(Exception):
+class Unreachable(Exception):
     """A service is unreachable or does not answer. A retry may succeed without intervention."""
 
 
@@ -17,9 +17,9 @@ class Stopped(Exception):
     """The process received a stop request while it waited."""
 
 
-def is_away(error: Exception) -> bool:
-    """True if the error is an `Away`."""
-    return isinstance(error, Away)
+def is_unreachable(error: Exception) -> bool:
+    """True if the error is `Unreachable`."""
+    return isinstance(error, Unreachable)
 
 
 def wait_for(
@@ -27,7 +27,7 @@ def wait_for(
     ask: Callable[[], T],
     stop: Callable[[float], bool],
     tell: Callable[[str], object],
-    away: Callable[[Exception], bool] = is_away,
+    unreachable: Callable[[Exception], bool] = is_unreachable,
 ) -> T:
     """Retry every second until a service answers. There is no time limit, as for an outage later on.
 
@@ -36,7 +36,7 @@ def wait_for(
         ask: sends one request to the service.
         stop: waits for the given seconds; returns true if the process has to stop.
         tell: receives a line when the waiting begins, when the reason changes, and after every 60 attempts.
-        away: returns true if an error of `ask` means "unreachable"; any other error is raised.
+        unreachable: returns true if an error of `ask` means "unreachable"; any other error is raised.
 
     Returns:
         The result of `ask`.
@@ -44,7 +44,7 @@ def wait_for(
     Raises:
         Stopped: if `stop` returned true.
 
-    >>> answers = iter([Away("Kafka at here:9092 cannot be reached: Connection refused"), None])
+    >>> answers = iter([Unreachable("Kafka at here:9092 cannot be reached: Connection refused"), None])
     >>> def ask():
     ...     if (error := next(answers)) is not None:
     ...         raise error
@@ -57,7 +57,7 @@ def wait_for(
         try:
             answer = ask()
         except Exception as error:
-            if not away(error):
+            if not unreachable(error):
                 raise
             reason = str(error).removeprefix(what).lstrip(": ") or type(error).__name__
             if reason != told or attempts % TELL_EVERY == 0:

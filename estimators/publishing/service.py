@@ -19,7 +19,7 @@ from estimators.publishing.vitals import Vitals
 from runtime.errors import LogUnavailable
 from runtime.monitoring import serve_monitoring
 from runtime.settings import Settings, SettingsError
-from runtime.waiting import Away, wait_for
+from runtime.waiting import Unreachable, wait_for
 from stores.count_store import StoreUnavailable
 from stores.redis_connection import Client, StoreRefused, connect
 from stores.redis_store import RedisCountStore
@@ -51,7 +51,7 @@ def serve(
         settings: the addresses of Kafka and Redis.
         stop: set by the caller to end.
         seen: called with every publication made.
-        check_topics: checks the topics, and raises `Away` while Kafka is unreachable.
+        check_topics: checks the topics, and raises `Unreachable` while Kafka is unreachable.
         until: the last step wanted; None for no end.
 
     Returns:
@@ -87,8 +87,8 @@ def serve(
     prometheus = PrometheusPublisher(survey, REGISTRY)
     kafka_at, redis_at = f"Kafka at {settings.kafka}", f"Redis at {settings.redis_url()}"
     wait_for(kafka_at, check_topics, stop.wait, log.warning)  # reports Kafka's refusal even if Redis is unreachable
-    store, client, results = wait_for(redis_at, reach_redis, stop.wait, log.warning, _redis_away)
-    position, kafka = wait_for(kafka_at, reach_kafka, stop.wait, log.warning, _kafka_away)
+    store, client, results = wait_for(redis_at, reach_redis, stop.wait, log.warning, _redis_unreachable)
+    position, kafka = wait_for(kafka_at, reach_kafka, stop.wait, log.warning, _kafka_unreachable)
     vitals = Vitals(survey, store, position, results, settings.margin_ms, prometheus, REGISTRY)
     publishers: list[Publisher] = [prometheus, _Watcher(seen)]
     schedule = Schedule(survey, store, position, results, publishers, settings.post, settings.margin_ms, kafka)
@@ -117,13 +117,13 @@ def serve(
         client.close()
 
 
-def _redis_away(error: Exception) -> bool:
+def _redis_unreachable(error: Exception) -> bool:
     return isinstance(error, StoreUnavailable) and not isinstance(error, StoreRefused)
 
 
-def _kafka_away(error: Exception) -> bool:
+def _kafka_unreachable(error: Exception) -> bool:
     """True if Kafka is unreachable. `check_topics` reports what Kafka refuses."""
-    return isinstance(error, Away | LogUnavailable)
+    return isinstance(error, Unreachable | LogUnavailable)
 
 
 def _serve_page(survey: Survey, settings: Settings, results: RedisResults, store: RedisCountStore) -> PageServer | None:

@@ -51,7 +51,7 @@ def serve(survey: Survey, toml: str, settings: Settings, check_topics: Callable[
         survey: the survey.
         toml: text of the survey's file.
         settings: addresses of Kafka and of the gateway, tokens, certificate, limits.
-        check_topics: checks the topics; raises `Away` while Kafka is unreachable; any other exception ends the gateway.
+        check_topics: checks the topics; raises `Unreachable` while Kafka is unreachable; any other exception ends the gateway.
 
     Raises:
         SettingsError: if the tokens or the certificate cannot be used, or an address cannot be bound.

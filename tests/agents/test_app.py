@@ -13,7 +13,7 @@ import pytest
 
 from runtime import topics
 from runtime.settings import Settings
-from runtime.topics import BrokerAway, TopicError, check_broker
+from runtime.topics import BrokerUnreachable, TopicError, check_broker
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "surveys" / "samples" / "demo.toml"
@@ -61,7 +61,7 @@ def test_a_silent_listener_counts_as_unreachable(protocol: str, monkeypatch: pyt
     monkeypatch.setattr(topics, "ANSWER_MS", 500)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(BrokerAway, match=f"Kafka at {address}"):
+        with pytest.raises(BrokerUnreachable, match=f"Kafka at {address}"):
             check_broker(Settings.model_validate({"kafka": address, "kafka_security_protocol": protocol}))
 
 
@@ -75,7 +75,7 @@ def test_a_listener_that_hangs_up_is_a_refusal(protocol: str, monkeypatch: pytes
             check_broker(
                 Settings.model_validate({"kafka": f"127.0.0.1:{server.getsockname()[1]}", "kafka_security_protocol": protocol})
             )
-    assert not isinstance(refused.value, BrokerAway)
+    assert not isinstance(refused.value, BrokerUnreachable)
 
 
 def hang_up(server: socket.socket) -> None:
@@ -87,7 +87,7 @@ def hang_up(server: socket.socket) -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no-such-host.invalid:9092"], ids=["refused", "unknown"])
 def test_an_address_without_a_listener_is_unreachable(address: str) -> None:
-    with pytest.raises(BrokerAway, match=f"Kafka at {address} cannot be reached"):
+    with pytest.raises(BrokerUnreachable, match=f"Kafka at {address} cannot be reached"):
         check_broker(Settings(kafka=address))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime.waiting import TELL_EVERY, Away, Stopped, wait_for
+from runtime.waiting import TELL_EVERY, Stopped, Unreachable, wait_for
 
 AT = "Kafka at here:1"
 
@@ -30,17 +30,18 @@ def test_an_available_service_causes_no_wait() -> None:
 
 def test_a_new_reason_is_reported_and_an_old_one_rarely() -> None:
     told: list[str] = []
-    many = [Away(f"{AT} cannot be reached: refused")] * (TELL_EVERY + 1)
-    assert wait_for(AT, asked(*many, Away("no answer"), Away("no answer"), "yes"), lambda _: False, told.append) == "yes"
+    many = [Unreachable(f"{AT} cannot be reached: refused")] * (TELL_EVERY + 1)
+    silence = [Unreachable("no answer")] * 2
+    assert wait_for(AT, asked(*many, *silence, "yes"), lambda _: False, told.append) == "yes"
     refused, silent = f"waiting for {AT}: cannot be reached: refused", f"waiting for {AT}: no answer"
     assert told == [refused, refused, silent, f"{AT} answers"]
 
 
 def test_a_refusal_is_raised_immediately() -> None:
     with pytest.raises(ValueError, match="wrong password"):
-        wait_for(AT, asked(Away("away"), ValueError("wrong password")), lambda _: False, lambda _: None)
+        wait_for(AT, asked(Unreachable("away"), ValueError("wrong password")), lambda _: False, lambda _: None)
 
 
 def test_a_stop_request_ends_the_wait() -> None:
     with pytest.raises(Stopped):
-        wait_for(AT, asked(Away("away"), "too late"), lambda _: True, lambda _: None)
+        wait_for(AT, asked(Unreachable("away"), "too late"), lambda _: True, lambda _: None)
