@@ -57,81 +57,85 @@ class SettingsError(UserError, ValueError):
 
 
 class Settings(BaseSettings):
-    """Settings of every service.
-
-    Attributes:
-        kafka: bootstrap servers, ``host:port[,host:port…]``.
-        kafka_security_protocol: Kafka's name for the protocol: with TLS (``SSL``), password login (``SASL``), both or neither.
-        kafka_sasl_mechanism: how we prove the password to the broker; ``PLAIN`` sends the password itself.
-        kafka_user, kafka_password: our credentials, with SASL.
-        kafka_ca_file: certificates (PEM) of the authorities that we trust to certify the brokers; default: the system's.
-        kafka_cert_file, kafka_key_file: our own certificate and its key (PEM, not encrypted), if the brokers require one.
-        redis: URL of the count store, see `runtime.redis_url`; messages show it without user and password.
-        redis_user, redis_password: our credentials for Redis, if the URL has none.
-        redis_sentinel_user, redis_sentinel_password: our credentials for the Sentinels, if they require any.
-        redis_ca_file, redis_cert_file, redis_key_file: as for Kafka.
-        survey: path of the survey file, for ``faust -A agents.app worker``; the commands take it as an argument.
-        partitions: number of partitions with which the service creates the reports topic.
-        replication: replication factor with which the service creates the topics.
-        commit_interval_ms: interval, in ms, at which an agent writes its count tables to the store.
-        post: post-processing of the published matrix inversion, a method of `estimators.post_processing`.
-        margin_ms: time, in ms, after a step's close at which the estimator takes the log as complete. It must exceed the
-            difference of the brokers' clocks and, with replicas, their lag.
-        metrics_port: port of ``/metrics`` on `metrics_host`; 0 for none.
-        metrics_host: address on which ``/metrics`` listens.
-        page_port: port of the estimator's live page and API on `page_host`; 0 for none (in the demo: a free one).
-        page_host: address on which the live page and API listen.
-        gateway_port: port of the gateway on `gateway_host`.
-        gateway_host: address on which the gateway listens.
-        gateway_tokens_file: file of the bearer tokens that the gateway accepts, one a line, at least 16 characters each;
-            without it anybody may report.
-        gateway_rate, gateway_bytes_rate, gateway_reports_rate: limits of one client of the gateway: requests, bytes of bodies
-            and reports a second.
-        gateway_connections: maximum number of simultaneous connections from one address; no limit with proxies.
-        gateway_tls_cert, gateway_tls_key: PEM files, if the gateway itself serves TLS.
-        gateway_proxies: addresses or networks of trusted proxies, separated by commas. Their X-Forwarded-For gives the client.
-        log_level: level of the structured log.
-    """
+    """Settings of every service. `tests/docs/settings_table.py` makes the table in docs/operate.md from these descriptions."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True)
 
     kafka: Annotated[str, AfterValidator(_addresses)] = "127.0.0.1:9092"
+    """bootstrap servers, `host:port[,host:port…]`"""
     kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`: with TLS (SSL), with a password (SASL), both or neither"""
     kafka_sasl_mechanism: Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"] = "SCRAM-SHA-512"
+    """`SCRAM-SHA-512`, `SCRAM-SHA-256` or `PLAIN`, which sends the password itself"""
     kafka_user: Name | None = None
+    """the client's user name, with SASL"""
     kafka_password: Secret | None = None
+    """its password, with SASL"""
     kafka_ca_file: File | None = None
+    """PEM file of the brokers' certificate authorities; default: those of the system"""
     kafka_cert_file: File | None = None
+    """PEM file of the client's certificate, if brokers require one"""
     kafka_key_file: File | None = None
+    """PEM file of its key, not encrypted"""
     redis: Annotated[SecretStr, AfterValidator(_redis_url)] = SecretStr("redis://127.0.0.1:6379/0")
+    """URL of the count store: one server, Sentinels or a Cluster; agents and estimators"""
     redis_user: Name | None = None
+    """user of Redis, if the URL names none"""
     redis_password: Secret | None = None
+    """password of Redis, if the URL holds none"""
     redis_sentinel_user: Name | None = None
+    """user of the Sentinels, if they require one"""
     redis_sentinel_password: Secret | None = None
+    """password of the Sentinels, if they require one"""
     redis_ca_file: File | None = None
+    """as for Kafka, with a URL that begins with `rediss`"""
     redis_cert_file: File | None = None
+    """as for Kafka"""
     redis_key_file: File | None = None
+    """as for Kafka"""
     survey: str | None = None
+    """survey file for `faust -A agents.app worker`; the commands take it as an argument"""
     partitions: Annotated[int, Field(ge=1, le=1024)] = 4
+    """partitions of the reports topic when a process makes it"""
     replication: Annotated[int, Field(ge=1, le=7)] = 1
+    """replication factor of the topics when a process makes them"""
     commit_interval_ms: Annotated[int, Field(ge=10, le=60_000)] = 500
+    """how often an agent writes to the count store, in ms"""
     post: Literal["none", "base-pos", "norm", "norm-sub", "norm-mul", "norm-cut", "power", "power-ns"] = "none"
+    """post-processing of the published matrix inversion, a method of `estimators.post_processing`"""
     margin_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 500
+    """delay, in ms, after a step's close until the log counts as complete: longer than brokers' clocks differ and replicas
+    lag"""
     metrics_port: Port = 0
+    """port of `/metrics`, `/health` and `/ready`; 0 for none (in the image 9100)"""
     metrics_host: str = "127.0.0.1"
+    """address that they listen on (in the image 0.0.0.0)"""
     page_port: Port = 8080
+    """port of the estimator's page and API; 0 for none (in the demo: a free one)"""
     page_host: str = "127.0.0.1"
+    """address that they listen on; anybody who reaches it may read"""
     gateway_port: Port = 8081
+    """port of the gateway"""
     gateway_host: str = "127.0.0.1"
+    """address that it listens on"""
     gateway_tokens_file: Path | None = None
+    """file of accepted bearer tokens, one a line, at least 16 characters each; without it anybody may report"""
     gateway_rate: Annotated[float, Field(gt=0, le=1e9)] = 50.0
+    """limit of requests a second for one client (one token at one address)"""
     gateway_bytes_rate: Annotated[float, Field(gt=0, le=1e12)] = 5_000_000.0
+    """limit of bytes a second for one client"""
     gateway_reports_rate: Annotated[float, Field(gt=0, le=1e12)] = 100_000.0
+    """limit of reports a second for one client"""
     gateway_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 200
+    """limit of connections at a time from one address; behind proxies, the proxies must limit them"""
     gateway_tls_cert: Path | None = None
+    """PEM file of the certificate, if the gateway itself uses TLS"""
     gateway_tls_key: Path | None = None
+    """PEM file of its key"""
     gateway_proxies: str = ""
+    """trusted proxies, as addresses or networks separated by commas; their X-Forwarded-For names the client"""
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
+    """`debug`, `info`, `warning` or `error`"""
 
     # ---- options for clients
 

@@ -33,4 +33,3 @@ def _metrics() -> dict[str, dict[str, Metric]]:
 
 
 METRICS = _metrics()  # by process
-SETTINGS = {name.strip("`"): default.strip("`") for name, default, *_ in rows("## Settings")}
