@@ -30,15 +30,14 @@ from fastapi import FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from estimators.publishing.api_responses import ApiResponses, NotAllowed, NotFound, Source, Truths
 from estimators.publishing.api_schema import Histogram, Series, Status, SurveyInfo
 from estimators.publishing.publication import Span
 from estimators.publishing.schedule import Progress
+from runtime.security_headers import SecurityHeaders
 from stores.count_store import StoreUnavailable
 from surveys import Reason, Survey
 
@@ -102,7 +101,7 @@ def create_api(
         description="Histograms estimated from locally private reports, and their privacy losses.",
     )  # fmt: skip
     api.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
-    api.add_middleware(_SecurityHeaders)
+    api.add_middleware(SecurityHeaders, headers=SECURITY)
     _handle_errors(api)
 
     @api.get("/api/v1/survey", responses=_describe(SurveyInfo))
@@ -206,21 +205,6 @@ class _Csv(Response):
 
 class _Events(StreamingResponse):
     media_type = "text/event-stream"
-
-
-class _SecurityHeaders:
-    """Adds the headers of `SECURITY` to every response."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(SECURITY)
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
 
 
 class _News:

@@ -54,11 +54,11 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from producers.gateway.intake import Intake
 from producers.gateway.openapi import description
 from producers.gateway.problems import Cause, Problem
+from runtime.security_headers import SecurityHeaders
 
 SECURITY = {
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -118,28 +118,12 @@ def create_gateway(intake: Intake, toml: str) -> Starlette:
             Route("/ready", ready),
             Route("/openapi.json", describe),
         ],
-        middleware=[Middleware(_SecurityHeaders)],
+        middleware=[Middleware(SecurityHeaders, headers=SECURITY)],
         exception_handlers={HTTPException: _unknown, Exception: _broken},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False  # never redirect a request with a body
     return app
-
-
-class _SecurityHeaders:
-    """Adds the headers of `SECURITY` to every answer."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._headers = [(name.lower().encode(), value.encode()) for name, value in SECURITY.items()]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *self._headers]
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
 
 
 async def _unknown(_: Request, error: Exception) -> Response:
