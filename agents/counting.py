@@ -31,10 +31,10 @@ from agents import metrics
 from agents.back_pressure import BackPressure
 from agents.fold import FoldResult, PartitionFold
 from agents.log import Chunk, DeadLetter, Log
-from runtime.errors import LogUnavailable
 from agents.partition import Partition
 from agents.stall_detector import StallDetector
 from agents.tally import Records
+from runtime.errors import LogUnavailable
 from stores.checkpoint import Checkpoint
 from stores.count_store import CountStore, StoreUnavailable
 from surveys import Survey

@@ -11,8 +11,8 @@ import structlog
 
 from agents import metrics
 from agents.log import Log
-from runtime.errors import LogUnavailable
 from agents.partition import Partition
+from runtime.errors import LogUnavailable
 
 log = structlog.get_logger("ldpstream.agent")
 
