@@ -13,7 +13,7 @@ import numpy.typing as npt
 MAX_EPS = 700.0  # exp(700) is still a double; up to it every formula works in logarithms
 MIN_EPS = 1e-9  # below it, p - q is lost in the rounding of p and q
 MAX_K = 2**31 - 1
-MAX_REPORTS = 2**62
+MAX_COUNT = 2**62  # of reports, people or bytes; two such counts add up without overflow in 64 bits
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechanisms import guessing, ledger
-from mechanisms.arguments import MAX_REPORTS, FloatArray, IntArray, integer, real, user_values
+from mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, real, user_values
 from mechanisms.table import CountTable
 
 Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report, as on the wire
@@ -119,7 +119,7 @@ class Mechanism(ABC):
         Raises:
             ValueError: if the counts are not non-negative integers of `table_shape`, or cannot come from n reports.
         """
-        n = integer("n", n, 0, 2**62)
+        n = integer("n", n, 0, MAX_COUNT)
         array = np.asarray(counts)
         if array.shape != self.table_shape or array.dtype.kind not in "iu":
             raise ValueError(
@@ -199,7 +199,7 @@ class Mechanism(ABC):
 
         Source: variance of a binomial count; the papers' Eq. (10) of ALLOMFREE agrees at f = 0 only.
         """
-        f, n, steps = real("f", f, 0.0, 1.0), integer("n", n, 1, 2**62), integer("steps", steps, 1, 2**31)
+        f, n, steps = real("f", f, 0.0, 1.0), integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
         scale = n * (steps * (self.p - self.q)) ** 2
         return float(self.support_covariance(np.array([f]), steps)[0][0]) / scale if scale else math.inf
 
@@ -235,7 +235,7 @@ class Mechanism(ABC):
 
     def eps_t(self, t: int) -> float:
         """Exact privacy loss of t reports of an unchanged value, in nats."""
-        return integer("t", t, 1, MAX_REPORTS) * self.eps_1
+        return integer("t", t, 1, MAX_COUNT) * self.eps_1
 
     def eps_sequence(self, t: int) -> ledger.SequenceLoss:
         """Privacy loss of t reports between any two value sequences, in nats.
@@ -258,7 +258,7 @@ class Mechanism(ABC):
             t: number of reports, at least 1; `math.inf` for all reports for ever.
         """
         if t != math.inf:
-            integer("t", t, 1, MAX_REPORTS)
+            integer("t", t, 1, MAX_COUNT)
         return self.device._guess(t)
 
     def guess_any_values(self, t: int) -> float:

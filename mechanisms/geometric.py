@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import MAX_EPS, MAX_K, FloatArray, IntArray, epsilon, integer, real, user_values
+from mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, FloatArray, IntArray, epsilon, integer, real, user_values
 from mechanisms.base import Reports
 from mechanisms.location import MAX_CELLS, ChannelMechanism, StoredChannel, distribution
 
@@ -84,7 +84,7 @@ class TruncatedGeometric(ChannelMechanism):
         from scipy.signal import lfilter  # slow to load, and needed only for estimates
 
         f = distribution("frequencies", frequencies, self.k)
-        n, steps = integer("n", n, 1, 2**62), integer("steps", steps, 1, 2**31)
+        n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
         a = math.exp(-self.eps)
         powers = lfilter([1.0], [1.0, -a], f) + lfilter([1.0], [1.0, -a], f[::-1])[::-1] - f  # Σ_x f_x e^{-ε|z-x|}
         single = _three_diagonals(powers / self.column_factors(), (1 + a * a) ** 2, 1.0, a * a) / math.expm1(-2 * self.eps) ** 2

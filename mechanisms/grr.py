@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from mechanisms import guessing, ledger
 from mechanisms.arguments import (
+    MAX_COUNT,
     MAX_K,
-    MAX_REPORTS,
     FloatArray,
     IntArray,
     chain_epsilons,
@@ -174,12 +174,12 @@ class LongitudinalGRR(_Symbols, Longitudinal):
         return self.p1, self.q1, self.p2, self.q2
 
     def _guess(self, t: float) -> float:
-        if t > guessing.MAX_REPORTS:
+        if t > guessing.MAX_EXACT_REPORTS:
             return self.p1
         return self.q1 + (self.p1 - self.q1) * guessing.most_likely_symbol(int(t), self.k, self.k, self.p2) / self.k
 
     def eps_t(self, t: int) -> float:
-        return ledger.eps_t_grr(integer("t", t, 1, MAX_REPORTS), k=self.k, log_e1=self.eps_inf, log_e2=self.eps_2)
+        return ledger.eps_t_grr(integer("t", t, 1, MAX_COUNT), k=self.k, log_e1=self.eps_inf, log_e2=self.eps_2)
 
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.eps_sequence_grr(integer("t", t, 1, MAX_REPORTS), k=self.k, log_e1=self.eps_inf, log_e2=self.eps_2)
+        return ledger.eps_sequence_grr(integer("t", t, 1, MAX_COUNT), k=self.k, log_e1=self.eps_inf, log_e2=self.eps_2)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechanisms import guessing, ledger
-from mechanisms.arguments import MAX_REPORTS, FloatArray, IntArray, chain_epsilons, epsilon, integer, one_of, user_values
+from mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, chain_epsilons, epsilon, integer, one_of, user_values
 from mechanisms.base import Longitudinal, Mechanism, Reports
 from mechanisms.finite_field import MAX_FIELD, prime_power, prime_powers
 from mechanisms.grr import CALIBRATIONS, chain, probabilities, randomize, second_round_eps, unsigned
@@ -237,15 +237,15 @@ class LongitudinalHashing(_Hashed, Longitudinal):
 
     def _guess(self, t: float) -> float:
         def best(n: int) -> float:
-            memo = n if t > guessing.MAX_REPORTS else guessing.most_likely_symbol(int(t), n, self.g, self.p2)
+            memo = n if t > guessing.MAX_EXACT_REPORTS else guessing.most_likely_symbol(int(t), n, self.g, self.p2)
             return self.q1 * self.g + (self.p1 - self.q1) * memo
 
         return self._guess_symbol(best)
 
     def eps_t(self, t: int) -> float:
-        return ledger.eps_t_grr(integer("t", t, 1, MAX_REPORTS), k=self.g, log_e1=self.eps_inf, log_e2=self.eps_2)
+        return ledger.eps_t_grr(integer("t", t, 1, MAX_COUNT), k=self.g, log_e1=self.eps_inf, log_e2=self.eps_2)
 
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
         return ledger.eps_sequence_hashed(
-            integer("t", t, 1, MAX_REPORTS), k=self.k, g=self.g, log_e1=self.eps_inf, log_e2=self.eps_2
+            integer("t", t, 1, MAX_COUNT), k=self.k, g=self.g, log_e1=self.eps_inf, log_e2=self.eps_2
         )

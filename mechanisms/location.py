@@ -18,7 +18,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms.arguments import FloatArray, IntArray, integer, user_values
+from mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, user_values
 from mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism, Reports
 from mechanisms.grr import unsigned
 from mechanisms.table import CountTable
@@ -110,7 +110,7 @@ class ChannelMechanism(Mechanism):
         Source: covariance of multinomial counts; within a step diag(γ) - γγᵀ, between steps Aᵀ diag(f) A - γγᵀ.
         """
         f = distribution("frequencies", frequencies, self.k)
-        n, steps = integer("n", n, 1, 2**62), integer("steps", steps, 1, 2**31)
+        n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
         f, a, b = (f + (self.fakes - 1) / self.k) / self.fakes, self.device.channel(), self.inverse()  # of real and fake values
         gamma = f @ a
         single, same_value, mean = gamma @ b**2, f @ (a @ b) ** 2, gamma @ b

@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from mechanisms import guessing, ledger
 from mechanisms.arguments import (
+    MAX_COUNT,
     MAX_K,
-    MAX_REPORTS,
     FloatArray,
     IntArray,
     chain_epsilons,
@@ -268,13 +268,13 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
 
     def _guess(self, t: float) -> float:
         r = self.first
-        if t > guessing.MAX_REPORTS:
+        if t > guessing.MAX_EXACT_REPORTS:
             return guessing.among_bits(self.k, (r.not_p, r.p), (r.not_q, r.q))
         of_one, of_zero = guessing.binomial(int(t), self.p2), guessing.binomial(int(t), self.q2)
         return guessing.among_bits(self.k, r.p * of_one + r.not_p * of_zero, r.q * of_one + r.not_q * of_zero)
 
     def eps_t(self, t: int) -> float:
-        return ledger.eps_t_unary(integer("t", t, 1, MAX_REPORTS), rounds=self._log_rounds())
+        return ledger.eps_t_unary(integer("t", t, 1, MAX_COUNT), rounds=self._log_rounds())
 
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.eps_sequence_unary(integer("t", t, 1, MAX_REPORTS), k=self.k, rounds=self._log_rounds())
+        return ledger.eps_sequence_unary(integer("t", t, 1, MAX_COUNT), k=self.k, rounds=self._log_rounds())

@@ -28,7 +28,7 @@ from surveys.survey import Survey
 
 VERSION: Final = 1
 MAX_ENVELOPE_BYTES = 1_000_000  # a record of Kafka's default message.max.bytes, 1 MiB, with room for its headers
-MAX_REPORTS = 100_000  # in one envelope; limits the people that one record can stand for, also if its rows are narrow
+MAX_ENVELOPE_REPORTS = 100_000  # limits the people that one record can stand for, also if its rows are narrow
 
 EnvelopeReason = Literal[
     "undecodable",
@@ -86,8 +86,10 @@ def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports
     """
     if not (0 <= attribute < len(survey.attributes) and 0 <= level < len(survey.attributes[attribute].levels)):
         raise ValueError(f"survey {survey.name} has no attribute {attribute!r} with a level {level!r}")
-    if step < 0 or not 1 <= len(reports) <= MAX_REPORTS:
-        raise ValueError(f"an envelope holds 1 to {MAX_REPORTS} reports of a step >= 0, got {len(reports)} of step {step!r}")
+    if step < 0 or not 1 <= len(reports) <= MAX_ENVELOPE_REPORTS:
+        raise ValueError(
+            f"an envelope holds 1 to {MAX_ENVELOPE_REPORTS} reports of a step >= 0, got {len(reports)} of step {step!r}"
+        )
     row = survey.mechanisms[attribute][level].report_dtype
     if reports.dtype != row.base or reports.shape[1:] != row.shape:
         raise ValueError(f"reports must be rows of {row}, got {reports.dtype} of shape {reports.shape}")
@@ -98,8 +100,8 @@ def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports
 
 
 def reports_per_envelope(row_bytes: int, target_bytes: int) -> int:
-    """Number of reports of `row_bytes` bytes that fit an envelope of about `target_bytes`, from 1 to `MAX_REPORTS`."""
-    return min(max(1, (target_bytes - 32) // row_bytes), MAX_REPORTS)
+    """Number of reports of `row_bytes` bytes that fit an envelope of about `target_bytes`, from 1 to `MAX_ENVELOPE_REPORTS`."""
+    return min(max(1, (target_bytes - 32) // row_bytes), MAX_ENVELOPE_REPORTS)
 
 
 def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
@@ -131,7 +133,7 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
     row = survey.mechanisms[envelope.attribute][envelope.level].report_dtype.itemsize
     if envelope.n < 1 or len(envelope.payload) != envelope.n * row:
         raise Rejected("wrong length")
-    if envelope.n > MAX_REPORTS:
+    if envelope.n > MAX_ENVELOPE_REPORTS:
         raise Rejected("too large")
     if envelope.step < 0 or survey.too_old(envelope.step, appended_ms):
         raise Rejected("step too old")

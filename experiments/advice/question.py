@@ -7,7 +7,7 @@ import msgspec
 
 from experiments import error_measures
 from mechanisms import LONGITUDINAL, ONE_TIME, Mechanism, mechanism
-from mechanisms.arguments import MAX_REPORTS, FloatArray, chain_epsilons, epsilon, integer, one_of
+from mechanisms.arguments import MAX_COUNT, FloatArray, chain_epsilons, epsilon, integer, one_of
 from mechanisms.solvers import largest_eps_1
 from surveys.errors import UserError
 
@@ -74,10 +74,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     def _check(self) -> None:
         integer("k", self.k, 2, MAX_K)
         integer("n", self.n, 2, MAX_N)
-        integer("horizon", self.horizon, 1, MAX_REPORTS)
+        integer("horizon", self.horizon, 1, MAX_COUNT)
         one_of("metric", self.metric, tuple(METRICS))
         if self.max_bytes is not None:
-            integer("max_bytes", self.max_bytes, 1, MAX_REPORTS)
+            integer("max_bytes", self.max_bytes, 1, MAX_COUNT)
         if (self.eps is None) == (self.eps_inf is None):
             raise ValueError("give exactly one of eps (one-time) and eps_inf (memoized)")
         if self.eps_inf is None:

@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from mechanisms.arguments import MAX_EPS, MAX_K, epsilon, integer, log1mexp, real
+from mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, epsilon, integer, log1mexp, real
 from mechanisms.ledger.bound_unary import UnaryRounds
 from mechanisms.ledger.sequence_hashed import eps_sequence_hashed
 from mechanisms.ledger.sequence_loss import MAX_LOG_RATIO, TINY, SequenceLoss, eps_sequence_grr
@@ -37,8 +37,6 @@ __all__ = [
     "eps_t_one_time",
     "eps_t_unary",
 ]
-
-_MAX_REPORTS = 2**62
 
 
 def eps_t_one_time(t: int, *, eps: float) -> float:
@@ -58,7 +56,7 @@ def eps_t_one_time(t: int, *, eps: float) -> float:
     >>> eps_t_one_time(30, eps=0.5)
     15.0
     """
-    return integer("t", t, 1, _MAX_REPORTS) * epsilon("eps", eps)
+    return integer("t", t, 1, MAX_COUNT) * epsilon("eps", eps)
 
 
 def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:
@@ -86,7 +84,7 @@ def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:
     >>> [round(eps_t_grr(t, k=4, log_e1=2.0, log_e2=1.5731722), 4) for t in (1, 2, 3)]  # ε₁ = 1
     [1.0, 1.6781, 1.9232]
     """
-    reports = integer("t", t, 1, _MAX_REPORTS)
+    reports = integer("t", t, 1, MAX_COUNT)
     symbols = integer("k", k, 2, MAX_K)
     first, second = real("log_e1", log_e1, TINY, MAX_EPS), real("log_e2", log_e2, TINY, MAX_LOG_RATIO)
     # E₁E^t + k-1 exceeds the denominator by (E₁-1)(E^t-1)
@@ -118,7 +116,7 @@ def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
     >>> [round(eps_t_unary(t, rounds=UnaryRounds(*logs)), 4) for t in (1, 2, 3, 5)]  # L-OSUE, ε∞ = 2, ε₁ = 1
     [1.0, 1.6417, 1.8992, 1.9937]
     """
-    reports = integer("t", t, 1, _MAX_REPORTS)
+    reports = integer("t", t, 1, MAX_COUNT)
     ones, zeros = reports * rounds.alpha, reports * rounds.beta
     apart = rounds.log_p1 + log1mexp(rounds.log_p1 - rounds.log_q1)  # ln(p₁-q₁)
     own = apart + log1mexp(ones) - np.logaddexp(rounds.log_q1, rounds.log_not_q1 - ones)

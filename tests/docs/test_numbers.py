@@ -43,12 +43,13 @@ def minutes(seconds: float) -> str:
 STALL_S = watchdog.Watchdog.TICK_S * watchdog.Watchdog.TICKS
 STALLED = minutes(stall_detector.STALLED_AFTER_S + STALL_S)
 SAID = [
-    ("wire_format.md", f"number of reports, 1 to {spaced(envelope.MAX_REPORTS)}"),
+    ("wire_format.md", f"number of reports, 1 to {spaced(envelope.MAX_ENVELOPE_REPORTS)}"),
     ("wire_format.md", f"An envelope is at most {spaced(envelope.MAX_ENVELOPE_BYTES)} bytes."),
     ("wire_format.md", f"| fingerprint | {survey.FINGERPRINT_BYTES} bytes |"),
     (
         "security.md",
-        f"An envelope has at most {spaced(envelope.MAX_ENVELOPE_BYTES)} bytes and {spaced(envelope.MAX_REPORTS)} reports",
+        f"An envelope has at most {spaced(envelope.MAX_ENVELOPE_BYTES)} bytes"
+        f" and {spaced(envelope.MAX_ENVELOPE_REPORTS)} reports",
     ),
     ("device.md", f"1 to {spaced(log.MAX_BATCH)} of them, at most {spaced(log.MAX_BATCH_BYTES)} bytes"),
     ("device.md", f"`{intake.BATCH}`"),

@@ -14,7 +14,7 @@ from mechanisms.finite_field import modulus, prime_power
 from mechanisms.linear_pool import LinearPool
 from producers.device.secure_random import _linear_form
 from surveys import REASONS, Attribute, Reason, Rejected, check_envelope
-from surveys.envelope import MAX_ENVELOPE_BYTES, MAX_REPORTS, encode
+from surveys.envelope import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_REPORTS, encode
 from surveys.survey import parse_survey
 from tests.agents.samples import during, make_survey, sound, spoilt
 
@@ -127,7 +127,7 @@ def _reason(text: str) -> Reason:
 def test_several_faults_give_the_first_reason_of_the_table() -> None:
     """The test corrects one fault after the other, in the order of the table."""
     good: list[Any] = msgspec.msgpack.decode(sound(SURVEY, np.random.default_rng(1), STEP, 0))
-    many = (MAX_REPORTS + 1) * b"\xff"
+    many = (MAX_ENVELOPE_REPORTS + 1) * b"\xff"
     fields = [2, bytes(8), 9, 9, -1, 2, many]
     listed = [cells[0].strip("`") for cells in table("reason | the envelope")[1:]]
     seen = [reason_of([*fields[:6], "text"]), reason_of(fields)]
@@ -149,7 +149,7 @@ def test_the_elements_are_as_described() -> None:
     assert reason_of([*good[:6], good[6].hex()]) == "undecodable"
     assert reason_of([*good, 1]) == reason_of(good[:6]) == "undecodable"
     assert len(table("element | type")) == 1 + len(good)
-    for limit in (MAX_REPORTS, MAX_ENVELOPE_BYTES):
+    for limit in (MAX_ENVELOPE_REPORTS, MAX_ENVELOPE_BYTES):
         assert f"{limit:,}".replace(",", " ") in TEXT
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surveys import REASONS, Rejected, check_envelope, load_survey, open_envelope, seal
-from surveys.envelope import MAX_ENVELOPE_BYTES, MAX_REPORTS, reports_per_envelope
+from surveys.envelope import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_REPORTS, reports_per_envelope
 from tests.producers.samples import one_question
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
@@ -81,8 +81,8 @@ def test_an_envelope_has_the_golden_bytes() -> None:
         (raw(1, FINGERPRINT, 0, 0, 7, 1, b"\x00"), "step in the future"),
         (raw(1, FINGERPRINT, 0, 0, 2**60, 1, b"\x00"), "step in the future"),
         (b"\x00" * (MAX_ENVELOPE_BYTES + 1), "too large"),
-        (raw(1, FINGERPRINT, 0, 0, 5, MAX_REPORTS + 1, bytes(MAX_REPORTS + 1)), "too large"),
-        (raw(1, FINGERPRINT, 0, 0, 5, MAX_REPORTS + 1, bytes(MAX_REPORTS)), "wrong length"),
+        (raw(1, FINGERPRINT, 0, 0, 5, MAX_ENVELOPE_REPORTS + 1, bytes(MAX_ENVELOPE_REPORTS + 1)), "too large"),
+        (raw(1, FINGERPRINT, 0, 0, 5, MAX_ENVELOPE_REPORTS + 1, bytes(MAX_ENVELOPE_REPORTS)), "wrong length"),
     ],
 )
 def test_each_broken_envelope_has_the_right_reason(envelope: bytes, reason: str) -> None:
@@ -115,8 +115,8 @@ def test_every_report_is_checked(pane: tuple[int, int], row: bytes, reason: str 
 
 
 def test_the_formats_limits_apply_to_every_survey() -> None:
-    sealed = seal(SURVEY, 0, 0, 5, np.zeros(MAX_REPORTS, np.uint8))
-    assert open_envelope(SURVEY, sealed, NOW).n == MAX_REPORTS
+    sealed = seal(SURVEY, 0, 0, 5, np.zeros(MAX_ENVELOPE_REPORTS, np.uint8))
+    assert open_envelope(SURVEY, sealed, NOW).n == MAX_ENVELOPE_REPORTS
     wide = one_question("OUE", k=8000)  # 1000 bytes a report
     n = MAX_ENVELOPE_BYTES // 1000 - 1
     assert open_envelope(wide, seal(wide, 0, 0, 0, np.zeros((n, 1000), np.uint8)), wide.opens_ms(0)).n == n
@@ -161,7 +161,7 @@ def test_a_damaged_envelope_never_has_a_wrong_length(data: st.DataObject) -> Non
         (0, 0, 0, np.zeros(0, np.uint8)),
         (0, 0, 0, np.zeros(1, np.int64)),
         (1, 0, 0, np.zeros((1, 3), np.uint8)),
-        (0, 0, 0, np.zeros(MAX_REPORTS + 1, np.uint8)),
+        (0, 0, 0, np.zeros(MAX_ENVELOPE_REPORTS + 1, np.uint8)),
         (0, 0, 0, np.zeros(MAX_ENVELOPE_BYTES, np.uint8)),
     ],
 )
@@ -175,4 +175,4 @@ def test_envelopes_have_about_the_target_size(row: int, target: int) -> None:
     n = reports_per_envelope(row, target)
     assert n >= 1
     assert n == 1 or n * row + 32 <= target
-    assert n <= MAX_REPORTS
+    assert n <= MAX_ENVELOPE_REPORTS
