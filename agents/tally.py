@@ -16,7 +16,7 @@ from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import IntArray
 from stores import PaneKey
 from surveys import Envelope, Reason, Rejected, Survey, open_envelope
-from surveys.alike import open_alike
+from surveys.envelope_groups import open_groups
 
 
 class Record(NamedTuple):
@@ -126,7 +126,7 @@ def tally(survey: Survey, records: Sequence[Record]) -> Tally:
         pane.n.append(envelope.n)
         pane.payloads.append(payload)
 
-    groups, left = open_alike(survey, batch.values, batch.appended_ms)
+    groups, left = open_groups(survey, batch.values, batch.appended_ms)
     for group in groups:
         add(*group)
     for position in left:

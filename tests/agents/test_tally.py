@@ -13,7 +13,7 @@ from agents.tally import Records
 from mechanisms import CountTable
 from stores import PaneKey
 from surveys import REASONS, Reason, Rejected, Survey, open_envelope
-from surveys.alike import _same, open_alike
+from surveys.envelope_groups import _same, open_groups
 
 from .samples import PANES, during, make_survey, sound, spoilt
 
@@ -96,7 +96,7 @@ def test_a_crowd_is_read_together_with_all_checks() -> None:
     """Covers impossible rows, another encoding of the same envelope, and append times around the close."""
     rng = np.random.default_rng(9)
     crowd = [sound(SURVEY, rng, 5, 0) for _ in range(200)]
-    groups, left = open_alike(SURVEY, crowd, [during(SURVEY, 5)] * 200)
+    groups, left = open_groups(SURVEY, crowd, [during(SURVEY, 5)] * 200)
     assert [group.positions.tolist() for group in groups] == [list(range(200))]
     assert groups[0].payload == b"".join(open_envelope(SURVEY, raw, during(SURVEY, 5)).payload for raw in crowd)
     assert left == []
@@ -105,7 +105,7 @@ def test_a_crowd_is_read_together_with_all_checks() -> None:
     assert tally(SURVEY, records) == count_one_by_one(SURVEY, records)
     wide = [raw[:-3] + b"\xc5\x00" + raw[-2:] for raw in crowd]  # the same, with the payload's length in two bytes
     assert open_envelope(SURVEY, wide[0], during(SURVEY, 5)).payload == crowd[0][-1:]
-    assert open_alike(SURVEY, wide, [during(SURVEY, 5)] * 200) == ([], list(range(200)))
+    assert open_groups(SURVEY, wide, [during(SURVEY, 5)] * 200) == ([], list(range(200)))
     late = [SURVEY.closes_ms(5) - 100 + i for i in range(200)]
     assert tally(SURVEY, [Record(i, late[i], raw) for i, raw in enumerate(crowd)]).reports == 100
 

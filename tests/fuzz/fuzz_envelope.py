@@ -14,7 +14,7 @@ def main() -> None:
     """Fuzzes until the options' limit or a disagreement. libFuzzer saves the input that shows the disagreement."""
     import atheris  # here: it is for Linux only, and must be imported before the modules that it instruments
 
-    with atheris.instrument_imports(include=["agents.tally", "surveys.alike", "surveys.envelope"]):
+    with atheris.instrument_imports(include=["agents.tally", "surveys.envelope", "surveys.envelope_groups"]):
         from .inputs import MUTATIONS, NOW_MS, SURVEY, Input, sound
         from .verdict import verdicts
 

@@ -1,8 +1,8 @@
-"""Opens envelopes that begin alike together, for speed.
+"""Opens envelopes with equal headers together, for speed.
 
 Most envelopes that arrive together have the same attribute, level, step and number of reports. They differ only in the payload,
-which comes last. `open_envelope` opens one of them. Every other one with the same length and the same bytes before the payload
-has the same elements. An envelope for which this is not certain is left over; the caller opens it by itself.
+which comes last. The bytes before it are the header. `open_envelope` opens one of them. Every other one with the same length
+and header has the same elements. An envelope for which this is not certain is left over; the caller opens it by itself.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ FEW = 8  # up to this many, opening them one by one is as fast
 _ODD = 0x9E3779B97F4A7C15
 
 
-class Alike(NamedTuple):
+class EnvelopeGroup(NamedTuple):
     """Valid envelopes that differ only in their payloads.
 
     Attributes:
@@ -33,27 +33,27 @@ class Alike(NamedTuple):
     payload: bytes
 
 
-def open_alike(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int]) -> tuple[list[Alike], list[int]]:
-    """Returns groups of valid envelopes that begin alike, and the positions of all others, valid or not.
+def open_groups(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int]) -> tuple[list[EnvelopeGroup], list[int]]:
+    """Returns groups of valid envelopes with equal headers, and the positions of all others, valid or not.
 
     Args:
         survey: the survey that is being counted.
         raws: the records' values.
         appended_ms: each record's append time in the log, in ms since 1970.
     """
-    groups: list[Alike] = []
+    groups: list[EnvelopeGroup] = []
     left: list[int] = []
     times = np.asarray(appended_ms, np.int64)
     lengths = np.fromiter(map(len, raws), np.int64, len(raws))
     for length in np.unique(lengths).tolist():
         positions = np.flatnonzero(lengths == length)
-        head = _head(survey, raws, times, positions[:FEW]) if positions.size > FEW else None
-        if head is None:
+        header = _header_bytes(survey, raws, times, positions[:FEW]) if positions.size > FEW else None
+        if header is None:
             left += positions.tolist()
             continue
         rows = np.frombuffer(b"".join([raws[i] for i in positions.tolist()]), np.uint8).reshape(-1, length)
-        for members in _same(rows[:, :head]):
-            group = _open(survey, raws, times, positions[members], rows, members, head)
+        for members in _same(rows[:, :header]):
+            group = _open(survey, raws, times, positions[members], rows, members, header)
             if group is None:
                 left += positions[members].tolist()
             else:
@@ -61,8 +61,8 @@ def open_alike(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int]
     return groups, left
 
 
-def _head(survey: Survey, raws: Sequence[bytes], times: IntArray, positions: IntArray) -> int | None:
-    """Number of bytes before the payload, taken from the first valid envelope; None if none is valid."""
+def _header_bytes(survey: Survey, raws: Sequence[bytes], times: IntArray, positions: IntArray) -> int | None:
+    """Length of the header, taken from the first valid envelope; None if none is valid."""
     for position in positions.tolist():
         try:
             envelope = open_envelope(survey, raws[position], int(times[position]))
@@ -72,17 +72,17 @@ def _head(survey: Survey, raws: Sequence[bytes], times: IntArray, positions: Int
     return None
 
 
-def _same(heads: npt.NDArray[np.uint8]) -> list[IntArray]:
+def _same(headers: npt.NDArray[np.uint8]) -> list[IntArray]:
     """Groups of equal rows. A row whose hash collides with that of a different row may form a group alone."""
-    n, width = heads.shape
+    n, width = headers.shape
     everything = np.arange(n)
-    if (heads == heads[0]).all():
+    if (headers == headers[0]).all():
         return [everything]
     words = np.zeros((n, -(-width // 8)), np.uint64)
-    words.view(np.uint8)[:, :width] = heads
+    words.view(np.uint8)[:, :width] = headers
     factors = np.array([pow(_ODD, i + 1, 2**64) for i in range(words.shape[1])], np.uint64)
     _, first, group = np.unique((words * factors).sum(axis=1), return_index=True, return_inverse=True)
-    equal = (heads == heads[first[group]]).all(axis=1)
+    equal = (headers == headers[first[group]]).all(axis=1)
     sorted_ = np.argsort(group, kind="stable")
     parts = np.split(sorted_, np.flatnonzero(np.diff(group[sorted_])) + 1)
     alone = [everything[i : i + 1] for i in np.flatnonzero(~equal).tolist()]
@@ -96,9 +96,9 @@ def _open(
     positions: IntArray,
     rows: npt.NDArray[np.uint8],
     members: IntArray,
-    head: int,
-) -> Alike | None:
-    """The group of envelopes at these positions, which share their first `head` bytes; None unless all are surely valid."""
+    header: int,
+) -> EnvelopeGroup | None:
+    """The group of envelopes at these positions, which share their first `header` bytes; None unless all are surely valid."""
     if positions.size <= FEW:
         return None
     raw, appended = raws[positions[0]], times[positions]
@@ -106,10 +106,10 @@ def _open(
         envelope = open_envelope(survey, raw, int(appended[0]))
     except Rejected:
         return None
-    own_head = len(raw) - len(envelope.payload)
-    if own_head > head or encode(envelope) != raw:  # a head of another length, or not our encoding
+    own_header = len(raw) - len(envelope.payload)
+    if own_header > header or encode(envelope) != raw:  # a header of another length, or not our encoding
         return None
     if survey.too_old(envelope.step, int(appended.max())) or survey.too_early(envelope.step, int(appended.min())):
         return None
-    payloads = rows[:, own_head:] if members.size == len(rows) else rows[members, own_head:]
-    return Alike(envelope, positions, payloads.tobytes())
+    payloads = rows[:, own_header:] if members.size == len(rows) else rows[members, own_header:]
+    return EnvelopeGroup(envelope, positions, payloads.tobytes())
