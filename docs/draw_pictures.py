@@ -5,7 +5,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from mechanisms import Longitudinal, mechanism
+from mechanisms import mechanism
 
 HERE = Path(__file__).parent / "pictures"
 REPORTS = np.unique(np.geomspace(1, 100, 40).astype(int))
@@ -34,7 +34,6 @@ def losses() -> None:
 
 def windows() -> None:
     steps, m = np.arange(1, 49), mechanism("L-OSUE", k=100, eps_inf=2.0, eps_1=1.0)
-    assert isinstance(m, Longitudinal)
     same = [100 * np.sqrt(m.variance(0.1, 10_000, int(w))) for w in steps]
     naive = [100 * np.sqrt(m.variance(0.1, 10_000) / w) for w in steps]
     plt.figure(figsize=(6.4, 3.4))

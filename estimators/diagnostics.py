@@ -140,7 +140,7 @@ def _log_tail_of_ones(m: UnaryEncoding | LongitudinalUnary, n: int, steps: int, 
     the Fourier transform of the chances. A chance too small for it gets Chernoff's bound, the minimum of G(e^t) e^(-t ones)
     over t.
     """
-    p1, q1, p2, q2 = (m.p1, m.q1, m.p2, m.q2) if isinstance(m, LongitudinalUnary) else (1.0, 0.0, m.p, m.q)
+    p1, q1, p2, q2 = m.rounds()
     groups = [(n // steps, steps), (1, n % steps)]
 
     def log_g(w: Any) -> Any:

@@ -29,7 +29,7 @@ class ReportsTerm(ChannelTerm):
 
     Args:
         m: the mechanism.
-        reports: (n, ⌈k/8⌉) rows as `Mechanism.report` returns them; kept, not copied.
+        reports: (n, ⌈k/8⌉) rows as `simulate` returns them; kept, not copied.
 
     Raises:
         ValueError: if a row is not a report of this mechanism.

@@ -4,7 +4,7 @@ A mechanism randomizes values, counts reports into additive tables, and knows it
 imports no other room, and uses no clock, file or socket: randomness comes in as an argument. `ledger/` computes losses.
 """
 
-from mechanisms.base import Longitudinal, Mechanism, Reports
+from mechanisms.base import Longitudinal, Mechanism, OneTime, Reports
 from mechanisms.location import ChannelMechanism
 from mechanisms.registry import LOCATION, LONGITUDINAL, NAMES, ONE_TIME, choose, mechanism
 from mechanisms.table import CountTable
@@ -18,6 +18,7 @@ __all__ = [
     "CountTable",
     "Longitudinal",
     "Mechanism",
+    "OneTime",
     "Reports",
     "choose",
     "mechanism",

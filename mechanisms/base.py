@@ -1,4 +1,8 @@
-"""Base classes of all mechanisms: the local randomizer on the device, and the reading of its reports on the server."""
+"""Base classes of all mechanisms: the local randomizer on the device, and the reading of its reports on the server.
+
+There are two kinds. A `OneTime` mechanism reports a value. A `Longitudinal` one makes a memo of a value and reports the memo.
+Code that only needs the reports of simulated people calls `Mechanism.simulate`, which both kinds have.
+"""
 
 import copy
 import math
@@ -19,7 +23,7 @@ Invalid = Literal["symbol out of range", "padding bits set"]
 
 
 class Mechanism(ABC):
-    """A pure LDP mechanism over the values 0 … k-1, used once or (see `Longitudinal`) at every time step.
+    """A pure LDP mechanism over the values 0 … k-1: `OneTime` or `Longitudinal`.
 
     Attributes:
         name: the name in the literature, e.g. ``"L-OSUE"``.
@@ -78,14 +82,15 @@ class Mechanism(ABC):
         return mixed
 
     @abstractmethod
-    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        """Returns one sanitized report for each value (for each memo, if the mechanism is longitudinal).
+    def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:
+        """(steps · n) reports of n new devices, all of the first step before all of the second.
 
         Args:
-            values: (n,) integers in [0, k); for a longitudinal mechanism the rows that `Longitudinal.memoize` returned.
+            values: (n,) integers in [0, k) that the devices encode, the same at every step.
             rng: source of randomness. NumPy's own class is for simulation: it may only seed a fast, predictable generator.
                 A subclass, such as a device's cryptographic source, provides every random bit itself. It needs only
                 ``integers(low, high, [size, [dtype]])`` and ``random(size)``.
+            steps: number of reports of each device, at least 1.
         """
 
     # ---- on the server
@@ -219,7 +224,7 @@ class Mechanism(ABC):
         """
         if self.fakes > 1:  # frequencies of the encoded values: true or uniform
             return self.device.support_covariance((frequencies + (self.fakes - 1) / self.k) / self.fakes, steps)
-        memo_p, memo_q, p2, q2 = self._rounds()
+        memo_p, memo_q, p2, q2 = self.rounds()
         hit = frequencies * memo_p + (1 - frequencies) * memo_q
         fresh = hit * p2 * (1 - p2) + (1 - hit) * q2 * (1 - q2)
         kept = (p2 - q2) ** 2 * hit * (1 - hit)
@@ -229,13 +234,16 @@ class Mechanism(ABC):
         """The rows x of `support_covariance`. Given the value, bits are independent; only the value itself links them."""
         return np.asarray([steps * (self.p - self.q) * frequencies])
 
-    def _rounds(self) -> tuple[float, float, float, float]:
-        """Pr[memo supports v | value is v], the same for another value; Pr[report supports v | memo does], | does not]."""
-        return 1.0, 0.0, self.p, self.q
+    @abstractmethod
+    def rounds(self) -> tuple[float, float, float, float]:
+        """Pr[memo supports v | value is v], the same for another value; Pr[report supports v | memo does], | does not].
 
+        A one-time mechanism counts as one whose memo is the value: (1, 0, p, q).
+        """
+
+    @abstractmethod
     def eps_t(self, t: int) -> float:
         """Exact privacy loss of t reports of an unchanged value, in nats."""
-        return integer("t", t, 1, MAX_COUNT) * self.eps_1
 
     def eps_sequence(self, t: int) -> ledger.SequenceLoss:
         """Privacy loss of t reports between any two value sequences, in nats.
@@ -245,8 +253,8 @@ class Mechanism(ABC):
         loss = self._eps_sequence(t)
         return loss if self.fakes == 1 else replace(loss, exact=False, gap=loss.value)
 
-    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.SequenceLoss(self.eps_t(t), True, "any two sequences that differ at every step")
+    @abstractmethod
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss: ...
 
     def guess(self, t: float = 1) -> float:
         """Probability that an attacker who sees t reports of an unchanged value guesses it right, with a uniform prior.
@@ -273,13 +281,8 @@ class Mechanism(ABC):
                 return 1.0
         return guessing.bound(loss, self.k)
 
-    def _guess(self, t: float) -> float:
-        if t == 1:
-            return self._guess_once()
-        return 1.0 if t == math.inf else guessing.bound(self.eps_t(int(t)), self.k)
-
-    def _guess_once(self) -> float:
-        return float(self.channel().max(axis=0).sum() / self.k)
+    @abstractmethod
+    def _guess(self, t: float) -> float: ...
 
     def _as_reports(self, reports: Reports) -> Reports:
         reports = np.asarray(reports)
@@ -290,6 +293,41 @@ class Mechanism(ABC):
 
     def __repr__(self) -> str:
         return self.signature
+
+
+class OneTime(Mechanism):
+    """A mechanism without memory: every report is drawn from the value itself, so the losses of reports add up."""
+
+    eps_inf = math.inf
+
+    @abstractmethod
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        """One sanitized report for each value, in rows of `report_dtype`.
+
+        Args:
+            values: (n,) integers in [0, k).
+            rng: source of randomness, as in `simulate`.
+        """
+
+    def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:
+        return np.concatenate([self.report(values, rng) for _ in range(integer("steps", steps, 1, 2**31))])
+
+    def eps_t(self, t: int) -> float:
+        return integer("t", t, 1, MAX_COUNT) * self.eps_1
+
+    def rounds(self) -> tuple[float, float, float, float]:
+        return 1.0, 0.0, self.p, self.q
+
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        return ledger.SequenceLoss(self.eps_t(t), True, "any two sequences that differ at every step")
+
+    def _guess(self, t: float) -> float:
+        if t == 1:
+            return self._guess_once()
+        return 1.0 if t == math.inf else guessing.bound(self.eps_t(int(t)), self.k)
+
+    def _guess_once(self) -> float:
+        return float(self.channel().max(axis=0).sum() / self.k)
 
 
 class Longitudinal(Mechanism):
@@ -323,9 +361,25 @@ class Longitudinal(Mechanism):
 
         Args:
             values: (n,) integers in [0, k).
-            rng: source of randomness, as in `report`.
+            rng: source of randomness, as in `simulate`.
             enrolment: (n,) the result of `enroll` for these devices; newly drawn by default.
         """
+
+    @abstractmethod
+    def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        """Second round: one sanitized report for each memo, in rows of `report_dtype`.
+
+        Args:
+            memos: (n,) rows that `memoize` returned.
+            rng: source of randomness, as in `simulate`.
+        """
+
+    def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:
+        memos = self.memoize(values, rng)
+        return np.concatenate([self.report(memos, rng) for _ in range(integer("steps", steps, 1, 2**31))])
+
+    def rounds(self) -> tuple[float, float, float, float]:
+        return self.p1, self.q1, self.p2, self.q2
 
     def _as_memos(self, memos: npt.ArrayLike) -> Reports:
         """Checks memos that a device has stored. The error message never shows a memo."""

@@ -30,7 +30,7 @@ from mechanisms.arguments import (
     one_of,
     user_values,
 )
-from mechanisms.base import Longitudinal, Mechanism, Reports
+from mechanisms.base import Longitudinal, Mechanism, OneTime, Reports
 
 CALIBRATIONS = ("exact", "paper")
 MANY = 2**16  # number of reports from which a compiled loop is worth loading
@@ -92,7 +92,7 @@ class _Symbols(Mechanism):
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
         """A report supports exactly one value: -γ_u γ_v within a step; -(p₂-q₂)² π_u π_v between steps, from the memo."""
-        memo_p, memo_q, p2, q2 = self._rounds()
+        memo_p, memo_q, p2, q2 = self.rounds()
         hit = frequencies * memo_p + (1 - frequencies) * memo_q
         return np.asarray([
             math.sqrt(steps) * (q2 + (p2 - q2) * hit),
@@ -106,7 +106,7 @@ class _Symbols(Mechanism):
         return math.log2(self.k)
 
 
-class GRR(_Symbols):
+class GRR(_Symbols, OneTime):
     """One-time generalized randomized response.
 
     Args:
@@ -124,7 +124,7 @@ class GRR(_Symbols):
 
     def __init__(self, k: int, eps: float) -> None:
         self._set_domain(k)
-        self.eps_1, self.eps_inf = epsilon("eps", eps), math.inf
+        self.eps_1 = epsilon("eps", eps)
         self.p, self.q = probabilities(self.k, self.eps_1)
         self.signature = f"GRR(k={self.k}, eps={self.eps_1!r})"
 
@@ -166,12 +166,9 @@ class LongitudinalGRR(_Symbols, Longitudinal):
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
         return randomize(user_values(values, self.k), self.k, self.p1, rng).astype(self.report_dtype)
 
-    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        memo = self._as_memos(values).astype(np.int64)
+    def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        memo = self._as_memos(memos).astype(np.int64)
         return randomize(memo, self.k, self.p2, rng).astype(self.report_dtype)
-
-    def _rounds(self) -> tuple[float, float, float, float]:
-        return self.p1, self.q1, self.p2, self.q2
 
     def _guess(self, t: float) -> float:
         if t > guessing.MAX_EXACT_REPORTS:

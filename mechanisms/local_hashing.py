@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from mechanisms import guessing, ledger
 from mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, chain_epsilons, epsilon, integer, one_of, user_values
-from mechanisms.base import Longitudinal, Mechanism, Reports
+from mechanisms.base import Longitudinal, Mechanism, OneTime, Reports
 from mechanisms.finite_field import MAX_FIELD, prime_power, prime_powers
 from mechanisms.grr import CALIBRATIONS, chain, probabilities, randomize, second_round_eps, unsigned
 from mechanisms.linear_pool import LinearPool, digits_needed
@@ -131,7 +131,7 @@ class _Hashed(Mechanism):
         return math.log2(self.pool.size * self.g)
 
 
-class LocalHashing(_Hashed):
+class LocalHashing(_Hashed, OneTime):
     """One-time local hashing, BLH or OLH.
 
     Args:
@@ -148,7 +148,7 @@ class LocalHashing(_Hashed):
     def __init__(self, name: str, k: int, eps: float, g: int | None = None) -> None:
         self.name = one_of("name", name, ("BLH", "OLH"))
         self._set_domain(k)
-        self.eps_1, self.eps_inf = epsilon("eps", eps), math.inf
+        self.eps_1 = epsilon("eps", eps)
         if g is None:
             g = 2 if name == "BLH" else best_g(self.k, lambda g: probabilities(g, self.eps_1)[0])
         self._set_pool(g)
@@ -228,11 +228,11 @@ class LongitudinalHashing(_Hashed, Longitudinal):
         functions = self.enroll(checked.size, rng) if enrolment is None else self._functions(enrolment, checked.size)
         return self._rows(functions, randomize(self.pool.hash(functions, checked), self.g, self.p1, rng))
 
-    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        memo = self._as_memos(values)
+    def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        memo = self._as_memos(memos)
         return self._rows(memo["function"], randomize(memo["symbol"].astype(np.int64), self.g, self.p2, rng))
 
-    def _rounds(self) -> tuple[float, float, float, float]:
+    def rounds(self) -> tuple[float, float, float, float]:
         return self.p1, 1 / self.g, self.p2, self.q2  # a different value has the same hash with probability 1/g
 
     def _guess(self, t: float) -> float:

@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, user_values
-from mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism, Reports
+from mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism, OneTime, Reports
 from mechanisms.grr import unsigned
 from mechanisms.table import CountTable
 
 MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # largest domain of a mechanism that stores its channel
 
 
-class ChannelMechanism(Mechanism):
+class ChannelMechanism(OneTime):
     """A one-time mechanism defined by its channel. p and q are NaN. Its ε is not an LDP ε.
 
     An estimator reads the counts of the reports, `CountTable.counts`, and `channel()` or `inverse()`. The methods for pure
@@ -42,7 +42,6 @@ class ChannelMechanism(Mechanism):
     pure = False
     p = math.nan
     q = math.nan
-    eps_inf = math.inf
 
     def _set_domain(self, k: int) -> None:
         self.k = k
@@ -144,7 +143,7 @@ class ChannelMechanism(Mechanism):
     def variance(self, f: float = 0.0, n: int = 10_000, steps: int = 1) -> NoReturn:
         self._refuse("a variance that depends on one bin's frequency only (see inversion_variances)")
 
-    def _rounds(self) -> NoReturn:
+    def rounds(self) -> NoReturn:
         self._refuse("p and q")
 
     def _refuse(self, what: str) -> NoReturn:

@@ -1,9 +1,10 @@
 """All mechanisms by their names in the literature, and the automatic choice of one."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from mechanisms.arguments import one_of
-from mechanisms.base import Mechanism
+from mechanisms.base import Longitudinal, Mechanism, OneTime
 from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
 from mechanisms.grr import GRR, LongitudinalGRR
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
@@ -12,18 +13,20 @@ from mechanisms.shokri import Shokri
 from mechanisms.subset import SubsetSelection
 from mechanisms.unary import CHAINS, ROUNDS, LongitudinalUnary, UnaryEncoding
 
+M = TypeVar("M", bound=Mechanism)
 
-def _named(make: Callable[..., Mechanism], name: str) -> Callable[..., Mechanism]:
+
+def _named(make: Callable[..., M], name: str) -> Callable[..., M]:
     return lambda **parameters: make(name, **parameters)
 
 
-ONE_TIME: dict[str, Callable[..., Mechanism]] = {
+ONE_TIME: dict[str, Callable[..., OneTime]] = {
     "GRR": GRR,
     "SS": SubsetSelection,
     **{name: _named(UnaryEncoding, name) for name in ROUNDS},
     **{name: _named(LocalHashing, name) for name in ("BLH", "OLH")},
 }
-LONGITUDINAL: dict[str, Callable[..., Mechanism]] = {
+LONGITUDINAL: dict[str, Callable[..., Longitudinal]] = {
     "L-GRR": LongitudinalGRR,
     **{name: _named(LongitudinalUnary, name) for name in CHAINS},
     **{name: _named(LongitudinalHashing, name) for name in ("L-BLH", "L-OLH")},

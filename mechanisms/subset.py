@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechanisms.arguments import FloatArray, IntArray, epsilon, integer, user_values
-from mechanisms.base import Reports
+from mechanisms.base import OneTime, Reports
 from mechanisms.bits import padding_mask, row_bytes
 from mechanisms.unary import Bits
 
@@ -36,7 +36,7 @@ def _variance(p: float, q: float) -> float:
     return q * (1 - q) / (p - q) ** 2
 
 
-class SubsetSelection(Bits):
+class SubsetSelection(Bits, OneTime):
     """One-time subset selection; the report has k bits, of which ω are ones.
 
     Args:
@@ -53,7 +53,7 @@ class SubsetSelection(Bits):
 
     def __init__(self, k: int, eps: float, omega: int | None = None) -> None:
         self._set_domain(k)
-        self.eps_1, self.eps_inf = epsilon("eps", eps), math.inf
+        self.eps_1 = epsilon("eps", eps)
         self.omega = best_omega(self.k, self.eps_1) if omega is None else integer("omega", omega, 1, self.k - 1)
         self.p, self.q = probabilities(self.k, self.eps_1, self.omega)
         self.signature = f"SS(k={self.k}, eps={self.eps_1!r}, omega={self.omega})"

@@ -34,7 +34,7 @@ from mechanisms.arguments import (
     one_of,
     user_values,
 )
-from mechanisms.base import Invalid, Longitudinal, Mechanism, Reports
+from mechanisms.base import Invalid, Longitudinal, Mechanism, OneTime, Reports
 from mechanisms.bits import bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
 from mechanisms.grr import CALIBRATIONS
 
@@ -188,7 +188,7 @@ class _IndependentBits(Bits):
         return self.k
 
 
-class UnaryEncoding(_IndependentBits):
+class UnaryEncoding(_IndependentBits, OneTime):
     """One-time unary encoding: SUE, OUE or THE.
 
     Args:
@@ -203,7 +203,7 @@ class UnaryEncoding(_IndependentBits):
     def __init__(self, name: str, k: int, eps: float) -> None:
         self.name = one_of("name", name, tuple(ROUNDS))
         self._set_domain(k)
-        self.eps_1, self.eps_inf = epsilon("eps", eps), math.inf
+        self.eps_1 = epsilon("eps", eps)
         self.signature = f"{name}(k={self.k}, eps={self.eps_1!r})"
         self._set_report_round(ROUNDS[name](self.eps_1))
         if name == "THE":
@@ -251,16 +251,13 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
         return self._encode(values, self.first, rng)
 
-    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        memo = self._as_memos(values)
+    def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        memo = self._as_memos(memos)
         flips = bernoulli_rows(self.q2, len(memo), self.k, rng)
         if CHAINS[self.name][1] == "SUE":
             return np.asarray(memo ^ flips)  # p₂ = 1 - q₂: both bits flip with the same probability
         coins = bernoulli_rows(self.p2, len(memo), self.k, rng)
         return np.asarray((memo & coins) | (~memo & flips))
-
-    def _rounds(self) -> tuple[float, float, float, float]:
-        return self.p1, self.q1, self.p2, self.q2
 
     def _log_rounds(self) -> ledger.UnaryRounds:
         logs = [math.log(x) for r in (self.first, self.second) for x in (r.p, r.not_p, r.q, r.not_q)]

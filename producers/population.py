@@ -113,7 +113,7 @@ class _Group:
             reports = self._mechanism.report(self._recall(self._mechanism, step, devices, values), rng)
             self._next_step = max(self._next_step, step + 1)
         else:
-            reports = self._mechanism.report(self._put_in(devices, values), rng)
+            reports = self._mechanism.simulate(self._put_in(devices, values), rng)
         truth = np.bincount(values, minlength=self._mechanism.k)
         return Batch(self._attribute, self._level, step, reports[rng.permutation(len(reports))], truth)
 

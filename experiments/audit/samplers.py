@@ -58,12 +58,12 @@ def code_paths(n: int, k: int) -> tuple[CodePath, ...]:
 
 
 def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
-    """Runs the simulations' code: `Mechanism.report`, `Longitudinal.memoize`."""
+    """Runs the simulations' code."""
     values = np.full(n, value)
-    if not isinstance(m, Longitudinal):
-        return Observed([m.report(values, rng) for _ in range(t)])
-    memos = m.memoize(values, rng)
-    return Observed([m.report(memos, rng) for _ in range(t)], memos)
+    if isinstance(m, Longitudinal):
+        memos = m.memoize(values, rng)
+        return Observed([m.report(memos, rng) for _ in range(t)], memos)
+    return Observed(np.split(m.simulate(values, rng, t), t))
 
 
 def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:

@@ -97,7 +97,7 @@ def tabulate(m: Mechanism, values: IntArray, rng: np.random.Generator) -> CountT
     """Count table of one report of each value; reports are made in parts, so that bits of large domains fit into memory."""
     table = m.empty_table()
     for part in np.array_split(values, max(1, len(values) * m.report_dtype.itemsize // 2**23)):
-        table += m.tabulate(m.report(m.memoize(part, rng), rng) if hasattr(m, "memoize") else m.report(part, rng))
+        table += m.tabulate(m.simulate(part, rng))
     return table
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from estimators import ibu, matrix_inversion, mle
 from estimators.estimate import Estimate
-from mechanisms import LONGITUDINAL, NAMES, CountTable, Longitudinal, Mechanism, mechanism
+from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
 
 SHARES = np.array([0.20, 0.16, 0.13, 0.11, 0.09, 0.08, 0.07, 0.06, 0.05, 0.05])
@@ -56,16 +56,7 @@ ESTIMATORS: dict[str, Callable[[Mechanism, CountTable, int], Estimate]] = {
 
 def observe(m: Mechanism, steps: int, rng: np.random.Generator) -> CountTable:
     """The table of one run: the same people at every step."""
-    values = rng.choice(SHARES.size, PEOPLE, p=SHARES)
-    table = m.empty_table()
-    if isinstance(m, Longitudinal):
-        memo = m.memoize(values, rng)
-        for _ in range(steps):
-            table += m.tabulate(m.report(memo, rng))
-    else:
-        for _ in range(steps):
-            table += m.tabulate(m.report(values, rng))
-    return table
+    return m.tabulate(m.simulate(rng.choice(SHARES.size, PEOPLE, p=SHARES), rng, steps))
 
 
 def measure_one(name: str, steps: int, runs: int, seed: int) -> list[Coverage]:

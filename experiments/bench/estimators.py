@@ -47,7 +47,7 @@ def expected(m: Mechanism, n: int, seed: int = 1) -> CountTable:
 def reported(m: Mechanism, n: int, seed: int = 1) -> CountTable:
     """Count table of n simulated reports."""
     rng = np.random.default_rng(seed)
-    return m.tabulate(m.report(rng.choice(m.k, n, p=shares(m.k)), rng))
+    return m.tabulate(m.simulate(rng.choice(m.k, n, p=shares(m.k)), rng))
 
 
 def best_of(run: Callable[[], object], repeats: int) -> float:
@@ -134,7 +134,7 @@ def _tabulation(name: str, k: int, n: int, target: float, repeats: int, seen: Ca
     m = mechanism(name, k=k, eps_inf=2.0, eps_1=1.0) if name.startswith("L-") else mechanism(name, k=k, eps=1.0)
     rng = np.random.default_rng(1)
     values = rng.integers(0, k, n)
-    reports = m.report(m.memoize(values, rng) if hasattr(m, "memoize") else values, rng)
+    reports = m.simulate(values, rng)
     rate = n / best_of(lambda: m.tabulate(reports), repeats) / 1e6
     return Timing(task=f"counting, {name}, k={k}", value=rate, unit="M reports/s", target=target)
 

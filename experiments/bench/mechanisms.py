@@ -18,12 +18,11 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from experiments.peers.environment import PeersError, time_peers
-from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
+from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, OneTime
 from mechanisms.grr import GRR
 
 EPS, EPS_INF, EPS_1 = 1.0, 2.0, 1.0
@@ -113,22 +112,19 @@ def peak_mib(run: Callable[[], object]) -> float:
         tracemalloc.stop()
 
 
-def measured_mechanism(name: str, k: int) -> Mechanism:
+def measured_mechanism(name: str, k: int) -> OneTime | Longitudinal:
     """The mechanism at the budgets of the benchmark."""
-    return mechanism(name, k, eps=EPS) if name in ONE_TIME else mechanism(name, k, eps_inf=EPS_INF, eps_1=EPS_1)
+    return ONE_TIME[name](k=k, eps=EPS) if name in ONE_TIME else LONGITUDINAL[name](k=k, eps_inf=EPS_INF, eps_1=EPS_1)
 
 
 def speed(name: str, n: int, k: int) -> Speed:
     """Time one mechanism."""
     m, rng = measured_mechanism(name, k), np.random.default_rng(SEED)
     values = rng.integers(0, k, n)
-
-    def memos(values: Any) -> Any:
-        return m.memoize(values, rng) if isinstance(m, Longitudinal) else values
-
-    m.tabulate(m.report(memos(values[:WARM_UP]), rng))
-    memo = best_rate(lambda: memos(values), n, REPEATS) if isinstance(m, Longitudinal) else None
-    kept = memos(values)
+    m.tabulate(m.simulate(values[:WARM_UP], rng))
+    memo, kept = None, values
+    if isinstance(m, Longitudinal):
+        memo, kept = best_rate(lambda: m.memoize(values, rng), n, REPEATS), m.memoize(values, rng)
     report = best_rate(lambda: m.report(kept, rng), n, REPEATS)
     peak = peak_mib(lambda: m.report(kept, rng))
     reports = m.report(kept, rng)

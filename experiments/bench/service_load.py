@@ -14,7 +14,7 @@ import numpy as np
 from aiokafka import AIOKafkaProducer
 
 from agents import Record, tally
-from mechanisms import CountTable, Longitudinal, Reports
+from mechanisms import CountTable, Reports
 from producers.sinks import BATCH_BYTES
 from runtime.settings import Settings
 from stores import PaneKey
@@ -46,8 +46,7 @@ def write_survey(file: Path, name: str, step_seconds: int, attributes: Sequence[
 def random_reports(survey: Survey, attribute: int, n: int, rng: np.random.Generator) -> Reports:
     """n reports of uniform values, as devices send them."""
     m = survey.mechanisms[attribute][0]
-    values = rng.integers(0, m.k, n)
-    return m.report(m.memoize(values, rng) if isinstance(m, Longitudinal) else values, rng)
+    return m.simulate(rng.integers(0, m.k, n), rng)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -209,7 +209,7 @@ def estimates(mix: Mix, values: IntArray, rng: np.random.Generator) -> dict[str,
     groups: list[Group] = []
     bits: list[Term] = []
     for m, part in zip(mix.mechanisms, np.array_split(values, len(mix.mechanisms)), strict=True):
-        reports = m.report(part, rng)
+        reports = m.simulate(part, rng)
         groups.append((m, m.tabulate(reports)))
         if isinstance(m, UnaryEncoding):
             bits.append(reports_term(m, reports))

@@ -45,9 +45,7 @@ def sound(survey: Survey, rng: np.random.Generator, step: int, pane: int, n: int
     """Makes an envelope of n reports of random values; `pane` is an index of PANES."""
     attribute, level = PANES[pane]
     mechanism = survey.mechanisms[attribute][level]
-    values = rng.integers(0, mechanism.k, n)
-    memoize = getattr(mechanism, "memoize", None)
-    reports = mechanism.report(values if memoize is None else memoize(values, rng), rng)
+    reports = mechanism.simulate(rng.integers(0, mechanism.k, n), rng)
     return seal(survey, attribute, level, step, reports)
 
 

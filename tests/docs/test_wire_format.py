@@ -61,7 +61,7 @@ def test_a_row_is_as_described(name: str, k: int) -> None:
     """An independent implementation of the text reads the bytes of our reports."""
     m, rng = made(name, k), np.random.default_rng(k)
     values = rng.integers(0, k, 20)
-    reports = m.report(m.memoize(values, rng) if hasattr(m, "memoize") else values, rng)
+    reports = m.simulate(values, rng)
     raw, size = reports.tobytes(), m.report_dtype.itemsize
     for row in (raw[i : i + size] for i in range(0, len(raw), size)):
         if hasattr(m, "g"):

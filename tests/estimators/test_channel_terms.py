@@ -188,7 +188,7 @@ def test_terms_of_bit_reports_equal_the_dense_channel(name: str, k: int, eps: fl
     m = device.with_fake_data(d)
     rng = np.random.default_rng(k)
     values = rng.integers(0, k, n)
-    rows = device.report(device.memoize(values, rng) if isinstance(device, Longitudinal) else values, rng)
+    rows = device.simulate(values, rng)
     outputs = np.unpackbits(rows, axis=1, bitorder="little")[:, :k]
     if name == "SS":  # the channel's columns are the subsets in the order of itertools.combinations
         column = {bits.tobytes(): i for i, bits in enumerate(subsets(k, int(outputs[0].sum())))}
@@ -214,7 +214,7 @@ def test_terms_of_long_reports_equal_their_bits(name: str, k: int) -> None:
     """More bytes than one tabulation takes, and a last byte with padding."""
     m, n = make(name, k, 0.2), 50  # all 256 bytes occur
     rng = np.random.default_rng(k)
-    rows = m.report(rng.integers(0, k, n), rng)
+    rows = m.simulate(rng.integers(0, k, n), rng)
     bits = np.unpackbits(rows, axis=1, bitorder="little")[:, :k].T.astype(float)
     likelihood = np.where(bits == 1, 1.0, math.exp(-0.2))  # of report i given value v, up to a constant of i
     term, f, g = reports_term(m, rows), rng.dirichlet(np.ones(k)), np.full(k, 1 / k)
@@ -245,7 +245,7 @@ def em(term: Term, steps: int) -> FloatArray:
 @pytest.mark.parametrize("m", [m for m in TABLES if not isinstance(m.device, Longitudinal)][::4], ids=repr)
 def test_every_step_of_the_em_raises_the_likelihood(m: Mechanism) -> None:
     rng = np.random.default_rng(7)
-    counts = m.device.tabulate(m.device.report(rng.integers(0, m.k // 2 + 1, 200), rng)).counts
+    counts = m.device.tabulate(m.device.simulate(rng.integers(0, m.k // 2 + 1, 200), rng)).counts
     term = exact_term(m, m.table(200, counts))
     assert term is not None
     values = [term(em(term, steps))[0] for steps in range(6)]
@@ -259,7 +259,7 @@ def errors_of_one_run(f: FloatArray, seed: int, steps: int) -> tuple[float, floa
     """Mean squared errors of the exact EM, of the papers' IBU, and of the exact EM with shuffled hash functions."""
     m = mechanism("OLH", 100, eps=1.0)
     rng = np.random.default_rng(seed)
-    table = m.tabulate(m.report(rng.choice(100, 20_000, p=f), rng))
+    table = m.tabulate(m.simulate(rng.choice(100, 20_000, p=f), rng))
     mixed_up = m.table(table.n, rng.permutation(table.counts))
     exact, wrong = exact_term(m, table), exact_term(m, mixed_up)
     assert exact is not None
@@ -290,7 +290,7 @@ def test_both_likelihoods_maxima_are_about_as_good_at_eps_1() -> None:
     ratios = []
     for seed in range(100, 105):
         rng = np.random.default_rng(seed)
-        table = m.tabulate(m.report(rng.choice(100, 20_000, p=f), rng))
+        table = m.tabulate(m.simulate(rng.choice(100, 20_000, p=f), rng))
         term = exact_term(m, table)
         assert term is not None
         exact, supports = em(term, 5000), mle(m, table, likelihood="support").frequencies

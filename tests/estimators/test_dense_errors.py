@@ -10,7 +10,7 @@ from estimators import mle
 from estimators.dense_errors import score_moments
 from estimators.estimate import Group
 from estimators.standard_errors import standard_errors
-from mechanisms import Longitudinal, Mechanism, mechanism
+from mechanisms import Mechanism, mechanism
 from mechanisms.arguments import FloatArray
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from mechanisms.registry import LOCATION
@@ -150,8 +150,8 @@ def test_errors_grow_as_stated_as_the_budget_goes_to_zero(name: str, growth: flo
             m = LongitudinalHashing(name, k=F.size, eps_inf=2 * eps, eps_1=eps, g=3)
         else:
             m = LocalHashing(name, k=F.size, eps=eps, g=3) if name == "OLH" else LOCATION[name](k=F.size, eps=eps)
-        reports = m.memoize(np.zeros(50, int), RNG) if isinstance(m, Longitudinal) else np.zeros(50, int)
-        return np.asarray(standard_errors([(m, m.tabulate(m.report(reports, RNG)))], F, 1, exact) * eps**growth)
+        table = m.tabulate(m.simulate(np.zeros(50, int), RNG))
+        return np.asarray(standard_errors([(m, table)], F, 1, exact) * eps**growth)
 
     reference = errors(1e-4)
     for eps in (1e-6, 1e-8, 1e-9):

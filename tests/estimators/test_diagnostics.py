@@ -50,12 +50,8 @@ def surveys(
 ) -> list[CountTable]:
     """The tables of `runs` surveys, whose people all report at every step with unchanged values."""
     values = rng.choice(m.k, people * runs, p=f)
-    given = m.memoize(values, rng) if isinstance(m, Longitudinal) else values
-    tables = [m.empty_table()] * runs
-    for _ in range(steps):
-        reports = m.report(given, rng).reshape(runs, people, *m.report_dtype.shape)
-        tables = [table + m.tabulate(part) for table, part in zip(tables, reports, strict=True)]
-    return tables
+    reports = m.simulate(values, rng, steps).reshape(steps, runs, people, *m.report_dtype.shape)
+    return [sum(map(m.tabulate, reports[:, run]), m.empty_table()) for run in range(runs)]
 
 
 @pytest.mark.parametrize("name", CHOSEN)
@@ -92,7 +88,7 @@ def unlikely(name: str, k: int, eps: float) -> Mechanism:
 
 def ones_by_enumeration(m: Mechanism, people: int, steps: int) -> FloatArray:
     """The chances of 0, 1, … ones, convolved bit by bit."""
-    p1, q1, p2, q2 = (m.p1, m.q1, m.p2, m.q2) if isinstance(m, Longitudinal) else (1.0, 0.0, m.p, m.q)
+    p1, q1, p2, q2 = m.rounds()
     times, chances = np.arange(steps + 1), np.ones(1)
     for memo, bits in ((p1, people), (q1, people * (m.k - 1))):
         one_bit = memo * binom.pmf(times, steps, p2) + (1 - memo) * binom.pmf(times, steps, q2)
@@ -236,7 +232,7 @@ def test_a_forger_who_follows_the_protocol_is_not_detected() -> None:
     """The limit of these tests: a forger may send honest reports of any value."""
     m, rng = build("OUE"), np.random.default_rng(8)
     (table,) = surveys(m, rng, 1, 5000)
-    assert fit(m, table + m.tabulate(m.report(np.full(2000, K - 1), rng))).p > 0.001
+    assert fit(m, table + m.tabulate(m.simulate(np.full(2000, K - 1), rng))).p > 0.001
 
 
 def test_a_too_frequent_symbol_is_detected() -> None:
@@ -317,8 +313,8 @@ def test_drift_without_change_is_as_rare_as_stated(name: str) -> None:
     narrow = [move.sigma > 0.8 * norm.isf(0.025 / K) for move in moves if move]  # the control: errors a fifth too small
     assert sum(narrow) > binom.ppf(1 - 1e-6, 2000, 0.05)
     if isinstance(m, Longitudinal):
-        memos = m.memoize(rng.choice(K, 200 * 200, p=MIXED), rng)
-        steps = [m.report(memos, rng).reshape(200, 200, *m.report_dtype.shape) for _ in range(2)]
+        reports = m.simulate(rng.choice(K, 200 * 200, p=MIXED), rng, steps=2)
+        steps = reports.reshape(2, 200, 200, *m.report_dtype.shape)
         pairs = [[matrix_inversion(m, m.tabulate(part)) for part in parts] for parts in zip(*steps, strict=True)]
         kept = [drift(a, b) for a, b in pairs]
         assert sum(move.p <= 0.05 for move in kept if move) <= 4
@@ -351,7 +347,7 @@ def test_few_reports_of_many_hashed_values_raise_no_alarm() -> None:
     assert isinstance(m, Longitudinal)
     for seed in range(50, 110):
         rng = np.random.default_rng(seed)
-        assert abs(fit(m, m.tabulate(m.report(m.memoize(rng.integers(0, m.k, 500), rng), rng))).z) < 5
+        assert abs(fit(m, m.tabulate(m.simulate(rng.integers(0, m.k, 500), rng))).z) < 5
 
 
 def test_ones_of_very_many_reports_do_not_overflow() -> None:

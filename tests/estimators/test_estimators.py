@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from estimators import combined_inversion, gibu, ibu, matrix_inversion, mle, post_process
-from mechanisms import NAMES, ONE_TIME, CountTable, Longitudinal, Mechanism, mechanism
+from mechanisms import NAMES, ONE_TIME, CountTable, Mechanism, mechanism
 
 
 def make(name: str, k: int, eps_1: float = 1.0) -> Mechanism:
@@ -15,11 +15,7 @@ def make(name: str, k: int, eps_1: float = 1.0) -> Mechanism:
 
 def collect(m: Mechanism, values: np.ndarray, rng: np.random.Generator, steps: int = 1) -> CountTable:
     """The table of people who all report at every step with unchanged values."""
-    table = m.empty_table()
-    memo = m.memoize(values, rng) if isinstance(m, Longitudinal) else values
-    for _ in range(steps):
-        table += m.tabulate(m.report(memo, rng))
-    return table
+    return m.tabulate(m.simulate(values, rng, steps))
 
 
 @pytest.fixture(params=NAMES)

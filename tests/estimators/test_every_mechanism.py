@@ -69,7 +69,7 @@ def test_a_level_without_people_changes_no_estimate(name: str, estimator: str) -
     """Neither before nor after a level whose people reported."""
     m, other = build(name), mechanism("GRR", k=K, eps=0.5)
     combine = getattr(estimators, estimator)
-    group = (other, other.tabulate(other.report(np.arange(300) % 4, np.random.default_rng(1))))
+    group = (other, other.tabulate(other.simulate(np.arange(300) % 4, np.random.default_rng(1))))
     alone = combine([group])
     for groups in ([group, (m, m.empty_table())], [(m, m.empty_table()), group]):
         found = combine(groups)

@@ -21,7 +21,7 @@ F = np.array([0.35, 0.25, 0.2, 0.1, 0.07, 0.03])
 def groups_of(*mechanisms: Mechanism, n: int = 4000, seed: int = 1) -> list[Group]:
     rng = np.random.default_rng(seed)
     return [
-        (m, m.tabulate(m.report(rng.choice(m.k, n * (i + 1), p=F[: m.k] / F[: m.k].sum()), rng)))
+        (m, m.tabulate(m.simulate(rng.choice(m.k, n * (i + 1), p=F[: m.k] / F[: m.k].sum()), rng)))
         for i, m in enumerate(mechanisms)
     ]
 
@@ -137,7 +137,8 @@ def test_the_average_of_cancelling_mechanisms_is_nan() -> None:
 def test_only_averages_with_lines_need_a_dense_channel() -> None:
     k, rng = 10_000, np.random.default_rng(3)
     values = rng.integers(0, 50, 50_000)
-    groups: list[Group] = [(m, m.tabulate(m.report(values, rng))) for m in (mechanism("GRR", k=k, eps=e) for e in (9.0, 12.0))]
+    both = [mechanism("GRR", k=k, eps=eps) for eps in (9.0, 12.0)]
+    groups: list[Group] = [(m, m.tabulate(m.simulate(values, rng))) for m in both]
     for estimator in ("INV", "IBU"):
         assert combine_mechanisms(groups, estimator)[:50].sum() == pytest.approx(1, abs=0.15)
     line = LOCATION["truncated-geometric"](k=k, eps=1.0)

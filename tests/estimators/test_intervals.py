@@ -137,7 +137,7 @@ def test_the_bias_without_reports_is_nan() -> None:
 @pytest.mark.parametrize("eps", [1e-6, 30.0, 700.0])
 def test_the_bias_is_a_number_at_extreme_budgets(eps: float) -> None:
     m, rng = build("GRR", 5, eps), np.random.default_rng(4)
-    table = m.tabulate(m.report(np.arange(1000) % 3, rng))
+    table = m.tabulate(m.simulate(np.arange(1000) % 3, rng))
     assert bias_of(mle(m, table), m, table) >= 0
     if eps > 1:
         assert bias_of(mle(m, table), m, table) <= MAX_BIAS

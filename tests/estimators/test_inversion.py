@@ -13,7 +13,7 @@ from estimators.diagnostics import drift, fit, mass_below_zero
 from estimators.estimate import Estimate, Group
 from estimators.likelihood import combined_mle, gibu, ibu, mle
 from experiments.papers.free_will_estimators import combine_mechanisms, combine_results
-from mechanisms import NAMES, ONE_TIME, ChannelMechanism, CountTable, Longitudinal, Mechanism, mechanism
+from mechanisms import NAMES, ONE_TIME, ChannelMechanism, CountTable, Mechanism, mechanism
 from mechanisms.registry import LOCATION
 
 LINE = np.abs(np.subtract.outer(np.arange(6), np.arange(6))).astype(float)
@@ -34,8 +34,7 @@ EVERY: list[Mechanism] = [*(pure(name) for name in NAMES), *PLACES]
 
 def collect(m: Mechanism, values: np.ndarray, rng: np.random.Generator, steps: int = 1) -> CountTable:
     """The table of people who all report at every step with unchanged values."""
-    given = m.memoize(values, rng) if isinstance(m, Longitudinal) else values
-    return sum((m.tabulate(m.report(given, rng)) for _ in range(steps)), m.empty_table())
+    return m.tabulate(m.simulate(values, rng, steps))
 
 
 def invertible(m: Mechanism) -> bool:

@@ -78,10 +78,7 @@ def test_a_window_is_no_more_certain_than_its_people() -> None:
     as a person."""
     m, rng, alarms, control = build("L-OSUE", 2.0), np.random.default_rng(3), 0, 0
     for _ in range(200):
-        groups = []
-        for _ in range(2):
-            memos = m.memoize(rng.choice(K, 100, p=SHARES), rng)  # type: ignore[attr-defined]
-            groups.append((m, sum((m.tabulate(m.report(memos, rng)) for _ in range(8)), m.empty_table())))
+        groups = [(m, m.tabulate(m.simulate(rng.choice(K, 100, p=SHARES), rng, steps=8))) for _ in range(2)]
         held, single = levels_difference(groups, 8), levels_difference(groups)
         alarms += held is not None and held.p <= 0.05
         control += single is not None and single.p <= 0.05

@@ -21,7 +21,7 @@ from estimators.likelihood import PROVEN_GAP, em
 from estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
 from estimators.standard_errors import standard_errors
 from estimators.terms import SupportTerm, Term
-from mechanisms import NAMES, ONE_TIME, CountTable, Longitudinal, Mechanism, mechanism
+from mechanisms import NAMES, ONE_TIME, CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
 from mechanisms.geometric import TruncatedGeometric
 from mechanisms.subset import SubsetSelection
@@ -40,7 +40,7 @@ def collect(m: Mechanism, n: int, seed: int) -> CountTable:
     rng = np.random.default_rng(seed)
     shares = 1 / (1 + np.arange(m.k)) ** 2
     values = rng.choice(m.k, n, p=shares / shares.sum())
-    return m.tabulate(m.report(m.memoize(values, rng) if isinstance(m, Longitudinal) else values, rng))
+    return m.tabulate(m.simulate(values, rng))
 
 
 @pytest.fixture(params=NAMES)
@@ -315,7 +315,7 @@ def test_a_mix_uses_each_mechanisms_own_channel(name: str) -> None:
     groups = [
         (hashed, collect(hashed, 400, 17)),
         (place, place.tabulate(place.report(values, rng))),
-        (symbols, symbols.tabulate(symbols.report(values, rng))),
+        (symbols, symbols.tabulate(symbols.simulate(values, rng))),
     ]
     dense = [DenseTerm(m.channel().reshape(9, -1), table) for m, table in groups]
     found = gibu(groups, max_iter=50, tol=0.0)
@@ -331,7 +331,7 @@ def test_a_mix_uses_each_mechanisms_own_channel(name: str) -> None:
 
 def test_fake_data_have_a_true_likelihood() -> None:
     m = make("OLH", 9).with_fake_data(3)
-    table = m.table(300, make("OLH", 9).tabulate(make("OLH", 9).report(np.arange(300) % 9, np.random.default_rng(18))).counts)
+    table = m.table(300, make("OLH", 9).tabulate(make("OLH", 9).simulate(np.arange(300) % 9, np.random.default_rng(18))).counts)
     found = ibu(m, table, max_iter=50, tol=0.0)
     expected = dense_em([DenseTerm(m.channel().reshape(9, -1), table)], np.full(9, 1 / 9), 50)
     np.testing.assert_allclose(found.frequencies, expected, atol=1e-10)
@@ -346,7 +346,7 @@ def dense_terms() -> list[Term]:
     values = rng.choice(40, 4000, p=np.r_[np.full(10, 0.08), np.zeros(20), np.full(10, 0.02)])
     return [
         DenseTerm(blurred.channel(), blurred.tabulate(blurred.report(values[:3000], rng))),
-        SupportTerm(symbols, symbols.tabulate(symbols.report(values[3000:], rng))),
+        SupportTerm(symbols, symbols.tabulate(symbols.simulate(values[3000:], rng))),
     ]
 
 

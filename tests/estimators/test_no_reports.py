@@ -33,7 +33,7 @@ def publications(reported: tuple[bool, ...]) -> list[Publication]:
     panes = []
     for step, somebody in enumerate(reported):
         values = rng.choice(4, 3000 * somebody, p=[0.1, 0.2, 0.3, 0.4])
-        panes.append([m.tabulate(m.report(m.memoize(values, rng), rng))])  # type: ignore[attr-defined]
+        panes.append([m.tabulate(m.simulate(values, rng))])
         before = panes[step - 1] if step else [m.empty_table()]
         made.append(conclude(SURVEY, 0, step, "step", panes[-1:], True, before=before))
         made.append(conclude(SURVEY, 0, step, "window", panes[-2:], True))

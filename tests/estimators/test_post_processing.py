@@ -150,7 +150,7 @@ def test_power_with_the_variance_of_k_reports_is_inaccurate() -> None:
     slipped: list[float] = []
     raw: list[float] = []
     for _ in range(20):
-        counts = n * matrix_inversion(m, m.tabulate(m.report(rng.choice(k, n, p=f), rng))).frequencies
+        counts = n * matrix_inversion(m, m.tabulate(m.simulate(rng.choice(k, n, p=f), rng))).frequencies
         of_a_report = np.array([m.variance(share, 1) for share in f])
         for found, variance in ((right, n * of_a_report), (slipped, k * of_a_report)):
             found.append(errors.mse(f, post_process(counts, "power", variance=variance, total=n) / n))
@@ -164,7 +164,7 @@ def test_power_uses_the_mechanisms_variance() -> None:
     m = LongitudinalUnary("L-OSUE", 50, eps_inf=2.0, eps_1=1.0)
     rng = np.random.default_rng(9)
     p = 1 / np.arange(1, 51) ** 1.5
-    table = m.tabulate(m.report(m.memoize(rng.choice(50, 20_000, p=p / p.sum()), rng), rng))
+    table = m.tabulate(m.simulate(rng.choice(50, 20_000, p=p / p.sum()), rng))
     raw = matrix_inversion(m, table)
     shrunk = matrix_inversion(m, table, post="power")
     np.testing.assert_allclose(shrunk.frequencies, post_process(raw.frequencies, "power", variance=raw.standard_errors**2))

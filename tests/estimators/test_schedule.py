@@ -426,7 +426,7 @@ def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
     )
     rng = np.random.default_rng(15)
     levels = survey.mechanisms[0]
-    panes = [[m.tabulate(m.report(rng.integers(0, 20, 300), rng)) for m in levels] for _ in range(2)]
+    panes = [[m.tabulate(m.simulate(rng.integers(0, 20, 300), rng)) for m in levels] for _ in range(2)]
     made = conclude(survey, 0, 1, "window", panes, True)
     groups = [(m, panes[0][i] + panes[1][i]) for i, m in enumerate(levels)]
     expected = {"ibu": gibu(groups, steps=2, likelihood="support"), "mle": combined_mle(groups, 2, likelihood="support")}
@@ -467,8 +467,8 @@ def test_diagnostics_are_published(window_steps: int) -> None:
     registry = CollectorRegistry()
     panes: dict[PaneKey, CountTable] = {}
     for step in range(3):
-        panes[PaneKey(0, 0, step)] = unary.tabulate(unary.report(values[step], rng))
-        panes[PaneKey(0, 1, step)] = symbols.tabulate(symbols.report(values[step], rng))
+        panes[PaneKey(0, 0, step)] = unary.tabulate(unary.simulate(values[step], rng))
+        panes[PaneKey(0, 1, step)] = symbols.tabulate(symbols.simulate(values[step], rng))
     panes[PaneKey(0, 0, 2)] += unary.table(500, np.full(8, 500))
     store.commit(0, None, Checkpoint(3, survey.closes_ms(2) - 1, panes))
     log = Log([survey.opens_ms(step) for step in range(3)])

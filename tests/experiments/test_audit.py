@@ -65,8 +65,7 @@ def channels(m: Longitudinal) -> tuple[FloatArray, FloatArray]:
 @pytest.mark.parametrize("t", [1, 2, 3])
 @pytest.mark.parametrize("name", ["L-GRR", "L-SUE", "L-OSUE", "L-SOUE", "L-OUE"])
 def test_enumeration_by_class_equals_all_sequences(name: str, t: int) -> None:
-    m = mechanism(name, 4 if name == "L-GRR" else 3, eps_inf=2.0, eps_1=1.0)
-    assert isinstance(m, Longitudinal)
+    m = LONGITUDINAL[name](k=4 if name == "L-GRR" else 3, eps_inf=2.0, eps_1=1.0)
     memo, fresh = channels(m)
     joint = np.ones((len(fresh), 1))
     for _ in range(t):

@@ -16,7 +16,8 @@ from experiments.datasets import NURSERY_SIZES
 from experiments.papers.allomfree_printed import GAINS
 from experiments.papers.allomfree_surveys import mechanisms_of
 from experiments.peers.environment import existing_environment
-from mechanisms import Longitudinal, mechanism
+from mechanisms import LONGITUDINAL, mechanism
+from mechanisms.grr import LongitudinalGRR
 from mechanisms.local_hashing import LongitudinalHashing
 from tests.conftest import give_up
 
@@ -70,8 +71,7 @@ def test_allomfree_second_round_of_l_grr(k: int, true: float) -> None:
     """Eqs. (12) and (13): at ε∞ = 2 and ε₁ = 1 a report's loss is 1 only for k = 2."""
     p1, q1, p2, q2 = allomfree(k, 2.0, 1.0)
     assert loss(diagonal(k, p1, q1) @ diagonal(k, p2, q2)) == pytest.approx(true, abs=5e-5)
-    m = mechanism("L-GRR", k, eps_inf=2.0, eps_1=1.0)
-    assert isinstance(m, Longitudinal)
+    m = LongitudinalGRR(k, eps_inf=2.0, eps_1=1.0)
     assert loss(diagonal(k, m.p1, m.q1) @ diagonal(k, m.p2, m.q2)) == pytest.approx(1)
 
 
@@ -86,8 +86,7 @@ def test_allomfree_loss_of_t_reports() -> None:
         assert printed < enumerated - 0.2
         own = (p2 / q2) ** t  # with the second round's own parameter the equation holds for k = 2
         assert math.log((a * own + 1) / (a + own)) == pytest.approx(enumerated)
-    m = mechanism("L-GRR", 32, eps_inf=4.0, eps_1=0.5)
-    assert isinstance(m, Longitudinal)
+    m = LongitudinalGRR(32, eps_inf=4.0, eps_1=0.5)
     assert loss(repeated(diagonal(32, m.p1, m.q1), diagonal(32, m.p2, m.q2), 2)) == pytest.approx(1.075, abs=5e-4)
 
 
@@ -97,8 +96,7 @@ def test_allomfree_loss_of_t_reports() -> None:
 )
 def test_allomfree_variance_with_a_frequency(name: str, k: int, right: bool) -> None:
     """Eq. (10): the factor of f is p - q only if p + q = 1 in both rounds. At f = 0, the only use in the paper, it is right."""
-    m = mechanism(name, k, eps_inf=2.0, eps_1=1.0)
-    assert isinstance(m, Longitudinal)
+    m = LONGITUDINAL[name](k=k, eps_inf=2.0, eps_1=1.0)
     p1, q1, p2, q2 = m.p1, m.q1, m.p2, m.q2
     for f in (0.0, 0.5):
         printed = f * (2 * p1 * p2 - 2 * p1 * q2 + 2 * q2 - 1) + p2 * q1 + q2 * (1 - q1)
@@ -128,8 +126,7 @@ def test_allomfree_gains_are_of_clipped_estimates(ratio: float) -> None:
 
 def test_memos_times_eps_inf_is_no_bound_for_values_that_change() -> None:
     """Memoization does not hide a change of value: two memos lose more than 2 ε∞ against a sequence that never changes."""
-    m = mechanism("L-GRR", 3, eps_inf=0.3, eps_1=0.15)
-    assert isinstance(m, Longitudinal)
+    m = LongitudinalGRR(3, eps_inf=0.3, eps_1=0.15)
     first, second = diagonal(3, m.p1, m.q1), diagonal(3, m.p2, m.q2)
     kept, single = repeated(first, second, 2), first @ second
     worst = 0.0
@@ -238,7 +235,7 @@ def test_multi_freq_accepts_invalid_values_and_reports(multi_freq: dict[str, Any
     m = mechanism("GRR", 4, eps=1.0)
     for bad in (1.7, math.nan):
         with pytest.raises(ValueError, match="values"):
-            m.report([bad], np.random.default_rng(1))
+            m.simulate([bad], np.random.default_rng(1))
     with pytest.raises(ValueError, match="reports"):
         m.tabulate(np.array([0, 1, -1]))
 

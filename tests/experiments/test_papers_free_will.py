@@ -235,7 +235,7 @@ def test_table_8s_largest_bounds_are_those_of_a_blind_guess() -> None:
 def test_gibu_stops_short_of_the_maximum() -> None:
     """Theorem 1: Algorithm 1 returns the maximum. Stopped by δ it only comes near, and δ does not bound the gap."""
     rng, mix = np.random.default_rng(5), build("geometric-line")
-    groups = [(m, m.tabulate(m.report(rng.choice(100, 2000, p=mix.truth), rng))) for m in mix.mechanisms]
+    groups = [(m, m.tabulate(m.simulate(rng.choice(100, 2000, p=mix.truth), rng))) for m in mix.mechanisms]
     delta = 1e-6
     stopped, best = gibu(groups, delta=delta), combined_mle(groups)
     assert stopped.converged

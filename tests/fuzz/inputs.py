@@ -54,9 +54,7 @@ def sound() -> tuple[bytes, ...]:
     for attribute, level in PANES:
         mechanism = SURVEY.mechanisms[attribute][level]
         for n in (1, 2, 9):
-            values = rng.integers(0, mechanism.k, n)
-            memoize = getattr(mechanism, "memoize", None)
-            reports = mechanism.report(values if memoize is None else memoize(values, rng), rng)
+            reports = mechanism.simulate(rng.integers(0, mechanism.k, n), rng)
             envelopes.append(seal(SURVEY, attribute, level, STEP, reports))
     return tuple(envelopes)
 

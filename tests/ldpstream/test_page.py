@@ -311,7 +311,7 @@ def test_a_step_without_reports_is_a_gap_with_a_message(open_page: OpenPage, wid
 def test_a_withheld_interval_is_explained(open_page: OpenPage) -> None:
     survey, results = many(500, 1, 1)
     (m,) = survey.mechanisms[0]
-    table = m.tabulate(m.report(m.memoize(np.arange(500) % 250, np.random.default_rng(1)), np.random.default_rng(1)))  # type: ignore[attr-defined]
+    table = m.tabulate(m.simulate(np.arange(500) % 250, np.random.default_rng(1)))
     made = [conclude(survey, 0, 1, "window", [[table]], True), conclude(survey, 0, 1, "step", [[table]], True)]
     assert results.save(made, results.progress(), Progress(first_step=0, next_step=2))
     server = PageServer(create_api(survey, results, dict), "127.0.0.1", 0)

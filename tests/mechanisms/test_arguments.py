@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
+from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism
 from mechanisms.arguments import MAX_K
 from mechanisms.finite_field import prime_powers
 from mechanisms.local_hashing import MAX_HASH_K, papers_g
@@ -111,27 +111,25 @@ def test_numbers_of_other_types_are_accepted() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_value_outside_the_domain_is_rejected_and_not_shown(name: str) -> None:
     m, rng = build(name, 777, 2.0, 1.0), np.random.default_rng(1)
-    takes = m.memoize if isinstance(m, Longitudinal) else m.report
     outside: list[Any] = [
         [5, 778899, 3], [5, -778899, 3], np.array([5, 778899], np.uint64), [5, 777], [778899.5], [5, math.nan],
         [True, False], 778899, [[5], [778899]], ["778899"], [None], [2**70], [10**30, 778899], [],
     ]  # fmt: skip
     for bad in outside:
         with pytest.raises(ValueError, match="values must be") as caught:
-            takes(bad, rng)
+            m.simulate(bad, rng)
         assert "7788" not in str(caught.value)
         assert "+30" not in str(caught.value)
     with pytest.raises(ValueError, match=r"integers in \[0, 777\), got 1 outside, the first at position 1"):
-        takes(outside[0], rng)
-    assert len(takes(np.zeros(0, np.int64), rng)) == 0
-    assert len(takes([776, 0], rng)) == len(takes(np.array([776, 0], np.uint16), rng)) == 2
+        m.simulate(outside[0], rng)
+    assert len(m.simulate(np.zeros(0, np.int64), rng)) == 0
+    assert len(m.simulate([776, 0], rng)) == len(m.simulate(np.array([776, 0], np.uint16), rng)) == 2
 
 
 @pytest.mark.parametrize("name", sorted(LONGITUDINAL))
 def test_an_invalid_memo_is_rejected_and_not_shown(name: str) -> None:
     """A value used as a memo would be sent almost unprotected; a corrupt memo would give a corrupt report."""
-    m, rng = build(name, 77, 2.0, 1.0), np.random.default_rng(1)
-    assert isinstance(m, Longitudinal)
+    m, rng = LONGITUDINAL[name](k=77, eps_inf=2.0, eps_1=1.0), np.random.default_rng(1)
     with pytest.raises(ValueError, match="must be rows of"):
         m.report(np.array([33, 44]), rng)
     spoilt = np.frombuffer(b"\xff" * 2 * m.report_dtype.itemsize, m.report_dtype)
@@ -143,8 +141,7 @@ def test_an_invalid_memo_is_rejected_and_not_shown(name: str) -> None:
 @pytest.mark.parametrize("name", ["L-BLH", "L-OLH"])
 def test_an_invalid_enrolment_is_rejected(name: str) -> None:
     """Otherwise the compiled hash would read outside its tables."""
-    m, rng = build(name, 77, 2.0, 1.0), np.random.default_rng(1)
-    assert isinstance(m, Longitudinal)
+    m, rng = LONGITUDINAL[name](k=77, eps_inf=2.0, eps_1=1.0), np.random.default_rng(1)
     size = m.table_shape[0]
     for bad in ([0, 1, 2], [0], [0, size], [-1, 0], [0.0, 1.0], [True, False], [[0, 1]]):
         with pytest.raises(ValueError, match="enrolment must be"):
@@ -157,7 +154,7 @@ def test_an_invalid_enrolment_is_rejected(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_variance_and_eps_t_check_their_arguments(name: str) -> None:
+def test_variance_losses_and_simulate_check_their_arguments(name: str) -> None:
     m = build(name, 5, 2.0, 1.0)
     wrong: dict[str, list[Any]] = {
         "f": [-0.1, 1.1, math.nan, True, "0"],
@@ -168,6 +165,9 @@ def test_variance_and_eps_t_check_their_arguments(name: str) -> None:
         for bad in bad_ones:
             with pytest.raises(ValueError, match=f"{argument} must be"):
                 m.variance(**{argument: bad})
+    for bad in wrong["steps"]:
+        with pytest.raises(ValueError, match="steps must be"):
+            m.simulate([0], np.random.default_rng(1), bad)
     for bad in (0, -1, 1.5, True, math.nan, math.inf):
         with pytest.raises(ValueError, match="t must be"):
             m.eps_t(bad)  # type: ignore[arg-type]
@@ -183,18 +183,15 @@ def exercise(m: Mechanism) -> None:
     assert 0 < m.q < m.p <= 1
     assert 0 < m.variance() < math.inf
     assert 0 < m.variance(0.5, 1, 10**6) < math.inf
-    size = m.eps_inf if isinstance(m, Longitudinal) else m.eps_1
+    size = m.eps_1 if m.eps_inf == math.inf else m.eps_inf
     rounding = ROUNDING * (1 + size + math.log(m.k))
     assert m.eps_t(1) == pytest.approx(m.eps_1, rel=1e-9, abs=rounding)
     with np.errstate(all="raise", under="ignore"), warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         rng = np.random.default_rng(1)
         values = np.array([0, m.k // 2, m.k - 1])
-        if isinstance(m, Longitudinal):
-            assert m.eps_t(10**9) <= m.eps_inf + rounding
-            reports = m.report(m.memoize(values, rng), rng)
-        else:
-            reports = m.report(values, rng)
+        assert m.eps_t(10**9) <= m.eps_inf + rounding
+        reports = m.simulate(values, rng)
     assert m.valid(reports).all()
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechanisms
-from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, choose, mechanism
+from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, OneTime, choose, mechanism
 from surveys import open_envelope, seal
 from surveys.survey import parse_survey
 
@@ -31,11 +31,6 @@ each_small = pytest.mark.parametrize("m", SMALL, ids=repr)
 one_of_each = pytest.mark.parametrize("m", ONE_OF_EACH, ids=repr)
 
 
-def draw(m: Mechanism, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One report of each value."""
-    return m.report(m.memoize(values, rng) if isinstance(m, Longitudinal) else values, rng)
-
-
 def test_the_grid_contains_every_registered_mechanism() -> None:
     assert {m.name for m in EVERY} == set(NAMES)
     assert {m.name for m in TAKES_TWO} == set(NAMES) - set(ONE_TIME)
@@ -44,6 +39,19 @@ def test_the_grid_contains_every_registered_mechanism() -> None:
 @pytest.mark.parametrize("module", [module.name for module in pkgutil.iter_modules(mechanisms.__path__)])
 def test_the_examples_in_the_docstrings_run(module: str) -> None:
     assert doctest.testmod(importlib.import_module(f"mechanisms.{module}")).failed == 0
+
+
+@one_of_each
+def test_simulated_reports_are_those_of_the_separate_calls(m: Mechanism) -> None:
+    """A longitudinal mechanism draws one memo for each person, and all the person's reports from it."""
+    values, rng = np.arange(100) % m.k, np.random.default_rng(1)
+    if isinstance(m, Longitudinal):
+        memos = m.memoize(values, rng)
+        expected = [m.report(memos, rng) for _ in range(3)]
+    else:
+        assert isinstance(m, OneTime)
+        expected = [m.report(values, rng) for _ in range(3)]
+    assert np.array_equal(m.simulate(values, np.random.default_rng(1), steps=3), np.concatenate(expected))
 
 
 # ---- privacy, exactly
@@ -156,7 +164,7 @@ def test_every_report_counts_for_the_values_it_supports(m: Mechanism) -> None:
 def test_tables_add_up_in_any_order(m: Mechanism, cuts: list[int], seed: int) -> None:
     """The sum over any shards is the table of all reports, also with empty shards and shards of one report."""
     rng = np.random.default_rng(seed)
-    reports = draw(m, rng.integers(0, m.k, 60), rng)
+    reports = m.simulate(rng.integers(0, m.k, 60), rng)
     edges = [0, *sorted(cuts), 60]
     shards = [m.tabulate(reports[a:b]) for a, b in pairwise(edges)]
     rng.shuffle(shards)
@@ -174,7 +182,7 @@ def test_tables_add_up_in_any_order(m: Mechanism, cuts: list[int], seed: int) ->
 def test_large_batches_count_like_small_ones(m: Mechanism) -> None:
     """Large batches use other counting code. The batch has an odd size, and one report is by far the most frequent."""
     rng = np.random.default_rng(3)
-    reports = draw(m, rng.integers(0, m.k, 1000), rng)
+    reports = m.simulate(rng.integers(0, m.k, 1000), rng)
     reports = np.concatenate([reports[rng.integers(0, 1000, 70_003)], np.repeat(reports[:1], 60_000, axis=0)])
     total = m.empty_table()
     for start in range(0, len(reports), 10_000):
@@ -184,7 +192,7 @@ def test_large_batches_count_like_small_ones(m: Mechanism) -> None:
 
 @one_of_each
 def test_a_table_does_not_share_its_counts(m: Mechanism) -> None:
-    table = m.tabulate(draw(m, np.arange(m.k), np.random.default_rng(1)))
+    table = m.tabulate(m.simulate(np.arange(m.k), np.random.default_rng(1)))
     again, stored = m.table(table.n, table.counts), m.table_from_bytes(table.to_bytes())
     for copy in (again, stored, table + m.empty_table()):
         copy.counts[...] = 0
@@ -209,7 +217,7 @@ def test_tables_of_different_mechanisms_cannot_be_added() -> None:
 
 @one_of_each
 def test_impossible_counts_are_rejected(m: Mechanism) -> None:
-    good = m.tabulate(draw(m, np.arange(m.k), np.random.default_rng(1)))
+    good = m.tabulate(m.simulate(np.arange(m.k), np.random.default_rng(1)))
     for n, counts in [
         (-1, good.counts),
         (good.n, good.counts.astype(float)),
@@ -241,7 +249,7 @@ def test_only_rows_that_a_device_can_send_are_valid(m: Mechanism) -> None:
 
 @one_of_each
 def test_invalid_rows_are_rejected(m: Mechanism) -> None:
-    reports = draw(m, np.arange(m.k), np.random.default_rng(1))
+    reports = m.simulate(np.arange(m.k), np.random.default_rng(1))
     raw = np.frombuffer(reports.tobytes(), np.uint8)
     wrong = np.frombuffer(raw.tobytes()[: -m.report_dtype.itemsize] + b"\xff" * m.report_dtype.itemsize, m.report_dtype)
     assert m.valid(reports).all()
@@ -268,7 +276,7 @@ def test_reports_survive_the_envelope(name: str, k: int) -> None:
         }
     )  # fmt: skip
     m = survey.mechanisms[0][0]
-    reports = draw(m, np.arange(k), np.random.default_rng(k))
+    reports = m.simulate(np.arange(k), np.random.default_rng(k))
     envelope = open_envelope(survey, seal(survey, 0, 0, 0, reports), survey.opens_ms(0))
     assert envelope.n == k
     assert len(envelope.payload) == k * m.report_dtype.itemsize

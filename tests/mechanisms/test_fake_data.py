@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism
+from mechanisms import NAMES, ONE_TIME, Mechanism, mechanism
 
 
 def make(name: str, k: int, eps: float = 1.0) -> Mechanism:
@@ -24,8 +24,7 @@ def test_the_mixture_has_the_stated_support_probabilities(name: str) -> None:
     rng = np.random.default_rng(1)
     n = 400_000
     values = np.where(rng.random(n) < 1 / d, 0, rng.integers(0, k, n))  # everybody's true value is 0
-    memo = real.memoize(values, rng) if name in LONGITUDINAL else values  # type: ignore[attr-defined]
-    table = mixed.table(n, real.tabulate(real.report(memo, rng)).counts)
+    table = mixed.table(n, real.tabulate(real.simulate(values, rng)).counts)
     share = mixed.support(table) / n
     expected = np.where(np.arange(k) == 0, mixed.p, mixed.q)
     error = np.sqrt(expected * (1 - expected) / n)

@@ -47,8 +47,7 @@ def test_the_guess_of_one_report_follows_from_the_channel(name: str, k: int) -> 
 @pytest.mark.parametrize("name", LONGITUDINAL)
 @pytest.mark.parametrize(("k", "t"), [(2, 4), (3, 2), (3, 3), (5, 2)])
 def test_the_guess_of_one_memos_reports_is_the_enumerated_one(name: str, k: int, t: int) -> None:
-    m = built(name, k)
-    assert isinstance(m, Longitudinal)
+    m = LONGITUDINAL[name](k=k, eps_inf=2.0, eps_1=1.0)
     assert m.guess(t) == pytest.approx(enumerated(m, t), rel=1e-11)
     assert m.guess(t) <= guessing.bound(m.eps_t(t), k) * (1 + 1e-12)
 

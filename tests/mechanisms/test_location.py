@@ -383,7 +383,7 @@ def test_methods_for_pure_mechanisms_are_rejected(m: ChannelMechanism) -> None:
         (m.variance, "variance"),
         (lambda: m.support(m.empty_table()), "support counts"),
         (lambda: m.support_covariance(np.full(m.k, 1 / m.k)), "covariance"),
-        (m._rounds, "p and q"),
+        (m.rounds, "p and q"),
     ]
     for ask, what in asked:
         with pytest.raises(ValueError, match=f"is not a pure mechanism and has no .*{what}"):

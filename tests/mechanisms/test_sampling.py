@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from mechanisms import NAMES, Longitudinal, Mechanism
+from mechanisms import LONGITUDINAL, NAMES, Longitudinal, Mechanism
 from mechanisms.arguments import IntArray
 from mechanisms.base import Reports
+from mechanisms.local_hashing import LongitudinalHashing
 
 from . import reference
 from .reference import Floats, build
@@ -63,7 +64,7 @@ def bits_of(m: Mechanism, rows: Reports) -> npt.NDArray[np.int64]:
 def two_reports(m: Mechanism, values: IntArray, rng: np.random.Generator, keep: bool = True) -> tuple[Reports, Reports]:
     """Two reports of each value, from the same memo; with `keep` false, which is wrong, from two memos."""
     if not isinstance(m, Longitudinal):
-        return m.report(values, rng), m.report(values, rng)
+        return m.simulate(values, rng), m.simulate(values, rng)
     enrolment = m.enroll(len(values), rng)
     memo = m.memoize(values, rng, enrolment)
     return m.report(memo, rng), m.report(memo if keep else m.memoize(values, rng, enrolment), rng)
@@ -97,8 +98,7 @@ def test_two_reports_of_a_person_follow_the_rounds(name: str, source: Source) ->
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("L-")])
 def test_memos_and_their_reports_follow_the_rounds(name: str) -> None:
     """Memos follow the first round; reports of one memo follow the second."""
-    m = build(name, 3, 2.0, 1.0)
-    assert isinstance(m, Longitudinal)
+    m = LONGITUDINAL[name](k=3, eps_inf=2.0, eps_1=1.0)
     rng = np.random.default_rng(20240602)
     memo_channel, fresh = reference.rounds(m)
     memos = m.memoize(np.full(N, 1), rng)
@@ -140,7 +140,7 @@ class LastBitInClear:
         self.m = m
 
     def report(self, values: IntArray, rng: np.random.Generator) -> Reports:
-        rows = self.m.report(self.m.memoize(values, rng) if isinstance(self.m, Longitudinal) else values, rng).copy()
+        rows = self.m.simulate(values, rng)
         last = bits_of(self.m, rows)
         last[:, -1] = values == self.m.k - 1
         return np.packbits(last, axis=1, bitorder="little")
@@ -194,7 +194,7 @@ def test_bits_and_rows_are_independent(name: str, source: Source) -> None:
 def test_subsets_of_one_kind_are_equally_likely() -> None:
     """Tests all 20 sets of 3 of 6 values: sets with the value are equally likely, and so are sets without it."""
     m = build("SS", 6, 2.0, 1.0, omega=3)
-    rows = m.report(np.full(N, 4), np.random.default_rng(20240606))
+    rows = m.simulate(np.full(N, 4), np.random.default_rng(20240606))
     counts = np.bincount(reference.column_of(m, rows), minlength=20)
     assert p_value(counts, reference.one_round(m)[4]) > LIMIT
     assert p_value(counts, reference.one_round(m)[3]) < LIMIT
@@ -216,8 +216,7 @@ def test_people_and_calls_draw_separate_noise() -> None:
 
 def test_enrolment_is_uniform_and_memo_keys_are_the_hashes() -> None:
     """Devices' functions are uniform. A memo contains its device's function, and its key is the hashed symbol."""
-    m = build("L-OLH", 20, 2.0, 1.0, g=3)
-    assert isinstance(m, Longitudinal)
+    m = LongitudinalHashing("L-OLH", 20, 2.0, 1.0, g=3)
     rng = np.random.default_rng(20240607)
     enrolment = m.enroll(N, rng)
     assert p_value(np.bincount(enrolment, minlength=27), np.full(27, 1 / 27)) > LIMIT
@@ -228,12 +227,10 @@ def test_enrolment_is_uniform_and_memo_keys_are_the_hashes() -> None:
     memo = m.memoize(values, rng, enrolment)
     assert np.array_equal(memo["function"], enrolment)
     assert np.mean(memo["symbol"] == keys) == pytest.approx(m.p1, abs=0.01)
-    few = build("L-OLH", 2, 2.0, 1.0)
-    assert isinstance(few, Longitudinal)
+    few = LongitudinalHashing("L-OLH", 2, 2.0, 1.0)
     assert (few.n_keys, few.max_memos) == (4, 2)
     for name in ("L-GRR", "L-OSUE"):
-        other = build(name, 20, 2.0, 1.0)
-        assert isinstance(other, Longitudinal)
+        other = LONGITUDINAL[name](k=20, eps_inf=2.0, eps_1=1.0)
         assert not other.enroll(5, rng).any()
         assert np.array_equal(other.memo_keys(values[:5], other.enroll(5, rng)), values[:5])
         assert other.max_memos == 20

@@ -71,11 +71,8 @@ def test_the_variance_matches_repeated_surveys(name: str) -> None:
     frequencies = np.array([0.4, 0.3, 0.15, 0.1, 0.05, 0.0])
     rng = np.random.default_rng(20240608)
     values = rng.choice(6, people * surveys, p=frequencies)
-    memo = m.memoize(values, rng) if isinstance(m, Longitudinal) else values
-    support = np.zeros((surveys, 6))
-    for _ in range(steps):
-        reports = m.report(memo, rng).reshape(surveys, people, *m.report_dtype.shape)
-        support += [m.support(m.tabulate(part)) for part in reports]
+    reports = m.simulate(values, rng, steps).reshape(steps, surveys, people, *m.report_dtype.shape)
+    support = np.array([sum(m.support(m.tabulate(part)) for part in reports[:, i]) for i in range(surveys)])
     estimates = (support / (people * steps) - m.q) / (m.p - m.q)
     stated = np.array([m.variance(f, people, steps) for f in frequencies])
     spread = np.sqrt(2 / (surveys - 1))

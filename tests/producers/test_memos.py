@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms import Longitudinal, Reports, mechanism
+from mechanisms import LONGITUDINAL, Reports
 from mechanisms.arguments import IntArray
 from producers.memos import Memos
 
@@ -15,8 +15,7 @@ N_DEVICES = 6
     st.lists(st.dictionaries(st.integers(0, N_DEVICES - 1), st.integers(0, 9)), max_size=8), st.sampled_from(["L-GRR", "L-OLH"])
 )
 def test_each_device_and_key_has_one_lasting_memo(rounds: list[dict[int, int]], name: str) -> None:
-    m = mechanism(name, k=10, eps_inf=2.0, eps_1=1.0)
-    assert isinstance(m, Longitudinal)
+    m = LONGITUDINAL[name](k=10, eps_inf=2.0, eps_1=1.0)
     memos, model = Memos(m), dict[tuple[int, int], object]()
     rng = np.random.default_rng(1)
     for asked in rounds:

@@ -272,7 +272,7 @@ def test_the_device_reports_like_the_vectorised_path(name: str) -> None:
 
     def vectorised(m: Mechanism, value: int) -> npt.NDArray[np.int64]:
         values = np.full(N_VECTORISED, value)
-        return column(m, m.report(m.memoize(values, rng) if isinstance(m, Longitudinal) else values, rng))
+        return column(m, m.simulate(values, rng))
 
     assert p_value(device, vectorised(m, 2)) > LIMIT
     assert p_value(device, vectorised(m, 3)) < LIMIT

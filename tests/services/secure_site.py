@@ -17,7 +17,7 @@ import numpy as np
 from estimators.publishing.publication import conclude
 from estimators.publishing.results import RedisResults
 from estimators.publishing.schedule import Progress
-from mechanisms import CountTable, Longitudinal
+from mechanisms import CountTable
 from runtime import topics
 from runtime.settings import Settings
 from runtime.topics import ensure_topics
@@ -140,8 +140,7 @@ class Process:
 
 def a_pane(survey: Survey) -> dict[PaneKey, CountTable]:
     mechanism, rng = survey.mechanisms[0][0], np.random.default_rng(1)
-    assert isinstance(mechanism, Longitudinal)
-    return {PaneKey(0, 0, 0): mechanism.tabulate(mechanism.report(mechanism.memoize(np.zeros(3, np.int64), rng), rng))}
+    return {PaneKey(0, 0, 0): mechanism.tabulate(mechanism.simulate(np.zeros(3, np.int64), rng))}
 
 
 def exercise_agent(survey: Survey, settings: Settings) -> None:

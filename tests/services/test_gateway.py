@@ -120,8 +120,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def unlike_envelopes(survey: Survey, count: int, seed: int) -> list[bytes]:
     """Distinct envelopes of four reports of 500 bits each. Two are equal with probability below 2^-400."""
     mechanism, rng = survey.mechanisms[0][0], np.random.default_rng(seed)
-    memos = mechanism.memoize(rng.integers(0, mechanism.k, 4 * count), rng)  # type: ignore[attr-defined]
-    reports = mechanism.report(memos, rng)
+    reports = mechanism.simulate(rng.integers(0, mechanism.k, 4 * count), rng)
     return [seal(survey, 0, 0, 0, reports[4 * index : 4 * index + 4]) for index in range(count)]
 
 

@@ -58,8 +58,7 @@ def random_change(rng: np.random.Generator, offset: int) -> Checkpoint:
         level = int(rng.integers(len(SURVEY.mechanisms[attribute])))
         mechanism = SURVEY.mechanisms[attribute][level]
         values = rng.integers(0, mechanism.k, 5)
-        memo = mechanism.memoize(values, rng) if hasattr(mechanism, "memoize") else values
-        panes[PaneKey(attribute, level, int(rng.integers(6)))] = mechanism.tabulate(mechanism.report(memo, rng))
+        panes[PaneKey(attribute, level, int(rng.integers(6)))] = mechanism.tabulate(mechanism.simulate(values, rng))
     return Checkpoint(offset, during(SURVEY, int(rng.integers(3, 6))), panes, {"undecodable": offset})
 
 

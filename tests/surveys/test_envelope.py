@@ -32,7 +32,7 @@ def reason_of(envelope: bytes, now_ms: int = NOW) -> str:
 def test_reports_survive_the_envelope(attribute: int, level: int) -> None:
     m = SURVEY.mechanisms[attribute][level]
     rng = np.random.default_rng(1)
-    reports = m.report(m.memoize(rng.integers(0, m.k, 100), rng), rng)  # type: ignore[attr-defined]
+    reports = m.simulate(rng.integers(0, m.k, 100), rng)
     envelope = open_envelope(SURVEY, seal(SURVEY, attribute, level, 5, reports), NOW)
     assert (envelope.attribute, envelope.level, envelope.step, envelope.n) == (attribute, level, 5, 100)
     assert np.array_equal(np.frombuffer(envelope.payload, m.report_dtype), reports)
