@@ -126,10 +126,10 @@ def neighbourhood(host: str) -> str:
 
 
 class Busy(Exception):
-    """Raised when there is no room for more bytes."""
+    """Raised when a body would exceed the memory limit."""
 
 
-class Room:
+class MemoryLimit:
     """A limit on the bytes of request bodies in memory.
 
     Args:
@@ -143,26 +143,26 @@ class Room:
         self.limit_bytes, self.taken_bytes = limit_bytes, 0
 
 
-class Place:
-    """A part of a `Room` for one body. It grows while the body is read and is given back as a whole."""
+class Reservation:
+    """The part of a `MemoryLimit` that one body takes. It grows while the body is read and is released as a whole."""
 
-    def __init__(self, room: Room) -> None:
-        self._room, self._size = room, 0
+    def __init__(self, memory: MemoryLimit) -> None:
+        self._memory, self._size = memory, 0
 
     def grow(self, n_bytes: int) -> None:
         """Takes `n_bytes` more.
 
         Raises:
-            Busy: if the room has fewer left.
+            Busy: if that would exceed the limit.
         """
-        if self._room.taken_bytes + n_bytes > self._room.limit_bytes:
+        if self._memory.taken_bytes + n_bytes > self._memory.limit_bytes:
             raise Busy
-        self._room.taken_bytes += n_bytes
+        self._memory.taken_bytes += n_bytes
         self._size += n_bytes
 
-    def give_back(self) -> None:
-        """Gives all bytes back. May be called again."""
-        self._room.taken_bytes -= self._size
+    def release(self) -> None:
+        """Releases all bytes. May be called again."""
+        self._memory.taken_bytes -= self._size
         self._size = 0
 
 

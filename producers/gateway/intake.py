@@ -15,7 +15,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from producers.gateway import metrics
-from producers.gateway.admission import Acknowledged, Busy, Place, RateLimit, Room, Tokens, neighbourhood
+from producers.gateway.admission import Acknowledged, Busy, MemoryLimit, RateLimit, Reservation, Tokens, neighbourhood
 from producers.gateway.log import MAX_BATCH, MAX_BATCH_BYTES, Log, NotAppended, Unacknowledged
 from producers.gateway.problems import FINAL, MAX_RETRY_S, STATUS, Element, Problem
 from surveys import Rejected, Survey, check_envelope
@@ -24,7 +24,7 @@ from surveys.envelope import MAX_ENVELOPE_BYTES
 ENVELOPE, BATCH = "application/vnd.ldpstream.envelope", "application/vnd.ldpstream.envelopes"
 ENVELOPES = (ENVELOPE, "application/octet-stream")
 KEY = r"[A-Za-z0-9_-]{16,64}"
-ROOM_BYTES = 64 * 2**20  # of bodies that are being read or not yet acknowledged
+MEMORY_BYTES = 64 * 2**20  # of bodies that are being read or not yet acknowledged
 OVERHEAD_BYTES = 2048  # memory for a request besides its body
 BODY_S, ACKNOWLEDGE_S = 10.0, 10.0
 STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # once the process is stopping
@@ -57,7 +57,7 @@ class Intake:
         log: the log that receives them.
         tokens: accepted bearer tokens; if there are none, requests need no token.
         limits: rates of one client (one token and one address), per second; a burst may be twice as large.
-        room_bytes: limit on the bytes of bodies being read or not yet acknowledged.
+        memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
         now_ms: the time, in milliseconds since 1970 UTC.
     """
 
@@ -67,19 +67,19 @@ class Intake:
         log: Log,
         tokens: Iterable[str] = (),
         limits: Limits = Limits(),  # noqa: B008  # it is immutable
-        room_bytes: int = ROOM_BYTES,
+        memory_bytes: int = MEMORY_BYTES,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 10**6,
     ) -> None:
         self.survey, self.log, self.tokens = survey, log, Tokens(tokens)
         self._requests, self._bytes, self._reports = (RateLimit(rate, 2 * rate) for rate in limits)
-        self._room = Room(room_bytes)
+        self._memory = MemoryLimit(memory_bytes)
         self._now_ms = now_ms
         self._acknowledged = Acknowledged()
         self._deliveries: set[asyncio.Task[int]] = set()
         self._by_key: dict[bytes, asyncio.Task[int]] = {}
         self._waits: dict[asyncio.Timeout, float] = {}  # with the seconds left to each once we stop
         self._stopping = False
-        metrics.waiting_bytes.set_function(lambda: self._room.taken_bytes)
+        metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
         metrics.log_available.set_function(lambda: self.log.ready)
 
     @property
@@ -155,9 +155,9 @@ class Intake:
 
     async def _take(self, request: Request, client: Client) -> int:
         kind, key = self._kind(request), self._given_key(request)
-        place = Place(self._room)
+        reservation = Reservation(self._memory)
         try:
-            body = await self._read(request, MAX_BATCH_BYTES if kind == BATCH else MAX_ENVELOPE_BYTES, place, client)
+            body = await self._read(request, MAX_BATCH_BYTES if kind == BATCH else MAX_ENVELOPE_BYTES, reservation, client)
             if key is not None:
                 key = hashlib.blake2b(body, key=key, digest_size=16).digest()
             known = self._known(key)
@@ -167,10 +167,10 @@ class Intake:
                 known = self._known(key)  # another attempt may have run meanwhile
             if known is None:
                 self._reports.charge(client, reports, time.monotonic())
-                known = self._deliver(envelopes, reports, key, place)
-                place = Place(self._room)  # the delivery gives the first one back
+                known = self._deliver(envelopes, reports, key, reservation)
+                reservation = Reservation(self._memory)  # the delivery releases the first one
         finally:
-            place.give_back()
+            reservation.release()
         if known == UNKNOWN:
             raise Problem("outcome unknown", "the log never acknowledged an attempt with this key; the gateway makes no other")
         return known if isinstance(known, int) else await self._outcome(known)
@@ -198,20 +198,20 @@ class Intake:
             raise Problem("malformed idempotency key", f"an idempotency key must match {KEY}")
         return given.encode()
 
-    async def _read(self, request: Request, limit: int, place: Place, client: Client) -> bytes:
+    async def _read(self, request: Request, limit: int, reservation: Reservation, client: Client) -> bytes:
         declared = request.headers.get("content-length", "")
         size, parts = 0, []
         if declared.isdecimal() and (len(declared) > 12 or int(declared) > limit):
             raise Problem("too large", f"a body of this kind takes at most {limit} bytes")
         try:
-            place.grow(OVERHEAD_BYTES)
+            reservation.grow(OVERHEAD_BYTES)
             async with self._within(BODY_S, STOPPING_BODY_S):
                 async for chunk in request.stream():
                     size += len(chunk)
                     self._bytes.charge(client, len(chunk), time.monotonic())
                     if size > limit:
                         raise Problem("too large", f"a body of this kind takes at most {limit} bytes")
-                    place.grow(len(chunk))
+                    reservation.grow(len(chunk))
                     parts.append(chunk)
         except ClientDisconnect:
             raise Problem("undecodable", "the client disconnected before the end of the body") from None
@@ -248,7 +248,7 @@ class Intake:
 
     # ---- to the log
 
-    def _deliver(self, envelopes: list[bytes], reports: int, key: bytes | None, place: Place) -> asyncio.Task[int]:
+    def _deliver(self, envelopes: list[bytes], reports: int, key: bytes | None, reservation: Reservation) -> asyncio.Task[int]:
         """Starts to append. The delivery goes on even if the request is cancelled."""
 
         async def deliver() -> int:
@@ -264,7 +264,7 @@ class Intake:
             finally:
                 if key is not None and became is not None:
                     self._acknowledged.put(key, became, time.monotonic())
-                place.give_back()
+                reservation.release()
                 if key is not None:
                     del self._by_key[key]
             metrics.envelopes.inc(len(envelopes))

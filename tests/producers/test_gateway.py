@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from agents import Record, tally
 from producers.gateway import intake
 from producers.gateway.app import SECURITY
-from producers.gateway.intake import BATCH, BREATH, ENVELOPE, ROOM_BYTES, Limits
+from producers.gateway.intake import BATCH, BREATH, ENVELOPE, MEMORY_BYTES, Limits
 from producers.gateway.log import MAX_BATCH, MAX_BATCH_BYTES, NotAppended, Unacknowledged
 from producers.gateway.problems import MAX_ELEMENTS, STATUS
 from surveys import REASONS, Reason, Rejected, check_envelope
@@ -229,7 +229,7 @@ async def test_a_body_is_refused_once_it_exceeds_the_limit() -> None:
     assert title(await rig.post(chunks(3, 10, taken), content_length="1000001")) == "too large"
     assert taken == []
     assert title(await rig.post(chunks(3, 10, taken), content_length="9" * 5000)) == "too large"
-    assert rig.intake._room.taken_bytes == 0
+    assert rig.intake._memory.taken_bytes == 0
 
 
 async def test_a_body_that_arrives_too_slowly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ async def test_a_body_that_arrives_too_slowly_is_refused(monkeypatch: pytest.Mon
     rig = Rig()
     answer = await rig.post(chunks(100, 10, [], pause_s=0.02))
     assert (title(answer), answer.headers["connection"]) == ("too slow", "close")
-    assert rig.intake._room.taken_bytes == 0
+    assert rig.intake._memory.taken_bytes == 0
 
 
 @pytest.mark.parametrize("kind", [None, "", "text/plain", "application/json", "application/vnd.ldpstream"])
@@ -335,7 +335,7 @@ async def test_a_retry_with_the_key_learns_an_unknown_outcome(monkeypatch: pytes
     answer = await rig.post(envelope, idempotency_key=KEYS[0])
     assert (answer.status_code, answer.json()) == (202, {"accepted": 3})
     assert rig.log.appended == [[envelope]]
-    assert rig.intake._room.taken_bytes == 0
+    assert rig.intake._memory.taken_bytes == 0
 
 
 async def test_without_a_key_every_attempt_counts() -> None:
@@ -417,7 +417,7 @@ async def test_an_attempt_that_may_be_appended_is_not_repeated(failure: Exceptio
     assert (await rig.post(envelope, idempotency_key=KEYS[1])).status_code == 202
     assert (await rig.post(envelope)).status_code == 202
     assert rig.log.appended == [[envelope]] * 2
-    assert rig.intake._room.taken_bytes == 0
+    assert rig.intake._memory.taken_bytes == 0
 
 
 @pytest.mark.parametrize("key", ["", "short", "k" * 65, "k" * 21 + " ", "käse" * 8, '"' + "k" * 22 + '"'])
@@ -434,21 +434,21 @@ async def test_a_malformed_key_is_refused(key: str) -> None:
 
 async def test_waiting_bytes_are_limited() -> None:
     limit = 100_000
-    rig, large = Rig(room_bytes=limit), envelopes(30, n=5000)  # each at least 10 kB
+    rig, large = Rig(memory_bytes=limit), envelopes(30, n=5000)  # each at least 10 kB
     rig.log.gate.clear()
     waiting = [asyncio.create_task(rig.post(envelope)) for envelope in large]
     while sum(task.done() for task in waiting) + len(rig.intake._deliveries) < len(large):
         await asyncio.sleep(0)
-        assert rig.intake._room.taken_bytes <= limit
+        assert rig.intake._memory.taken_bytes <= limit
     busy = [title(task.result()) for task in waiting if task.done()]
     assert busy
     assert set(busy) == {"busy"}
-    assert 0.8 * limit < rig.intake._room.taken_bytes
+    assert 0.8 * limit < rig.intake._memory.taken_bytes
     rig.log.gate.set()
     answers = await asyncio.gather(*waiting)
     assert [answer.status_code for answer in answers].count(202) == len(large) - len(busy) == len(rig.log.appended)
-    assert rig.intake._room.taken_bytes == 0
-    assert ROOM_BYTES >= 10 * MAX_ENVELOPE_BYTES
+    assert rig.intake._memory.taken_bytes == 0
+    assert MEMORY_BYTES >= 10 * MAX_ENVELOPE_BYTES
 
 
 async def test_stop_answers_running_requests_and_refuses_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,16 @@ from collections.abc import Hashable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.gateway.admission import Acknowledged, Busy, Connections, Place, RateLimit, Room, Tokens, neighbourhood
+from producers.gateway.admission import (
+    Acknowledged,
+    Busy,
+    Connections,
+    MemoryLimit,
+    RateLimit,
+    Reservation,
+    Tokens,
+    neighbourhood,
+)
 
 RATE, BURST = 4.0, 8.0  # powers of two, with times in 1/16 s: all sums are exact
 TIMES = st.lists(st.integers(0, 40), max_size=60).map(lambda gaps: [sum(gaps[: i + 1]) / 16 for i in range(len(gaps))])
@@ -112,25 +121,25 @@ def test_a_token_must_match_whole_and_with_its_scheme() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=60))
-def test_room_is_never_exceeded_and_is_given_back(steps: list[tuple[int, int]]) -> None:
-    room = Room(100)
-    places = [Place(room) for _ in range(4)]
+def test_the_memory_limit_holds_and_reservations_end(steps: list[tuple[int, int]]) -> None:
+    memory = MemoryLimit(100)
+    reservations = [Reservation(memory) for _ in range(4)]
     sizes = [0] * 4
     for which, n_bytes in steps:
         if n_bytes % 7 == 0:
-            places[which].give_back()
+            reservations[which].release()
             sizes[which] = 0
             continue
         try:
-            places[which].grow(n_bytes)
+            reservations[which].grow(n_bytes)
             sizes[which] += n_bytes
         except Busy:
             assert sum(sizes) + n_bytes > 100
-        assert room.taken_bytes == sum(sizes) <= 100
-    for place in places:
-        place.give_back()
-        place.give_back()
-    assert room.taken_bytes == 0
+        assert memory.taken_bytes == sum(sizes) <= 100
+    for reservation in reservations:
+        reservation.release()
+        reservation.release()
+    assert memory.taken_bytes == 0
 
 
 @given(st.lists(st.integers(0, 30), max_size=50))
