@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from producers.gateway import metrics
 from producers.gateway.admission import Acknowledged, Busy, MemoryLimit, RateLimit, Reservation, Tokens, neighbourhood
-from producers.gateway.log import MAX_BATCH, MAX_BATCH_BYTES, Log, NotAppended, Unacknowledged
+from producers.gateway.kafka_log import MAX_BATCH, MAX_BATCH_BYTES, GatewayLog, NotAppended, Unacknowledged
 from producers.gateway.problems import FINAL, MAX_RETRY_S, STATUS, Element, Problem
 from surveys import Rejected, Survey, check_envelope
 from surveys.envelope import MAX_ENVELOPE_BYTES
@@ -64,7 +64,7 @@ class Intake:
     def __init__(
         self,
         survey: Survey,
-        log: Log,
+        log: GatewayLog,
         tokens: Iterable[str] = (),
         limits: Limits = Limits(),  # noqa: B008  # it is immutable
         memory_bytes: int = MEMORY_BYTES,

@@ -31,7 +31,7 @@ from producers.gateway import metrics
 from producers.gateway.admission import Connections
 from producers.gateway.app import create_gateway
 from producers.gateway.intake import Intake, Limits
-from producers.gateway.log import KafkaLog, kafka_producer
+from producers.gateway.kafka_log import KafkaLog, kafka_producer
 from runtime.settings import Settings, SettingsError
 from runtime.waiting import Stopped, wait_for
 from surveys import Survey

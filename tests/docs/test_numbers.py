@@ -17,7 +17,7 @@ from estimators.publishing.publishers import MAX_LISTED, TOP_VALUES
 from ldpstream import cli
 from mechanisms import local_hashing, mechanism
 from producers.device import Device
-from producers.gateway import intake, log, problems, service
+from producers.gateway import intake, kafka_log, problems, service
 from producers.gateway.admission import Acknowledged
 from runtime import topics
 from runtime.settings import Settings
@@ -51,7 +51,7 @@ SAID = [
         f"An envelope has at most {spaced(envelope.MAX_ENVELOPE_BYTES)} bytes"
         f" and {spaced(envelope.MAX_ENVELOPE_REPORTS)} reports",
     ),
-    ("device.md", f"1 to {spaced(log.MAX_BATCH)} of them, at most {spaced(log.MAX_BATCH_BYTES)} bytes"),
+    ("device.md", f"1 to {spaced(kafka_log.MAX_BATCH)} of them, at most {spaced(kafka_log.MAX_BATCH_BYTES)} bytes"),
     ("device.md", f"`{intake.BATCH}`"),
     ("device.md", f'"Content-Type": "{intake.ENVELOPE}"'),
     ("device.md", f"A gateway forgets a key** {Acknowledged()._period_s:.0f} seconds after"),
@@ -93,7 +93,7 @@ def test_derived_numbers_are_the_codes() -> None:
     assert local_hashing.AUTO_TABLE == 2**23 == survey.MAX_TABLE_BYTES // 8
     assert minutes(STALL_S) == "two minutes"  # docs/counting.md: at the start
     assert max(agent.STOP_S, cli.STOP_S) < 10  # docs/operate.md: within 10 seconds
-    assert log.GIVE_UP_S == 120  # producers/gateway/app.py: within two minutes
+    assert kafka_log.GIVE_UP_S == 120  # producers/gateway/app.py: within two minutes
 
 
 def test_a_devices_file_mode_and_envelopes_are_documented(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 
 from producers.gateway.app import create_gateway
 from producers.gateway.intake import BATCH, ENVELOPE, Intake, Limits
-from producers.gateway.log import NotAppended
+from producers.gateway.kafka_log import NotAppended
 from producers.gateway.problems import MAX_RETRY_S, RETRY_S
 from producers.gateway.service import _Protocol, _Server
 from surveys import Survey

@@ -20,7 +20,7 @@ from agents import Record, tally
 from producers.gateway import intake
 from producers.gateway.app import SECURITY
 from producers.gateway.intake import BATCH, BREATH, ENVELOPE, MEMORY_BYTES, Limits
-from producers.gateway.log import MAX_BATCH, MAX_BATCH_BYTES, NotAppended, Unacknowledged
+from producers.gateway.kafka_log import MAX_BATCH, MAX_BATCH_BYTES, NotAppended, Unacknowledged
 from producers.gateway.problems import MAX_ELEMENTS, STATUS
 from surveys import REASONS, Reason, Rejected, check_envelope
 from surveys.envelope import MAX_ENVELOPE_BYTES

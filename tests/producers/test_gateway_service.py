@@ -15,11 +15,10 @@ import pytest
 import trustme
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, OutOfOrderSequenceNumber
 
-from producers.gateway import intake, service
-from producers.gateway import log as log_module
+from producers.gateway import intake, kafka_log, service
 from producers.gateway.client import GatewaySink
 from producers.gateway.intake import Limits
-from producers.gateway.log import MAX_BATCH, MAX_BATCH_BYTES, KafkaLog, NotAppended, Unacknowledged
+from producers.gateway.kafka_log import MAX_BATCH, MAX_BATCH_BYTES, KafkaLog, NotAppended, Unacknowledged
 from producers.gateway.service import _Protocol, bounded_protocol, operations, read_tokens, serve
 from producers.sinks import SinkError
 from runtime.settings import Settings, SettingsError
@@ -352,7 +351,7 @@ class FakeBatch:
 def producers(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
     """The producers that a log makes, with short time limits."""
     for name in ("PROBE_S", "CLOSE_S", "ANSWER_S", "QUEUE_S"):
-        monkeypatch.setattr(log_module, name, 0.02)
+        monkeypatch.setattr(kafka_log, name, 0.02)
     monkeypatch.setattr(FakeProducer, "made", [], raising=False)
     return FakeProducer.made
 
@@ -442,7 +441,7 @@ async def test_the_log_is_not_ready_while_an_acknowledgement_is_late(
     producers: list[FakeProducer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await started()
-    monkeypatch.setattr(log_module, "OVERDUE_S", 0.05)
+    monkeypatch.setattr(kafka_log, "OVERDUE_S", 0.05)
     producers[0].holds = True
     waiting = asyncio.create_task(log.append([b"a"]))
     await until(lambda: not log.ready)
@@ -466,7 +465,7 @@ async def test_a_pending_append_fails_when_its_producer_ends(
     if ended == "closed":
         await log.close()
     else:
-        monkeypatch.setattr(log_module, "GIVE_UP_S", 0.05)
+        monkeypatch.setattr(kafka_log, "GIVE_UP_S", 0.05)
     await until(waiting.done)
     with pytest.raises(Unacknowledged):
         await waiting

@@ -23,6 +23,7 @@ from kafka.errors import KafkaError
 from agents import Record
 from estimators.publishing.log_position import KafkaLogPosition
 from estimators.publishing.results import MemoryResults
+from runtime.errors import LogUnavailable
 from stores.checkpoint import Checkpoint
 from stores.count_store import StoreUnavailable
 from stores.redis_store import RedisCountStore

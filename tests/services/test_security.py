@@ -22,7 +22,7 @@ from estimators.publishing.log_position import KafkaLogPosition
 from estimators.publishing.publishers import KafkaPublisher
 from ldpstream.embedded import MemoryLog
 from ldpstream.rehearse import rehearse
-from producers.gateway.log import KafkaLog, kafka_producer
+from producers.gateway.kafka_log import KafkaLog, kafka_producer
 from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import KafkaSink, MemorySink, SinkError

@@ -44,7 +44,7 @@ class Unacknowledged(Exception):
     """The envelopes may be in the log or reach it later."""
 
 
-class Log(Protocol):
+class GatewayLog(Protocol):
     """The log that the gateway appends to."""
 
     @property
