@@ -52,7 +52,7 @@ class Population:
         self.n_steps = source.n_steps
         self._groups = [
             _Group(source, survey.mechanisms[attribute][level].device, members, fakes, seed, attribute, level)
-            for attribute, level, members, fakes in _enrol(survey, source.n_people, seed)
+            for attribute, level, members, fakes in _enroll(survey, source.n_people, seed)
         ]
 
     def batches(self, step: int) -> Iterator[Batch]:
@@ -64,7 +64,7 @@ class Population:
                 yield batch
 
 
-def _enrol(survey: Survey, n_people: int, seed: int) -> Iterator[tuple[int, int, IntArray, IntArray]]:
+def _enroll(survey: Survey, n_people: int, seed: int) -> Iterator[tuple[int, int, IntArray, IntArray]]:
     """Yields (attribute, level, people in ascending order, their fake values).
 
     A fake value replaces the person's own at every step; -1 for none.

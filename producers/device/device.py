@@ -1,6 +1,6 @@
 """The device: one person's client for their true value, for an application to embed.
 
-    device = Device(load_survey("commute.toml"), folder)      # the first use enrols, for ever
+    device = Device(load_survey("commute.toml"), folder)      # the first use enrolls, for ever
     device.report("mode", "bicycle", step)                    # None if this device does not answer "mode"
     for report in device.waiting():                           # includes those from before a restart
         if post(report.envelope, report.key):                 # retry freely: the key makes all attempts count once
@@ -111,7 +111,7 @@ class Device:
         self._file = MemoFile(self._path)
         with self._file.transaction() as memory:
             if memory.fingerprint() is None:
-                memory.enrol(survey.fingerprint, self._choices(chosen))
+                memory.enroll(survey.fingerprint, self._choices(chosen))
             else:
                 self._require_this_survey(memory)
                 self._require_same_levels(memory, chosen)
@@ -192,7 +192,7 @@ class Device:
         return Spent(t, m.eps_t(t) if memos <= 1 else None, m.eps_sequence(t).value)
 
     def forget(self, *, confirm: str) -> None:
-        """Erases memos, enrolment, envelopes and counts for ever. The next `Device` on the file enrols again.
+        """Erases memos, enrolment, envelopes and counts for ever. The next `Device` on the file enrolls again.
 
         SQLite overwrites the file's pages but only deletes its rollback journal, so free disk space may still hold old pages.
         Past losses remain: answering again adds a fresh ε∞ to them.
@@ -269,7 +269,7 @@ class Device:
     def _require_this_survey(self, memory: Transaction) -> None:
         kept = memory.fingerprint()
         if kept is None:
-            raise DeviceError(f"{self._path}: the enrolment was erased; make a new Device to enrol again")
+            raise DeviceError(f"{self._path}: the enrolment was erased; make a new Device to enroll again")
         if kept != self._survey.fingerprint:
             raise DeviceError(
                 f"{self._path}: belongs to a survey with fingerprint {kept.hex()}, not to {self._survey.name}"

@@ -115,7 +115,7 @@ class Transaction:
 
     # ---- enrolment
 
-    def enrol(self, fingerprint: bytes, choices: list[Enrolment]) -> None:
+    def enroll(self, fingerprint: bytes, choices: list[Enrolment]) -> None:
         """Creates the tables and stores the device's choices, one per attribute."""
         for table in _TABLES:
             self._db.execute(table)

@@ -393,7 +393,7 @@ def test_forget_needs_confirmation_and_erases_everything(tmp_path: Path) -> None
     assert memo not in file.read_bytes()
     assert payload(asked, raw, 0) not in file.read_bytes()
     for forgotten in (device, other):
-        with pytest.raises(DeviceError, match="the enrolment was erased; make a new Device to enrol again"):
+        with pytest.raises(DeviceError, match="the enrolment was erased; make a new Device to enroll again"):
             forgotten.report("q0", 200, 0)
     assert Device(asked, file).report("q0", 200, 0) != raw
 
