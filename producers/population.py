@@ -14,8 +14,8 @@ from surveys import Survey
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """All reports of one attribute, level and step, in random order, so the order reveals no device.
+class PaneReports:
+    """All reports of one pane: an attribute, level and step. Their order is random, so it reveals no device.
 
     Attributes:
         attribute, level: indices in the survey.
@@ -55,13 +55,13 @@ class Population:
             for attribute, level, members, fakes in _enroll(survey, source.n_people, seed)
         ]
 
-    def batches(self, step: int) -> Iterator[Batch]:
-        """Yields the reports of a step in [0, n_steps), one batch for each attribute and level with reports."""
+    def reports(self, step: int) -> Iterator[PaneReports]:
+        """Yields the reports of a step in [0, n_steps), one pane for each attribute and level with reports."""
         integer("step", step, 0, self.n_steps - 1)
         for group in self._groups:
-            batch = group.batch(step)
-            if batch is not None:
-                yield batch
+            pane = group.reports(step)
+            if pane is not None:
+                yield pane
 
 
 def _enroll(survey: Survey, n_people: int, seed: int) -> Iterator[tuple[int, int, IntArray, IntArray]]:
@@ -101,7 +101,7 @@ class _Group:
             self._memos = Memos(mechanism)
             self._next_step = 0  # the memos of all earlier steps are drawn
 
-    def batch(self, step: int) -> Batch | None:
+    def reports(self, step: int) -> PaneReports | None:
         """Returns the group's reports of a step; None if there are none."""
         devices, values = self._answers(step)
         if not len(devices):
@@ -115,7 +115,7 @@ class _Group:
         else:
             reports = self._mechanism.simulate(self._put_in(devices, values), rng)
         truth = np.bincount(values, minlength=self._mechanism.k)
-        return Batch(self._attribute, self._level, step, reports[rng.permutation(len(reports))], truth)
+        return PaneReports(self._attribute, self._level, step, reports[rng.permutation(len(reports))], truth)
 
     def _answers(self, step: int) -> tuple[IntArray, IntArray]:
         """Returns the group's devices with a value at the step, and their true values."""

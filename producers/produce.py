@@ -50,12 +50,12 @@ def produce_step(
         SinkError: if the sink fails. Some of the step's reports may have arrived by then.
     """
     sent = {}
-    for batch in population.batches(step if turn is None else turn):
-        row_bytes = survey.mechanisms[batch.attribute][batch.level].report_dtype.itemsize
+    for pane in population.reports(step if turn is None else turn):
+        row_bytes = survey.mechanisms[pane.attribute][pane.level].report_dtype.itemsize
         size = reports_per_envelope(row_bytes, envelope_bytes)
-        for first in range(0, len(batch.reports), size):
-            sink.send(seal(survey, batch.attribute, batch.level, step, batch.reports[first : first + size]))
-        sent[batch.attribute, batch.level] = StepTruth(len(batch.reports), batch.truth)
+        for first in range(0, len(pane.reports), size):
+            sink.send(seal(survey, pane.attribute, pane.level, step, pane.reports[first : first + size]))
+        sent[pane.attribute, pane.level] = StepTruth(len(pane.reports), pane.truth)
     sink.flush()
     return sent
 

@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Reports, mechanism
 from mechanisms.arguments import IntArray
 from producers.memos import Memos
-from producers.population import Batch, Population
+from producers.population import PaneReports, Population
 from producers.randomness import Purpose, stream
 from producers.values import MarkovValues
 from surveys import Survey
@@ -37,9 +37,9 @@ def forget_the_past(memos: Memos, devices: IntArray, keys: IntArray, draw: Calla
     return np.array([known[device][1] for device in devices.tolist()], fresh.dtype).reshape(fresh.shape)
 
 
-def only(batches: Iterator[Batch]) -> Batch:
-    (batch,) = batches
-    return batch
+def only(panes: Iterator[PaneReports]) -> PaneReports:
+    (pane,) = panes
+    return pane
 
 
 # ---- memoization
@@ -60,7 +60,7 @@ def memos_of_a_b_a(name: str, monkeypatch: pytest.MonkeyPatch, recall: Recall) -
         one_question(name, k=32, eps_inf=4.0, eps_1=eps_1), WrittenValues([[3] * 200, [8] * 200, [3] * 200]), 1
     )
     for step in range(3):
-        only(population.batches(step))
+        only(population.reports(step))
     return used
 
 
@@ -82,7 +82,7 @@ def reports_of_a_b_a(name: str) -> list[list[object]]:
     """Reports of A, B, A by 100 one-person populations, with a second round that nearly always repeats the memo."""
     survey = one_question(name, k=50, eps_inf=1.0, eps_1=1.0 - 1e-12)
     populations = [Population(survey, WrittenValues([[3], [8], [3]]), seed) for seed in range(100)]
-    return [[only(population.batches(step)).reports.tolist() for population in populations] for step in range(3)]
+    return [[only(population.reports(step)).reports.tolist() for population in populations] for step in range(3)]
 
 
 # the second round of L-SOUE and L-OUE is a coin, so their reports cannot show it
@@ -102,14 +102,14 @@ def test_a_device_draws_at_most_the_mechanisms_max_memos(name: str, at_most: int
     rng = np.random.default_rng(1)
     population = Population(one_question(name), WrittenValues(rng.integers(0, 10, (n_steps, n_people)).tolist()), 1)
     for step in range(n_steps):
-        only(population.batches(step))
+        only(population.reports(step))
     (group,) = population._groups
     assert n_people < len(group._memos) <= at_most * n_people
 
 
 def test_a_device_keeps_its_hash_function() -> None:
     population = Population(one_question("L-OLH", k=1000), WrittenValues([[v, (v + 1) % 1000] for v in range(20)]), 1)
-    functions = [sorted(only(population.batches(step)).reports["function"].tolist()) for step in range(20)]
+    functions = [sorted(only(population.reports(step)).reports["function"].tolist()) for step in range(20)]
     assert all(pair == functions[0] for pair in functions)
     assert functions[0][0] != functions[0][1]
 
@@ -119,25 +119,25 @@ def test_a_device_keeps_its_hash_function() -> None:
 MIXED = make_survey({"mode": (5, [level("L-GRR"), level("OLH")]), "zone": (12, [level("L-OSUE"), level("L-OLH"), level("SS")])})
 
 
-def contents(batches: Iterator[Batch]) -> list[tuple[int, int, int, bytes, list[int]]]:
-    return [(b.attribute, b.level, b.step, b.reports.tobytes(), b.truth.tolist()) for b in batches]
+def contents(panes: Iterator[PaneReports]) -> list[tuple[int, int, int, bytes, list[int]]]:
+    return [(b.attribute, b.level, b.step, b.reports.tobytes(), b.truth.tolist()) for b in panes]
 
 
-EXPECTED = [contents(Population(MIXED, MarkovValues(MIXED, 60, 5, 7), 7).batches(step)) for step in range(5)]
+EXPECTED = [contents(Population(MIXED, MarkovValues(MIXED, 60, 5, 7), 7).reports(step)) for step in range(5)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=8))
 def test_a_step_does_not_depend_on_earlier_calls(asked: list[tuple[int, int]]) -> None:
     population = Population(MIXED, MarkovValues(MIXED, 60, 5, 7), 7)
-    for step, n_batches in asked:
-        for _ in zip(range(n_batches), population.batches(step)):
-            pass  # the caller may stop before the last batch
+    for step, n_panes in asked:
+        for _ in zip(range(n_panes), population.reports(step)):
+            pass  # the caller may stop before the last pane
     for step in (3, 1, 4):
-        assert contents(population.batches(step)) == EXPECTED[step]
+        assert contents(population.reports(step)) == EXPECTED[step]
 
 
 def test_another_seed_gives_other_reports() -> None:
-    assert contents(Population(MIXED, MarkovValues(MIXED, 60, 5, 7), 8).batches(0)) != EXPECTED[0]
+    assert contents(Population(MIXED, MarkovValues(MIXED, 60, 5, 7), 8).reports(0)) != EXPECTED[0]
 
 
 def test_purposes_and_places_share_no_randomness() -> None:
@@ -149,9 +149,9 @@ def test_purposes_and_places_share_no_randomness() -> None:
 # ---- enrolment, truth and reports
 
 
-def who(batch: Batch) -> list[int]:
-    """The people of a batch, if each person's value is their number."""
-    return np.flatnonzero(batch.truth).tolist()
+def who(pane: PaneReports) -> list[int]:
+    """The people of a pane, if each person's value is their number."""
+    return np.flatnonzero(pane.truth).tolist()
 
 
 def everyone_tells_their_number(collection: str, n_people: int, n_steps: int = 2) -> tuple[Survey, Population]:
@@ -164,7 +164,7 @@ def test_under_smp_a_person_always_answers_one_attribute() -> None:
     """Two tests of uniformity, each with a false-alarm rate of 1e-6 over seeds."""
     n = 6000
     _, population = everyone_tells_their_number("smp", n)
-    first, second = ({(b.attribute, b.level): who(b) for b in population.batches(step)} for step in range(2))
+    first, second = ({(b.attribute, b.level): who(b) for b in population.reports(step)} for step in range(2))
     assert first == second
     assert sorted(person for people in first.values() for person in people) == list(range(n))
     sizes = np.array([[len(first[a, lvl]) for lvl in range(2)] for a in range(3)])
@@ -176,11 +176,11 @@ def test_under_smp_a_person_always_answers_one_attribute() -> None:
 def test_under_spl_everybody_answers_every_attribute() -> None:
     n = 6000
     _, population = everyone_tells_their_number("spl", n)
-    batches = {(b.attribute, b.level): who(b) for b in population.batches(0)}
+    panes = {(b.attribute, b.level): who(b) for b in population.reports(0)}
     for attribute in range(3):
-        assert sorted(batches[attribute, 0] + batches[attribute, 1]) == list(range(n))
-        assert chisquare([len(batches[attribute, lvl]) for lvl in range(2)]).pvalue > FALSE_ALARM
-    assert batches[0, 0] != batches[1, 0]  # each attribute has independent levels
+        assert sorted(panes[attribute, 0] + panes[attribute, 1]) == list(range(n))
+        assert chisquare([len(panes[attribute, lvl]) for lvl in range(2)]).pvalue > FALSE_ALARM
+    assert panes[0, 0] != panes[1, 0]  # each attribute has independent levels
 
 
 def test_the_truth_counts_exactly_the_reporting_people() -> None:
@@ -188,19 +188,19 @@ def test_the_truth_counts_exactly_the_reporting_people() -> None:
     steps: list[list[int | None]] = [[0, 1, None, 1, 5, 5, 5], [None] * 7, [2, None, None, None, None, None, None]]
     population = Population(survey, WrittenValues(steps), 2)
     for step, values in enumerate(steps):
-        batches = list(population.batches(step))
-        for batch in batches:
-            assert np.bincount(batch.reports, minlength=6).tolist() == batch.truth.tolist()  # reports are the true values here
-            assert batch.truth.dtype == np.int64
-        total = sum((batch.truth for batch in batches), np.zeros(6, np.int64))
+        panes = list(population.reports(step))
+        for pane in panes:
+            assert np.bincount(pane.reports, minlength=6).tolist() == pane.truth.tolist()  # reports are the true values here
+            assert pane.truth.dtype == np.int64
+        total = sum((pane.truth for pane in panes), np.zeros(6, np.int64))
         assert total.tolist() == [values.count(value) for value in range(6)]
-    assert list(population.batches(1)) == []
+    assert list(population.reports(1)) == []
 
 
 def test_the_order_of_reports_does_not_repeat() -> None:
     survey = one_question("GRR", k=300, eps_1=EXACT)
     population = Population(survey, WrittenValues([list(range(300))] * 2), 1)
-    first, second = (only(population.batches(step)).reports.tolist() for step in range(2))
+    first, second = (only(population.reports(step)).reports.tolist() for step in range(2))
     assert sorted(first) == sorted(second) == list(range(300))
     assert sum(a == b for a, b in zip(first, second)) < 20  # about 1 by chance
 
@@ -214,9 +214,9 @@ def test_reports_follow_the_mechanism(name: str) -> None:
     assert (m.name in ONE_TIME) == (name in ONE_TIME)
     population = Population(survey, MarkovValues(survey, n, 3, 1), 1)
     for step in range(3):
-        batch = only(population.batches(step))
-        f = batch.truth / n
-        estimate = (m.support(m.tabulate(batch.reports)) / n - m.q) / (m.p - m.q)
+        pane = only(population.reports(step))
+        f = pane.truth / n
+        estimate = (m.support(m.tabulate(pane.reports)) / n - m.q) / (m.p - m.q)
         sd = np.array([m.variance(share, n) for share in f]) ** 0.5
         assert np.abs((estimate - f) / sd).max() < 6.5
         assert np.abs((estimate - np.roll(f, 1)) / sd).max() > 6.5
@@ -224,20 +224,20 @@ def test_reports_follow_the_mechanism(name: str) -> None:
 
 def test_a_survey_of_one_person_works() -> None:
     population = Population(MIXED, MarkovValues(MIXED, 1, 2, 1), 1)
-    assert [len(b.reports) for b in population.batches(1)] == [1]
+    assert [len(b.reports) for b in population.reports(1)] == [1]
 
 
 @pytest.mark.parametrize("step", [-1, 3, 1.0])
 def test_a_step_outside_the_source_is_refused(step: int) -> None:
     population = Population(MIXED, MarkovValues(MIXED, 1, 3, 1), 1)
     with pytest.raises(ValueError, match=r"step must be an integer in \[0, 2\]"):
-        list(population.batches(step))
+        list(population.reports(step))
 
 
 def test_a_value_outside_the_domain_is_refused_and_not_shown() -> None:
     population = Population(one_question("L-GRR"), WrittenValues([[1, 77]]), 1)
     with pytest.raises(ValueError, match="1 outside") as caught:
-        list(population.batches(0))
+        list(population.reports(0))
     assert "77" not in str(caught.value)
 
 

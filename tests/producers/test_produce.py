@@ -73,12 +73,12 @@ def test_envelopes_hold_the_populations_reports(step: int) -> None:
     truths = produce_step(SURVEY, make_population(), sink, step, envelope_bytes=512)
     assert sink.flushed == len(sink.envelopes) > 10
     found = opened(SURVEY, sink.envelopes, step)
-    for batch in make_population().batches(step):
-        where = batch.attribute, batch.level
+    for pane in make_population().reports(step):
+        where = pane.attribute, pane.level
         mine = [e for e in found if (e.attribute, e.level) == where]
-        assert b"".join(e.payload for e in mine) == batch.reports.tobytes()
+        assert b"".join(e.payload for e in mine) == pane.reports.tobytes()
         assert sum(e.n for e in mine) == truths[where].reports == truths[where].truth.sum()
-        assert truths[where].truth.tolist() == batch.truth.tolist()
+        assert truths[where].truth.tolist() == pane.truth.tolist()
         reports = np.frombuffer(b"".join(e.payload for e in mine), SURVEY.mechanisms[where[0]][where[1]].report_dtype)
         assert SURVEY.mechanisms[where[0]][where[1]].tabulate(reports).n == truths[where].reports
     assert {(e.attribute, e.level) for e in found} == set(truths) == {(0, 0), (0, 1), (1, 0)}
