@@ -27,6 +27,7 @@ from producers.population import Population
 from producers.produce import produce_live
 from producers.sinks import KafkaSink, Sink, SinkError
 from producers.values import MarkovValues, ValueSource, load_values
+from runtime.clock import now_ms
 from runtime.logs import logging_config
 from runtime.settings import Settings, load_settings
 from runtime.shutdown import end_within
@@ -236,9 +237,6 @@ def produce(
     survey, settings = load_survey(survey_file), load_settings()
     source = values(survey, data, first_step, users, steps, seed)
     stop, answered = ends_on_signal(), []
-
-    def now_ms() -> int:
-        return time.time_ns() // 10**6
 
     def sleep(seconds: float) -> bool:
         return stop.wait(seconds)

@@ -1,6 +1,5 @@
 """The estimator process: the schedule on a real clock, with its publishers."""
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Event
@@ -16,6 +15,7 @@ from estimators.publishing.publishers import KafkaPublisher, PrometheusPublisher
 from estimators.publishing.results import RedisResults
 from estimators.publishing.schedule import Progress, Publisher, Schedule
 from estimators.publishing.vitals import Vitals
+from runtime.clock import now_ms
 from runtime.errors import LogUnavailable
 from runtime.monitoring import serve_monitoring
 from runtime.settings import Settings, SettingsError
@@ -96,15 +96,15 @@ def serve(
     try:
         while not stop.is_set():
             try:
-                vitals.look(time.time_ns() // 10**6)
-                schedule.run(time.time_ns() // 10**6, stop.is_set)
+                vitals.look(now_ms())
+                schedule.run(now_ms(), stop.is_set)
                 if until is not None and _reached(results.progress(), until):
                     break
             except (LogUnavailable, StoreUnavailable) as error:
                 log.warning("estimate delayed", error=str(error))
                 stop.wait(RETRY_S)
             if not schedule.prepare():
-                stop.wait(_pause_s(schedule.due_ms(), time.time_ns() // 10**6))
+                stop.wait(_pause_s(schedule.due_ms(), now_ms()))
         return results.history()
     finally:
         if page is not None:

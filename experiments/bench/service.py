@@ -42,6 +42,7 @@ from producers.population import Population
 from producers.produce import ENVELOPE_BYTES, produce_step
 from producers.sinks import KafkaSink
 from producers.values import MarkovValues
+from runtime.clock import now_ms
 from runtime.settings import Settings
 from surveys import seal
 
@@ -270,7 +271,7 @@ def _closed(settings: Settings, folder: Path, sizes: Sizes) -> Closed:
         def produce() -> None:
             with closing(KafkaSink(settings, survey.reports_topic)) as sink:
                 for burst in itertools.cycle(range(CLOSE_BURSTS)):
-                    step = survey.step_at(time.time_ns() // 10**6)
+                    step = survey.step_at(now_ms())
                     for attribute, given in enumerate(answers):
                         sink.send(seal(survey, attribute, 0, step, np.array_split(given, CLOSE_BURSTS)[burst]))
                     sink.flush()
@@ -286,7 +287,7 @@ def _closed(settings: Settings, folder: Path, sizes: Sizes) -> Closed:
             producing = pool.submit(produce)
             try:
                 site.until(partial(published, 0), [agent, estimator], "the first estimate")
-                first = survey.step_at(time.time_ns() // 10**6) + 1  # the first step whose close finds all processes warm
+                first = survey.step_at(now_ms()) + 1  # the first step whose close finds all processes warm
                 for step in range(first, first + steps):
                     site.until(partial(published, step), [agent, estimator], "an estimate")
                     late.append(time.time() - survey.closes_ms(step) / 1000)

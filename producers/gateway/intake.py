@@ -18,6 +18,7 @@ from producers.gateway import metrics
 from producers.gateway.admission import Acknowledged, Busy, MemoryLimit, RateLimit, Reservation, Tokens, neighbourhood
 from producers.gateway.kafka_log import MAX_BATCH, MAX_BATCH_BYTES, GatewayLog, NotAppended, Unacknowledged
 from producers.gateway.problems import FINAL, MAX_RETRY_S, STATUS, Element, Problem
+from runtime.clock import now_ms
 from surveys import Rejected, Survey, check_envelope
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
@@ -68,7 +69,7 @@ class Intake:
         tokens: Iterable[str] = (),
         limits: Limits = Limits(),  # noqa: B008  # it is immutable
         memory_bytes: int = MEMORY_BYTES,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 10**6,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self.survey, self.log, self.tokens = survey, log, Tokens(tokens)
         self._requests, self._bytes, self._reports = (RateLimit(rate, 2 * rate) for rate in limits)

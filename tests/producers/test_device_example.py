@@ -20,6 +20,7 @@ import pytest
 from producers.device import Device, Waiting
 from producers.gateway.admission import Acknowledged
 from producers.gateway.problems import FINAL
+from runtime.clock import now_ms
 from surveys import Survey, load_survey, open_envelope
 
 from .gateway_rig import Served
@@ -93,7 +94,7 @@ def commute(tmp_path: Path) -> Survey:
 
 @pytest.fixture
 def gateway(commute: Survey) -> Iterator[Served]:
-    with closing(Served(survey=commute, tokens=[TOKEN], now_ms=lambda: time.time_ns() // 10**6)) as served:
+    with closing(Served(survey=commute, tokens=[TOKEN], now_ms=now_ms)) as served:
         yield served
 
 
@@ -139,7 +140,7 @@ def test_the_program_counts_each_device_once(
     brought, lost = appended_by_devices(commute, gateway, tmp_path, monkeypatch)
     assert lost >= 20
     assert [len(envelopes) for envelopes in brought] == [1] * 60
-    assert {open_envelope(commute, raw, time.time_ns() // 10**6).level for (raw,) in brought} == {1}
+    assert {open_envelope(commute, raw, now_ms()).level for (raw,) in brought} == {1}
 
 
 def test_a_key_drawn_for_each_attempt_counts_twice(
@@ -210,9 +211,9 @@ def test_an_attempt_ends_according_to_its_answers(answers: list[tuple[int, int]]
 def test_post_returns_status_and_wait(commute: Survey, gateway: Served, tmp_path: Path) -> None:
     names: dict[str, Any] = {}
     exec(FUNCTIONS, names)  # our own documentation
-    device, now_ms = Device(commute, tmp_path), time.time_ns() // 10**6
-    for step in (commute.step_at(now_ms), commute.step_at(now_ms) + 9):
-        device.report("mode", "bus", step)
+    device, step = Device(commute, tmp_path), commute.step_at(now_ms())
+    for reported in (step, step + 9):
+        device.report("mode", "bus", reported)
     good, early = device.waiting()
     assert names["post"](good, gateway.url, TOKEN) == (202, names["WAIT_S"])
     assert names["post"](good, gateway.url, "another-token") == (401, names["WAIT_S"])

@@ -5,7 +5,6 @@ import re
 import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from estimators.publishing.results import RedisResults
 from estimators.publishing.schedule import Progress
 from mechanisms import CountTable
 from runtime import topics
+from runtime.clock import now_ms
 from runtime.settings import Settings
 from runtime.topics import ensure_topics
 from stores import Checkpoint, PaneKey
@@ -160,7 +160,7 @@ def exercise_estimator(survey: Survey, settings: Settings) -> None:
         results = RedisResults(survey, client)
         store.positions()
         store.tables(range(3))
-        store.prune(time.time_ns() // 10**6, store.heads())  # grows with each call, so each call has something to write
+        store.prune(now_ms(), store.heads())  # grows with each call, so each call has something to write
         before, nothing = results.progress(), [[m.empty_table() for m in survey.mechanisms[0]]]
         publication = conclude(survey, 0, 0, "step", nothing, True, "none")
         assert results.save([publication], before, Progress(first_step=0, next_step=(before.next_step if before else 0) + 1))

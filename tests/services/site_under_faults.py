@@ -23,6 +23,7 @@ from kafka.errors import KafkaError
 from agents import Record
 from estimators.publishing.log_position import KafkaLogPosition
 from estimators.publishing.results import MemoryResults
+from runtime.clock import now_ms
 from runtime.errors import LogUnavailable
 from stores.checkpoint import Checkpoint
 from stores.count_store import StoreUnavailable
@@ -65,7 +66,7 @@ class Traffic(threading.Thread):
                 self.send(self._sound())
 
     def _step(self) -> int:
-        return self.site.survey.step_at(int(time.time() * 1000))
+        return self.site.survey.step_at(now_ms())
 
     def _sound(self) -> bytes:
         with self._lock:
@@ -140,7 +141,7 @@ class Estimator(threading.Thread):
             schedule = module.Schedule(self.site.survey, store, position, self.results, [self])
             while not self._over.wait(0.2):
                 with contextlib.suppress(LogUnavailable, StoreUnavailable):
-                    schedule.run(time.time_ns() // 10**6)
+                    schedule.run(now_ms())
             position.close()
             store.close()
         except BaseException as error:
@@ -207,7 +208,7 @@ class Run:
             self.site.start()
         ends = Counter(record.partition for record in self.site.read(self.site.survey.reports_topic))
         self.site.until(lambda: self.site.store.positions() == dict(ends))
-        last = self.site.survey.step_at(int(time.time() * 1000))
+        last = self.site.survey.step_at(now_ms())
 
         def published() -> bool:
             progress = self.estimator.results.progress()

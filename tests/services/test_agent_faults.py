@@ -15,6 +15,7 @@ import redis
 from kafka import KafkaAdminClient
 
 from estimators.publishing.log_position import KafkaLogPosition
+from runtime.clock import now_ms
 from runtime.settings import Settings
 from runtime.topics import TopicError, check_session, ensure_topics
 from tests.agents.samples import PANES, sound
@@ -66,7 +67,7 @@ def send_sound(site: Site, rng: np.random.Generator, n_envelopes: int) -> None:
     """Sends sound envelopes of the current step."""
     with site.producer() as producer:
         for _ in range(n_envelopes):
-            step = site.survey.step_at(int(time.time() * 1000))
+            step = site.survey.step_at(now_ms())
             value = sound(site.survey, rng, step, int(rng.integers(len(PANES))))
             producer.send(site.survey.reports_topic, value, partition=int(rng.integers(PARTITIONS)))
             site.sent[None] += 1
@@ -151,7 +152,7 @@ def test_a_topic_recreated_with_fewer_partitions_is_counted(
         worker.process.send_signal(signal.SIGCONT)
     with site.producer() as producer:
         for i in range(50):
-            step = site.survey.step_at(int(time.time() * 1000))
+            step = site.survey.step_at(now_ms())
             producer.send(site.survey.reports_topic, sound(site.survey, rng, step, 0), partition=i % 2)
         producer.flush(timeout=PATIENCE_S)
     site.until(lambda: site.store.positions() == {0: 25, 1: 25, 2: 0, 3: 0})

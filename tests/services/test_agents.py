@@ -21,6 +21,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from agents import Record, tally
 from mechanisms import CountTable
+from runtime.clock import now_ms
 from runtime.settings import Settings
 from runtime.topics import TopicError, ensure_topics
 from stores import CountStore, PaneKey
@@ -102,7 +103,7 @@ class Site:
     def send(self, producer: KafkaProducer, rng: np.random.Generator, n_envelopes: int) -> None:
         """Sends envelopes of the current step to random partitions. One in ten is spoilt in a random way."""
         for _ in range(n_envelopes):
-            step, reason = self.survey.step_at(int(time.time() * 1000)), None
+            step, reason = self.survey.step_at(now_ms()), None
             if rng.random() < 0.1:
                 reason = REASONS[int(rng.integers(len(REASONS) - 1))]  # the broker itself refuses oversized records
                 value = spoilt(self.survey, rng, step, reason)

@@ -23,6 +23,7 @@ import trustme
 
 from ldpstream.rehearse import rehearse
 from producers.gateway.intake import BATCH, ENVELOPE
+from runtime.clock import now_ms
 from surveys import Survey, open_envelope, parse_survey, seal
 
 from .rig import ENDED_S, PATIENCE_S, KafkaNode, free_ports, wait_until
@@ -277,8 +278,8 @@ def test_users_report_through_the_gateway_and_fetch_the_survey(kafka: str, start
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "2,000 reports acknowledged by the gateway" in done.stdout
-    found, now_ms = in_log(kafka, gateway.survey), time.time_ns() // 10**6
-    assert sum(open_envelope(gateway.survey, value, now_ms).n for value in found.elements()) == 2000
+    found, at_ms = in_log(kafka, gateway.survey), now_ms()
+    assert sum(open_envelope(gateway.survey, value, at_ms).n for value in found.elements()) == 2000
     request = urllib.request.Request(f"{url}/v1/survey", headers={"Authorization": f"Bearer {TOKEN}"})
     with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=trusted)) as answer:
         fetched = json.load(answer)

@@ -29,6 +29,7 @@ from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import KafkaSink
 from producers.values import MarkovValues
+from runtime.clock import now_ms
 from runtime.settings import Settings
 from runtime.topics import ensure_topics
 from surveys import Survey
@@ -126,7 +127,7 @@ def report(survey: Survey, settings: Settings, stop: threading.Event) -> None:
     with closing(KafkaSink(settings, survey.reports_topic)) as sink:
         done = -1
         while not stop.wait(0.05):
-            if (step := survey.step_at(time.time_ns() // 10**6)) > done:
+            if (step := survey.step_at(now_ms())) > done:
                 produce_step(survey, population, sink, step)
                 done = step
 
