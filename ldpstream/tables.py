@@ -43,7 +43,7 @@ def privacy_line(publication: Publication) -> str:
 
 def histogram_table(survey: Survey, publication: Publication, truth: list[float] | None) -> Table:
     """Table of one publication: every estimator, MI's 95 % interval, and the truth if known; at most the 20 largest values."""
-    attribute = next(a for a in survey.attributes if a.name == publication.attribute)
+    attribute = survey.attributes[survey.index(publication.attribute)]
     span = "step" if publication.span == "step" else f"window of {publication.panes} steps up to"
     late = "" if publication.complete else ", incomplete"
     reports = f"{publication.reports:,} reports" if publication.reports else "nobody reported"
@@ -80,14 +80,10 @@ def as_json(survey: Survey, publications: list[Publication], truths: list[list[f
     """Returns `{"survey", "estimates": [...]}`: every publication, with its truth if known."""
     estimates = [msgspec.to_builtins(p) for p in publications]
     for i, estimate in enumerate(estimates):
-        estimate["values"] = list(survey.attributes[_index(survey, estimate["attribute"])].labels)
+        estimate["values"] = list(survey.attributes[survey.index(estimate["attribute"])].labels)
         if truths is not None:
             estimate["truth"] = truths[i]
     return {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "estimates": estimates}
-
-
-def _index(survey: Survey, name: str) -> int:
-    return next(i for i, attribute in enumerate(survey.attributes) if attribute.name == name)
 
 
 def ledger_rows(survey: Survey) -> list[dict[str, Any]]:

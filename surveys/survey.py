@@ -232,6 +232,20 @@ class Survey(_Part):
 
     # ---- questions and mechanisms
 
+    @cached_property
+    def _indices(self) -> dict[str, int]:
+        return {attribute.name: i for i, attribute in enumerate(self.attributes)}
+
+    def index(self, attribute: str) -> int:
+        """The index of the attribute with this name.
+
+        Raises:
+            ValueError: if there is none.
+        """
+        if attribute not in self._indices:
+            raise ValueError(f"attribute must be one of {', '.join(self._indices)}, got {attribute!r}")
+        return self._indices[attribute]
+
     @property
     def share(self) -> int:
         """Number of equal parts into which a device splits its budget: the number of attributes under spl, else 1."""

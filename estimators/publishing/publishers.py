@@ -18,7 +18,7 @@ from runtime.errors import LogUnavailable
 from runtime.kafka_errors import hearing
 from runtime.kafka_producer import Producer
 from runtime.settings import Settings, SettingsError
-from surveys import Attribute, Survey
+from surveys import Survey
 
 MAX_PUBLICATION_BYTES = 16 * 2**20  # the topic's limit; a publication takes about 140 bytes a value
 CONNECT_MS = 10_000
@@ -228,7 +228,7 @@ class PrometheusPublisher:
     """
 
     def __init__(self, survey: Survey, registry: CollectorRegistry) -> None:
-        self._attributes = {attribute.name: attribute for attribute in survey.attributes}
+        self._survey = survey
         self._shown: dict[str, list[int]] = {}
         self._latest: dict[tuple[str, str], int] = {}
         span, level = ["survey", "attribute", "span"], ["survey", "attribute", "level"]
@@ -280,7 +280,7 @@ class PrometheusPublisher:
             self._complete.labels(*labels).set(p.complete)
             for name, result in p.estimators.items():
                 found = result.estimate()
-                attribute = self._attributes[p.attribute]
+                attribute = self._survey.attributes[self._survey.index(p.attribute)]
                 for i in self._values(p):
                     value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # sorts as text
                     self._frequency.labels(*labels, name, *value).set(found.frequencies[i])
@@ -303,7 +303,7 @@ class PrometheusPublisher:
     def _values(self, p: Publication) -> list[int]:
         """Returns the indices of the values that have a time series."""
         if p.attribute not in self._shown:
-            attribute: Attribute = self._attributes[p.attribute]
+            attribute = self._survey.attributes[self._survey.index(p.attribute)]
             if attribute.size is None and attribute.k <= MAX_LISTED:
                 self._shown[p.attribute] = list(range(attribute.k))
             else:

@@ -104,7 +104,6 @@ class Device:
     def __init__(self, survey: Survey, path: str | Path, levels: Mapping[str, str] | None = None) -> None:
         self._survey = survey
         self._random = SecureRandom()
-        self._indices = {attribute.name: i for i, attribute in enumerate(survey.attributes)}
         chosen = self._level_indices(levels or {})
         path = Path(path)
         self._path = path / f"{survey.name}.device" if path.is_dir() else path
@@ -137,7 +136,7 @@ class Device:
             DeviceError: if the file is missing, damaged, locked for a minute, full, or of another survey. No report
                 has left the device then.
         """
-        a = self._index(attribute)
+        a = self._survey.index(attribute)
         integer("step", step, 0, MAX_STEP)
         index = _value_index(self._survey.attributes[a], value)
         with self._file.transaction() as memory:
@@ -182,7 +181,7 @@ class Device:
             ValueError: if there is no such attribute.
             DeviceError: if the file is missing, damaged or of another survey.
         """
-        a = self._index(attribute)
+        a = self._survey.index(attribute)
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
             m = self._survey.mechanisms[a][memory.enrolment(a).level].device
@@ -259,7 +258,7 @@ class Device:
         """Translates the names of attributes and levels into indices."""
         indices = {}
         for attribute, level in levels.items():
-            a = self._index(attribute)
+            a = self._survey.index(attribute)
             names = [choice.name for choice in self._survey.attributes[a].levels]
             if level not in names:
                 raise ValueError(f"the level of {attribute} must be one of {', '.join(names)}, got {level!r}")
@@ -284,11 +283,6 @@ class Device:
                     f"{self._path}: the level of {attribute.name} stays {attribute.levels[kept].name} for ever, got"
                     f" {attribute.levels[level].name}; a second level would be a second budget"
                 )
-
-    def _index(self, attribute: str) -> int:
-        if attribute not in self._indices:
-            raise ValueError(f"attribute must be one of {', '.join(self._indices)}, got {attribute!r}")
-        return self._indices[attribute]
 
 
 def _value_index(attribute: Attribute, value: Any) -> int:

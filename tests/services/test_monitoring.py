@@ -258,7 +258,7 @@ def test_bars_are_in_the_order_of_the_survey(running: Running) -> None:
     [query] = [query for _, panel, query in queries() if panel == "Histogram"]
     asked = filled_in(query, running.survey, "ibu", "window").replace('"screen"', '"latency_ms"')
     bars = [bar["metric"] for bar in running.ask("query", query=asked)["result"]]
-    [attribute] = [a for a in running.survey.attributes if a.name == "latency_ms"]
+    attribute = running.survey.attributes[running.survey.index("latency_ms")]
     labels = [attribute.label(i) for i in range(attribute.k)]
     assert [bar["value"] for bar in sorted(bars, key=lambda bar: bar["index"])] == labels != sorted(labels)
 
