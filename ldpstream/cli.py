@@ -11,13 +11,11 @@ from logging.config import dictConfig
 from pathlib import Path
 from threading import Event
 from types import FrameType
-from typing import Annotated, Never
+from typing import TYPE_CHECKING, Annotated, Never
 
 import typer
 
-from estimators.publishing.publication import Publication
 from ldpstream import __version__, bench_commands, experiment_commands, tables
-from ldpstream.demo import Demo
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.plots import draw_ledger
 from ldpstream.promise import promise
@@ -35,6 +33,10 @@ from runtime.topics import ensure_topics
 from runtime.waiting import Stopped, Unreachable, wait_for
 from surveys import Survey, load_survey
 from surveys.errors import UserError
+
+if TYPE_CHECKING:  # the estimators load slowly: only the commands that estimate import them
+    from estimators.publishing.publication import Publication
+    from ldpstream.demo import Demo
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -122,6 +124,8 @@ def demo(
     ] = None,
 ) -> None:
     """Run the whole pipeline in one process: devices, log, count tables, estimates beside the truth."""
+    from ldpstream.demo import Demo
+
     survey = load_survey(survey_file)
     source = values(survey, data, first_step, users, steps, seed)
     pipeline = Demo(survey, source, seed)
@@ -135,7 +139,7 @@ def demo(
 
 
 @contextmanager
-def serve_demo(survey: Survey, pipeline: Demo) -> Iterator[None]:
+def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
     """Serves the live page of a demo, with the truth; on a free port if the configured one is in use."""
     from estimators.publishing.api import create_api  # only here and in the estimator: it loads slowly
     from estimators.publishing.page_server import PageServer
@@ -153,12 +157,12 @@ def serve_demo(survey: Survey, pipeline: Demo) -> Iterator[None]:
         server.close()
 
 
-def run_demo(survey: Survey, source: ValueSource, pipeline: Demo, json: Path | None) -> None:
+def run_demo(survey: Survey, source: ValueSource, pipeline: "Demo", json: Path | None) -> None:
     """Run the demo's pipeline with a progress bar, and show the last step."""
     with progress_bar() as bar:
         task = bar.add_task(f"{source.n_people:,} people, steps", total=source.n_steps)
 
-        def seen(step: int, publications: list[Publication]) -> None:
+        def seen(step: int, publications: "list[Publication]") -> None:
             bar.update(task, completed=min(step + 1, source.n_steps))
 
         pipeline.run(seen)
@@ -308,7 +312,7 @@ def estimate(
     dictConfig(logging_config(settings.log_level))
     from estimators.publishing.service import serve
 
-    def seen(publication: Publication) -> None:
+    def seen(publication: "Publication") -> None:
         if until is not None and publication.span == "window":
             console.print(tables.histogram_table(survey, publication, None))
 

@@ -2,20 +2,22 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from estimators.publishing.publication import Publication
 from ldpstream.promise import HORIZONS
 from mechanisms import Mechanism
 from mechanisms.arguments import MIN_EPS, integer, real
 from mechanisms.ledger.sequence_loss import MAX_T
 from mechanisms.solvers import largest_within
 from surveys import Attribute, Level, Survey
+
+if TYPE_CHECKING:  # see cli.py
+    from estimators.publishing.publication import Publication
 
 MOST_ROWS = 20
 MAX_BUDGET = 1e9  # nats
@@ -31,7 +33,7 @@ def share(frequency: float) -> str:
     return "–" if math.isnan(frequency) else f"{frequency:.4f}"
 
 
-def privacy_line(publication: Publication) -> str:
+def privacy_line(publication: "Publication") -> str:
     """Returns the privacy loss of every level, in one line."""
     parts = [
         f"{level}: ε_t={number(p.eps_t)} (t={p.t}) of ε∞={number(p.eps_inf)}, "
@@ -41,7 +43,7 @@ def privacy_line(publication: Publication) -> str:
     return "privacy loss in nats · " + " · ".join(parts)
 
 
-def histogram_table(survey: Survey, publication: Publication, truth: list[float] | None) -> Table:
+def histogram_table(survey: Survey, publication: "Publication", truth: list[float] | None) -> Table:
     """Table of one publication: every estimator, MI's 95 % interval, and the truth if known; at most the 20 largest values."""
     attribute = survey.attributes[survey.index(publication.attribute)]
     span = "step" if publication.span == "step" else f"window of {publication.panes} steps up to"
@@ -76,7 +78,7 @@ def histogram_table(survey: Survey, publication: Publication, truth: list[float]
     return table
 
 
-def as_json(survey: Survey, publications: list[Publication], truths: list[list[float] | None] | None) -> dict[str, Any]:
+def as_json(survey: Survey, publications: "list[Publication]", truths: list[list[float] | None] | None) -> dict[str, Any]:
     """Returns `{"survey", "estimates": [...]}`: every publication, with its truth if known."""
     estimates = [msgspec.to_builtins(p) for p in publications]
     for i, estimate in enumerate(estimates):
