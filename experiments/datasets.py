@@ -1,7 +1,7 @@
 """The papers' data sets, read from the user's folder, or generated with the same n and k if the files are missing.
 
 A generated data set has independent columns with Zipf's distribution (exponent 1, values in order of frequency). Like the real
-data it is far from uniform. Every result that uses generated data is marked.
+data, this distribution is far from uniform. Every result that uses generated data is marked.
 """
 
 import csv
@@ -32,7 +32,7 @@ class Dataset:
         name: of the data set.
         values: (n, d) values of n people; columns are attributes, or steps of one attribute.
         sizes: (d,) domain sizes; every value is in [0, size), or `ABSENT`.
-        real: False if it was generated.
+        real: False if the data set was generated.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Dataset:
 
     @property
     def source(self) -> str:
-        """Note for a row made with it: "" for real data, else that it was generated."""
+        """Note for a result that uses the data set: "" for real data, else "NAME generated"."""
         return "" if self.real else f"{self.name} generated"
 
 
@@ -69,7 +69,7 @@ def bms_pos(folder: Path) -> IntArray:
 
 
 def ms_fimu(folder: Path) -> IntArray:
-    """MS-FIMU: the class, one of 10, of each of 88 935 people's visit on each of 7 days, or `ABSENT`."""
+    """MS-FIMU: for each of 88 935 people and 7 days the class of the visit, one of 10, or `ABSENT`."""
     _header, *rows = _rows(folder / "ms_fimu_visits.csv")
     people = {person: i for i, person in enumerate(dict.fromkeys(row[0] for row in rows))}
     visits = {name: i for i, name in enumerate(sorted({row[2] for row in rows}))}
@@ -97,7 +97,7 @@ NAMES = tuple(_KNOWN)
 
 
 def load(name: str, folder: Path | None, seed: int = 1) -> Dataset:
-    """A data set by its name, real if the folder has it.
+    """Loads a data set by its name if the folder holds the files; else generates the data set.
 
     Args:
         name: one of `NAMES`.
@@ -126,14 +126,14 @@ def load(name: str, folder: Path | None, seed: int = 1) -> Dataset:
 
 
 def generated(name: str, n: int, sizes: tuple[int, ...], seed: int) -> Dataset:
-    """n people with independent columns, value v of each with a probability proportional to 1/(v+1)."""
+    """Generates n people with independent columns, in which value v has a probability proportional to 1/(v+1)."""
     rng = np.random.default_rng(seed)
     columns = [rng.choice(k, n, p=(weights := 1 / np.arange(1, k + 1)) / weights.sum()) for k in sizes]
     return Dataset(name, np.stack(columns, axis=1).astype(np.int64), sizes, False)
 
 
 def _distinct(values: IntArray, sizes: tuple[int, ...]) -> list[int]:
-    """The domain size found in each column; columns that are steps share their values."""
+    """The domain size found in each column; if the columns are steps of one attribute, they share one domain."""
     if len(set(sizes)) == 1 and len(sizes) > 1:
         return [int(values.max()) + 1] * values.shape[1]
     return [int(column.max()) + 1 for column in values.T]

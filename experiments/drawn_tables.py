@@ -1,8 +1,8 @@
-"""Draws count tables of a population directly: the same distribution as report by report, without the reports.
+"""Draws count tables of a population directly. They have the same distribution as tables counted from drawn reports.
 
-This works for unary encodings: their bits are independent given the value. It also works for k-ary randomized response: its
+Unary encodings allow this because their bits are independent given the value. K-ary randomized response allows this because a
 report is the value with probability p - q and otherwise uniform. With a memoized mechanism each person sends one report of a
-fresh memo. Other mechanisms draw every report.
+fresh memo. For other mechanisms the module draws every report.
 """
 
 import numpy as np

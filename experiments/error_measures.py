@@ -1,4 +1,4 @@
-"""Metrics of an estimate's error. All take (k,) frequencies, `truth` first.
+"""Metrics of an estimate's error. Each metric takes two (k,) vectors of frequencies: the truth, then the estimate.
 
 No metric clips or renormalises its arguments, except `emd_grid`, which normalises. NaN in either argument gives NaN; infinities
 raise ValueError. Zeros are ordinary numbers unless a docstring states otherwise. Negative estimates are ordinary numbers for
@@ -31,7 +31,7 @@ def mse(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
 
 
 def mae(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
-    """Mean absolute error over the k values; the tables of LDP³ call it l1."""
+    """Mean absolute error over the k values; the tables of LDP³ call this metric l1."""
     a, b = _pair(truth, estimate)
     return float(np.mean(np.abs(a - b)))
 
@@ -51,7 +51,7 @@ def l2(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
 def kl(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
     """Kullback-Leibler divergence Σ f ln(f / f̂), in nats.
 
-    A value of true frequency 0 adds 0, whatever its estimate. A value of positive true frequency with an estimate of 0 or
+    A value of true frequency 0 adds 0 for every estimate. A value of positive true frequency with an estimate of 0 or
     below makes the result infinite. (Toolkits that drop such values report a small number instead.) Negative true frequencies
     raise ValueError. If the numbers do not sum to 1, the result can be negative.
     """
@@ -67,30 +67,30 @@ def kl(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
 
 
 def emd_line(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
-    """Earth mover's distance of values on a line, one apart: Σ |difference of the cumulative sums|.
+    """Earth mover's distance of values at unit distances on a line: Σ |difference of the cumulative sums|.
 
-    For estimates that do not sum to 1 the difference at the last value counts too.
+    If an estimate does not sum to 1, the sum includes the difference at the last value.
     """
     a, b = _pair(truth, estimate)
     return float(np.sum(np.abs(np.cumsum(a - b))))
 
 
 def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLike) -> float:
-    """Earth mover's distance of two distributions on points of the plane: the least Σ mass × Euclidean distance that moves one
-    into the other. A 24 × 16 grid takes up to a third of a second, a 32 × 32 grid up to five seconds.
+    """Earth mover's distance of two distributions on points of the plane: the least Σ mass × Euclidean distance that turns one
+    distribution into the other. A 24 × 16 grid takes up to a third of a second, a 32 × 32 grid up to five seconds.
 
     Args:
         truth, estimate: (k,) non-negative weights, not all zero; each is normalised.
         points: (k, 2) coordinates of the values, finite.
 
-    Common mass does not move, by the triangle inequality. For the rest SciPy solves the dual programme, over all pairs of a
-    value with too much mass and one with too little:
+    Common mass does not move, by the triangle inequality. For the other mass SciPy solves the dual programme. Each constraint
+    belongs to a value x with too much mass and a value y with too little:
 
         maximise    Σ_x excess_x φ_x    subject to    φ_x - φ_y <= ‖x - y‖₂
 
-    The dual stays feasible whatever rounding does to the masses.
+    Rounding errors of the masses cannot make the dual programme infeasible.
     """
-    from scipy import sparse  # here because it takes long to load, and only who asks for this metric needs it
+    from scipy import sparse  # imported here: SciPy loads slowly, and only this metric needs it
     from scipy.optimize import linprog
     from scipy.spatial.distance import cdist
 
@@ -124,7 +124,7 @@ def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLik
 
 
 def utility_gain(metric_mi: float, metric_ibu: float) -> float:
-    """Γ = 100 max((M_MI - M_IBU) / M_MI, 0), the per cent by which IBU is better than MI.
+    """Γ = 100 max((M_MI - M_IBU) / M_MI, 0), the reduction of the error by IBU relative to MI, in per cent.
 
     Returns 0 if both metrics are 0 or both infinite, 100 if only MI's is infinite (as kl is for clipped estimates), and NaN if
     one is NaN.

@@ -1,4 +1,4 @@
-"""Spreads work over all cores: one process for each, with single-threaded linear algebra."""
+"""Spreads work over all cores: one process for each core, with single-threaded linear algebra."""
 
 import multiprocessing
 import os
@@ -14,11 +14,11 @@ Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
 @contextmanager
 def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
-    """A `map` over processes; with one process, in this process itself.
+    """Yields a `map` that runs in worker processes, or in this process if one process is enough.
 
     Args:
         processes: number of processes; one for each core if left out.
-        tasks: number of tasks to come, which sets the size of the chunks; 0 for chunks of one task.
+        tasks: number of tasks to come, for the size of the chunks; 0 for chunks of one task.
     """
     n = processes or cores()
     if n == 1:

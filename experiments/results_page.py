@@ -3,8 +3,8 @@
     python -m experiments.results_page FOLDER
 
 The folder holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json`, `advice.json` and
-`service.json`, each written by a command's `--json`. The page leaves out the section of a missing file and says so. Do not edit
-the page by hand.
+`service.json`, each written by a command's `--json`. If a file is missing, the page omits its section and lists the file's name
+at the end. Do not edit the page by hand.
 """
 
 import json
@@ -48,7 +48,7 @@ PAPERS = {
 
 
 def rows_of(table: Table) -> str:
-    """A terminal's table as a Markdown one."""
+    """Converts a terminal's table to Markdown."""
     columns = [[_plain(cell) for cell in column.cells] for column in table.columns]
     lines = ["| " + " | ".join(_plain(column.header) for column in table.columns) + " |", "|---" * len(columns) + "|"]
     lines += ["| " + " | ".join(cells) + " |" for cells in zip(*columns, strict=True)]
@@ -69,11 +69,11 @@ def reproduced(written: Any) -> str:
     lines = [
         "## The papers, made again",
         "",
-        "`ldpstream reproduce --data DIR`. *differs* is our value minus the paper's; ± is its standard deviation by chance,",
-        "over the paper's runs and ours. A value agrees if it is within three of them plus the printed digits. *best* is our",
-        "best method for the same purpose; *gain* is how many times better it is than the paper's. A value that does not agree",
-        "has its reason beside it, most often that the data are not available and were generated. Of the others, chance alone",
-        "puts one in 370 outside.",
+        "`ldpstream reproduce --data DIR`. *differs* is our value minus the paper's; ± is the standard deviation of this",
+        "difference by chance, over the paper's runs and ours. A value agrees if *differs* is at most three times ± plus half",
+        "a unit of the last printed digit. *best* is our best method for the same purpose; *gain* is how many times better this",
+        "method is than the paper's. A note gives the reason if a value does not agree; most often the data were not available",
+        "and were generated. Chance alone makes one in 370 of the other values disagree.",
         "",
         "| | values | agree | median gain | |",
         "|---|---|---|---|---|",
@@ -121,14 +121,15 @@ def accurate(written: Any) -> str:
     )
     return (
         f"## Estimators: accuracy\n\n`ldpstream bench accuracy`: {len(result.rows)} settings, {result.repeats} repetitions of"
-        f" each ([every setting]({BESIDE}/accuracy.csv)). Mean squared errors as multiples of the best one's (bold), geometric"
-        f" means over five distributions and two populations. Most often best: {won}.{theirs}\n\n"
+        f" each ([every setting]({BESIDE}/accuracy.csv)). The table shows mean squared errors, divided by the error of our best"
+        f" estimator (bold). They are geometric means over five distributions and two population sizes. Number of settings in"
+        f" which an estimator is our best: {won}.{theirs}\n\n"
         f"{accuracy_tables.markdown(result)}"
     )
 
 
 def covered(written: Any) -> str:
-    """Section on how often intervals hold the truth."""
+    """Section on the coverage of the 95 % intervals."""
     rows = msgspec.convert(written, list[Coverage])
     return "## Intervals of 95 %\n\n`ldpstream bench coverage`\n\n" + rows_of(coverage_table(rows))
 

@@ -23,7 +23,7 @@ def table(title: str, *columns: str, texts: int = 1) -> Table:
 
 
 def audit_tables(result: Report) -> list[Table]:
-    """Claims, enumerations and audited bounds; the loss of t reports; the controls."""
+    """Three tables: claimed, enumerated and audited losses; the loss of t reports; the controls."""
     paths = list(dict.fromkeys(f.path for row in result.rows for f in row.findings))
     bounds = [f"≥ {path}" for path in paths]
     losses = table(f"Loss of one report and of the memo, in nats, k = {result.k}", "mechanism", "ε₁", "enumerated", *bounds,
@@ -34,7 +34,7 @@ def audit_tables(result: Report) -> list[Table]:
     for row in result.rows:
         losses.add_row(_short(row.mechanism), _loss(row.eps_1), _loss(row.enumerated_eps_1), *_bounds(row, paths, "eps_1"),
                        _loss(row.eps_inf), _loss(row.enumerated_eps_inf), *_bounds(row, paths, "eps_inf"))  # fmt: skip
-        if row.eps_inf is not None:  # losses of one-time mechanisms just add up
+        if row.eps_inf is not None:  # the losses of one-time mechanisms add up
             over_time.add_row(_short(row.mechanism), *map(_loss, row.eps_t), _agreement(row), *_bounds(row, paths, "eps_t"))
     columns = ("fault", "mechanism", "claimed", "≥ audited", "caught")
     broken = table("Broken on purpose: the bound must be above the claim", *columns, texts=2)
@@ -53,7 +53,7 @@ def audit_verdict(result: Report) -> str:
     sizes = {f.path: f.n for row in result.rows for f in row.findings}
     reports = ", ".join(f"{n:,} {path}" for path, n in sizes.items())
     return (
-        f"{failed} of {result.n_bounds} bounds are above their claim; if every claim holds, none is with probability"
+        f"{failed} of {result.n_bounds} bounds are above their claim. If every claim holds, this number is 0 with probability"
         f" {result.joint_confidence:g}. {caught} of {len(result.controls)} broken mechanisms caught."
         f" Reports of each value: {reports}. Seed {result.seed}; devices draw from the operating system."
     )
@@ -64,7 +64,7 @@ def _loss(x: float | None) -> str:
 
 
 def _bounds(row: Audited, paths: list[str], loss: Loss) -> list[str]:
-    """The audited bounds of a loss; red where one is above the claim."""
+    """The audited bounds of a loss; a bound above its claim is red."""
     found = [next((f for f in row.findings if (f.path, f.loss) == (path, loss)), None) for path in paths]
     return [NONE if f is None else _loss(f.bound) if f.kept else f"[bold red]{f.bound:.3f}[/]" for f in found]
 
@@ -75,7 +75,7 @@ def _agreement(row: Audited) -> str:
 
 
 def _short(signature: str) -> str:
-    """A signature without the parts that the title has."""
+    """A mechanism's signature without the parts that the table's title shows."""
     return re.sub(r"k=\d+, |, exact", "", signature)
 
 
@@ -92,7 +92,7 @@ def bench_tables(result: Bench) -> list[Table]:
     tables = [ours]
     if any(s.peers for s in result.speeds):
         titles = [title for name, version in LIBRARIES.items() for title in (f"{name} {version}", "× ours", "their n")]
-        beside = table("Beside other libraries, per second: reports of values (both rounds), reports counted; and memory, in"
+        beside = table("Ours and other libraries: reports of values per second (both rounds), reports counted per second,"
                        " bytes allocated for each report", "mechanism",
                        "step", "ours", *titles, texts=2)  # fmt: skip
         for s in result.speeds:
@@ -112,8 +112,8 @@ def bench_notes(result: Bench) -> list[str]:
     return [
         f"{stream.n:,} GRR reports drawn, perturbed and counted in blocks: {rate(stream.per_s)}/s, peak memory of the process"
         f" {stream.peak_mib:.0f} MiB, {kept} {STREAM_LIMIT_MIB} MiB.",
-        "Rates are per second of processor time, the best of several runs; × ours is our rate divided by theirs in this run."
-        " Their rates are for the n shown, since they take one value at a time.",
+        "Rates are per second of processor time, the best of several runs. × ours is our rate divided by the other library's in"
+        " this run. The other libraries take one value at a time, so their rates are for the n shown.",
         *(f"Other libraries: {missing}" for missing in result.peers_missing),
     ]
 

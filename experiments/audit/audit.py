@@ -1,20 +1,21 @@
-"""Empirical lower bounds of the privacy loss of the reports that the code really emits, beside the claims.
+"""Empirical lower bounds of the privacy loss of the reports that the code emits, compared with the claimed losses.
 
 For every mechanism and ε the audit draws reports of every value of a small domain and plays a distinguishing attack. The attack
-uses the exact likelihood ratio of what the reports support (`experiments.audit.likelihoods`). Its events are those of a
-Neyman-Pearson test between two values: "ratio at least c", for every c and every ordered pair of values. One half of the
-reports chooses the event that looks worst. The other half counts how often that event occurs under the two values, and
+uses the exact likelihood ratio of the values that the reports support (`experiments.audit.likelihoods`). An event of the attack
+is "ratio at least c", as in a Neyman-Pearson test, for any c and any ordered pair of values. On one half of the reports the
+audit chooses the event with the largest bound. On the other half it counts this event under the two values a and b:
 
     ε ≥ ln(lower bound of Pr[event | a] / upper bound of Pr[event | b])
 
-with Clopper-Pearson bounds. The second half tests only one event, so choosing among many costs nothing. The error is divided
-among all losses that a run audits (Bonferroni). If every claim holds, then with probability 0.999 no bound of the run exceeds
-its claim. The audit covers a single report (ε₁), t reports of an unchanged value (ε_t) and the memo (ε∞).
+with Clopper-Pearson bounds. The second half tests only one event, so the choice among many events does not weaken the bound.
+The error probability is divided among all losses of a run (Bonferroni). If every claim holds, then with probability 0.999 no
+bound of the run exceeds its claim. The audit covers a single report (ε₁), t reports of an unchanged value (ε_t) and the memo
+(ε∞).
 
-The device's path covers its randomizers (`secure_random`), but not its file. The audit covers neither the ways of
-collecting several attributes nor the mechanisms for locations. It sees only how reports support the two values;
-`tests/mechanisms` tests the whole distribution of reports. Mechanisms broken on purpose (`controls`) show that the audit can
-fail.
+The device's code path covers the device's randomizers (`secure_random`), but not the device's file. The audit covers neither
+the ways of collecting several attributes nor the mechanisms for locations. The audit only uses whether a report supports each
+of the two values; `tests/mechanisms` tests the whole distribution of reports. Mechanisms broken on purpose (`controls`) show
+that the audit can fail.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -38,7 +39,7 @@ from experiments.audit.samplers import CodePath, Observed, Sampler, fresh_memos,
 from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
 
-K = 9  # two bytes of bits, the second one with padding
+K = 9  # nine bits fill two bytes, the second byte with padding
 EPS = (0.5, 1.0, 2.0, 4.0)
 HORIZONS = (1, 2, 3, 10)
 T = 3  # reports of an unchanged value that are audited
@@ -57,11 +58,11 @@ class Finding:
         path: name of the code path that made the reports.
         loss: eps_1 of a single report, eps_t of t reports of an unchanged value, or eps_inf of the memo.
         t: number of reports; 0 for the memo.
-        claimed: in nats.
+        claimed: the claimed loss, in nats.
         bound: audited lower bound, in nats.
         pair: the values a and b that the attack distinguished.
         hits, false_hits: counts of the chosen event among the n/2 counted reports of a and of b.
-        n: reports of each value, half of them to choose the event.
+        n: reports of each value; one half of them chooses the event.
     """
 
     path: str
@@ -85,7 +86,7 @@ class Audited:
     """One mechanism's claims, with the results of enumeration and of the attacks.
 
     Attributes:
-        mechanism: its signature.
+        mechanism: the mechanism's signature.
         eps_1, eps_inf: claimed; eps_inf is None for a one-time mechanism.
         enumerated_eps_1: from the dense channel.
         enumerated_eps_inf: of the memo, by enumeration.
@@ -138,12 +139,12 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """No bound above its claim, and every broken mechanism caught."""
+        """True if no bound is above its claim and every broken mechanism is caught."""
         return all(f.kept for row in self.rows for f in row.findings) and all(c.caught for c in self.controls)
 
 
 def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
-    """The mechanism with eps_1 = ε and, if it memoizes, eps_inf = 2ε (every second round can reach this pair)."""
+    """The mechanism with eps_1 = ε and, if it memoizes, eps_inf = 2ε (a pair that the second round of each can reach)."""
     if name in ONE_TIME:
         return mechanism(name, K, eps=eps, **options)
     return mechanism(name, K, eps_inf=2 * eps, eps_1=eps, **options)
@@ -153,7 +154,7 @@ def attack(counts: Counts, ratios: FloatArray, alpha: float) -> tuple[float, tup
     """The best attack found on the first half of the reports, and its bound from the second half.
 
     Args:
-        counts: supports by value, with the same number of rows each.
+        counts: supports by value; every value has the same number of rows.
         ratios: (t+1, t+1) from `likelihoods.log_ratios`.
         alpha: probability with which the bound may exceed the true loss.
 
@@ -178,12 +179,12 @@ def attack(counts: Counts, ratios: FloatArray, alpha: float) -> tuple[float, tup
 
 
 def losses(m: Mechanism) -> tuple[Loss, ...]:
-    """Losses of a mechanism that are audited."""
+    """Names of the losses that the audit covers for a mechanism."""
     return ("eps_1", "eps_t", "eps_inf") if isinstance(m, Longitudinal) else ("eps_1",)
 
 
 def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: float) -> list[Finding]:
-    """Every audited loss of a mechanism on one code path, each with error alpha, all from one sample of devices."""
+    """Audits every loss of a mechanism on one code path, each with error probability alpha, from one sample of devices."""
     longitudinal = isinstance(m, Longitudinal)
     firsts: Counts = {}
     totals: Counts = {}
@@ -212,7 +213,7 @@ def _total_supports(m: Mechanism, observed: Observed) -> Supports:
 
 
 def controls(n: int, seed: int, alpha: float) -> list[Control]:
-    """Mechanisms broken on purpose, each audited for the loss that it breaks, with n reports of each value."""
+    """Audits mechanisms broken on purpose, each for the loss that its fault increases, with n reports of each value."""
     found: list[Control] = []
 
     def add(fault: str, m: Mechanism, sample: Sampler, t: int, claimed: float) -> None:

@@ -1,4 +1,4 @@
-"""Exact confidence bounds of a probability from counts, and of a privacy loss from two of them.
+"""Exact confidence bounds of a probability from a count, and of a privacy loss from two counts.
 
 Source: Clopper and Pearson 1934; for privacy audits Jagielski, Ullman and Oprea 2020, "Auditing differentially private
 machine learning", §3.
@@ -12,13 +12,13 @@ from mechanisms.arguments import FloatArray
 
 
 def lower(successes: npt.ArrayLike, trials: int, alpha: float) -> FloatArray:
-    """Lower bound: the true probability is below it with probability at most alpha; 0 if there are no successes."""
+    """Lower bound, above the true probability with probability at most alpha; 0 if there are no successes."""
     x = np.asarray(successes, float)
     return np.where(x == 0, 0.0, betaincinv(np.maximum(x, 0.5), trials - x + 1, alpha))
 
 
 def upper(successes: npt.ArrayLike, trials: int, alpha: float) -> FloatArray:
-    """Upper bound: the true probability is above it with probability at most alpha; 1 if there are no failures."""
+    """Upper bound, below the true probability with probability at most alpha; 1 if there are no failures."""
     x = np.asarray(successes, float)
     return np.where(x == trials, 1.0, betaincinv(x + 1, np.maximum(trials - x, 0.5), 1 - alpha))
 

@@ -1,17 +1,17 @@
-"""Exact likelihood ratios of what t reports support, and the largest of them: the losses that an audit looks for.
+"""Exact likelihood ratios of the supports of t reports. The largest ratio is the loss that an audit looks for.
 
 For two values a ≠ b, let i and j be the numbers of the t reports of an unchanged value that support a and b. For every
 mechanism here, a Neyman-Pearson test between a and b uses (i, j):
 
-    unary encodings   the bits are independent given the value, so all but those of a and b cancel:
+    unary encodings   the bits are independent given the value, so all bits but those of a and b cancel:
                       L(i, j) = l(i) - l(j),  l(c) = ln Pr[c ones | the value's bit] - ln Pr[c ones | another's]
     GRR, hashing      s symbols (k, or g hashed ones): the memo is a, b or one of the s-2 others, and given the memo a report is
                       a, b or one of the others, so Pr[i, j | a] is a sum of three trinomial terms
-    SS                L(i, j) = ε (i - j): a set with the value is e^ε times as likely as one without
+    SS                L(i, j) = ε (i - j): a set with the value is e^ε times as likely as a set without the value
 
-For unary encodings and SS this is the loss itself. For symbols, the other reports also carry a little information about the
-memo. So `enumerated_loss` goes through all count vectors of the s symbols, up to permutations of the symbols other than a
-and b.
+For unary encodings and SS the largest L(i, j) is the loss itself. For symbols, the reports of other symbols also carry a little
+information about the memo. `enumerated_loss` therefore goes through all count vectors of the s symbols, up to permutations of
+the symbols other than a and b.
 
 A round is (p₁, q₁), a chain (p₁, q₁, p₂, q₂); a one-time mechanism has the chain (1, 0, p, q).
 """
@@ -51,7 +51,7 @@ def symbols_of(m: Mechanism) -> int | None:
 
 
 def supports(m: Mechanism, reports: Reports) -> Supports:
-    """(n, k) 1 where a report supports a value: its bit is set, it is the symbol, it hashes to the symbol."""
+    """(n, k) 1 where a report supports a value: the value's bit is set, or the value is, or hashes to, the reported symbol."""
     if isinstance(m, (LocalHashing, LongitudinalHashing)):
         functions = reports["function"].astype(np.int64)
         columns = [m.pool.hash(functions, np.full(functions.size, v)) == reports["symbol"] for v in range(m.k)]
@@ -62,7 +62,7 @@ def supports(m: Mechanism, reports: Reports) -> Supports:
 
 
 def log_ratios(m: Mechanism, chain: Chain, t: int) -> FloatArray:
-    """(t+1, t+1) ln Pr[i, j | a] - ln Pr[i, j | b]; 0 if (i, j) is impossible or i = j, as when a and b hash to one symbol."""
+    """(t+1, t+1) ln Pr[i, j | a] - ln Pr[i, j | b]; 0 if (i, j) is impossible or i = j (always, if a and b share a symbol)."""
     if isinstance(m, SubsetSelection):
         once = np.arange(t + 1) * math.log(m.p * (m.k - m.omega) / (m.omega * (1 - m.p)))
         return np.asarray(once[:, None] - once)
@@ -83,7 +83,7 @@ def log_ratios(m: Mechanism, chain: Chain, t: int) -> FloatArray:
 
 
 def partitions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]]:
-    """Yields all sums of at most `parts` positive integers up to `largest`, in descending order, that give the total."""
+    """Yields each way to write the total as a sum of at most `parts` positive integers up to `largest`, in descending order."""
     if total == 0:
         yield ()
     elif parts > 0:

@@ -1,6 +1,6 @@
 """Sources of the audited reports: the simulations' code, the devices' code, and mechanisms broken on purpose.
 
-A sampler draws t reports of each of n devices that hold the same value. The audit knows nothing else about it.
+A sampler draws t reports of each of n devices that hold the same value. The audit knows nothing else about a sampler.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from mechanisms import Longitudinal, Mechanism, Reports
 from producers.device import secure_random
 from producers.device.secure_random import SecureRandom
 
-DEVICE_SHARE = 20  # devices get fewer reports by this factor: they draw one at a time, a thousand times slower
+DEVICE_SHARE = 20  # factor by which devices get fewer reports: they draw one report at a time, a thousand times slower
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class Observed:
     """Output of n devices that hold one value.
 
     Attributes:
-        reports: t arrays of n rows of the mechanism's `report_dtype`; row i of each is device i's.
-        memos: the n memos behind them, which no server ever sees; None for a one-time mechanism.
+        reports: t arrays of n rows of the mechanism's `report_dtype`; row i of each array is from device i.
+        memos: the n devices' memos, which no server ever sees; None for a one-time mechanism.
     """
 
     reports: list[Reports]
@@ -29,7 +29,7 @@ class Observed:
 
 
 Sampler = Callable[[Mechanism, int, int, int, np.random.Generator], Observed]
-"""(mechanism, value, n, t, rng) -> the output of n devices with the value in t reports."""
+"""(mechanism, value, n, t, rng) -> t reports of each of n devices that hold the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class CodePath:
 
     Attributes:
         name: name shown in the tables.
-        sample: draws reports from it.
+        sample: the sampler that runs the path.
         n: reports of each value, at least 2.
         values: two or more values, which the attack tries to distinguish.
     """
@@ -50,7 +50,7 @@ class CodePath:
 
 
 def code_paths(n: int, k: int) -> tuple[CodePath, ...]:
-    """The simulations' path, with n reports of each of the k values; the devices' path, with fewer of the first and last."""
+    """The simulations' path, with n reports of each of k values; the devices' path, with fewer of the first and last value."""
     return (
         CodePath("vectorised", vectorised, n, tuple(range(k))),
         CodePath("device", device, max(n // DEVICE_SHARE, 2), (0, k - 1)),
@@ -67,7 +67,7 @@ def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generato
 
 
 def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
-    """Runs the code of `producers.device.Device`: its `secure_random`, with the system's randomness and no seed."""
+    """Runs the code that `producers.device.Device` runs: `secure_random`, with the system's randomness and no seed."""
     random = SecureRandom()
     if not isinstance(m, Longitudinal):
         return Observed([_rows([secure_random.report_once(m, value, random) for _ in range(n)]) for _ in range(t)])
@@ -85,7 +85,7 @@ def _rows(single: list[Reports]) -> Reports:
 
 
 def last_bit_in_clear(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
-    """The last bit is never randomized."""
+    """Sends the last bit without randomizing it."""
     observed = vectorised(m, value, n, t, rng)
     bit = 1 << (m.k - 1) % 8
     for rows in observed.reports:
@@ -99,7 +99,7 @@ def reports_of(other: Mechanism) -> Sampler:
 
 
 def fresh_memos(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
-    """The memo is drawn again for every report."""
+    """Draws the memo again for every report."""
     assert isinstance(m, Longitudinal)
     values, enrolment = np.full(n, value), m.enroll(n, rng)
     return Observed([m.report(m.memoize(values, rng, enrolment), rng) for _ in range(t)])
