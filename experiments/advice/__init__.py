@@ -1,1 +1,1 @@
-"""The advisor: which mechanism, privacy level and post-processing fit a question."""
+"""The adviser: finds a mechanism, a privacy level and a post-processing for a question."""

@@ -1,9 +1,9 @@
 """Ranks mechanisms, estimators and post-processing for a question: by exact variance, then by simulation.
 
 First every mechanism is ranked by the exact variance of its matrix inversion, averaged over the values. Mechanisms that a
-survey or the question rules out are dropped, with the reason. The best few are then simulated with every estimator and
-post-processing that the service publishes. The simulation uses a sample's distribution, or without a sample the average over
-the five shapes of `experiments.bench.accuracy`: see `experiments.advice.runs`.
+survey or the question rules out are dropped, with the reason. The best few mechanisms are simulated with every estimator and
+post-processing that the service publishes. The simulation uses a sample's distribution. Without a sample it averages over the
+five shapes of `experiments.bench.accuracy`: see `experiments.advice.runs`.
 """
 
 import math
@@ -23,19 +23,19 @@ from surveys.survey import SurveyError, parse_survey
 
 FEW = 4  # mechanisms that are simulated
 SURE = 3.0  # standard errors of a paired difference beyond which two combinations differ
-MAX_BITS = 10**9  # of subset selection's reports in one repetition, about a second: its sets are drawn one by one
+MAX_BITS = 10**9  # most bits of subset selection's reports in one repetition, about a second: sets are drawn one by one
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A mechanism.
 
     Attributes:
-        mechanism: its name; `signature` with its parameters.
+        mechanism, signature: the mechanism's name, without and with its parameters.
         deviation: exact root mean squared error of the raw matrix inversion, over values and distributions.
         report_bytes: a report's length without the envelope.
-        eps_1, eps_inf, eps_t: losses in nats; eps_inf is None if losses add up without end, eps_t is at the horizon.
+        eps_1, eps_inf, eps_t: losses in nats; eps_inf is None if losses add up without bound, eps_t is the loss at the horizon.
         eps_any: bound of the loss of `horizon` reports between any two sequences of values.
-        dropped: the reason for not simulating it; "" if it is simulated.
+        dropped: the reason for not simulating the mechanism; "" if the mechanism is simulated.
     """
 
     mechanism: str
@@ -58,12 +58,12 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     """A combination that was simulated.
 
     Attributes:
-        mechanism: its name.
+        mechanism: the mechanism's name.
         estimator: ``"mi"``, ``"ibu"`` or ``"mle"``, as published.
-        post: for mi a method of `estimators.post_processing`; ``"none"`` for the others, which need none.
-        error: mean of the metric over repetitions and distributions; infinite if any of them is.
-        standard_error: of that mean; NaN if it is infinite.
-        best: True for the first, and for those within three standard errors of the paired difference from it.
+        post: for mi a method of `estimators.post_processing`; ``"none"`` for ibu and mle.
+        error: mean of the metric over repetitions and distributions; infinite if one value is infinite.
+        standard_error: standard error of the mean; NaN if the mean is infinite.
+        best: True for the first combination, and if the paired difference from the first is at most three standard errors.
     """
 
     mechanism: str
@@ -130,7 +130,7 @@ def advise(
 
     Args:
         question: the question.
-        sample: (k,) counts of a sample of people, whose distribution is simulated; the five shapes if left out.
+        sample: (k,) counts of a sample of people. People are simulated from this distribution, or without it from five shapes.
         repeats: repetitions for each distribution, at least 10.
         seed: of all randomness; the answer does not depend on the number of cores.
         seen: called with repetitions done, repetitions in all, and the current task.
@@ -224,7 +224,7 @@ def _refused(question: Question, m: Mechanism) -> str:
 def rank(errors: dict[Combination, FloatArray]) -> list[Ranked]:
     """Combinations sorted by nine digits of their mean error; ties keep the given order.
 
-    `errors` holds (repeats,) errors of each; the same index is the same repetition.
+    `errors` holds the (repeats,) errors of each combination; an index is the same repetition in all combinations.
     """
     order = sorted(errors, key=lambda key: float(f"{errors[key].mean():.9g}"))
     first = errors[order[0]]
@@ -248,7 +248,7 @@ def standard_error(runs: FloatArray) -> float:
 
 
 def worse(runs: FloatArray, than: FloatArray) -> bool:
-    """True if the mean of paired errors is larger by more than three standard errors of the difference."""
+    """True if the mean of `runs` exceeds that of `than` by more than three standard errors of the paired difference."""
     if not np.isfinite(runs).all():
         return bool(np.isfinite(than).all())
     if not np.isfinite(than).all():

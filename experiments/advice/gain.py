@@ -23,7 +23,7 @@ from mechanisms.arguments import FloatArray, IntArray
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 SAMPLE_SHARE = 0.05
-MOST_PEOPLE = 100_000  # a larger data set is sampled once, down to this many
+MOST_PEOPLE = 100_000  # from a larger data set this many people are drawn once
 NEAR = 1 / 1.01
 KINDS = ("one-time", "memoized")
 INFORMED = ("sample", "shapes")  # what the adviser knows: the sample, or only k and n
@@ -37,7 +37,7 @@ PAPERS = {
         "L-OSUE ibu", "L-OSUE mi norm-sub", "L-OLH mi norm-mul", "L-OLH ibu", "L-OLH mi norm-sub",
     ),
 }  # fmt: skip
-"""Choices that the papers make or recommend. Their MI clips at zero and normalises: our norm-mul."""
+"""Choices that the papers make or recommend. The papers' MI clips at zero and normalises, as norm-mul does."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,14 +49,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """A case and its kind of reports: one-time with loss eps, or memoized with eps_1 = eps and eps_inf = 2 eps."""
+    """A case and a kind of reports: one-time with loss eps, or memoized with eps_1 = eps and eps_inf = 2 eps."""
 
     case: Case
     kind: str
     eps: float
 
     def question(self, n: int) -> Question:
-        """The question about n of its people."""
+        """The question about n people of the case."""
         if self.kind == "one-time":
             return Question(k=len(self.case.counts), n=n, eps=self.eps)
         return Question(k=len(self.case.counts), n=n, eps_inf=2 * self.eps, eps_1=self.eps)
@@ -66,11 +66,12 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """A setting's outcome.
 
     Attributes:
-        case, kind, eps: the setting; k values, n people who reported.
+        case, kind, eps: the setting.
+        k, n: number of values, and of people who reported.
         advice: the advised combination, such as ``"L-OLH mi norm-sub"``, for each of `INFORMED`.
         mse: mean squared error of every combination.
-        better: combinations that are better than the advice by more than three standard errors of the paired difference,
-            however small that difference.
+        better: for each of `INFORMED`, combinations that are better than the advice by more than three standard errors of the
+            paired difference, even if the difference is small.
     """
 
     case: str
@@ -110,7 +111,7 @@ def compare(
     seen: Callable[[int, int, str], None] = lambda *_: None,
     processes: int | None = None,
 ) -> list[Compared]:
-    """Every setting's outcome, on all cores; the number of cores does not change it.
+    """Every setting's outcome, on all cores; the number of cores does not change the outcome.
 
     Args:
         asked: the settings.
@@ -170,10 +171,11 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         choice: the choice.
-        kept: share of settings in which the choice is not both significantly and more than 1 % better than the advice.
+        kept: share of settings that the choice does not win. The choice wins a setting if the advice's error is more than 1 %
+            above the choice's, and significantly above.
         near: share of settings in which the advice's error is at most 1 % above the choice's.
         gain: geometric mean of the choice's error divided by the advice's.
-        least, where: the smallest such ratio, and its case and ε.
+        least, where: the smallest ratio of these errors, and the case and ε where it occurs.
     """
 
     choice: str
@@ -206,7 +208,7 @@ def best_fixed(rows: Sequence[Compared]) -> str:
 
 
 def gains(rows: Sequence[Compared], kind: str, by: str) -> list[Gain]:
-    """Gains over the papers' choices, and over two known only in hindsight: the best fixed one (†) and each setting's best."""
+    """Gains over the papers' choices and, known only in hindsight, over the best fixed choice (†) and each setting's best."""
     rows = [row for row in rows if row.kind == kind]
     best = best_fixed(rows)
     fixed = [gain(rows, by, choice) for choice in PAPERS[kind]]

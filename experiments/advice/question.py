@@ -1,4 +1,4 @@
-"""The question that advice answers: a domain, people, privacy losses, a metric, and the longest report."""
+"""A question for the adviser: domain size, number of people, privacy losses, metric, and longest report."""
 
 import math
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from surveys.errors import UserError
 def kl_of_distributions(truth: FloatArray, estimate: FloatArray) -> float:
     """Kullback-Leibler divergence to a distribution; infinite if the estimate has a negative number or does not sum to 1.
 
-    Other estimates can exceed the truth wherever it is positive. Their divergence is smaller, even negative: they would wrongly
-    rank best.
+    An estimate that is not a distribution can exceed the truth wherever the truth is positive. Its divergence is then too
+    small, even negative, and it would wrongly rank first.
     """
     distribution = estimate.min() >= 0 and math.isclose(estimate.sum(), 1, abs_tol=1e-9)
     return max(error_measures.kl(truth, estimate), 0.0) if distribution else math.inf
@@ -47,12 +47,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         eps_inf: lifetime loss of an unchanged value in nats, for memoized mechanisms.
         eps_1: loss of one report, below eps_inf; half of eps_inf if neither this nor `budget` is given.
         horizon: number of reports t whose loss ε_t is shown, at least 1.
-        budget: replaces eps_1: every mechanism takes the largest ε₁ whose ε_t at the horizon is at most this; below eps_inf.
+        budget: replaces eps_1, below eps_inf: every mechanism gets the largest ε₁ whose ε_t at the horizon is at most `budget`.
         metric: one of `METRICS`.
         max_bytes: the longest report allowed, in bytes without the envelope, at least 1; None for any.
 
     Raises:
-        AdviceError: if a number is outside its range, or two of them contradict each other.
+        AdviceError: if a number is outside its range, or two numbers contradict each other.
     """
 
     k: int
@@ -89,7 +89,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("give eps_1 or budget, not both")
         chain_epsilons(self.eps_inf, self.single if self.budget is None else self.eps_inf / 2)
         if self.budget is not None and epsilon("budget", self.budget) >= self.eps_inf:
-            raise ValueError(f"budget must be below eps_inf = {self.eps_inf:g}, which no number of reports exceeds")
+            raise ValueError(f"budget must be below eps_inf = {self.eps_inf:g}, the largest loss of any number of reports")
 
     @property
     def single(self) -> float:

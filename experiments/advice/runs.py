@@ -1,13 +1,13 @@
 """Simulated errors of every mechanism, estimator and post-processing, with reduced noise.
 
-Every repetition draws one population, on which all mechanisms report, and one count table per mechanism, which all of its
-estimators share. Differences between combinations are therefore far more precise than the errors themselves.
+Every repetition draws one population for all mechanisms, and one count table for each mechanism. All estimators of a mechanism
+use the same table. Differences between combinations are therefore far more precise than the errors themselves.
 
-The expected squared error of the raw inversion is known exactly for each value. A regression (control variates) removes the
-chance part of the raw inversion's error from all of a mechanism's errors. The raw inversion's mse becomes exact, the others
-have less noise.
+The expected squared error of the raw inversion is known exactly for each value. The error's deviation from this expectation is
+chance (`luck`). A regression on this deviation (control variates) reduces the noise of all of the mechanism's errors. The raw
+inversion's mse becomes exact.
 
-The error is that of one time step, with one report a person, against the histogram of the people who report.
+An error compares the estimate of one time step, from one report a person, with the histogram of the people who report.
 """
 
 import math
@@ -28,7 +28,7 @@ from mechanisms.arguments import FloatArray, IntArray
 UNLIKELY = 6.0  # standard errors
 Combination = tuple[str, str, str]  # mechanism, estimator, post-processing
 Source = str | IntArray
-"""A shape's name, or (k,) counts. Counts of n people are the population; n people are drawn from other counts, a sample's."""
+"""A shape's name, or (k,) counts. Counts of n people are the population. From counts of a sample n people are drawn."""
 
 
 def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
@@ -82,9 +82,9 @@ class Run(NamedTuple):
 def repetition(
     question: Question, built: Sequence[Mechanism], sources: Sequence[Source], seed: int, task: tuple[int, int]
 ) -> Run:
-    """One population, one count table per mechanism, and the metric of every estimate: infinite if there is no estimate.
+    """Draws a population and a count table per mechanism. Returns every estimate's metric, infinite if an estimate is missing.
 
-    A mechanism's noise depends only on the seed, the task and its name, not on the other mechanisms.
+    A mechanism's noise depends only on the seed, the task and the mechanism's name, not on the other mechanisms.
     """
     counts = people(sources[task[0]], question, np.random.default_rng([seed, *task]))
     truth, metric = counts / question.n, METRICS[question.metric]
@@ -101,10 +101,10 @@ def repetition(
 
 
 def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple[float, float]:
-    """Mean squared error of a raw inversion minus its expectation for these people, as two parts that add up to it.
+    """Mean squared error of a raw inversion minus its expectation for these people, as two parts of a sum.
 
-    The first part is that of the values with shares below the noise, the second that of the others. Over many repetitions each
-    has mean 0.
+    The first part comes from the values with shares below the noise, the second part from the other values. Each part has mean
+    0 over many repetitions.
     """
     expected = inversion_variances(m, truth, n)
     excess, rare = ((inverted - truth) ** 2 - expected) / m.k, truth**2 < expected
@@ -114,8 +114,8 @@ def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple
 def without_luck(runs: FloatArray, luck: FloatArray) -> FloatArray:
     """(distributions, repeats) errors minus the part that a regression on (distributions, repeats, 2) luck explains.
 
-    Errors are unchanged if any is infinite. A distribution's errors are unchanged if its mean luck is farther from 0 than
-    chance allows: its noise is then so rare that these repetitions saw none of it.
+    All errors are unchanged if one is infinite. A distribution's errors are unchanged if its mean luck is farther from 0 than
+    chance allows: the noise is then so rare that it did not occur in these repetitions.
     """
     if not np.isfinite(runs).all():
         return runs

@@ -1,4 +1,4 @@
-"""Reads a sample of people's values from a file and counts each value. Messages never show a value, nor a line of the file.
+"""Reads a sample of people's values from a file and counts each value. Messages never show a value or a line of the file.
 
 Labels become public with the survey, so a file of people's records must not be accepted as a file of labels.
 """
@@ -26,14 +26,14 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         k: domain size; without it, the largest number plus one, or the number of labels.
 
     Returns:
-        (k,) counts; and None if all values are integers of at least 0, else the labels in alphabetical order. These are fewer
-        than k if the sample does not hold them all.
+        (k,) counts; and None if all values are integers of at least 0, else the labels in alphabetical order. There are fewer
+        labels than k if the sample does not hold all labels.
 
     Raises:
-        AdviceError: if the file cannot be read or lacks the column; if it has fewer than two values or more than the domain;
-            if its numbers are not integers of at least 0; if it has a word for a missing value; if it has one word among
-            numbers, as a column's name would be. Without `column`, if the lines look like rows of a table. If there are more
-            than half as many labels as people: these labels would name people.
+        AdviceError: if the file cannot be read or lacks the column; if the file has fewer than two values, or more values than
+            the domain; if a number is not an integer of at least 0; if a word stands for a missing value; if there is one word
+            among numbers, which may be a column's name; without `column`, if the lines look like rows of a table; if there are
+            more than half as many labels as people, since such labels would name people.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -57,9 +57,9 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         raise AdviceError(f"{path}: remove the words for a missing value ({', '.join(sorted(NO_VALUE.intersection(found)))})")
     words = sum(not _is_number(value) for value in found)
     if words == 0:
-        raise AdviceError(f"{path}: numbers must be integers in [0, {MAX_K}); cut others into bins")
+        raise AdviceError(f"{path}: numbers must be integers in [0, {MAX_K}); cut other numbers into bins")
     if words == 1 < len(found) - 1:
-        raise AdviceError(f"{path}: numbers and one word; if it names the column, give --column")
+        raise AdviceError(f"{path}: numbers and one word; if the word is a column's name, give --column")
     if 2 * len(found) > found.total():
         raise AdviceError(
             f"{path}: {len(found)} different labels of {found.total()} people; labels are published in the survey, "
@@ -67,7 +67,7 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         )
     labels = sorted(found)
     size = len(labels) if k is None else k
-    _within(path, size, len(labels), "there are so many labels")
+    _within(path, size, len(labels), "the sample has that many labels")
     counts = np.zeros(size, np.int64)
     counts[: len(labels)] = [found[label] for label in labels]
     return counts, labels
@@ -80,7 +80,7 @@ def _values(file: Iterator[str], column: str | None, path: Path) -> Iterator[str
     rows = csv.reader(file)
     header = [name.strip() for name in next(rows, [])]
     if column not in header:
-        raise AdviceError(f"{path}: its first line names {len(header)} columns, none of them {column!r}")
+        raise AdviceError(f"{path}: the first line names {len(header)} columns, none of them {column!r}")
     place = header.index(column)
     yield from (row[place].strip() for row in rows if len(row) > place)
 
@@ -94,7 +94,7 @@ def _require_no_table(path: Path, found: Counter[str]) -> None:
         n_fields, times = max(((n, times) for n, times in fields.items() if n > 1), key=lambda x: x[1], default=(0, 0))
         if 2 * times > found.total():
             raise AdviceError(
-                f"{path}: {times} of {found.total()} lines have {n_fields} fields separated by {delimiter!r}, as a table has; "
+                f"{path}: {times} of {found.total()} lines have {n_fields} fields separated by {delimiter!r}, like a table; "
                 "give --column and a CSV file with commas and a header"
             )
 

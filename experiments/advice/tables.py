@@ -18,7 +18,7 @@ ESTIMATORS = {"mi": "matrix inversion (mi)", "ibu": "the iterative Bayesian upda
 
 
 def candidate_table(advice: Advice) -> Table:
-    """Table of all mechanisms, those simulated first; its caption gives the reasons for the others."""
+    """Table of all mechanisms, simulated ones first; the caption gives the reasons for not simulating the others."""
     t = advice.question.horizon
     shown = table(f"Mechanisms by exact variance, k = {advice.question.k:,}, n = {advice.question.n:,}", "mechanism",
                   "exact sd", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values")  # fmt: skip
@@ -44,7 +44,7 @@ def ranking_table(advice: Advice) -> Table:
                 f"{i + 1}{'*' if row.best else ''}", row.mechanism, row.estimator, row.post, number(row.error), spread, length,
                 style="bold" if row.best else None,
             )  # fmt: skip
-    shown.caption = "* the best, and those within three standard errors of the paired difference from it"
+    shown.caption = "* the best, and each whose paired difference from the best is at most three standard errors"
     shown.caption_justify = "left"
     return shown
 
@@ -69,34 +69,34 @@ def _why_mechanism(advice: Advice, c: Candidate) -> str:
     for o in advice.candidates:
         if o.dropped and o.deviation < c.deviation:
             dropped.setdefault(o.dropped, []).append(o.mechanism)
-    lost = "".join(f" Smaller, but left out: {', '.join(names)} ({why})." for why, names in dropped.items())
+    lost = "".join(f" Smaller variance, but not simulated: {', '.join(names)} ({why})." for why, names in dropped.items())
     if all(o.deviation >= c.deviation for o in others):
         return f"{c.mechanism}: the smallest exact variance of those simulated{f' ({ratios})' if ratios else ''}.{lost}"
-    return f"{c.mechanism}: not the smallest exact variance ({ratios} its own), but the smallest simulated error.{lost}"
+    return f"{c.mechanism}: the smallest simulated error, but not the smallest exact variance ({ratios} as large).{lost}"
 
 
 def _why_estimate(advice: Advice, first: Ranked) -> str:
     raw = next(r for r in advice.ranking if (r.mechanism, r.estimator, r.post) == (first.mechanism, "mi", "none"))
     name = ESTIMATORS[first.estimator] + ("" if first.post == "none" else f" with {first.post}")
     if raw is first:
-        return f"{name[0].upper()}{name[1:]} alone: no post-processing and no likelihood has a smaller error here."
+        return f"{name[0].upper()}{name[1:]} without post-processing: no other estimate has a smaller error here."
     if math.isfinite(raw.error):
         gain = f"{first.error / raw.error:.3g} times that" if raw.error else "0, like that"
     else:
         gain = "finite, unlike that"
     if advice.rare >= 0.05:
-        why = f"{advice.rare:.0%} of the values have shares below the noise, and it moves them towards zero"
+        why = f"{advice.rare:.0%} of the values have shares below the noise, and this estimate moves them towards zero"
     else:
-        why = "it uses that shares are not negative and sum to one"
+        why = "this estimate uses that shares are not negative and sum to one"
     return f"{name[0].upper()}{name[1:]}: its {advice.question.metric} is {gain} of the raw inversion; {why}."
 
 
 def _cost(advice: Advice, c: Candidate) -> str:
     best = [advice.candidate(r.mechanism) for r in advice.ranking if r.best]
     shortest = min(best, key=lambda o: o.report_bytes)
-    text = f"A report takes {c.report_bytes} byte{'s' if c.report_bytes > 1 else ''} and its envelope"
+    text = f"A report takes {c.report_bytes} byte{'s' if c.report_bytes > 1 else ''} in an envelope"
     if shortest.report_bytes < c.report_bytes:
-        return f"{text}; {shortest.mechanism}, which is as good, takes {shortest.report_bytes}."
+        return f"{text}; {shortest.mechanism} is as good and takes {shortest.report_bytes}."
     longest = max((o for o in advice.candidates if o.report_bytes), key=lambda o: o.report_bytes)
     more = f"; {longest.mechanism} would take {longest.report_bytes}" if longest.report_bytes > c.report_bytes else ""
     return f"{text}{more}."
@@ -105,11 +105,11 @@ def _cost(advice: Advice, c: Candidate) -> str:
 def _horizon(advice: Advice, c: Candidate) -> str:
     t = advice.question.horizon
     if c.eps_inf is None:
-        return f"Losses add up: {t} reports cost {number(c.eps_t)} nats. To ask more than once, give eps_inf and memoize."
+        return f"Losses add up: {t} reports lose {number(c.eps_t)} nats. For repeated reports give eps_inf, which memoizes."
     half = " (ε₁ was set to a half of ε∞)" if advice.question.eps_1 is None and advice.question.budget is None else ""
     return (
-        f"{t} reports of an unchanged value cost {number(c.eps_t)} of at most {number(c.eps_inf)} nats{half};"
-        f" between any two sequences of values up to {number(c.eps_any)}."
+        f"{t} reports of an unchanged value lose {number(c.eps_t)} nats, any number at most {number(c.eps_inf)} nats{half}."
+        f" Between any two sequences of values the loss of {t} reports is at most {number(c.eps_any)} nats."
     )
 
 
@@ -119,7 +119,7 @@ def _people(advice: Advice) -> str:
 
 
 def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = None) -> str:
-    """An attribute to paste into a survey, and the estimator's setting for it."""
+    """An attribute to paste into a survey; a comment names the estimate to use and the estimator's setting."""
     first = advice.first
     asked = document(advice.question.build(first.mechanism), name, labels)
     (level,) = asked.pop("level")
@@ -171,7 +171,7 @@ def _estimate(row: Ranked) -> str:
 
 
 def gain_tables(rows: Sequence[Compared]) -> list[Table]:
-    """Tables of the advice beside every fixed choice, one for each kind of question and of knowledge."""
+    """Tables that compare the advice with every fixed choice, one table for each kind of reports and of knowledge."""
     found = []
     for kind in KINDS:
         n = sum(row.kind == kind for row in rows)
@@ -186,13 +186,14 @@ def gain_tables(rows: Sequence[Compared]) -> list[Table]:
 
 
 def gain_cells(g: Gain) -> list[str]:
-    """Texts of a row."""
+    """Texts of a row of a gain table."""
     return [g.choice, f"{g.kept:.1%}", f"{g.near:.1%}", f"×{g.gain:.3g}", f"×{g.least:.3g}", g.where]
 
 
 GAIN_NOTE = (
-    "Ratio of the choice's mean squared error to the advice's: gain is its geometric mean, least its smallest value. Kept:"
-    " share of settings in which the choice is not better both by more than 1 % and by more than three standard errors of the"
-    " paired difference. Near: share of settings in which it is not better by more than 1 %. †: the best of all fixed choices,"
-    " in hindsight."
+    "The tables compare mean squared errors. Gain is the geometric mean of the choice's error divided by the advice's; least is"
+    " the smallest value of this ratio. A choice wins a setting if the advice's error is more than 1 % above the choice's, and"
+    " the paired difference is more than three standard errors. Kept: share of settings that the choice does not win. Near:"
+    " share of settings in which the advice's error is at most 1 % above the choice's. †: the best of all fixed choices, in"
+    " hindsight."
 )

@@ -318,7 +318,7 @@ def test_labels_that_name_people_are_refused(tmp_path: Path) -> None:
 def test_an_error_does_not_show_a_file_without_a_header(tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
     file.write_text("Secret,Ulm\nAnna,Bonn\n")
-    with pytest.raises(AdviceError, match="its first line names 2 columns, none of them 'city'") as refused:
+    with pytest.raises(AdviceError, match="the first line names 2 columns, none of them 'city'") as refused:
         read_sample(file, "city")
     assert "Secret" not in str(refused.value)
 
