@@ -1,4 +1,4 @@
-"""Measures the errors of every estimator, by mechanism, domain, ε, distribution and population, beside another library.
+"""Measures the errors of our estimators and another library's, by mechanism, domain, ε, distribution and population.
 
 A setting's error is the mean squared error over its values, averaged over repetitions with fresh values and fresh reports. The
 memoized mechanisms report once, with ε∞ = 2 ε₁ and ε₁ = ε. Populations are the five synthetic ones of Arcolezi, Cerna and
@@ -48,10 +48,11 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Mean squared error of every estimator in one setting, by its name; `best` is the one of ours with the smallest.
+    """Mean squared errors in one setting, by the estimator's name; `best` is our estimator with the smallest error.
 
     The names: mi, and mi with each post-processing; ibu (at most 10 000 iterations) and mle on the support counts, as in the
-    literature. Local hashing also has ibu and mle of the exact likelihood. Another library's name precedes a colon.
+    literature. Local hashing also has ibu and mle of the exact likelihood. The names of another library's estimators begin with
+    the library's name and a colon.
     """
 
     setting: Setting
@@ -134,10 +135,10 @@ def measure(
 
     Args:
         grid: the settings.
-        repeats: repetitions of each, at least 1.
+        repeats: repetitions of each setting, at least 1.
         seed: of all randomness.
-        peers: True to let multi-freq-ldpy estimate too, from its own reports of the same kind of population. It runs once for
-            each setting that it finishes in reasonable time: k of 10 and 100, ε of 1 and 4, n = 20 000.
+        peers: True to measure multi-freq-ldpy too, on its own reports from the same kind of population. The library runs once
+            for each setting that takes reasonable time: k of 10 and 100, ε of 1 and 4, n = 20 000.
         seen: called with a line of progress.
         processes: number of worker processes; one for each core if left out.
 

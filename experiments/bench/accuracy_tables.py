@@ -23,8 +23,8 @@ def columns(result: Result) -> list[str]:
 def summary(result: Result) -> list[tuple[str, int, float, dict[str, float]]]:
     """(mechanism, k, ε, {estimator: error}): geometric means of the errors over the shapes and sizes of a mechanism, k and ε.
 
-    The other library ran only some settings. Its value is our matrix inversion's mean, times the mean ratio of its own error to
-    our matrix inversion's in those settings.
+    The other library ran only some settings. Its value is our matrix inversion's mean over all settings times a ratio: the mean
+    over those settings of the library's error divided by our matrix inversion's error.
     """
     groups: dict[tuple[str, int, float], list[Row]] = {}
     for row in result.rows:
@@ -45,13 +45,13 @@ def wins(result: Result) -> dict[str, int]:
 
 
 def ratios(result: Result) -> dict[str, float]:
-    """Geometric mean, over the other library's settings, of its error divided by that of our best estimator."""
+    """Geometric mean, over the other library's settings, of the library's error divided by our best estimator's error."""
     names = [name for name in columns(result) if name in PEERS]
     return {name: _mean(row.mse[name] / row.mse[row.best] for row in result.rows if name in row.mse) for name in names}
 
 
 def table(result: Result) -> Table:
-    """Terminal table: a line for each mechanism, k and ε; errors as multiples of the best one, for the estimators that fit."""
+    """Terminal table, a line for each mechanism, k and ε: errors divided by our best error, for the estimators that fit."""
     names = [name for name in columns(result) if name in SHOWN]
     heads = [SHOWN[name] for name in names]
     shown = Table("mechanism", "k", "ε", "best", *heads, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
@@ -66,7 +66,7 @@ def table(result: Result) -> Table:
 
 
 def markdown(result: Result) -> str:
-    """The same as a Markdown table, for all estimators."""
+    """Markdown table of the same errors for all estimators."""
     names = columns(result)
     lines = ["| mechanism | k | ε | best MSE | " + " | ".join(PEERS.get(name, name) for name in names) + " |"]
     lines.append("|---" * (4 + len(names)) + "|")

@@ -2,9 +2,9 @@
 
     python -m experiments.bench.bare_consumer TOPIC RECORDS
 
-reads RECORDS records of the topic from its beginning. It prints one JSON object: records, seconds and processor seconds from
-the end of the first fetch to the end of the last. If the first fetch gives half of the records, they are measured from the
-beginning. The broker's address comes from the settings.
+The command reads RECORDS records from the topic's beginning. It prints one JSON object: records, seconds and processor seconds
+from the end of the first fetch to the end of the last fetch. If the first fetch gives half of the records, the measurement
+starts before the first fetch. The broker's address comes from the settings.
 """
 
 import json

@@ -1,9 +1,9 @@
 """Coverage of the 95 % intervals of every mechanism and estimator, for a step and for a window.
 
-Every run draws n people from a fixed distribution over ten values. They report at every step of the window, from the same memo
-if there is one, and every estimator estimates the distribution. Coverage is the share of intervals, over all runs and values,
-that hold the value's true share. The true shares lie a few standard errors above zero. At zero a likelihood's maximum lies on
-the boundary, and no normal interval can be exact.
+Every run draws n people from a fixed distribution over ten values. The people report at every step of the window, with the same
+memo if the mechanism memoizes. Every estimator then estimates the distribution. Coverage is the share of intervals, over all
+runs and values, that hold the value's true share. The true shares lie a few standard errors above zero. At zero a likelihood's
+maximum lies on the boundary, and no normal interval can be exact.
 """
 
 import math
@@ -33,7 +33,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
         steps: 1 for a step, else the steps of the window.
         runs: number of repetitions.
         covered: share of intervals, over runs and values, that hold the truth.
-        worst: the same share for the value where it is farthest from 0.95.
+        worst: share of intervals that hold the truth for the value whose share is farthest from 0.95.
         spread: standard deviation over runs divided by the mean published standard error, averaged over the values; 1 is exact.
     """
 
@@ -131,5 +131,5 @@ def coverage_table(rows: list[Coverage]) -> Table:
 
 
 def slack(runs: int, sigmas: float = 4.0) -> float:
-    """Distance from 0.95 that the share of `runs` independent intervals reaches at that many standard deviations."""
+    """Returns `sigmas` standard deviations of the coverage that `runs` independent 95 % intervals have."""
     return sigmas * math.sqrt(NOMINAL * (1 - NOMINAL) / runs)

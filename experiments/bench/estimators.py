@@ -1,4 +1,4 @@
-"""Times the estimators on one core, beside other libraries, and shows that the number of reports does not change the times."""
+"""Times our estimators and other libraries' on one core, and shows that the number of reports does not change our times."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from mechanisms import CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
-PEER_REPORTS = 2000  # few: the other library counts the reports again in every estimate, and that must not dominate the time
+PEER_REPORTS = 2000  # few: the other library counts all reports in every estimate, and counting must not dominate the time
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ def reported(m: Mechanism, n: int, seed: int = 1) -> CountTable:
 
 
 def best_of(run: Callable[[], object], repeats: int) -> float:
-    """Smallest processor time of several runs, in seconds; a first run, which may compile, does not count."""
+    """Smallest processor time of several runs, in seconds, without a first run, which may compile."""
     run()
     times = []
     for _ in range(repeats):
@@ -65,7 +65,7 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
     """All timings.
 
     Args:
-        quick: True for small domains, in seconds; the targets then mean nothing.
+        quick: True for small domains, which take seconds; the targets then mean nothing.
         peers: True to time multi-freq-ldpy and pure-ldp too.
         seen: called with the name of each task.
 
@@ -116,7 +116,7 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
 
 
 def _counting_of_peers(k: int, seen: Callable[[str], None]) -> list[Timing]:
-    """Counting rates of other libraries. They decode every report of local hashing; we decode once for a table."""
+    """Counting rates of other libraries. For local hashing they decode every report; our code decodes once for a table."""
     task = {
         "n": 100_000, "k": k, "eps": 1.0, "eps_inf": 2.0, "eps_1": 1.0, "seconds": 0.5, "repeats": 2,
         "mechanisms": ["GRR", "OUE", "OLH", "L-OLH"],

@@ -1,13 +1,13 @@
-"""Measures how many reports a second one core perturbs and counts, beside other libraries in the same run.
+"""Measures how many reports one core perturbs and counts in a second, with our code and with other libraries.
 
-Seconds are processor time, ours and theirs. The work is single-threaded, so a busy machine changes the rates little. Every
-mechanism perturbs n random values of a domain of k at ε = 1 (ε∞ = 2, ε₁ = 1) in one call, after a small first call that
-compiles. The rate is the best of several runs. The first round of a longitudinal mechanism (the memo, once in a device's life)
-and the second (every report) are timed apart. Peak memory is what one call for n reports allocates on top of its input, in a
-separate run.
+All times are processor time, for the other libraries too. The work is single-threaded, so a busy machine changes the rates
+little. Every mechanism perturbs n random values of a domain of k at ε = 1 (ε∞ = 2, ε₁ = 1) in one call, after a small first
+call that compiles. The rate is the best of several runs. The first round of a longitudinal mechanism (the memo, once in a
+device's life) and the second round (every report) are timed separately. Peak memory is the memory that one call for n reports
+allocates beside its input, in a separate run.
 
-The other libraries take one value at a time and draw both rounds at every call, so our rate for both rounds stands beside
-theirs. They get fewer reports if n reports do not fit into a second.
+The other libraries take one value at a time and draw both rounds at every call, so the tables compare them with our rate for
+both rounds. The other libraries get fewer reports if n reports do not fit into a second.
 """
 
 import resource
@@ -81,7 +81,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A whole run; `peers_missing` has the reasons for missing libraries, or mechanisms of theirs."""
+    """A whole run; `peers_missing` has the reason for each missing library, or missing mechanism of a library."""
 
     n: int
     k: int
@@ -149,7 +149,7 @@ def stream_grr(n: int, k: int) -> Stream:
 def _peak_rss_mib() -> float:
     """Peak resident memory of this process, in MiB."""
     status = Path("/proc/self/status")
-    if status.exists():  # Linux's ru_maxrss starts from the parent's
+    if status.exists():  # Linux's ru_maxrss starts from the parent process's peak
         return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:")).split()[1]) / 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # macOS counts in bytes
 

@@ -2,8 +2,8 @@
 
     python -m experiments.bench.profiled_agent SURVEY FILE
 
-runs `ldpstream agent SURVEY`. When it is stopped, it writes JSON to FILE: records counted, processor seconds by phase from the
-first chunk on, and the duration of each commit. It reads the clock a few times a chunk, never for a single record.
+The command runs `ldpstream agent SURVEY`. A stopped agent writes JSON to FILE: records counted, processor seconds by phase from
+the first chunk on, and the duration of each commit. The agent reads the clock a few times a chunk, never for a single record.
 """
 
 import json
@@ -38,7 +38,7 @@ class Account:
         self._began: dict[str, float] = {}
 
     def timed(self, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, with its processor time added to the phase."""
+        """Wraps a function: adds its processor time to the phase."""
 
         @wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
@@ -56,7 +56,7 @@ class Account:
         self.phases[phase] = now - self._began.setdefault(phase, now)
 
     def feeding(self, feed: Callable[..., Any]) -> Callable[..., Any]:
-        """`PartitionFold.feed`, with its records counted and the loop's own time measured."""
+        """Wraps `PartitionFold.feed`: counts the records and measures the processor time of the event loop's thread."""
         timed = self.timed("feed", feed)
 
         def call(fold: PartitionFold, records: Any) -> Any:
@@ -70,7 +70,7 @@ class Account:
         return call
 
     def committing(self, commit: Callable[..., bool]) -> Callable[..., bool]:
-        """`CountStore.commit`, timed by the wall clock as well."""
+        """Wraps `CountStore.commit`: also measures wall time."""
         timed = self.timed("commit", commit)
 
         def call(*arguments: Any) -> bool:
@@ -82,7 +82,7 @@ class Account:
         return call
 
     def fetching(self, fetch: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        """`ChunkThread._fetch_records`; the consumer's thread only fetches."""
+        """Wraps `ChunkThread._fetch_records`: measures the processor time of the consumer's thread, which only fetches."""
 
         async def call(*arguments: Any, **named: Any) -> Any:
             chunks = await fetch(*arguments, **named)

@@ -1,21 +1,21 @@
 """Measures the speed of the service over a real Kafka and a real Redis, with each part in a separate process.
 
-Broker, Redis, agents and the measuring process compete for the same processor, so the figures are ratios within one run:
+Broker, Redis, agents and the measuring process compete for the same processor. Compare figures only within one run:
 
-- *counted*: an agent counts an existing log; timed from its first commit to the commit that covers the log's end. A bare
-  consumer, with the same client library and fetch settings, takes turns with the agent and only fetches. After every run the
-  count tables must be exactly what was sent. Runs with each of Kafka's codecs too.
+- *counted*: an agent counts an existing log. The time runs from the agent's first commit to the commit that covers the log's
+  end. A bare consumer, with the same client library and fetch settings, takes turns with the agent and only fetches. After
+  every run the count tables must be exactly what was sent. Each of Kafka's codecs has a log too.
 - *stock*: a Faust agent as a beginner writes it (`stock_agent.py`), on the beginning of the same log.
-- *phases*: an agent's processor time by phase, from a separate run (`profiled_agent.py`), with half a second for loading
-  compiled loops; and the latencies of its commits, of one partition each, while it counts as fast as it can.
-- *close*: time from a step's close until all its histograms are in Redis, with a real estimator. It includes the estimator's
-  margin for brokers' clocks (`LDPSTREAM_MARGIN_MS`).
-- *recovery*: an agent that has just begun to count the log is killed (SIGKILL) and another is started at once. Timed until the
-  new one reads, until its first commit, and until all is counted. Kafka holds a dead agent's partitions for its session
-  timeout.
-- *growth*: agents stand ready while a log is filled faster than they count; timed from the first record sent to the last one
-  counted.
-- *produced*: reports that Kafka has acknowledged, through the sink that producers use.
+- *phases*: an agent's processor time by phase, from a separate run (`profiled_agent.py`). This time includes half a second for
+  loading compiled loops. Also the latency of each commit (of one partition) while the agent counts as fast as it can.
+- *close*: time from a step's close until all the step's histograms are in Redis, with a real estimator. This time includes the
+  estimator's margin for brokers' clocks (`LDPSTREAM_MARGIN_MS`).
+- *recovery*: the benchmark kills (SIGKILL) an agent that has just begun to count the log, and starts another agent at once. It
+  measures the time until the new agent reads, until its first commit, and until all is counted. Kafka keeps a dead agent's
+  partitions assigned to it for the session timeout.
+- *growth*: agents are ready before a log is filled faster than they count. The time runs from the first record sent to the last
+  record counted.
+- *produced*: rate of the reports that producers' sink sends and Kafka acknowledges.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ from surveys import seal
 DAY_S = 86_400
 PARTITIONS = 4
 PROFILE_COMMIT_MS = 100  # short, to get enough commits
-WARM_UP_RECORDS = 10_000  # of each partition: enough at a time to compile all loops
+WARM_UP_RECORDS = 10_000  # in each partition: enough to compile all loops
 CLOSE_K, CLOSE_MECHANISMS = 1000, ("L-OSUE", "L-OLH")  # the attributes alternate between them
 CLOSE_BURSTS = 4  # envelopes of an attribute in a step
 Seen = Callable[[str], None]
@@ -131,7 +131,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> Serv
 
     Raises:
         TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
-        BenchError: if a process fails, or its counts differ from what was sent.
+        BenchError: if a process fails, or the counts differ from what was sent.
     """
     result = ServiceBench(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     with TemporaryDirectory(prefix="ldpstream-bench-") as place:
@@ -174,7 +174,7 @@ def _counted(site: Site, kind: Kind, load: Load, seen: Seen) -> Counted:
 
 
 def _count(site: Site, agent: Agent, load: Load) -> Run:
-    """Times an agent that counts the whole log: from its first commit, or from its start if that commit covers half of it."""
+    """Times an agent that counts the whole log: from its first commit, or from its start if that commit covers half the log."""
     site.until(agent.placed_s, [agent], "the agent reads")
     start = time.perf_counter(), agent.cpu_s, 0
     first = site.until(site.counted, [agent], "the first commit")
@@ -245,7 +245,7 @@ def _growth(settings: Settings, folder: Path, workers: int, partitions: int, rec
             shares = [agent.partitions() for agent in agents]
             return min(shares) > 0 and sum(shares) == partitions and site.counted() == warm_up.records
 
-        site.until(stand_ready, processes, "all agents stand ready")
+        site.until(stand_ready, processes, "all agents are ready")
         load = make_load(site.survey, (0, 1), 0, records)
         began = time.perf_counter()
         fill_s = asyncio.run(fill(settings, topic, load, partitions))

@@ -1,4 +1,4 @@
-"""Input of the service's benchmark: surveys, envelopes, and a topic that is filled faster than it is read."""
+"""Input of the service's benchmark: surveys, envelopes, and a topic that is filled faster than an agent reads it."""
 
 import asyncio
 import itertools
@@ -31,7 +31,7 @@ ATTRIBUTES: tuple[Asked, ...] = (("route", 300, "L-OSUE"), ("cell", 600, "L-OSUE
 
 
 def write_survey(file: Path, name: str, step_seconds: int, attributes: Sequence[Asked]) -> Survey:
-    """Writes a survey to a file. Its step 0 begins with the present second, also if steps are days."""
+    """Writes a survey to a file. The survey's step 0 begins at the current second, even if a step is a day."""
     start = datetime.fromtimestamp(time.time() // 1, UTC)
     lines = [f'name = "{name}"', f"start = {start:%Y-%m-%dT%H:%M:%SZ}", f"step_seconds = {step_seconds}"]
     lines += ["window_steps = 3", "lateness_steps = 0", 'collection = "spl"']
@@ -51,11 +51,11 @@ def random_reports(survey: Survey, attribute: int, n: int, rng: np.random.Genera
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """A log of sealed envelopes: a pool of different ones, repeated.
+    """A log of sealed envelopes: a pool of different envelopes, repeated.
 
     Attributes:
         pool: the envelopes.
-        rounds: number of times that the log holds each.
+        rounds: number of times that the log holds each envelope.
         reports: number of reports in the log.
         counts: count tables of the whole log.
     """
@@ -102,9 +102,9 @@ def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, re
 
 
 async def fill(settings: Settings, topic: str, load: Load, partitions: int, codec: str | None = None) -> float:
-    """Write the log in batches as large as a producer's, evenly over the partitions. Returns the seconds that it took.
+    """Write the log in batches as large as a producer's, evenly over the partitions. Returns the seconds taken.
 
-    Building a batch at once, for one partition, takes a fraction of a producer's time record by record.
+    A whole batch for one partition takes a fraction of the time that a producer needs record by record.
     """
     producer = AIOKafkaProducer(
         **settings.kafka_options(),

@@ -22,7 +22,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """An agent beside the bare consumer, over one log, in turns.
+    """Runs of an agent and of the bare consumer over one log, in turns.
 
     Attributes:
         kind: name of the kind of log.
@@ -30,7 +30,7 @@ class Counted:
         reports_per_record: mean number of reports in an envelope.
         bare, agent: the runs.
         ratio: median over the turns of the agent's rate over the bare consumer's.
-        cpu_ratio: the bare consumer's processor time a record over the agent's; a busy machine disturbs it less.
+        cpu_ratio: the bare consumer's processor time a record over the agent's; a busy machine changes this ratio less.
     """
 
     kind: str
@@ -44,7 +44,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """A stock Faust agent; `ratio` is our agent's reports per second divided by its own."""
+    """A stock Faust agent; `ratio` is our agent's reports per second divided by the stock agent's."""
 
     reports: int
     reports_per_s: float
@@ -78,7 +78,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Seconds from a kill, with `left_records` to count, until the next agent reads, first commits, and has counted all."""
+    """Seconds from a kill until the next agent reads, first commits, and has counted the `left_records` records."""
 
     left_records: int
     reading_s: float

@@ -1,6 +1,6 @@
-"""An isolated survey on a real Kafka and a real Redis: it has a random name, topics, keys and processes.
+"""An isolated survey on a real Kafka and a real Redis: its name is random, and it has separate topics, keys and processes.
 
-It reads and writes nothing of other surveys, and `close` deletes all that it made.
+A site reads and writes nothing of other surveys. `Site.close` deletes everything that the site created.
 """
 
 import json
@@ -36,7 +36,7 @@ END_S = 20.0
 
 
 class BenchError(RuntimeError):
-    """A process ended or stalled; the message names it in one line, then has the end of its log."""
+    """A process ended or stalled; the message's first line names the process, and the end of the process's log follows."""
 
 
 class Process:
@@ -45,7 +45,7 @@ class Process:
     Args:
         module: run by ``python -m``.
         arguments: of the module.
-        environment: variables on top of ours.
+        environment: variables added to this process's environment.
         log: file for standard error.
     """
 
@@ -129,7 +129,7 @@ class Agent(Process):
         super().__init__(module, arguments, environment | served, log)
 
     def partitions(self) -> int:
-        """Number of partitions that it counts, once all are placed; 0 while it is not ready."""
+        """Number of partitions that the agent counts, once all are placed; 0 while the agent is not ready."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/ready", timeout=2):
                 pass
@@ -141,7 +141,7 @@ class Agent(Process):
 
 
 class Site:
-    """A new survey with its topics; close it after use.
+    """A new survey with its topics; close the site after use.
 
     Args:
         settings: where Kafka and Redis are.
@@ -165,7 +165,7 @@ class Site:
         self.store, self.redis = RedisCountStore(self.survey, settings), connect(settings, timeout_s=10)
         self.results = RedisResults(self.survey, self.redis)
         self._processes: list[Process] = []
-        self.store.positions()  # raises now rather than later
+        self.store.positions()  # raises here if Redis cannot be used
         ensure_topics(self.settings, self.survey)
 
     def __enter__(self) -> Self:
@@ -204,7 +204,7 @@ class Site:
         return sum(self.store.positions().values())
 
     def until(self, condition: Callable[[], T], processes: list[Process], what: str) -> T:
-        """Wait until the condition gives something true, and return that.
+        """Wait until the condition returns a true value, and return this value.
 
         Raises:
             BenchError: if a process ends meanwhile, or after two minutes.

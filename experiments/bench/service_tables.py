@@ -28,12 +28,12 @@ def service_tables(result: ServiceBench) -> list[Table]:
         cpu = f"{row.cpu_ratio:.2f}" if row.cpu_ratio else NONE
         ratio = f"{row.ratio:.2f}" if row.ratio >= BARE_TARGET else f"[bold red]{row.ratio:.2f}[/]"
         counted.add_row("", f"ratio, wanted {BARE_TARGET}", ratio, NONE, NONE, cpu, NONE)
-    phases = table("An agent's processor time by phase, µs a record; fetch is the client library's, with parsing", "log",
+    phases = table("An agent's processor time by phase, µs a record; fetch is the client library, with parsing", "log",
                    *PHASES.values(), "sum")  # fmt: skip
     for spent in result.phases:
         seconds = [spent.cpu_s_per_million[phase] for phase in PHASES]
         phases.add_row(spent.kind, *(f"{s:.2f}" for s in seconds), f"{sum(seconds):.2f}")
-    growth = table("Agents that stand ready while the log fills, one report a record", "agents", "partitions", "records/s",
+    growth = table("Agents that are ready before the log fills, one report a record", "agents", "partitions", "records/s",
                    "× the first", "filled in s")  # fmt: skip
     for grown in result.growth:
         beside = grown.per_s / result.growth[0].per_s
@@ -54,20 +54,20 @@ def service_notes(result: ServiceBench) -> list[str]:
     ]
     if (stock := result.stock) is not None:
         notes.append(
-            f"A stock Faust agent with one HINCRBY a report: {rate(stock.reports_per_s)} reports/s, one a record; ours is "
-            f"{stock.ratio:.0f} × that, {_against(stock.ratio, STOCK_TARGET)}."
+            f"A stock Faust agent with one HINCRBY a report: {rate(stock.reports_per_s)} reports/s, one a record; our agent "
+            f"reaches {stock.ratio:.0f} × that, {_against(stock.ratio, STOCK_TARGET)}."
         )
     if (closed := result.closed) is not None:
         own_s = closed.p99_s - closed.margin_s
         notes.append(
             f"From a step's close to the histograms of {closed.attributes} attributes of k = {closed.k}, {closed.steps} steps "
-            f"of {closed.reports_per_step:,} reports: p50 {closed.p50_s:.2f} s, p99 {closed.p99_s:.2f} s, of which "
-            f"{closed.margin_s:g} s are the margin for brokers' clocks; without it p99 {own_s:.2f} s, target "
+            f"of {closed.reports_per_step:,} reports: p50 {closed.p50_s:.2f} s, p99 {closed.p99_s:.2f} s. "
+            f"The margin for brokers' clocks is {closed.margin_s:g} s of this time; without it p99 {own_s:.2f} s, target "
             f"{CLOSE_TARGET_S:g} s {'met' if own_s <= CLOSE_TARGET_S else 'missed'}."
         )
     if (recovery := result.recovery) is not None:
         notes.append(
-            f"SIGKILL with {recovery.left_records:,} records to fold: the next agent reads after {recovery.reading_s:.1f} s, "
+            f"SIGKILL with {recovery.left_records:,} records to count: the next agent reads after {recovery.reading_s:.1f} s, "
             f"commits after {recovery.first_commit_s:.1f} s, has counted all after {recovery.all_counted_s:.1f} s."
         )
     notes.append(

@@ -2,9 +2,10 @@
 
     python -m experiments.bench.stock_agent TOPIC RECORDS FOLDER
 
-counts RECORDS records of the topic into a Redis hash named after the topic, with Faust's files in FOLDER. It ends with one JSON
-object on standard output: reports and seconds from the first event to the last. Its settings are Faust's defaults, except those
-that it needs to run here. It skips costs of real counting: it does not decode reports, checks nothing, and is not exactly-once.
+The command counts RECORDS records of the topic into a Redis hash named after the topic, with Faust's files in FOLDER. At the
+end it prints one JSON object: reports and seconds from the first event to the last. The settings are Faust's defaults, except
+those that the agent needs to run here. The agent avoids costs of real counting: it does not decode reports, checks nothing, and
+is not exactly-once.
 """
 
 import json

@@ -1,1 +1,1 @@
-"""Other libraries, in an environment of their own, for the comparisons."""
+"""Runs other libraries in a separate environment, for the comparisons."""

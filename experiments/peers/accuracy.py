@@ -1,14 +1,14 @@
 """Estimates of multi-freq-ldpy. `experiments.peers` runs this file in a separate virtual environment.
 
-It imports nothing of ours. Standard input is a JSON list of `{"mechanism", "k", "eps", "counts"}`. Every line of standard
-output is one of `{"task": index, "estimates": {"MI": [...], "IBU": [...]}, "seconds": {"MI", "IBU"}}` (processor time of the
-second of two runs, since the first may compile) or `{"task": index, "error"}`.
+The file imports nothing of this project. Standard input is a JSON list of `{"mechanism", "k", "eps", "counts"}`. Every line of
+standard output is one of `{"task": index, "estimates": {"MI": [...], "IBU": [...]}, "seconds": {"MI", "IBU"}}` (processor time
+of the second of two runs, since the first run may compile) or `{"task": index, "error"}`.
 """
 
 import json
 import sys
 import time
-from importlib import import_module  # their names are unknown to our own environment
+from importlib import import_module  # the project's environment does not have the libraries
 from typing import Any
 
 ONCE = {
@@ -22,7 +22,7 @@ MEMOIZED = {
 
 
 def estimate(task: dict[str, Any]) -> dict[str, Any]:
-    """Runs both of its estimators on its own reports; with `"time": true` twice, to time the second run."""
+    """Runs both of the library's estimators on the library's reports; twice if `"time"` is true, to time the second run."""
     name, k, eps = task["mechanism"], task["k"], task["eps"]
     theirs, options = (MEMOIZED if name in MEMOIZED else ONCE)[name]
     folder = "long_freq_est" if name in MEMOIZED else "pure_frequency_oracles"
@@ -41,7 +41,7 @@ def estimate(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Runs every task in turn; a task that fails writes its error, and the others continue."""
+    """Runs every task in turn. If a task fails, prints the error and continues."""
     for i, task in enumerate(json.load(sys.stdin)):
         try:
             line: dict[str, Any] = {"task": i, **estimate(task)}

@@ -1,6 +1,6 @@
 """Times the clients and servers of other libraries. `experiments.peers` runs this file in a separate virtual environment.
 
-It imports nothing of ours. Standard input is a JSON object `{"n", "k", "eps", "eps_inf", "eps_1", "seconds", "repeats"}`,
+The file imports nothing of this project. Standard input is a JSON object with n, k, eps, eps_inf, eps_1, seconds and repeats,
 with a list `"mechanisms"` to time only some. Every line of standard output is one of:
 `{"library", "mechanism", "what": "report" or "tabulate", "per_s", "n"}`, `{"library", "mechanism", "what": "memory", "bytes"}`
 (the most that reporting allocated, for each report), or `{"library", "mechanism", "error"}`.
@@ -11,12 +11,12 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from importlib import import_module  # their names are unknown to our own environment
+from importlib import import_module  # the project's environment does not have the libraries
 from typing import Any, NamedTuple
 
 MEMORY_REPORTS = 2000
 FIRST = 100  # reports of the first two runs: one compiles, one shows how many reports fit into the time
-Options = tuple[tuple[str, str, dict[str, bool]], ...]  # our name, theirs, options that make theirs equal to ours
+Options = tuple[tuple[str, str, dict[str, bool]], ...]  # our name, the library's name, options for the same mechanism
 Privatise = Callable[[int], Any]
 Aggregate = Callable[[list[Any]], object]
 
@@ -55,12 +55,13 @@ def multi_freq_ldpy(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterato
     for folder, peers in (("pure_frequency_oracles", once), ("long_freq_est", memoized)):
         for mechanism, name, options in peers:
             module = import_module(f"multi_freq_ldpy.{folder}.{name}")
-            server = None if mechanism == "THE" else getattr(module, f"{name}_Aggregator_MI")  # theirs cuts, ours only counts
+            # no server of THE: the library's server applies the threshold, ours only counts
+            server = None if mechanism == "THE" else getattr(module, f"{name}_Aggregator_MI")
             yield peer(mechanism, getattr(module, f"{name}_Client"), server, **options)
 
 
 def pure_ldp(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]:
-    """The clients and servers of pure-ldp are objects that take one value and one report; it memoizes nothing."""
+    """A client of pure-ldp is an object that takes one value, a server one that takes one report. Nothing is memoized."""
 
     def peer(mechanism: str, client: Any, server: Any) -> Peer:
         def aggregate(reports: list[Any]) -> object:
@@ -82,7 +83,7 @@ def pure_ldp(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]
 
 
 def timed(run: Callable[[int], object], n: int, seconds: float, repeats: int) -> tuple[float, int]:
-    """Best rate of several runs, per second of processor time, and a run's size: what fits into `seconds`, at most n."""
+    """Best rate of several runs, per second of processor time, and a run's size: as many as fit into `seconds`, at most n."""
     run(min(FIRST, n))
     start = time.process_time()
     run(min(FIRST, n))
@@ -97,7 +98,7 @@ def timed(run: Callable[[int], object], n: int, seconds: float, repeats: int) ->
 
 
 def main() -> None:
-    """Times every peer; a peer that fails writes its error, and the others continue."""
+    """Times every peer. If a peer fails, prints the error and continues."""
     task = json.load(sys.stdin)
     n, k, seconds, repeats = task["n"], task["k"], task["seconds"], task["repeats"]
     values = [(i * 7919) % k for i in range(n)]
@@ -134,7 +135,7 @@ def measure(peer: Peer, values: list[int], seconds: float, repeats: int) -> Iter
 
 
 def emit(line: dict[str, Any]) -> None:
-    """One JSON object on a line of its own, at once."""
+    """Prints one JSON object as a line and flushes the output."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

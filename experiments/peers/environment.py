@@ -1,9 +1,9 @@
 """Installs other libraries into a separate virtual environment, where `experiments/peers/clients.py` times them.
 
-They need packages that they do not declare, and an older xxhash than ours may be; `peers.lock` pins them all.
+The libraries need packages that they do not declare, and may need an older xxhash than ours; `peers.lock` pins all packages.
 The environment stays in the cache: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
 
-    python -m experiments.peers      creates it if it is missing, and prints its Python
+    python -m experiments.peers      creates a missing environment, and prints the path of its Python interpreter
 """
 
 import fcntl
@@ -29,7 +29,7 @@ class PeersError(RuntimeError):
 
 
 def cache_dir() -> Path:
-    """The folder that holds the environment; an empty variable counts as not set."""
+    """The folder that holds the environment; an empty variable is treated as not set."""
     if own := os.environ.get("LDPSTREAM_CACHE"):
         return Path(own).expanduser()
     shared = os.environ.get("XDG_CACHE_HOME")
@@ -37,16 +37,16 @@ def cache_dir() -> Path:
 
 
 def existing_environment() -> Path | None:
-    """The Python of the environment, or None if it does not exist."""
+    """Path of the environment's Python interpreter, or None if the environment does not exist."""
     place = _place()
     return place / "bin" / "python" if (place / "whole").exists() else None
 
 
 def environment() -> Path:
-    """The Python of the environment, which is created first if it is missing.
+    """Path of the environment's Python interpreter. Creates the environment if it is missing.
 
     Raises:
-        PeersError: if pip fails, as without a network, or takes too long.
+        PeersError: if pip fails (for example without a network) or takes too long.
     """
     place = _place()
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def _install(command: list[str]) -> None:
     except subprocess.TimeoutExpired as error:
         raise PeersError(f"pip did not end within {INSTALL_S} s") from error
     if done.returncode:
-        raise PeersError(f"pip could not install them: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+        raise PeersError(f"pip could not install the libraries: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
 
 
 def _place() -> Path:
@@ -85,14 +85,14 @@ def _place() -> Path:
 
 
 def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Yields the lines of `peer_clients.py` for the task, as they come.
+    """Yields the lines that `clients.py` prints for the task, as they come.
 
     Args:
-        task: see `peer_clients.py`.
+        task: see `clients.py`.
         seen: called with the name of each task.
 
     Raises:
-        PeersError: if the libraries cannot be installed, or their run ends early.
+        PeersError: if the libraries cannot be installed, or the process ends early.
     """
     for line in _run(CLIENTS, task, seen):
         seen(f"{line['library']} {line['mechanism']}")
@@ -100,7 +100,7 @@ def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[di
 
 
 def accuracy_of_peers(tasks: list[dict[str, Any]], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Yields the lines of `peer_accuracy.py` for the tasks, as they come. Arguments and errors as for `time_peers`."""
+    """Yields the lines that `accuracy.py` prints for the tasks, as they come. Arguments and errors as for `time_peers`."""
     for done, line in enumerate(_run(ACCURACY, tasks, seen), 1):
         seen(f"multi-freq-ldpy: {done} of {len(tasks)} settings")
         yield line
@@ -120,11 +120,11 @@ def _run(script: Path, task: object, seen: Callable[[str], None]) -> Iterator[di
             line: dict[str, Any] = json.loads(text)
             yield line
     if process.returncode:
-        raise PeersError(f"their run ended with status {process.returncode}")
+        raise PeersError(f"the other libraries' process ended with status {process.returncode}")
 
 
 def main() -> int:
-    """Print the environment's Python on standard output; an error goes to standard error with exit status 1."""
+    """Prints the path of the environment's Python interpreter; after an error, prints the error and returns status 1."""
     try:
         sys.stdout.write(f"{environment()}\n")
     except (PeersError, OSError) as error:

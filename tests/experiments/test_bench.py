@@ -43,7 +43,7 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     def answer(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
         yield from lines
-        raise peers.PeersError("their run ended with status 9")
+        raise peers.PeersError("the other libraries' process ended with status 9")
 
     monkeypatch.setattr(bench_mechanisms, "time_peers", answer)
     return lines
@@ -65,10 +65,10 @@ def test_every_mechanism_is_timed_beside_other_libraries(theirs: list[dict[str, 
         "pure-ldp": {"report": Measured(40.0, 9)},
     }
     assert oue.peer_bytes == {"pure-ldp": 12_345.0}
-    assert result.peers_missing == ["pure-ldp SUE: TypeError: no", "their run ended with status 9"]
+    assert result.peers_missing == ["pure-ldp SUE: TypeError: no", "the other libraries' process ended with status 9"]
     assert said[0] == "GRR"
     text = shown(result)
-    assert "Other libraries: their run ended with status 9" in text
+    assert "Other libraries: the other libraries' process ended with status 9" in text
     assert "× ours" in text
     assert "12345" in text
 
@@ -77,7 +77,7 @@ def test_a_failed_installation_is_an_error_and_not_kept(monkeypatch: pytest.Monk
     monkeypatch.setenv("LDPSTREAM_CACHE", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setattr(peers, "ATTEMPTS", 1)
-    with pytest.raises(peers.PeersError, match="pip could not install them: "):
+    with pytest.raises(peers.PeersError, match="pip could not install the libraries: "):
         peers.environment()
     assert list(tmp_path.glob("*/whole")) == []
     assert peers.existing_environment() is None
