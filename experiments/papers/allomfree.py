@@ -1,6 +1,6 @@
-"""ALLOMFREE: Arcolezi, Couchot, Al Bouna and Xiao 2022, its computed results: Tables 1 and 2 and Figure 3.
+"""Computed results of ALLOMFREE (Arcolezi, Couchot, Al Bouna and Xiao 2022): Tables 1 and 2 and Figure 3.
 
-Its experiments, Tables 3 and 4 and Figures 4 to 7, are in `allomfree_surveys`.
+The paper's experiments, Tables 3 and 4 and Figures 4 to 7, are in `allomfree_surveys`.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,15 +18,15 @@ OURS = "L-OLH, g chosen exactly"
 
 
 def longitudinal(rows: Sequence[tuple[float, float]]) -> list[list[tuple[float, float]]]:
-    """Table 1: for each (eps_inf, eps_1) and column, the variance in the paper's calibration and that of the best exact choice.
+    """Table 1: for each (eps_inf, eps_1) and column, the variance in the paper's calibration, and the best exact variance.
 
-    The best is the smallest of L-GRR, L-OSUE and L-OLH for the column's k, or L-OSUE's if the column has no k.
+    The best exact variance is the smallest of L-GRR, L-OSUE and L-OLH for the column's k, or L-OSUE's if the column has no k.
     """
     return [[(_paper(name, k, *budgets), _best(name, k, *budgets)) for name, k in COLUMNS_1] for budgets in rows]
 
 
 def one_time(epsilons: Sequence[float]) -> list[list[tuple[float, float]]]:
-    """Table 2: for each ε and column, the variance, and that of the best one-time mechanism (OUE if there is no k)."""
+    """Table 2: for each ε and column, the variance, and the best one-time mechanism's (OUE's if the column has no k)."""
     return [
         [
             (mechanism(name, k, eps=eps).variance(n=N), min(mechanism(m, k, eps=eps).variance(n=N) for m in candidates(name)))
@@ -88,7 +88,7 @@ def _table_1(plan: Plan, results: Sequence[Any]) -> Outcome:
 
 
 _NOTES_1 = (
-    "Whole numbers are cut off in the paper, not rounded. The last two labels under ε₁ = 0.3 ε∞ are misprinted; their numbers"
+    "The paper truncates whole numbers. The last two labels under ε₁ = 0.3 ε∞ are misprinted; the numbers in these two rows"
     " follow the pattern of the other rows.",
     "The paper's second round of L-GRR is right only for k = 2. For k = 32 and 1024 the reports are more private than ε₁, and"
     " most of the gain comes from the exact calibration. Best: the smallest variance of L-GRR, L-OSUE and L-OLH in exact"
@@ -127,7 +127,7 @@ def _figure_3(plan: Plan, results: Sequence[Any]) -> Outcome:
         )
     if plan.best:
         notes.append(
-            "L-OLH for k = 1024 is not in the paper: about as accurate as L-OSUE, and a few bytes in place of 1024 bits."
+            "L-OLH for k = 1024 is not in the paper. Its error is about L-OSUE's, and a report has a few bytes, not 1024 bits."
         )
     return Outcome([], panels, notes)
 

@@ -3,8 +3,8 @@
 Arcolezi, Couchot, Al Bouna and Xiao, "Improving the Utility of Locally Differentially Private Protocols for Longitudinal and
 Multidimensional Frequency Estimates", 2022; n = 10 000 and f = 0 in Tables 1 and 2.
 
-Two rows of Table 1 have misprinted labels. Under the heading ε₁ = 0.3 ε∞ the last two have ε∞ = 1.0, ε₁ = 0.60 and ε∞ = 2.0,
-ε₁ = 1.20. Their numbers are those of 2.0, 0.60 and 4.0, 1.20, the labels used here.
+Two rows of Table 1 have misprinted labels. Under the heading ε₁ = 0.3 ε∞ the last two rows have the labels ε∞ = 1.0, ε₁ = 0.60
+and ε∞ = 2.0, ε₁ = 1.20. The numbers in these rows belong to ε∞ = 2.0, ε₁ = 0.60 and ε∞ = 4.0, ε₁ = 1.20, the labels used here.
 """
 
 from decimal import Decimal
@@ -52,8 +52,8 @@ _TABLE_2 = """
 """
 TABLE_2 = [tuple(line.split()) for line in _TABLE_2.strip().splitlines()]
 
-# Tables 3 and 4: eps_inf, then for each data set how much smaller, in percent, the averaged MSE of ALLOMFREE is than that of
-# L-SUE and of L-OUE; eps_1 = 0.3 eps_inf and 0.6 eps_inf.
+# Tables 3 and 4: eps_inf, then for each data set ALLOMFREE's reduction of the averaged MSE, in percent, relative to L-SUE and
+# to L-OUE; eps_1 = 0.3 eps_inf and 0.6 eps_inf.
 DATASETS = ("nursery", "adult", "ms_fimu", "census_income")
 _TABLE_3 = """
 0.5 13.51 20.63 19.03 27.73 3.03 5.43 7.84 9.48
@@ -84,10 +84,10 @@ GAINS = {
 
 
 def digit(printed: str) -> float:
-    """Largest distance of a value from its printed one.
+    """Largest distance of a value from the printed value: half a unit of the last digit, with two exceptions in Table 1.
 
-    It is half a unit of the last digit, with two exceptions in Table 1. Whole numbers are cut off (26706 for 26706.64). Values
-    with five decimals were first rounded to six (2.12772 for 2.1277251).
+    Whole numbers are truncated (26706 for 26706.64). Values with five decimals were first rounded to six decimals (2.12772 for
+    2.1277251).
     """
     decimals = -int(Decimal(printed).as_tuple().exponent)
     if decimals == 0:

@@ -1,8 +1,8 @@
-"""ALLOMFREE's experiments: every device reports one of several attributes (Smp), once, with a memoized mechanism.
+"""ALLOMFREE's experiments: every device samples one of several attributes (Smp) and reports it once, with a memoized mechanism.
 
-The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. The text names Eq. (9), the
-matrix inversion, as the estimator; its mean error would follow from Table 1's variances. The gains of Tables 3 and 4 differ
-from that. The authors' published code clips the estimates at 0 and divides them by their sum, as we do here.
+The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. The paper's text names
+Eq. (9), the matrix inversion, as the estimator. The inversion's mean error would follow from Table 1's variances, but the gains
+of Tables 3 and 4 do not. The authors' published code clips the estimates at 0 and divides them by their sum, as we do here.
 """
 
 import functools
@@ -32,7 +32,7 @@ RUNS = {"nursery": 100, "adult": 40, "ms_fimu": 20, "census_income": 8}
 QUICK = {"nursery": 10, "adult": 5, "ms_fimu": 5, "census_income": 5}
 QUICK_EPSILONS = (1.0, 4.0)
 TITLES = {"nursery": "Nursery", "adult": "Adult", "ms_fimu": "MS-FIMU", "census_income": "Census-Income"}
-# The paper prints the first five and the last eight of Census-Income's 33; the others are from the data set's description.
+# The paper prints the first five and the last eight of Census-Income's 33 sizes; the data set's description has the others.
 ABSENT = {
     "ms_fimu": (88_935, (3, 3, 8, 12, 37, 11)),
     "census_income": (
@@ -43,7 +43,7 @@ ABSENT = {
 
 
 class Errors(TypedDict):
-    """Source of the data ("" if it is real), and MSE_avg of every run by its method."""
+    """Note on the data's source ("" if the data are real), and MSE_avg of every run by method."""
 
     source: str
     mse: dict[str, list[float]]
@@ -54,7 +54,7 @@ Found = Mapping[tuple[str, float, float], Errors]  # by data set, ratio, eps_inf
 
 @functools.lru_cache(maxsize=1)
 def dataset(name: str, data: str | None) -> Dataset:
-    """One of the paper's four; MS-FIMU's table of persons and Census-Income are always generated."""
+    """One of the paper's four data sets; MS-FIMU's table of persons and Census-Income are always generated."""
     if name in ABSENT:
         return generated(TITLES[name], *ABSENT[name], seed=1)
     return load(name, Path(data) if data else None)
@@ -93,7 +93,7 @@ def averaged_mse(people: Dataset, chosen: Sequence[Mechanism], post: str, rng: n
 
 
 def errors(name: str, data: str | None, ratio: float, eps_inf: float, runs: int, methods: Sequence[str], seed: int) -> Errors:
-    """MSE_avg of every run of every method, for eps_1 = ratio · eps_inf; and where the data came from."""
+    """MSE_avg of every run of every method, for eps_1 = ratio · eps_inf; and a note on the data's source."""
     people = dataset(name, data)
     found: Errors = {"source": people.source, "mse": {}}
     for method in methods:
@@ -149,9 +149,10 @@ def _gather(plan: Plan, names: Sequence[str], ratios: Sequence[float], results: 
 
 
 def gain(runs: Mapping[str, Sequence[float]], method: str, over: str) -> tuple[float, float]:
-    """Reduction of a method's mean error relative to another's, in percent; and its standard deviation beside the paper's.
+    """Reduction of a method's mean error relative to another's, in percent, and the standard deviation of ours - published.
 
-    The paper's number also varies by chance, over its 100 runs. A ratio's relative variance is the sum of the two means'.
+    The published number also varies by chance, over the paper's 100 runs. A ratio's relative variance is the sum of the
+    relative variances of the two means.
     """
     ratio = float(np.mean(runs[method]) / np.mean(runs[over]))
     relative = sum(
@@ -199,8 +200,8 @@ _NOTES = (
     "Values are reductions of the averaged MSE by ALLOMFREE, in percent. The authors' published code, but not the paper's text,"
     " clips estimates at 0 and divides them by their sum. This makes all errors, and the gains, smaller.",
     "MS-FIMU's table of persons and Census-Income are not available; independent, Zipf-distributed columns of the same n and k"
-    " replace them. The error of clipped estimates depends on the distribution, so their rows need not agree.",
-    f"Best: the same gain of our best method: {BEST}.",
+    " replace them. The error of clipped estimates depends on the distribution, so the rows of these data need not agree.",
+    f"Best: the gain of our best method: {BEST}.",
 )
 
 
@@ -230,7 +231,7 @@ def _figure(name: str, plan: Plan, results: Sequence[Any]) -> Outcome:
         rows,
         panels,
         [
-            f"The paper claims that each of these always holds; here, of {len(points)} points: {', '.join(held)}.",
+            f"The paper claims that each of these orders always holds. Here, of {len(points)} points: {', '.join(held)}.",
             *([f"Best: {BEST}."] if plan.best else []),
         ],
     )

@@ -1,7 +1,7 @@
 """Figures 2 to 14 of the free-will privacy paper: distances from the truth by number of people, and the text's claims.
 
-ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy". The text has no
-numbers for the figures. We check which method beats which other, and at how many of the sizes that we run.
+ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy". The paper prints no
+values of its figures; its text claims that one method beats another. We count the numbers of people at which each claim holds.
 """
 
 from collections.abc import Sequence
@@ -22,29 +22,31 @@ IBU_R, IBU_M = ("[IBU]_R",), ("[IBU]_M",)
 LINES = {"line": "linear", "grid": "planar"}
 UNITS = {"line": "cells", "grid": "km"}
 SIZES_NOTE = (
-    "The paper's text gives neither its numbers of people and repetitions nor where GIBU stops. Ours: up to 100 000 people, 10"
-    " repetitions (5 on the grid), and GIBU until the log-likelihood grows by less than 1e-9 nats a report. Distances are from"
-    " the distribution that the values are drawn from. `best` is the maximum of the same likelihood of the same reports. The"
-    " value of a claim that one method beats another is the share of numbers of people at which its mean distance is smaller."
+    "The paper's text does not state the numbers of people and of repetitions, nor when GIBU stops. We run up to 100 000"
+    " people and 10 repetitions (5 on the grid). We stop GIBU when the log-likelihood grows by less than 1e-9 nats a report."
+    " A distance compares an estimate with the true distribution, which generates the values. `best` is the maximum of the"
+    " same likelihood of the same reports. The value of a claim that one method beats another is a share of the numbers of"
+    " people: the share at which the first method has the smaller mean distance."
 )
 GRID_NOTE = (
     "Gowalla's check-ins are not available, so the planar population is generated, on the paper's grid of 24 × 16 cells of 0.5"
-    " km. The ε of Tables 6 and 7 are per kilometre, so a planar mechanism that counts in cells takes half of them. Only then"
-    " do they match the round expected distances that Table 6 comes from."
+    " km. The ε of Tables 6 and 7 are per kilometre, so a planar mechanism that counts in cells gets half of each ε. Only these"
+    " halves give the expected distances of 0.5, 1, …, 5 km from which Table 6 comes."
 )
 BITS_NOTE = (
     "GIBU and the maximum use whole reports, as in the paper. A service keeps only counts of bits; the last curve is the"
-    " maximum of their likelihood."
+    " maximum of the likelihood of these counts."
 )
 SHOKRI_NOTE = (
-    "In the paper the loss ℓ of the user's quality is also the adversary's. The optimum is then known in advance: the smaller"
-    " of Q and the error of the best blind guess. Very many channels attain it, and results depend on the one that a solver"
-    " returns, so the figure cannot be reproduced exactly. Q = 28 on the line does not bind: a blind guess errs by 25."
+    "The paper uses the same loss ℓ for the user's quality and for the adversary's error. The optimum is then known in advance:"
+    " the smaller of Q and the error of the best blind guess. Very many channels attain this optimum, and the results depend on"
+    " the channel that a solver returns. The figure therefore cannot be reproduced exactly. On the line the bound Q = 28 has no"
+    " effect, since a blind guess errs by 25."
 )
 SHOKRI_GRID_NOTE = (
-    "On the paper's 384 cells the programme has 147 000 unknowns and 57 million coefficients; ours has 12 × 8 cells of 1 km."
-    " The third picture has another optimum of the same programme, the truth or else the middle, to show how much depends on"
-    " it."
+    "On the paper's 384 cells the programme has 147 000 unknowns and 57 million coefficients; we use 12 × 8 cells of 1 km."
+    " The third picture shows how much depends on the optimum: it uses another optimum of the same programme, the mechanism"
+    " that reports the truth or else the middle."
 )
 
 
@@ -74,7 +76,7 @@ def _finish(figure: Figure, plan: Plan, results: Sequence[Any]) -> Outcome:
 
 
 def _rows(figure: Figure, mix: str, runs: Runs, best: bool) -> list[Row]:
-    """The distances for the most people, then the claims. A method without an estimate is left to Table 1."""
+    """Rows of the distances for the most people, then of the claims. Only Table 1 shows a method without an estimate."""
     where, note = title(mix), "population generated" if mix.endswith("grid") else ""
     maximum = float(runs.mean(MAXIMUM)[-1])
     rows = [

@@ -5,8 +5,8 @@
 
 INV is matrix inversion, RAP the same for unary encodings, IBU the iterative Bayesian update. One of two projections turns an
 inversion into a distribution: ``"norm-sub"`` (Euclidean, onto the simplex) or ``"norm-mul"`` (clip and normalise). The average
-mechanism ignores which group a report comes from. All of these are less accurate than GIBU. [·]_M can even carry no
-information although every group alone carries a lot.
+mechanism ignores which group a report comes from. All of these methods are less accurate than GIBU. The average mechanism can
+even carry no information although every group's mechanism carries a lot.
 
 Source: the free-will privacy paper, §4 (Eqs. 4 and 5) and §5 (Eqs. 7, 9, 10, 13 and 14).
 """
@@ -82,7 +82,7 @@ def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Pr
     if not n:
         return np.full(k, np.nan)
     counts = sum((table.counts for _, table in groups), np.zeros(k, np.int64))
-    if not any(isinstance(m, ChannelMechanism) for m, _ in groups):  # bits, or symbols as GRR's: so is the average
+    if not any(isinstance(m, ChannelMechanism) for m, _ in groups):  # the average of bits, or of GRR's symbols
         p = sum(table.n / n * m.p for m, table in groups)
         q = sum(table.n / n * m.q for m, table in groups)
         if p == q:

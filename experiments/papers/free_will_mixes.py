@@ -31,9 +31,9 @@ LINE_K, GRID, CELL_KM = 100, (24, 16), 0.5
 RAPPOR_K = 20
 RAPPOR_HIGH = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # Table 4: high privacy
 RAPPOR_LOW = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
-GRR_LINE = (3.00, 3.54, 3.96, 4.34, 4.69, 5.06, 5.46, 5.93, 6.60, 8.08)  # Table 5; its first five are Table 7's
+GRR_LINE = (3.00, 3.54, 3.96, 4.34, 4.69, 5.06, 5.46, 5.93, 6.60, 8.08)  # Table 5; the first five are also in Table 7
 GRR_GRID = (3.05, 4.19, 4.81, 5.27, 5.67, 6.05, 6.44, 6.87, 7.40, 8.20)
-GEOMETRIC_LINE = (0.020, 0.025, 0.031, 0.039, 0.050, 0.065, 0.088, 0.131, 0.236, 0.869)  # Table 6; its last five are Table 7's
+GEOMETRIC_LINE = (0.020, 0.025, 0.031, 0.039, 0.050, 0.065, 0.088, 0.131, 0.236, 0.869)  # Table 6; the last five: Table 7
 GEOMETRIC_GRID_KM = (0.190, 0.244, 0.310, 0.390, 0.493, 0.632, 0.835, 1.159, 1.762, 3.124)  # per kilometre
 SHOKRI_LINE = (1.0, 4.0, 7.0, 10.0, 13.0, 16.0, 19.0, 22.0, 24.5, 28.0)  # Table 8: Q, in cells
 SHOKRI_GRID_KM = (0.3, 0.6, 0.9, 1.2, 1.5, 1.8, 2.1, 2.4, 2.7, 3.0)
@@ -44,7 +44,7 @@ ELSEWHERE = 0.05
 UNEVENNESS = 1.0  # standard deviation of the logarithm of a cell's own popularity
 CITY_SEED = 20_120_801
 
-DELTA = 1e-9  # nats a report: the gain below which GIBU stops; the paper gives none
+DELTA = 1e-9  # nats a report: the gain below which GIBU stops; the paper gives no value
 POSTS: tuple[tuple[Projection, str], ...] = (("norm-sub", "projection"), ("norm-mul", "normalization"))
 GIBU, MAXIMUM, COUNTED = "GIBU", "maximum", "maximum, bit counts"
 
@@ -54,7 +54,7 @@ class Mix:
     """A population and the mechanisms of its people.
 
     Attributes:
-        truth: (k,) distribution that the values are drawn from.
+        truth: (k,) distribution of the values.
         mechanisms: the mechanisms, each for an equal part of the people.
         points: (k, 2) kilometres, or None if the values lie on a line, one apart.
         invertible: True if every mechanism's channel is invertible, so that [INV]_R exists.
@@ -67,11 +67,11 @@ class Mix:
 
 
 class TruthOrCentre(StoredChannel):
-    """Reports the true value with some probability, else the middle cell, whatever the value is.
+    """Reports the true value with some probability, else the middle cell for every value.
 
-    The probability is max(0, 1 - Q/B), where B is the expected error of the best blind guess, the middle. It is one of the many
-    optima of Shokri's programme for a uniform profile, if the quality loss is the adversary's error. The expected loss and the
-    adversary's expected error are then both min(Q, B). On the line of 100 cells B is 25.
+    The probability is max(0, 1 - Q/B), where B is the expected error of the best blind guess, the middle. The mechanism is one
+    of the many optima of Shokri's programme for a uniform profile, if the quality loss is the adversary's error. The expected
+    loss and the adversary's expected error are then both min(Q, B). On the line of 100 cells B is 25.
     """
 
     name = "truth-or-centre"
@@ -98,7 +98,7 @@ def line_distances(k: int) -> FloatArray:
 def city(shape: tuple[int, int], cell_km: float) -> tuple[FloatArray, FloatArray]:
     """A distribution on a grid of cells, with a few crowded places and uneven cells, and the cells' (k, 2) centres.
 
-    It replaces Gowalla's check-ins in San Francisco. Each cell's popularity is log-normal, from a fixed seed.
+    The city replaces Gowalla's check-ins in San Francisco. Each cell's popularity is log-normal, from a fixed seed.
     """
     y, x = np.divmod(np.arange(shape[0] * shape[1]), shape[0])
     points = (np.column_stack((x, y)) + 0.5) * cell_km
@@ -191,7 +191,7 @@ def distances(mix: str, n: int, first: int, repeats: int, seed: int) -> dict[str
         n: number of people.
         first: number of the first repetition.
         repeats: number of repetitions.
-        seed: of all randomness; with the mixture, n and its number it determines a repetition.
+        seed: of all randomness; the seed, the mixture, n and the repetition's number determine a repetition.
     """
     population = build(mix)
     k, points = len(population.truth), population.points

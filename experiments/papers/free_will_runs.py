@@ -1,6 +1,6 @@
 """Jobs for the mixtures of the free-will privacy paper, and their gathered results, for its figures and tables.
 
-The paper's text gives neither its numbers of people nor its repetitions. Ours are below, for all figures.
+The paper's text states neither the numbers of people nor the number of repetitions. This module sets them, for all figures.
 """
 
 import math
@@ -105,7 +105,7 @@ class Runs:
         return float((mean > 0).mean()), float(math.sqrt((chance * (1 - chance)).sum()) / len(self.people))
 
     def ratio(self, method: str, reference: str) -> tuple[float, float]:
-        """The logarithm of the distance over the reference's, averaged over the sizes, and its standard error."""
+        """Mean over the sizes of ln(distance / reference's distance), and the standard error of this mean."""
         a, b = self.distances[method], self.distances[reference]
         part = a / a.mean(axis=1, keepdims=True) - b / b.mean(axis=1, keepdims=True)
         errors = part.std(axis=1, ddof=1) / math.sqrt(a.shape[1])

@@ -3,8 +3,9 @@
 The verdicts are words without a scale. Our scale is the distance from the truth divided by GIBU's, as the geometric mean over
 all sizes: at most 1.25 is excellent, at most 2 good, more is bad.
 
-The paper gives no source for its ε. At each of them the expected distance between a uniform value and its report is a round
-number. On the line these are the bounds Q of its Table 8 (but 25 for its 24.5), on the grid 0.5, 1, …, 5 km.
+The paper does not explain its choice of ε. Each ε makes the expected distance between a uniform value and its report a simple
+number. On the line these distances are the bounds Q of the paper's Table 8, except 25 where Table 8 has 24.5. On the grid the
+distances are 0.5, 1, …, 5 km.
 """
 
 import math
@@ -72,23 +73,23 @@ TABLE_2: tuple[Verdict, ...] = (
     ("rappor-low", "[RAP]_M", "good", 14),
 )
 SCALE_NOTE = (
-    "Verdicts are 3 excellent, 2 good, 1 bad and 0 not applicable. They follow the distance divided by GIBU's, as the geometric"
-    f" mean over all sizes: at most {EXCELLENT} is excellent, at most {GOOD:g} good. The paper gives no such scale; its column"
-    " GIBU, always excellent, is the reference. Of the two ways to turn an inversion into a distribution, the better one"
-    " counts."
+    "Verdicts are 3 excellent, 2 good, 1 bad and 0 not applicable. A verdict depends on the method's distance divided by"
+    f" GIBU's, as the geometric mean over all sizes: at most {EXCELLENT} is excellent, at most {GOOD:g} good. The paper gives"
+    " no such scale; the reference is the paper's column GIBU, which is always excellent. An inversion is turned into a"
+    " distribution in two ways, and its verdict uses the better one."
 )
 GROWS_NOTE = (
-    "The others' distance relative to GIBU's depends on the number of people, which the paper's text does not give. With"
-    " geometric mechanisms it grows steadily. The planar population is generated; there [IBU]_M is nearer to GIBU than"
-    " published."
+    "A method's distance relative to GIBU's depends on the number of people, which the paper's text does not give. With"
+    " geometric mechanisms this ratio grows steadily. The planar population is generated; on this population [IBU]_M is nearer"
+    " to GIBU than published."
 )
 SHOKRI_NOTE = (
-    "Verdicts on Shokri's mechanisms hold for the optimum that our solver returns, and on the plane for 12 × 8 cells: see"
+    "Verdicts on Shokri's mechanisms are for the optimum that our solver returns; on the plane they are for 12 × 8 cells. See"
     " Figure 13."
 )
 LOW_PRIVACY_NOTE = (
-    "With low privacy [RAP]_M ends two to three times as far from the truth as GIBU, at every number of people: `good` in the"
-    " paper, bad on our scale."
+    "With low privacy [RAP]_M's distance is two to three times GIBU's, at every number of people. The paper's verdict is"
+    " `good`; on our scale the verdict is bad."
 )
 
 
@@ -129,10 +130,10 @@ def grade(ratio: float) -> int:
 LINE_LOSS = (1.0, 4.0, 7.0, 10.0, 13.0, 16.0, 19.0, 22.0, 25.0, 28.0)
 GRID_LOSS_KM = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
 EPSILON_NOTE = (
-    "At each ε a report lies that far from a uniform value, on average. The paper gives no source for its ε. Tables 7 and 8"
-    " take theirs from here."
+    "A label gives the mean distance between a uniform value and its report at this ε. The paper does not explain its choice of"
+    " ε. Tables 7 and 8 use the ε of this table."
 )
-PER_KM_NOTE = "On the grid the ε are per kilometre; a mechanism that counts cells of 0.5 km takes half of them."
+PER_KM_NOTE = "On the grid the ε are per kilometre; a mechanism that counts cells of 0.5 km gets half of each ε."
 
 
 def epsilon(kind: str, loss: float) -> float:
