@@ -45,16 +45,18 @@ TABLES: dict[tuple[str, ...], dict[str, tuple[int, ...]]] = {
     },
 }
 NOTES = (
-    "Bins are those of the paper's notebook: k + 1 of equal width, of which the last two are one value. Its incomes are not"
-    " available: «Real» is log-normal incomes here. Its values, and averages that include it, need not agree.",
-    "best: the gain over the paper's MI of PowerNS on reports in the exact calibration, one rule for all settings.",
-    "Local hashing has linear forms in place of the paper's hash functions; OLH has g = 53, a prime power, in place of 56 at"
-    " ε = 4. SS takes the size of the least variance, where the paper rounds.",
+    "Bins are those of the paper's notebook: k + 1 bins of equal width, of which the last two are one value. The paper's"
+    " incomes are not available; «Real» is log-normal incomes here. Values of «Real», and averages that include «Real», need not"
+    " agree.",
+    "best: the gain of PowerNS over the paper's MI, for reports in the exact calibration; one rule for all settings.",
+    "Local hashing uses linear forms in place of the paper's hash functions. At ε = 4 OLH has g = 53, a prime power, in place"
+    " of 56. SS uses the subset size of the least variance, where the paper rounds.",
 )
 CHANNEL_NOTE = (
-    "The paper's IBU of L-GRR, L-BLH and L-OLH takes q = p₁q₂ + q₁p₂ for its channel. This omits (k-2) q₁q₂ for more than two"
-    " symbols and is not 1/g for hashing, so the channel is not the chain's. It gives the published gains; the rows' notes have"
-    " the gains with the chain's own channel. (The printed p, p₁p₂ + q₁q₂, lacks (k-2) q₁q₂ too; the package's p is right.)"
+    "For L-GRR, L-BLH and L-OLH the paper's IBU uses a channel with q = p₁q₂ + q₁p₂. For more than two symbols this q lacks"
+    " (k-2) q₁q₂, and for hashing it is not 1/g. The channel therefore differs from the mechanism's own channel. The paper's"
+    " channel gives the published gains; the rows' notes have the gains with the mechanism's own channel. (The printed p,"
+    " p₁p₂ + q₁q₂, lacks (k-2) q₁q₂ too; the package's p is right.)"
 )
 
 
@@ -82,8 +84,8 @@ def notes(plan: Plan, names: tuple[str, ...]) -> list[str]:
     """Notes of every target with these mechanisms."""
     first = (
         f"Gains are means over {runs(plan)} runs of a setting ({THEIR_RUNS} in the paper), each with a fresh population. The"
-        " paper states that too, but its notebook draws one population for all runs. The ± includes that; for the exponential's"
-        " bins it is large."
+        " paper also states fresh populations, but its notebook draws one population for all runs. The ± includes the chance of"
+        " that single population, which is large for the exponential's bins."
     )
     return [first, *NOTES, *([CHANNEL_NOTE] if names is CHAINS else [])]
 
@@ -125,10 +127,10 @@ def mean_gain(found: Found, chosen: Callable[[Setting], bool], estimator: str = 
 def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
     """(2,) standard deviations of a published mean of gains minus ours.
 
-    Every run draws new reports. Ours also draw new populations; the paper's notebook draws one for each shape and n and uses
-    it in all of its runs. The settings of a run share the population. So the population's part of the variance is the variance
-    of their mean minus that of as many independent gains. If they share nothing, estimating this part widens the chance of 20
-    runs by about a half.
+    Every run draws new reports. Our runs also draw new populations; the paper's notebook draws one population for each shape
+    and n, and uses this population in all runs. The settings of a run share the population. The population's part of the
+    variance is therefore the variance of the settings' mean gain minus the variance for as many independent gains. If the
+    settings share nothing, the estimate of this part widens the ± of 20 runs by about a half.
     """
     gains = np.array([gain(x) for setting, x in found.items() if chosen(setting)])
     reports = gains.var(axis=2, ddof=1).mean(axis=0) / len(gains)
@@ -172,7 +174,7 @@ def table_rows(plan: Plan, names: tuple[str, ...], found: Found) -> list[Row]:
 
 
 def mean_mse_gain(found: Found, **fixed: object) -> float:
-    """The gains' mean, in mean squared error, over the settings with some attributes fixed."""
+    """Mean gain in mean squared error over the settings with the given attributes."""
     return float(mean_gain(found, lambda s: all(getattr(s, name) == value for name, value in fixed.items()))[0].mean())
 
 
@@ -182,7 +184,7 @@ def claim(text: str, holds: bool, note: str = "") -> Row:
 
 
 def ratio(measured: dict[str, FloatArray]) -> float:
-    """Reduction of IBU's mean squared error, averaged over runs, relative to MI's, in per cent; negative if it is larger."""
+    """Reduction of the mean squared error, averaged over runs, by IBU relative to MI, in per cent; negative if IBU is worse."""
     return float(100 * (1 - measured["ibu"][0].mean() / measured["mi"][0].mean()))
 
 
@@ -239,9 +241,9 @@ def sweeps(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
                 f"the paper's own {table} and its text: Gaussian and triangular",
             ),
             claim(
-                "the gain falls as ε rises", by_eps[0] > by_eps[1] > by_eps[2], f"it does for: {', '.join(falling) or 'none'}"
+                "the gain falls as ε rises", by_eps[0] > by_eps[1] > by_eps[2], f"it falls for: {', '.join(falling) or 'none'}"
             ),
-            claim("the gain is higher for the larger n", by_n[1] > by_n[0], f"it is for: {', '.join(larger) or 'none'}"),
+            claim("the gain is higher for the larger n", by_n[1] > by_n[0], f"higher for: {', '.join(larger) or 'none'}"),
             claim("the gain is higher for k = 200 than for k = 2", by_k[-1] > by_k[0]),
         ]
     return Outcome(rows, panels, notes(plan, names))

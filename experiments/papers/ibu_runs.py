@@ -1,8 +1,8 @@
 """Runs of Arcolezi, Cerna and Palamidessi 2023: both estimators on the same reports, as in the paper and its package.
 
 Populations are n samples of a shape, cut into k + 1 bins of equal width. The last two bins are one value, as in the paper's
-notebook (the paper's words: "bucketize to a k-bins histogram"). Its incomes are not available here; log-normal ones replace
-them. Local hashing has linear forms in place of random hash functions.
+notebook (the paper's words: "bucketize to a k-bins histogram"). The paper's incomes are not available here; log-normal incomes
+replace them. Local hashing uses linear forms in place of random hash functions.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from mechanisms.grr import LongitudinalGRR
 from mechanisms.local_hashing import LongitudinalHashing
 
 EPSILONS = (1.0, 2.0, 4.0)
-LOLOHA_G = {1.0: 3, 2.0: 7, 4.0: 53}  # §3.2's formula rounded to the nearest, as in its package; floors are printed
+LOLOHA_G = {1.0: 3, 2.0: 7, 4.0: 53}  # §3.2's formula, rounded as in the paper's package; the paper prints floors
 MEDIAN_INCOME, INCOME_SPREAD, TOP_INCOME = 36_000, 0.9, 720_000
 
 
@@ -47,8 +47,9 @@ def build(name: str, k: int, eps: float, calibration: str) -> Mechanism:
 def papers_ibu(m: Mechanism, table: CountTable, slip: bool = True) -> FloatArray:
     """IBU on support counts, at most 10 000 iterations, until no frequency changes by more than 1e-12.
 
-    The paper's channel has p on its diagonal and q elsewhere. For the chains of GRR it takes q = p₁q₂ + q₁p₂, with q₁ = 1/g for
-    local hashing. That is right only for two symbols without hashing. Otherwise (k-2) q₁q₂ is missing; for hashing, q is 1/g.
+    The paper's channel has p on its diagonal and q elsewhere. For the chains of GRR the paper takes q = p₁q₂ + q₁p₂, with
+    q₁ = 1/g for local hashing. This q is right only for two symbols without hashing. For more symbols (k-2) q₁q₂ is missing;
+    for hashing the right q is 1/g.
 
     Args:
         m: the mechanism.
@@ -68,8 +69,8 @@ def papers_ibu(m: Mechanism, table: CountTable, slip: bool = True) -> FloatArray
 def estimates(name: str, k: int, eps: float, values: IntArray, best: bool, rng: np.random.Generator) -> dict[str, FloatArray]:
     """Frequencies by estimator.
 
-    `mi`, clipped and normalised, and `ibu` are as in the paper. `chain` is IBU with the chain's own channel, where the paper's
-    differs. `best` is PowerNS of the inversion of reports in the exact calibration.
+    `mi`, clipped and normalised, and `ibu` are as in the paper. `chain` is IBU with the mechanism's own channel, if the paper's
+    channel differs. `best` is PowerNS of the inversion of reports in the exact calibration.
     """
     m = build(name, k, eps, "paper")
     table = tabulate(m, values, rng)
@@ -88,7 +89,8 @@ def estimates(name: str, k: int, eps: float, values: IntArray, best: bool, rng: 
 def errors(name: str, shape: str, k: int, n: int, runs: int, best: bool, seed: int) -> list[dict[str, Any]]:
     """A job: for each of `EPSILONS` the estimators' errors, by name (2, runs): mean squared and mean absolute ones.
 
-    A run's samples are the same for every mechanism, k and ε; its reports are not. Both depend only on the arguments.
+    A run's samples are the same for every mechanism, k and ε; a run's reports are not. Samples and reports depend only on the
+    arguments.
     """
     rngs = [np.random.default_rng([seed, *_digest(shape, n, run)]) for run in range(runs)]
     populations = [population(shape, k, n, rng) for rng in rngs]

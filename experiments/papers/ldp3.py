@@ -44,24 +44,25 @@ TABLES = {
         "SS": (1.18, 0.94, 0.94, 1.18, 0.94, 0.95, 0.88, 0.86, 0.86),
     },
 }
-SLIPS = {("bms_pos", "SS", "Avg. w/ PP"): "the paper averages w/o PP too"}
+SLIPS = {("bms_pos", "SS", "Avg. w/ PP"): "the paper's average includes w/o PP"}
 NOTES = (
-    "The paper's l1 distance is the sum of absolute errors (its Eq. 22); its numbers are that sum divided by k, as are ours.",
-    "Power and PowerNS are the toolkit's, with its variance. This has the domain size in place of the number of people, so the"
-    " assumed noise is k times too small, and estimates far below zero get the prior's mean in place of nearly zero. SS gets"
-    " GRR's formula, whose factor k cancels that. So Power helps SS most, and SS with PowerNS is the paper's best combination."
-    " best: PowerNS of the same protocol with the true variance.",
-    "OLH and BLH have linear forms in place of random hash functions.",
+    "The paper defines the l1 distance as the sum of absolute errors (Eq. 22). The paper's numbers are this sum divided by k,"
+    " and so are ours.",
+    "Power and PowerNS are the toolkit's, with the toolkit's variance. This variance has the domain size in place of the number"
+    " of people, so the assumed noise is k times too small. Estimates far below zero then get the prior's mean in place of"
+    " nearly zero. SS gets GRR's formula, whose factor k cancels this error. Power therefore helps SS most, and SS with PowerNS"
+    " is the paper's best combination. best: PowerNS of the same protocol with the true variance.",
+    "OLH and BLH use linear forms in place of random hash functions.",
 )
 PORTO_NOTE = (
-    "Porto's trips are not available; as many people on as many values, with Zipf's distribution, replace them. Only the"
-    " columns that hardly depend on the distribution (w/o PP, Norm) can agree. The paper prints the same numbers for PowerNS as"
-    " for Power."
+    "Porto's trips are not available. Data with the same n and k and Zipf's distribution replace them. Only the columns that"
+    " hardly depend on the distribution (w/o PP, Norm) can agree. The paper prints the same numbers for PowerNS as for Power."
 )
 TIMES_NOTE = (
     "Each curve is the time of 10 repetitions (1 in the quick plan) of reports, counting, estimation and PowerNS, in processes"
-    " that had started and loaded the data: {machine}. The paper prints no numbers. Its text claims that times fall from 1 to 8"
-    " threads, less than linearly, and that 4 or more halve them or reduce them to a third for many protocols."
+    " that have already started and loaded the data. Machine: {machine}. The paper prints no numbers. The paper's text claims"
+    " that times fall from 1 to 8 threads, but less than linearly. For many protocols, 4 or more threads should halve the times"
+    " or reduce them to a third."
 )
 
 
@@ -71,7 +72,7 @@ def protocols(plan: Plan) -> list[str]:
 
 
 def folder(plan: Plan, name: str) -> str | None:
-    """The data's folder if it has this data set, else None."""
+    """The data's folder if this data set is in the folder, else None."""
     return str(plan.data) if plan.data and FILES[name] and (plan.data / FILES[name]).exists() else None
 
 
@@ -96,7 +97,7 @@ def table(plan: Plan, name: str, results: Sequence[Any]) -> Outcome:
     rows = []
     for protocol, (i, column) in itertools.product(protocols(plan), enumerate(COLUMNS)):
         ours = float(found[protocol, column].mean())
-        # a run's relative deviation, from all protocols: each alone has few runs
+        # a run's relative deviation, from all protocols, since each protocol has few runs
         runs_of = [found[other, column] for other in protocols(plan)]
         relative = np.sqrt(np.mean([(x.std(ddof=1) / x.mean()) ** 2 for x in runs_of]))
         rows.append(
@@ -114,7 +115,7 @@ def table(plan: Plan, name: str, results: Sequence[Any]) -> Outcome:
 
 
 def process_counts() -> list[int]:
-    """1, 2, 4 … processes, up to the cores there are and the paper's 8 threads."""
+    """1, 2, 4 … processes, up to the number of cores and the paper's 8 threads."""
     most = min(cores(), MOST_PROCESSES)
     return [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
 

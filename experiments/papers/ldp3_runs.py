@@ -1,6 +1,6 @@
 """Runs of Balioglu, Khodaie and Gursoy 2025 (LDP³): a protocol's estimate with every post-processing, and its time.
 
-Values are those of the paper's data sets if the user has them. Porto's trips are not available; as many are generated.
+Values are those of the paper's data sets if the user has them. Porto's trips are not available; the same number is generated.
 """
 
 import hashlib
@@ -39,8 +39,8 @@ def dataset(name: str, folder: str | None, seed: int) -> datasets.Dataset:
 def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
     """The variance of a count that the toolkit passes to its Power for n people.
 
-    It is the true variance at f = 0 divided by k: the toolkit puts k in place of the number of people. SS has GRR's formula,
-    whose own factor k nearly corrects that: the result is about a quarter of the true one.
+    This variance is the true variance at f = 0 divided by k: the toolkit puts k in place of the number of people. SS gets GRR's
+    formula, whose factor k nearly corrects this error: the result is about a quarter of the true variance.
     """
     e = np.exp(eps)
     per_person = {
@@ -55,9 +55,9 @@ def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
 def toolkit_power(counts: FloatArray, n: int, variance: float) -> FloatArray:
     """(k,) frequencies by the toolkit's Power, the source of the published numbers; ours is in `estimators.post_processing`.
 
-    The prior of a count is j^-a on 1 … n, with the mean of the estimates. Estimates are rounded to multiples of 10 plus 5. A
-    posterior mean is over the counts within 25 000 of the estimate. Where the likelihood underflows, it is set to 1e-32. So an
-    estimate that is impossible under the too small variance becomes a prior mean, far above zero.
+    The prior of a count is j^-a on 1 … n; the prior's mean is the mean of the estimates. Estimates are rounded to multiples of
+    10 plus 5. A posterior mean is over the counts within 25 000 of the estimate. A likelihood that underflows is set to 1e-32.
+    An estimate that is impossible under the too small variance therefore becomes a prior mean, far above zero.
 
     Args:
         counts: (k,) estimated counts, of mean at least 1.
@@ -124,7 +124,8 @@ def seconds(
     """A job: the seconds of each protocol for `repetitions` on `processes`.
 
     The time runs from values in the processes' memory to the estimate. Each process makes and counts the reports of its share
-    of the people; then come the sum of the tables, the inversion and PowerNS. Starting processes and loading data do not count.
+    of the people. The sum of the tables, the inversion and PowerNS follow. The start of processes and the loading of data are
+    excluded.
     """
     k = dataset(name, folder, seed).sizes[0]
     context = multiprocessing.get_context("spawn")

@@ -102,14 +102,14 @@ class Row:
 
     @property
     def within(self) -> bool | None:
-        """True if both agree up to three standard deviations of chance and the printed digits; None without a published one."""
+        """True if the values agree up to three standard deviations and the printed digits; None without a published value."""
         if self.difference is None:
             return None
         return abs(self.difference) <= WIDTH * self.spread + self.digit * (1 + 1e-9) + 1e-12
 
     @property
     def gain(self) -> float | None:
-        """The factor by which our best method is better than the paper's; None if it did not run or a ratio is meaningless."""
+        """Factor by which our best method is better than the paper's; None without a best value, or if a ratio is meaningless."""
         if self.best is None or min(self.best, self.ours) <= 0 or not math.isfinite(self.best / self.ours):
             return None
         return self.ours / self.best if self.lower_is_better else self.best / self.ours
@@ -166,7 +166,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Reproduced:
-    """A target's outcome, and the number of its jobs that ran now (others had kept results)."""
+    """A target's outcome, and the number of the target's jobs that ran (the other jobs' results were cached)."""
 
     target: Target
     outcome: Outcome

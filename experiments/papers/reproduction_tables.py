@@ -106,10 +106,10 @@ def draw(drawn: Outcome, title: str, path: Path) -> None:
     """Draw a target's panels, at most three beside one another.
 
     Raises:
-        ReproductionError: if Matplotlib is missing, or does not know the format of the file's ending.
+        ReproductionError: if Matplotlib is missing, or does not support the format of the file's ending.
     """
     try:
-        from matplotlib.figure import Figure  # only here: it is an extra
+        from matplotlib.figure import Figure  # imported here: Matplotlib is optional
     except ImportError:
         raise ReproductionError("pictures need Matplotlib: pip install matplotlib") from None
     panels = drawn.panels
