@@ -109,7 +109,7 @@ class Row:
 
     @property
     def gain(self) -> float | None:
-        """Factor by which our best method is better than the paper's; None without a best value, or if a ratio is meaningless."""
+        """Factor by which our best method is better than the paper's; None without such a value, or for a meaningless ratio."""
         if self.best is None or min(self.best, self.ours) <= 0 or not math.isfinite(self.best / self.ours):
             return None
         return self.ours / self.best if self.lower_is_better else self.best / self.ours

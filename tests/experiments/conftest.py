@@ -23,7 +23,7 @@ class Seeded(SecureRandom):
 
 @pytest.fixture(scope="module")
 def seeded_devices() -> Iterator[None]:
-    """Make the audit's devices draw from a seeded source."""
+    """Makes the audit's devices draw from a seeded source."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(samplers, "SecureRandom", Seeded)
         yield

@@ -1,6 +1,7 @@
 """Measures other libraries in their own environment, and writes a JSON object to standard output.
 
-It imports nothing of ours. `test_errata.py` runs it with the Python of `experiments.peers` and checks the output.
+The file imports nothing of this project. `test_errata.py` runs it in the environment of `experiments.peers` and checks the
+output.
 """
 
 import json
@@ -12,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-warnings.simplefilter("ignore")  # they warn of few reports
+warnings.simplefilter("ignore")  # the libraries warn of few reports
 np.seterr(all="ignore")
 
 
 def captured_channel(module: Any, call: str, *arguments: Any) -> list[list[float]]:
-    """The channel that an IBU aggregator would iterate with."""
+    """The channel with which an IBU aggregator would iterate."""
     seen: list[Any] = []
     kept, module.IBU = module.IBU, lambda k, channel, *_: seen.append(channel)
     try:
@@ -28,7 +29,7 @@ def captured_channel(module: Any, call: str, *arguments: Any) -> list[list[float
 
 
 def refusal(function: Any, *arguments: Any) -> str:
-    """The name of the error that a call ends with; "" if it has a result."""
+    """The name of the error that a call raises; "" if the call returns a result."""
     try:
         function(*arguments)
     except Exception as error:
@@ -77,7 +78,7 @@ def pure() -> dict[str, Any]:
     client, server = hashing.FastLHClient(2.0, 10, 5), hashing.FastLHServer(2.0, 10, 5)
     flh = hashing.FastLHServer(1.0, 30, 50, g=3, use_olh=False)
     estimates = []
-    for n in (10**5, 10**9):  # the expected reports of n people who all have the value 1
+    for n in (10**5, 10**9):  # the expected counts of n people who all have the value 1
         hashed = flh.hash_matrix[:, 0].astype(int)
         flh.hash_counts = np.full((50, 3), n / 50 * (1 - flh.p) / 2)
         flh.hash_counts[np.arange(50), hashed] = n / 50 * flh.p

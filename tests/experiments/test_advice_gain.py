@@ -1,4 +1,4 @@
-"""Advice beside fixed choices is complete and reproducible; tables show their rows; the commands print them."""
+"""Comparisons of advice with fixed choices are complete and reproducible, and the commands print their tables."""
 
 import json
 import subprocess

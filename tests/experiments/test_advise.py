@@ -1,4 +1,4 @@
-"""Advice: directly drawn counts are right, errors are exact where possible, and the advice is a valid survey."""
+"""Advice: directly drawn counts are right, errors are exact where possible, and the printed stanza is valid in a survey."""
 
 import io
 import math
@@ -56,7 +56,7 @@ def farthest(m: Mechanism, tables: FloatArray) -> float:
 
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_directly_drawn_tables_follow_the_reports_law(name: str) -> None:
-    """20 numbers for each of 9 mechanisms: any of them is 5 standard deviations off with probability 1e-4."""
+    """20 numbers for each of 9 mechanisms: one of these numbers is 5 standard deviations off with probability 1e-4."""
     m, rng = built(name), np.random.default_rng(7)
     tables = np.array([m.support(drawn_table(m, PEOPLE, rng)) for _ in range(4000)])
     assert farthest(m, tables) < SIGMAS
@@ -65,7 +65,7 @@ def test_directly_drawn_tables_follow_the_reports_law(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_luck_is_zero_on_average(name: str) -> None:
-    """Two parts for each of 14 mechanisms: any is 5 standard errors off with probability 2e-5. A wrong ε is noticed."""
+    """Two parts for each of 14 mechanisms: one part is 5 standard errors off with probability 2e-5. A wrong ε is noticed."""
     m, n, rng = built(name, eps=4.0), int(PEOPLE.sum()), np.random.default_rng(3)
     truth = PEOPLE / n
     inversions = [matrix_inversion(m, drawn_table(m, PEOPLE, rng)).frequencies for _ in range(800)]
@@ -85,7 +85,7 @@ def test_regression_removes_luck_and_nothing_else() -> None:
     assert abs(errors.mean() - 7) > SIGMAS * 0.1 / math.sqrt(800)
     assert without_luck(np.full((2, 400), np.inf), chance).tolist() == np.full((2, 400), np.inf).tolist()
     np.testing.assert_allclose(without_luck(errors, np.zeros_like(chance)), errors)
-    unseen = -1e-9 + 1e-25 * chance  # of noise that never occurred
+    unseen = -1e-9 + 1e-25 * chance  # luck of noise that never occurred
     assert without_luck(errors, unseen).tolist() == errors.tolist()
 
 
@@ -144,7 +144,7 @@ def test_ranking_is_by_mean_and_best_by_paired_difference() -> None:
 
 
 def test_a_combination_without_an_estimate_ranks_last() -> None:
-    """Two reports of three bits often have no bit set; a likelihood of the bits then gives no estimate."""
+    """Two reports of three bits often have no bit set. The likelihoods of bits then give no estimate."""
     advice = advise(Question(k=3, n=2, eps=3.0), repeats=30, processes=1)
     missing = [r for r in advice.ranking if math.isinf(r.error)]
     assert {(r.mechanism, r.estimator) for r in missing} >= {("OUE", "ibu"), ("OUE", "mle")}
@@ -269,7 +269,7 @@ totals: list[int] = []
 
 
 def test_only_distributions_have_a_finite_divergence() -> None:
-    """If the sample lacks values, an estimate that sums to 1 may be negative there and exceed the truth elsewhere."""
+    """If the sample lacks values, an estimate that sums to 1 may be negative at these values and exceed the truth elsewhere."""
     question = Question(k=8, n=5000, eps=1.0, metric="kl")
     ranking = advise(question, np.array([3000, 1500, 500, 0, 0, 0, 0, 0]), repeats=10, processes=1).ranking
     assert all(r.error >= 0 for r in ranking)

@@ -1,7 +1,7 @@
-"""The audit's bounds come near a mechanism's loss, never exceed its claim, and expose every broken mechanism.
+"""The audit's bounds come near a mechanism's loss, never exceed the claim, and expose every broken mechanism.
 
-Seeds are fixed, those of devices too. With other seeds, a run of the audit would put a bound of a correct mechanism above its
-claim with probability at most 0.001. There are five runs here and in `test_bench`.
+All seeds are fixed, also those of devices. With other seeds, a bound of a correct mechanism would exceed the claim in a run of
+the audit with probability at most 0.001. This file and `test_bench` have five runs.
 """
 
 import math
@@ -36,7 +36,7 @@ def test_bounds_are_those_of_scipy(x: int, n: int, alpha: float) -> None:
 
 
 def test_a_loss_bound_is_wrong_at_most_as_often_as_alpha() -> None:
-    """Exact: over all outcomes of 40 and 40 tosses with probabilities 0.6 and 0.2."""
+    """The test sums exactly over all outcomes of 40 and 40 tosses with probabilities 0.6 and 0.2."""
     n, p, q, alpha = 40, 0.6, 0.2, 0.05
     x = np.arange(n + 1)
     of_p, of_q = (np.array([math.comb(n, i) * r**i * (1 - r) ** (n - i) for i in x]) for r in (p, q))
@@ -140,7 +140,7 @@ def test_with_many_reports_bounds_come_near_the_claim(name: str) -> None:
 
 
 def test_the_attack_counts_only_the_second_half() -> None:
-    """If the second half has no information, the bound is 0, whatever the first half holds."""
+    """If the second half has no information, the bound is 0 for every first half."""
     counts = {v: np.zeros((2000, 2), np.uint8) for v in (0, 1)}
     for v in (0, 1):
         counts[v][:1000, v] = 1

@@ -62,7 +62,7 @@ def test_a_load_has_the_counts_that_it_claims(tmp_path: Path, envelope_bytes: in
 def test_the_sizes_are_those_of_the_targets() -> None:
     for kind in FULL.kinds:
         assert kind.records >= 50_000
-    assert FULL.kinds[0].records >= 1_000_000  # left to count when the agent is killed
+    assert FULL.kinds[0].records >= 1_000_000  # records left to count when the agent is killed
     assert {workers for workers, _ in FULL.growth} == {1, 2, 4}
     assert {partitions for _, partitions in FULL.growth} == {4, 16, 64}
     assert sum(kind.records for kind in QUICK.kinds) < 10_000

@@ -1,4 +1,4 @@
-"""Shows every entry of `docs/errata.md`: by mathematics, or by running a library beside the right computation."""
+"""Shows every entry of `docs/errata.md`: by mathematics, or by a comparison of a library with the right computation."""
 
 import itertools
 import json
@@ -76,7 +76,7 @@ def test_allomfree_second_round_of_l_grr(k: int, true: float) -> None:
 
 
 def test_allomfree_loss_of_t_reports() -> None:
-    """Eq. (16), with ε₁ as the loss of one report, is below the true loss, even at t = 1; and t ε₁ is no bound for k > 2."""
+    """With ε₁ as the loss of one report, Eq. (16) is below the true loss, even at t = 1. For k > 2, t ε₁ is no bound either."""
     a, b = math.exp(2), math.exp(1)
     p1, q1, p2, q2 = allomfree(2, 2.0, 1.0)
     for t, true in ((1, 1.0), (2, 1.6417), (3, 1.8992)):
@@ -84,7 +84,7 @@ def test_allomfree_loss_of_t_reports() -> None:
         enumerated = loss(repeated(diagonal(2, p1, q1), diagonal(2, p2, q2), t))
         assert enumerated == pytest.approx(true, abs=5e-5)
         assert printed < enumerated - 0.2
-        own = (p2 / q2) ** t  # with the second round's own parameter the equation holds for k = 2
+        own = (p2 / q2) ** t  # for k = 2 the equation is right with the second round's parameter
         assert math.log((a * own + 1) / (a + own)) == pytest.approx(enumerated)
     m = LongitudinalGRR(32, eps_inf=4.0, eps_1=0.5)
     assert loss(repeated(diagonal(32, m.p1, m.q1), diagonal(32, m.p2, m.q2), 2)) == pytest.approx(1.075, abs=5e-4)
@@ -107,9 +107,9 @@ def test_allomfree_variance_with_a_frequency(name: str, k: int, right: bool) -> 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.6])
 def test_allomfree_gains_are_of_clipped_estimates(ratio: float) -> None:
-    """Tables 3 and 4, Nursery, ε∞ = 4: Eq. (9) alone would gain more than half, for uniform and for very uneven values.
+    """Tables 3 and 4, Nursery, ε∞ = 4: with Eq. (9) alone the gain is above 50 %, for uniform and for very uneven values.
 
-    The printed 41 and 42 come from 100 runs, with a standard deviation of about 2.
+    The printed gains of 41 % and 42 % come from 100 runs, with a standard deviation of about 2.
     """
     for power in (0.0, 1.0, 3.0):
         found = {}
@@ -130,7 +130,7 @@ def test_memos_times_eps_inf_is_no_bound_for_values_that_change() -> None:
     first, second = diagonal(3, m.p1, m.q1), diagonal(3, m.p2, m.q2)
     kept, single = repeated(first, second, 2), first @ second
     worst = 0.0
-    for a, b in itertools.product(range(3), repeat=2):  # the other's value is fresh at every step
+    for a, b in itertools.product(range(3), repeat=2):  # the changing sequence has a fresh value at every step
         fresh = np.outer(single[a], single[b]).ravel()
         worst = max(worst, float(np.abs(np.log(kept / fresh)).max())) if a != b else worst
     assert worst == pytest.approx(0.656, abs=5e-4)
@@ -143,7 +143,7 @@ def test_memos_times_eps_inf_is_no_bound_for_values_that_change() -> None:
 
 @pytest.mark.parametrize("g", [2, 4])
 def test_ibu_printed_parameters_of_l_lh(g: int) -> None:
-    """§3.2: p₂* lacks a term e^{ε₁}; q₁* = 1/g is the server's, and with p₁* it is not a distribution."""
+    """§3.2: p₂* lacks a term e^{ε₁}. q₁* = 1/g is the server's value; p₁* and this q₁* are not a distribution."""
     a, b = math.exp(2), math.exp(1)
     p1, q1, right, _ = allomfree(g, 2.0, 1.0)
     printed = (a * b - 1) / (-g * b + (g - 1) * a + a * b - 1)
@@ -193,11 +193,11 @@ def test_multi_freq_memoizes_nothing(multi_freq: dict[str, Any]) -> None:
     share = multi_freq["same value"]
     assert abs(share - (p1 * p2 + q1 * q2)) < chance
     assert min(abs(share - p2), abs(share - q2)) > chance
-    assert multi_freq["seeds"] == 50  # and a new hash function at every call
+    assert multi_freq["seeds"] == 50  # a new hash function at every call
 
 
 def test_multi_freq_l_grr_is_more_private_than_it_says(multi_freq: dict[str, Any]) -> None:
-    """k = 100, ε∞ = 2, ε₁ = 1: 20 000 reports keep the value as often as at ε₁ = 0.166, less than half as often as at 1."""
+    """k = 100, ε∞ = 2, ε₁ = 1: 20 000 reports keep the value as often as for ε₁ = 0.166, and less than half as often as for 1."""
     chance = 6 * math.sqrt(0.03 / 20_000)
     paper, exact = (mechanism("L-GRR", 100, eps_inf=2.0, eps_1=1.0, calibration=c) for c in ("paper", "exact"))
     assert paper.eps_1 == pytest.approx(0.166, abs=5e-4)
@@ -207,7 +207,7 @@ def test_multi_freq_l_grr_is_more_private_than_it_says(multi_freq: dict[str, Any
 
 
 def test_multi_freq_ibu_channels_of_memoized_mechanisms(multi_freq: dict[str, Any]) -> None:
-    """A row of L-GRR's channel at k = 100 sums to 0.115; in L-LH's channel q is not the 1/g of its reports."""
+    """A row of L-GRR's channel at k = 100 sums to 0.115. L-LH's channel has q = 0.575, but its reports have q = 1/g = 0.5."""
     assert np.sum(multi_freq["l-grr channel"], axis=1) == pytest.approx(np.full(100, 0.115), abs=5e-4)
     assert multi_freq["l-lh channel"][0][1] == pytest.approx(0.575, abs=5e-4)
     assert mechanism("L-BLH", 10, eps_inf=2.0, eps_1=1.0).q == 0.5
@@ -221,7 +221,7 @@ def test_multi_freq_variance_can_be_negative(multi_freq: dict[str, Any]) -> None
 
 
 def test_multi_freq_matrix_inversion_is_clipped_and_normalised(multi_freq: dict[str, Any]) -> None:
-    """OUE, ε = 1, k = 1000, n = 100 000: a true 0.179 is estimated as a third of it; unclipped, within 4 standard errors."""
+    """OUE, ε = 1, k = 1000, n = 100 000: the estimate of a share of 0.179 is a third of the share; unclipped, within 4 standard errors."""
     n, q = 100_000, 1 / (math.e + 1)
     unclipped = (multi_freq["mi counts"][0] / n - q) / (0.5 - q)
     assert abs(unclipped - 0.179) < 4 * math.sqrt(mechanism("OUE", 1000, eps=1.0).variance(0.179, n))
@@ -247,17 +247,17 @@ def test_multi_freq_overflows(multi_freq: dict[str, Any]) -> None:
 
 
 def test_multi_freq_ibu_of_l_adp(multi_freq: dict[str, Any]) -> None:
-    """It calls an aggregator that its module does not import; its matrix inversion works."""
+    """L-ADP's IBU calls an aggregator that the module does not import; L-ADP's matrix inversion works."""
     assert (multi_freq["l-adp ibu"], multi_freq["l-adp mi"]) == ("NameError", "")
 
 
 def test_pure_ldp_fast_local_hashing_sides_disagree(pure: dict[str, Any]) -> None:
-    """Both with their defaults, at ε = 2: the client hashes to 2 symbols, the server counts 8."""
+    """At ε = 2 and with default options, the client hashes to 2 symbols and the server counts 8 symbols."""
     assert pure["g"] == [2, 8]
 
 
 def test_pure_ldp_fast_local_hashing_is_biased_for_ever(pure: dict[str, Any]) -> None:
-    """50 hash functions, and all people have the first value: the estimates of other values do not tend to 0 as n grows."""
+    """With 50 hash functions and the same value for all people, the estimates of other values do not tend to 0 as n grows."""
     small, large = pure["flh bias"]
     assert small == pytest.approx(large)
     assert large[0] == pytest.approx(1)
@@ -277,12 +277,12 @@ def test_pure_ldp_reset_keeps_counts(pure: dict[str, Any]) -> None:
 
 
 def test_pure_ldp_rappor_ignores_the_number_of_hashes(pure: dict[str, Any]) -> None:
-    """The f for ε = 2 gives a client with two hashes an ε of 4, by the library's other function (f is rounded)."""
+    """For ε = 2 one function gives f. For this f (rounded) and two hashes, the library's other function gives ε = 4."""
     assert pure["two hashes"] == pytest.approx(4, abs=0.05)
 
 
 def test_pure_ldp_rappor_never_clears_a_bit(pure: dict[str, Any]) -> None:
-    """f = 0.5: a set bit must be sent as 0 in a quarter of the reports, but never is, so a 0 excludes values."""
+    """f = 0.5: a set bit must be sent as 0 in a quarter of the reports. It is never sent as 0, so a 0 excludes values."""
     assert pure["set bits kept"] == 1.0
     assert pure["clear bits set"] == pytest.approx(0.25, abs=6 * math.sqrt(0.25 * 0.75 / 7000))
 

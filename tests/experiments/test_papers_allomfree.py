@@ -31,7 +31,7 @@ def test_every_computed_number_equals_the_printed_one(name: str, rows: int) -> N
 
 
 def test_a_wrong_calibration_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: in the exact calibration L-GRR agrees only for k = 2."""
+    """In the exact calibration, the control, L-GRR agrees only for k = 2."""
     monkeypatch.setitem(allomfree_surveys.PAPER, "L-GRR", "exact")
     found = outcome(TARGETS["allomfree-table-1"], Plan()).rows
     wrong = [row.label for row in found if not row.within]
@@ -53,11 +53,12 @@ def test_figure_3_agrees_with_table_1() -> None:
 
 @pytest.mark.parametrize("method", [*METHODS, BEST])
 def test_the_mean_error_of_the_matrix_inversion_is_known(method: str) -> None:
-    """Unclipped, MSE_avg has the mean that follows from the exact variances and the sampling of people.
+    """Without clipping, the mean of MSE_avg follows from the exact variances and the sampling of people.
 
-    Each person is drawn with probability 1/d, n_j in all. The sample's frequencies have the variance f(1-f)(1/n_j - 1/n). The
-    variance for people drawn at random includes this, except for the finite population's -f(1-f)/n. The mean of 60 runs must be
-    within five standard deviations: one false alarm in 10^6. The control is a mechanism with 1.5 times the error.
+    An attribute samples each person with probability 1/d, n_j people in all. The sample's frequencies have the variance
+    f(1-f)(1/n_j - 1/n). The variance for people drawn at random includes this variance, except for the finite population's
+    -f(1-f)/n. The mean of 60 runs must be within five standard deviations: one false alarm in 10^6. The control is a mechanism
+    with 1.5 times the error.
     """
     rng = np.random.default_rng(20_240_601)
     chosen = mechanisms_of(method, TINY.sizes, 2.0, 1.0)
@@ -79,7 +80,7 @@ def test_allomfree_takes_the_smaller_of_the_papers_variances() -> None:
 
 
 def test_a_gain_has_the_stated_standard_deviation() -> None:
-    """Compared with the spread of the same gain over many draws."""
+    """The stated standard deviation equals the spread of the same gain over many draws."""
     rng = np.random.default_rng(1)
     draws = {"a": rng.normal(1, 0.2, (4000, 25)), "b": rng.normal(2, 0.3, (4000, 25))}
     gains = [gain({name: list(x[i]) for name, x in draws.items()}, "a", "b") for i in range(4000)]
@@ -89,7 +90,7 @@ def test_a_gain_has_the_stated_standard_deviation() -> None:
 
 
 def test_printed_means_match_printed_gains() -> None:
-    """All 16 columns match to the last digit, so Tables 3 and 4 have no misprint that a mean would show."""
+    """All 16 printed means match to the last digit. Tables 3 and 4 therefore have no misprint that changes a mean."""
     for rows in GAINS.values():
         *values, (last, *means) = rows
         assert last == "Mean"
@@ -99,7 +100,7 @@ def test_printed_means_match_printed_gains() -> None:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use small data and few runs."""
+    """Makes the data small and the runs few."""
     monkeypatch.setattr(allomfree_surveys, "dataset", lambda name, data: TINY)
     monkeypatch.setattr(allomfree_surveys, "QUICK", dict.fromkeys(DATASETS, 3))
     monkeypatch.setattr(allomfree_surveys, "RUNS", dict.fromkeys(DATASETS, 2))

@@ -44,7 +44,7 @@ QUICK = Plan(quick=True)
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make quick plans run two repetitions with few people."""
+    """Makes quick plans run two repetitions with few people."""
     monkeypatch.setattr(free_will_runs, "QUICK_LINE", Sizes((200, 600), 2, 2))
     monkeypatch.setattr(free_will_runs, "QUICK_GRID", Sizes((3000,), 2, 1))
 
@@ -74,7 +74,7 @@ def test_every_table_and_figure_has_a_target() -> None:
 
 
 def test_the_papers_levels_have_round_expected_distances() -> None:
-    """All 20 of Table 5 agree to the last digit; two of Table 6 are a unit of the last digit too large."""
+    """All 20 levels of Table 5 agree to the last digit; two levels of Table 6 are a unit of the last digit too large."""
     rows = [row for number in (5, 6) for row in run(f"free-will-table-{number}").rows]
     assert len(rows) == 40
     assert [row.label for row in rows if not row.within] == ["planar, 0.5 km", "planar, 2 km"]
@@ -85,7 +85,7 @@ def test_the_papers_levels_have_round_expected_distances() -> None:
 
 
 def test_levels_per_cell_instead_of_per_km_are_noticed() -> None:
-    """Taken per cell, the printed ε gives half the distance: the paper's ε is per kilometre, and a cell has 0.5 km."""
+    """The paper's ε is per kilometre, and a cell has 0.5 km. If ε is taken per cell, the expected distance is halved."""
     apart = grid_distances()
     per_km, per_cell = (
         [expected_loss(PlanarGeometric(GRID, scale * eps).channel(), np.full(len(apart), 1 / len(apart)), apart) for scale in s]
@@ -105,7 +105,7 @@ def test_mixtures_have_the_mechanisms_of_table_7() -> None:
 
 @pytest.mark.parametrize(("k", "eps", "n"), [(2, 0.3, 50), (20, 1.0, 1000), (384, 6.0, 10_000)])
 def test_propositions_2_and_3_are_exact_for_equal_levels(k: int, eps: float, n: int) -> None:
-    """Compared with summed exact variances of the inversion, for an uneven distribution; half the ε is the control."""
+    """For an uneven distribution, both equal the sum of the inversion's exact variances. Half the ε is the control."""
     f = np.arange(1, k + 1) / (k * (k + 1) / 2)
     people, e, root = (1 - (f**2).sum()) / n, math.exp(eps), math.exp(eps / 2)
     proposition_2 = people + (k - 1) / n * (k + 2 * (e - 1)) / (e - 1) ** 2
@@ -201,7 +201,7 @@ def test_the_generated_city_is_uneven_and_always_the_same() -> None:
 
 @pytest.mark.parametrize("loss", [0.4, 2.8, 6.4, 9.8, 11.2])
 def test_shokris_mechanism_is_not_unique_if_both_losses_agree(loss: float) -> None:
-    """The solver's mechanism, and the one that reports the truth or else the middle, are both optimal but very different. The
+    """Two very different mechanisms are optimal: the solver's, and the mechanism that reports the truth or else the middle. The
     optimum is the smaller of Q and the blind guess's error."""
     k = 40
     apart, profile = line_distances(k), np.full(k, 1 / k)
@@ -214,7 +214,7 @@ def test_shokris_mechanism_is_not_unique_if_both_losses_agree(loss: float) -> No
 
 
 def test_figure_13_depends_on_the_optimum_taken() -> None:
-    """With the solver's mechanisms [IBU]_M's distance is several times GIBU's; with the others it equals GIBU's."""
+    """With the solver's mechanisms [IBU]_M's distance is above 1.4 times GIBU's; with the others both are about equal."""
     ratios = []
     for mix in ("shokri-line-small", "shokri-centre-small"):
         found = distances(mix, 20_000, 0, 8, 3)
@@ -224,7 +224,7 @@ def test_figure_13_depends_on_the_optimum_taken() -> None:
 
 
 def test_table_8s_largest_bounds_are_those_of_a_blind_guess() -> None:
-    """A blind guess errs by 25 cells, so Q = 28 bounds nothing. Table 8 has 24.5 where Tables 5 and 6 come from 25."""
+    """A blind guess errs by 25 cells, so the bound Q = 28 has no effect. Tables 5 and 6 come from 25, but Table 8 has 24.5."""
     assert line_distances(100).mean(axis=0).min() == 25
     assert [a for a, b in zip(SHOKRI_LINE, LINE_LOSS, strict=True) if a != b] == [24.5]
     assert max(SHOKRI_LINE) == 28
@@ -233,7 +233,7 @@ def test_table_8s_largest_bounds_are_those_of_a_blind_guess() -> None:
 
 
 def test_gibu_stops_short_of_the_maximum() -> None:
-    """Theorem 1: Algorithm 1 returns the maximum. Stopped by δ it only comes near, and δ does not bound the gap."""
+    """Algorithm 1 returns the maximum by Theorem 1. Stopped by δ, it is only near the maximum, and δ does not bound the gap."""
     rng, mix = np.random.default_rng(5), build("geometric-line")
     groups = [(m, m.tabulate(m.simulate(rng.choice(100, 2000, p=mix.truth), rng))) for m in mix.mechanisms]
     delta = 1e-6

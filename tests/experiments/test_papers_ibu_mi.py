@@ -86,7 +86,7 @@ def test_the_papers_channel_of_l_grr_does_not_sum_to_1() -> None:
     assert p + 99 * q == pytest.approx(0.115, abs=0.001)
     assert m.p + 99 * m.q == pytest.approx(1)
     assert isinstance(m, LongitudinalGRR)
-    printed = m.p1 * m.p2 + m.q1 * m.q2  # §3.2 of the paper, where p* lacks (k-2) q₁q₂ too
+    printed = m.p1 * m.p2 + m.q1 * m.q2  # in §3.2 of the paper p* lacks (k-2) q₁q₂ too
     assert printed < p
     two = build("L-GRR", 2, 1.0, "paper")
     assert sum(papers_channel(two)) == pytest.approx(1)
@@ -101,7 +101,7 @@ def test_gains_are_clipped_run_by_run() -> None:
 
 @pytest.mark.parametrize("shared", [0.0, 3.0])
 def test_chance_includes_the_part_that_settings_share(shared: float) -> None:
-    """Gains of 12 settings with a common part of known deviation, in 2000 runs, which hardly distinguish 0 from 0.3."""
+    """The gains of 12 settings share a part with a known deviation. 2000 runs hardly distinguish a deviation of 0 from 0.3."""
     rng = np.random.default_rng(1)
     common = shared * rng.standard_normal(2000)
     found = {}
@@ -129,7 +129,7 @@ def test_a_runs_samples_are_the_same_for_every_k_and_epsilon(monkeypatch: pytest
 
 @pytest.mark.parametrize("shape", ["Unif.", "Poiss."])
 def test_l_grr_has_published_gains_only_with_papers_channel(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cells at full size, with 6 runs. At 3 standard deviations each of 4 comparisons has 3 false alarms in 1000."""
+    """The cells have full size, with 6 runs. Each of 4 comparisons, at 3 standard deviations, has 3 false alarms in 1000."""
     monkeypatch.setattr(ibu_mi, "QUICK_RUNS", 6)
     plan = Plan(quick=True, best=False, seed=7)
     jobs = ibu_mi.jobs(plan, ["L-GRR"], [shape], ibu_mi.DOMAINS, ibu_mi.SIZES)

@@ -21,14 +21,14 @@ PEOPLE = {"kosarak": (929_669, 128), "bms_pos": (500_000, 256), "porto": (1_620_
 
 @pytest.fixture
 def few_trips(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make Porto small: 5000 people on 20 values."""
+    """Makes Porto small: 5000 people on 20 values."""
     monkeypatch.setattr(ldp3_runs, "PORTO", (5000, 20))
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_published_averages_match_published_columns(name: str) -> None:
     for protocol, row in TABLES[name].items():
-        slip = (name, protocol) == ("bms_pos", "SS")  # its average includes the column without post-processing
+        slip = (name, protocol) == ("bms_pos", "SS")  # the paper's average includes the column without post-processing
         assert row[1] == pytest.approx(np.mean([*row[:slip], *row[2:]]), abs=0.0101)
         assert not slip or row[1] != pytest.approx(np.mean(row[2:]), abs=0.04)
 
@@ -42,7 +42,8 @@ def test_porto_has_powers_numbers_in_its_column_of_powerns() -> None:
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_published_l1_is_divided_by_k(name: str, protocol: str) -> None:
-    """A count is nearly normal, so the mean absolute error is sqrt(2/π) standard deviations, ± 5 of its own."""
+    """A count is nearly normal, so the mean absolute error is sqrt(2/π) standard deviations. The tolerance is 5 of the mean's
+    standard deviations."""
     n, k = PEOPLE[name]
     m = mechanism(PROTOCOLS[protocol], k, eps=1.0)
     expected = 1000 * math.sqrt(2 / math.pi * m.variance(1 / k, n))
@@ -68,7 +69,7 @@ def test_the_toolkits_power_raises_counts_far_below_zero() -> None:
     assert lifted[:3] == pytest.approx(counts[:3] + 5, abs=6)
     assert lifted[-1] > 500  # with the true variance it would be nearly zero
     assert toolkit_power(counts, n, variance=90_000.0)[-1] * n < 100
-    nearer = np.array([*counts[:-1], -110.0])  # the likelihood of 1 is 1e-200; of all but a few it underflows
+    nearer = np.array([*counts[:-1], -110.0])  # the likelihood of 1 is 1e-200; most others underflow
     assert toolkit_power(nearer, n, variance=12.2)[-1] * n > 500
 
 

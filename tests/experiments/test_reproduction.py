@@ -1,4 +1,4 @@
-"""Tests how reproductions run, which results they keep, and how a published value is compared."""
+"""Reproductions: how jobs run, which results are kept, and how published values are compared."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The results page shows what the commands wrote, and lists those that did not run."""
+"""The results page shows the commands' output, and lists the commands that did not run."""
 
 import json
 import math
@@ -30,7 +30,7 @@ TARGET = Target("ldp3-table-1", "LDP³, Table I", lambda _: [], lambda *_: Outco
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the commands' output; the page is written below it."""
+    """A folder with the commands' output; the page is written to its subfolder `docs`."""
     monkeypatch.setattr(results_page, "DOCS", tmp_path / "docs")
     rows = [accuracy.errors(setting, 1, 1) for setting in accuracy.settings(quick=True)[:2]]
     written = {
