@@ -22,7 +22,7 @@ from mechanisms.arguments import FloatArray, IntArray, integer
 from surveys.survey import SurveyError, parse_survey
 
 FEW = 4  # mechanisms that are simulated
-SURE = 3.0  # standard errors of a paired difference beyond which two combinations differ
+SURE = 3.0  # two combinations differ if their paired difference is more standard errors
 MAX_BITS = 10**9  # most bits of subset selection's reports in one repetition, about a second: sets are drawn one by one
 
 

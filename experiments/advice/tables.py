@@ -105,7 +105,7 @@ def _cost(advice: Advice, c: Candidate) -> str:
 def _horizon(advice: Advice, c: Candidate) -> str:
     t = advice.question.horizon
     if c.eps_inf is None:
-        return f"Losses add up: {t} reports lose {number(c.eps_t)} nats. For repeated reports give eps_inf, which memoizes."
+        return f"Losses add up: {t} reports lose {number(c.eps_t)} nats. For repeated reports give eps_inf (memoized)."
     half = " (ε₁ was set to a half of ε∞)" if advice.question.eps_1 is None and advice.question.budget is None else ""
     return (
         f"{t} reports of an unchanged value lose {number(c.eps_t)} nats, any number at most {number(c.eps_inf)} nats{half}."

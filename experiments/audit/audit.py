@@ -144,7 +144,7 @@ class Report:
 
 
 def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
-    """The mechanism with eps_1 = ε and, if it memoizes, eps_inf = 2ε (a pair that the second round of each can reach)."""
+    """The mechanism with eps_1 = ε and, if it memoizes, eps_inf = 2ε (every mechanism's second round can reach this pair)."""
     if name in ONE_TIME:
         return mechanism(name, K, eps=eps, **options)
     return mechanism(name, K, eps_inf=2 * eps, eps_1=eps, **options)

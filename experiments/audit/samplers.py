@@ -94,7 +94,7 @@ def last_bit_in_clear(m: Mechanism, value: int, n: int, t: int, rng: np.random.G
 
 
 def reports_of(other: Mechanism) -> Sampler:
-    """Reports of another mechanism, with the probabilities of a larger ε."""
+    """A sampler of another mechanism's reports, with the probabilities of a larger ε."""
     return lambda m, value, n, t, rng: vectorised(other, value, n, t, rng)
 
 

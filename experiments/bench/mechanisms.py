@@ -55,7 +55,7 @@ class Speed:
         tabulate: reports counted.
         peak_mib: most that one call to `report` for n reports allocates, its result included.
         target: the rate of `report` that we want; None if there is no target.
-        peers: another library's rates, by its name and step: "report" (both rounds) and, if it can count, "tabulate".
+        peers: another library's rates, by its name and step: "report" (both rounds) and, if the library can count, "tabulate".
         peer_bytes: the most that another library allocates for each report, by its name.
     """
 

@@ -182,7 +182,7 @@ def reproduce(
     Args:
         targets: what to reproduce.
         plan: how to run them.
-        kept: folder of results, created if it is missing; a job whose result is in it does not run again.
+        kept: folder of results, created if it is missing; a job whose result is in the folder does not run again.
         seen: called with jobs done, jobs in all, and the last job's target.
         processes: number of worker processes; one for each core if left out.
 

@@ -197,7 +197,7 @@ def test_multi_freq_memoizes_nothing(multi_freq: dict[str, Any]) -> None:
 
 
 def test_multi_freq_l_grr_is_more_private_than_it_says(multi_freq: dict[str, Any]) -> None:
-    """k = 100, ε∞ = 2, ε₁ = 1: 20 000 reports keep the value as often as for ε₁ = 0.166, and less than half as often as for 1."""
+    """k = 100, ε∞ = 2, ε₁ = 1: 20 000 reports keep the value as often as for ε₁ = 0.166, less than half as often as for 1."""
     chance = 6 * math.sqrt(0.03 / 20_000)
     paper, exact = (mechanism("L-GRR", 100, eps_inf=2.0, eps_1=1.0, calibration=c) for c in ("paper", "exact"))
     assert paper.eps_1 == pytest.approx(0.166, abs=5e-4)
@@ -221,7 +221,7 @@ def test_multi_freq_variance_can_be_negative(multi_freq: dict[str, Any]) -> None
 
 
 def test_multi_freq_matrix_inversion_is_clipped_and_normalised(multi_freq: dict[str, Any]) -> None:
-    """OUE, ε = 1, k = 1000, n = 100 000: the estimate of a share of 0.179 is a third of the share; unclipped, within 4 standard errors."""
+    """OUE, ε = 1, k = 1000, n = 100 000: the estimate is a third of a true 0.179; unclipped, it is within 4 standard errors."""
     n, q = 100_000, 1 / (math.e + 1)
     unclipped = (multi_freq["mi counts"][0] / n - q) / (0.5 - q)
     assert abs(unclipped - 0.179) < 4 * math.sqrt(mechanism("OUE", 1000, eps=1.0).variance(0.179, n))
