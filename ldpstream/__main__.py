@@ -10,7 +10,7 @@ from types import FrameType
 def main() -> None:
     """Run the command line. Exit status: 2, with one line, if it cannot start; 130 at Ctrl-C.
 
-    SIGTERM ends every command at any time. The default action would not end process 1 of a container.
+    SIGTERM ends every command at any time. Without a handler, it would not end process 1 of a container.
     """
     _open_streams()
     signal.signal(signal.SIGTERM, _end)
@@ -22,7 +22,7 @@ def main() -> None:
     if (problem := shadowed()) is not None:
         sys.stderr.write(f"ldpstream: {problem}\n")
         sys.exit(2)
-    from ldpstream.cli import run  # only after the check: it imports every package
+    from ldpstream.cli import run  # only after the check: this module imports every package
 
     if with_ctrl_c:
         signal.signal(signal.SIGINT, signal.default_int_handler)

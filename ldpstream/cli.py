@@ -49,7 +49,7 @@ FirstStep = Annotated[int, typer.Option(help="number of step 0 in the data file"
 Users = Annotated[int, typer.Option(min=1, max=100_000_000, help="number of simulated users (without a data file)")]
 Steps = Annotated[int, typer.Option(min=1, max=1_000_000, help="number of time steps (without a data file)")]
 Seed = Annotated[int, typer.Option(min=0, help="seed of the simulated devices")]
-STOP_S = 8.5  # from the signal until the estimator is ended
+STOP_S = 8.5  # from the signal until the estimator ends
 DEMO_SURVEY = Path(__file__).resolve().parent.parent / "surveys" / "samples" / "demo.toml"
 
 
@@ -141,7 +141,7 @@ def demo(
 @contextmanager
 def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
     """Serves the live page of a demo, with the truth; on a free port if the configured one is in use."""
-    from estimators.publishing.api import create_api  # only here and in the estimator: it loads slowly
+    from estimators.publishing.api import create_api  # only here and in the estimator: this module loads slowly
     from estimators.publishing.page_server import PageServer
 
     settings, service = load_settings(), pipeline.service
@@ -179,7 +179,7 @@ def run_demo(survey: Survey, source: ValueSource, pipeline: "Demo", json: Path |
 
 @app.command()
 def check(survey_file: SurveyFile, json: JsonFile = None) -> None:
-    """Validate a survey, and print in plain words what it promises to a participant."""
+    """Validate a survey, and print its promise to a participant in plain words."""
     survey = load_survey(survey_file)
     lines = promise(survey)
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
@@ -191,7 +191,9 @@ def ledger(
     survey_file: SurveyFile,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="also draw the curves (PNG, SVG or PDF)")] = None,
     horizon: Annotated[int | None, typer.Option(min=1, help="with --budget: number of reports")] = None,
-    budget: Annotated[float | None, typer.Option(help="with --horizon: their limit in nats, to find eps_1")] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="with --horizon: limit of the reports' loss in nats, to find eps_1")
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Print the privacy loss of t reports, for every attribute and level."""
@@ -221,7 +223,7 @@ def rehearse_command(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="the file to write")],
     step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step in the rehearsal, in seconds")] = 5,
 ) -> None:
-    """Write a copy of a survey that starts now with short steps, to try the services out."""
+    """Write a copy of a survey, with its start now and short steps, to try the services out."""
     rehearse(survey_file, out, step_seconds, time.time())
     console.print(f"{out}: starts now, a step every {step_seconds} s", markup=False)
 
@@ -286,7 +288,7 @@ def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
 
 def gateway_sink(url: str, settings: Settings) -> Sink:
     """Returns a sink to the gateway, with the first token of the tokens file."""
-    from producers.gateway.client import GatewaySink  # only here and in the gateway: they load slowly
+    from producers.gateway.client import GatewaySink  # only here and in the gateway: these modules load slowly
     from producers.gateway.service import read_tokens
 
     return GatewaySink(url, next(iter(read_tokens(settings)), None))
@@ -296,7 +298,7 @@ def gateway_sink(url: str, settings: Settings) -> Sink:
 def agent(survey_file: SurveyFile) -> None:
     """Run a counting agent: a Faust worker from Kafka's reports to count tables in Redis. Several agents share the work."""
     survey, settings = load_survey(survey_file), load_settings()
-    from agents.app import run as run_agent  # only here: it sets up an event loop for Faust
+    from agents.app import run as run_agent  # only here: this module sets up an event loop for Faust
 
     run_agent(survey, settings)
 
@@ -316,7 +318,7 @@ def estimate(
         if until is not None and publication.span == "window":
             console.print(tables.histogram_table(survey, publication, None))
 
-    # it may wait long for an unreachable Kafka; ending it is safe: the next estimator estimates what is not saved
+    # the estimator may wait long for an unreachable Kafka; to end it is safe: the next one estimates the unsaved steps
     stop = ends_on_signal(STOP_S if json is None else None)
     history = serve(survey, settings, stop, seen, partial(ensure_topics, settings, survey, "estimator"), until)
     write_json(json, tables.as_json(survey, history, None))
@@ -327,7 +329,7 @@ def gateway(survey_file: SurveyFile) -> None:
     """Run the HTTP gateway: it accepts envelopes by POST /v1/reports and answers after Kafka has acknowledged them."""
     survey, settings = load_survey(survey_file), load_settings()
     dictConfig(logging_config(settings.log_level))
-    from producers.gateway.service import serve as serve_gateway  # only here: it loads slowly
+    from producers.gateway.service import serve as serve_gateway  # only here: this module loads slowly
 
     check_topics = partial(ensure_topics, settings, survey, "producer")
     serve_gateway(survey, survey_file.read_text(encoding="utf-8"), settings, check_topics)

@@ -16,7 +16,7 @@ def _appended(record: Record) -> int:
 
 
 class MemoryLog:
-    """A partitioned log of envelopes with append times, like Kafka's; it appends to the partitions in turn.
+    """A partitioned log of envelopes with append times, like Kafka's. Each append goes to the next partition.
 
     Args:
         partitions: number of partitions.

@@ -20,7 +20,7 @@ def writable(param: typer.CallbackParam, path: Path | None) -> Path | None:
     """Returns the path of an option, if a file can be written there.
 
     Raises:
-        OutputError: if it is a folder, or its folder does not exist.
+        OutputError: if the path is a folder, or its folder does not exist.
     """
     if path is not None and (path.is_dir() or not path.name or not path.absolute().parent.is_dir()):
         raise OutputError(f"{param.opts[0]} {path}: is a folder, or its folder does not exist")
@@ -31,7 +31,7 @@ def drawable(param: typer.CallbackParam, path: Path | None) -> Path | None:
     """Returns the path of an option, if a picture can be drawn there.
 
     Raises:
-        OutputError: if `writable` refuses it, we cannot draw its format, or Matplotlib is missing.
+        OutputError: if `writable` refuses the path, we cannot draw its format, or Matplotlib is missing.
     """
     if (path := writable(param, path)) is not None:
         if path.suffix.lower() not in PICTURES:

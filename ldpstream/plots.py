@@ -18,10 +18,10 @@ def draw_ledger(survey: Survey, path: Path) -> None:
     """Draw eps_t and eps_sequence over t for every attribute and level, both axes logarithmic.
 
     Raises:
-        PlotError: if Matplotlib is missing, or it does not know the format of the file's ending.
+        PlotError: if Matplotlib is missing, or cannot write the format of the file's ending.
     """
     try:
-        from matplotlib.figure import Figure  # only here: it is an extra
+        from matplotlib.figure import Figure  # only here: Matplotlib is an optional dependency
     except ImportError:
         raise PlotError("--plot needs Matplotlib: pip install matplotlib") from None
     reports = np.unique(np.geomspace(1, MOST_REPORTS, 40).astype(int))

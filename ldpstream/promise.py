@@ -55,7 +55,8 @@ def device_line(survey: Survey) -> str:
     forever = "no bound" if math.isinf(eps_inf) else f"{eps_inf:.4g}"
     return (
         f"A device in all, at the levels of largest loss, while its values stay the same: {eps_1:.4g} nats a step, "
-        f"{eps_t:.4g} in {t} steps, {forever} for ever. If its values change: at most {any_values:.4g} nats in {t} steps."
+        f"{eps_t:.4g} in {t} steps, {forever} in any number of steps. If its values change: at most {any_values:.4g} nats in "
+        f"{t} steps."
     )
 
 
@@ -104,15 +105,15 @@ def _level(m: Mechanism, window: int, year: int) -> list[str]:
     exact = "" if sequence.exact else "at most "
     lines = [
         f"One report changes anybody's odds between two values by at most {odds(m.eps_1)} (eps_1 = {m.eps_1:.4g}). "
-        f"Chance of a right guess from it: {percent(m.guess())}; without any report: {percent(1 / m.k)}.",
+        f"Chance of a right guess from one report: {percent(m.guess())}; without any report: {percent(1 / m.k)}.",
     ]
     if isinstance(m, Longitudinal):
         lines += [
-            "While the value stays the same, all reports for ever change the odds by at most "
+            "While the value stays the same, any number of reports change the odds by at most "
             f"{odds(m.eps_inf)} (eps_inf = {m.eps_inf:.4g}); "
             f"{window} reports by at most {odds(m.eps_t(window))} (eps_t = {m.eps_t(window):.4g}). "
-            f"Chance of a right guess: {percent(m.guess(math.inf))} for ever, "
-            f"{percent(m.guess(window))} after {window} reports.",
+            f"Chance of a right guess: {percent(m.guess(math.inf))} from any number of reports, "
+            f"{percent(m.guess(window))} from {window} reports.",
             f"A changed value can draw a new memo, at most {m.max_memos} memos in all. "
             "Memos do not hide when a value changed: between any two value sequences, "
             f"{window} reports lose {exact}{sequence.value:.4g} nats (eps_sequence).",
@@ -121,7 +122,7 @@ def _level(m: Mechanism, window: int, year: int) -> list[str]:
         lines.append(
             f"Every further report costs the same: {window} reports lose {exact}{sequence.value:.4g} nats. "
             f"Chance of a right guess from {window} reports of one value: at most {percent(m.guess(window))}; "
-            "for ever, it is certain."
+            "with more reports it approaches certainty."
         )
     lines.append(
         "If the value may change at every step: chance of a right guess of the value at one step, "

@@ -1,4 +1,4 @@
-"""A rehearsal: the same survey with a start now and short steps, to try the services out."""
+"""A rehearsal: a copy of a survey, with its start now and short steps, to try the services out."""
 
 import re
 import tomllib
@@ -20,7 +20,7 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey
         now_s: the new start, in seconds since 1970 UTC, rounded down.
 
     Raises:
-        SurveyError: if the source is not a survey, or cannot be changed in this way; then nothing is written.
+        SurveyError: if the source is not a survey, or cannot be changed in this way. Nothing is written then.
     """
     original = load_survey(source)
     if out.exists() and out.samefile(source):

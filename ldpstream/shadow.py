@@ -1,4 +1,4 @@
-"""Detects a foreign package that shadows ours: other distributions use the same plain names."""
+"""Detects a foreign package that shadows one of ldpstream's: other distributions use the same plain names."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -7,7 +7,7 @@ PACKAGES = ("mechanisms", "surveys", "runtime", "stores", "producers", "agents",
 
 
 def shadowed() -> str | None:
-    """Returns one line that names the first package that is not ours; None if all are ours."""
+    """Returns one line that names the first foreign package; None if there is none."""
     home = Path(__file__).resolve().parent.parent
     for name in PACKAGES:
         spec = find_spec(name)

@@ -120,7 +120,7 @@ def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
 
 
 def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, Any]]:
-    """Finds the largest ε₁ of every attribute and level within a device's budget: four digits, as a survey states it.
+    """Finds the largest ε₁ of every attribute and level within a device's budget, rounded to four digits for a survey file.
 
     Args:
         survey: the survey. Under spl every attribute gets an equal part of the budget, because their losses add up.

@@ -1,4 +1,4 @@
-"""Producers: simulated populations, where their true values come from, and where their reports go.
+"""Producers: simulated populations, sources of their true values, and sinks for their reports.
 
 No true value leaves this room: envelopes carry randomized reports only. `device/` is one person's client, `gateway/` the HTTP
 gateway that accepts envelopes and answers 202 after Kafka has them.

@@ -21,7 +21,7 @@ class PaneReports:
         attribute, level: indices in the survey.
         step: time step.
         reports: (n,) rows of the mechanism's `report_dtype`, n >= 1.
-        truth: (k,) int64, number of the n people with each value. Only a simulation has it, and it is never sent.
+        truth: (k,) int64, number of the n people with each value. Only a simulation has the truth, which is never sent.
     """
 
     attribute: int

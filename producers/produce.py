@@ -14,7 +14,7 @@ ENVELOPE_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTruth:
-    """True values behind the reports of an attribute, level and step.
+    """True values of the people who report an attribute, level and step.
 
     Attributes:
         reports: number of reports, at least 1.
@@ -33,7 +33,7 @@ def produce_step(
     envelope_bytes: int = ENVELOPE_BYTES,
     turn: int | None = None,
 ) -> dict[tuple[int, int], StepTruth]:
-    """Sends all reports of a step; returns when the sink has acknowledged every one.
+    """Sends all reports of a step; returns when the sink has acknowledged every report.
 
     Args:
         survey: the survey that the population answers.
@@ -41,10 +41,10 @@ def produce_step(
         sink: receives the envelopes.
         step: the survey's time step, written in the envelopes.
         envelope_bytes: approximate size of an envelope; larger if a single report needs more.
-        turn: the population's step to report; None if it equals the survey's.
+        turn: the population's step to report; None if it equals the survey's step.
 
     Returns:
-        (attribute, level) -> true values behind the reports; only pairs with reports.
+        (attribute, level) -> true values of the people who report; only pairs with reports.
 
     Raises:
         SinkError: if the sink fails. Some of the step's reports may have arrived by then.

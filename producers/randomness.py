@@ -1,4 +1,4 @@
-"""Independent random streams from one seed, one for each purpose and place. Results don't depend on the order of use.
+"""Independent random streams from one seed, one for each purpose and place. A stream does not depend on the others' use.
 
 The streams are for simulation. A real device takes its randomness from a cryptographic source.
 """
@@ -26,6 +26,7 @@ def stream(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
     Args:
         seed: at least 0.
         purpose: the stream's purpose.
-        place: the place of use, such as attribute, level and step: integers in [0, 2^32), always as many for the same purpose.
+        place: the place of use, such as attribute, level and step: integers in [0, 2^32), always the same number of them for a
+            purpose.
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, *place)))

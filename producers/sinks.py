@@ -21,7 +21,7 @@ DELIVERY_MS = 30_000  # a shorter outage of the broker only causes a delay
 CLOSE_S = 5.0
 BATCH_BYTES = 256 * 1024  # per partition and request; only one request is in flight, so small batches would be slow
 LINGER_MS = 5
-MAX_WAITING_BYTES = 64 * 2**20  # the library's own buffer has no limit
+MAX_WAITING_BYTES = 64 * 2**20  # the library's buffer has no limit
 OVERHEAD_BYTES = 1024  # memory for a waiting envelope besides its bytes
 
 
@@ -47,7 +47,7 @@ class Sink(Protocol):
         """
 
     def close(self) -> None:
-        """Disconnects. Envelopes not flushed may be lost. Never raises, and may be called again."""
+        """Disconnects. Envelopes that were not flushed may be lost. Never raises, and may be called again."""
 
 
 class MemorySink:
@@ -74,10 +74,10 @@ class KafkaSink:
     """Sends each envelope as a record of a Kafka topic, without a key; partitions take turns.
 
     The producer is idempotent and every in-sync replica acknowledges. An acknowledged envelope is in the topic exactly once,
-    even if the broker was unreachable for a while. After a `SinkError` the topic may have some of the envelopes, and the sink
-    accepts no more. The sink creates no topic.
+    even if the broker was unreachable for a short time. After a `SinkError` the topic may have some of the envelopes, and the
+    sink accepts no further envelopes. The sink creates no topic.
 
-    The library's own log lines are off unless the program has set the level of the logger ``kafka``: errors are raised here.
+    The library's log lines are off unless the program has set the level of the logger ``kafka``: the sink raises errors itself.
 
     Args:
         settings: the broker's address and our credentials: ``Settings(kafka="host:port")``.

@@ -68,8 +68,8 @@ class ValueSource(Protocol):
 class MarkovValues:
     """Simulated values: an independent Markov chain for every person and attribute.
 
-    From one step to the next a value stays with probability 0.9, else it is drawn again. The popularity of value i falls like
-    1/(i+1) and drifts with a period of 24 steps, each value with its own phase. Everybody has a value of every
+    From one step to the next a value stays with probability 0.9; otherwise the chain draws a new value. The popularity of value
+    i falls like 1/(i+1) and drifts with a period of 24 steps, each value with its own phase. Everybody has a value of every
     attribute at every step.
 
     Args:
@@ -156,7 +156,7 @@ def load_values(path: str | Path, survey: Survey, first_step: int = 0) -> ValueS
 
 
 class _Reader:
-    """Reads one file of values."""
+    """Reader of one file of values."""
 
     def __init__(self, path: Path, survey: Survey, first_step: int) -> None:
         self._path, self._attributes, self._first_step = path, survey.attributes, first_step
@@ -242,7 +242,7 @@ class _Reader:
             return -1
         try:
             known[text] = attribute.index(text)
-        except ValueError as error:  # its text has the attribute and the domain, not the value
+        except ValueError as error:  # the error's text has the attribute and the domain, not the value
             self._refuse(str(error))
         return known[text]
 

@@ -1,4 +1,4 @@
-"""Finds out why a client of kafka-python cannot connect. The library logs the reason; its exception does not carry it."""
+"""Finds the reason why a client of kafka-python cannot connect. The library logs this reason, but its exception lacks it."""
 
 import logging
 import re
@@ -36,7 +36,7 @@ class Heard(logging.Handler):
         return any(_TELLING.search(complaint) or _CUT_OFF.search(complaint) for complaint in self._complaints)
 
     def why(self, error: Exception) -> str:
-        """The reason in one line: from the library's log if the error is "unreachable", else the error's own text."""
+        """Returns the reason in one line: from the library's log if the error is "unreachable", else the error's text."""
         complaints = self._complaints if isinstance(error, KafkaTimeoutError | KafkaConnectionError) else []
         telling = [complaint for complaint in complaints if _TELLING.search(complaint)]
         reason = (telling + complaints + [str(error)])[0].partition("\n")[0]
@@ -44,7 +44,7 @@ class Heard(logging.Handler):
         return (_NAMES.sub("", reason) or reason or type(error).__name__) + hint
 
     def _question(self) -> str:
-        """A hint for the operator. The library often drops the broker's last answer, and the reason with it."""
+        """A hint for the operator. The library often drops the broker's last answer, which has the reason."""
         protocol = self._settings.kafka_security_protocol
         user = f", and are user {self._settings.kafka_user} and password right" if "SASL" in protocol else ""
         return f"does this listener speak {protocol}{user}?"

@@ -10,7 +10,7 @@ class Producer(KafkaProducer):  # type: ignore[misc]
     """A producer whose flush never raises. A record's future holds its result.
 
     The library's `close` flushes first, also when the program ends. If the flush raised, the library's thread would continue.
-    It would send abandoned records to a broker that returns, or log tracebacks while the broker stays unreachable.
+    The thread would send abandoned records once the broker is reachable again, or log tracebacks until then.
     """
 
     def flush(self, timeout: float | None = None) -> None:
@@ -22,7 +22,7 @@ class Producer(KafkaProducer):  # type: ignore[misc]
 
         Raises:
             KafkaTimeoutError: if the limit passes. The broker may have committed the transaction, or may still do so. A
-                producer that takes over the transactional id ends it first.
+                producer that takes over the transactional id first ends this transaction.
             KafkaError: if the broker refuses.
         """
         ending = self._transaction_manager.begin_commit()

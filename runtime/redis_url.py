@@ -5,7 +5,7 @@
     redis+sentinel://[user:password@]host[:port],…/NAME[/db]             the master that the Sentinels call NAME
     redis+cluster://[user:password@]host[:port],…                        a cluster, by some of its nodes
 
-With ``rediss+sentinel`` and ``rediss+cluster`` every connection has TLS. User and password are percent-encoded. They are for
+With ``rediss+sentinel`` and ``rediss+cluster`` every connection has TLS. User and password are percent-encoded, and are for
 Redis, not for the Sentinels.
 """
 

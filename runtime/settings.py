@@ -221,7 +221,7 @@ class Settings(BaseSettings):
             self.tls(store)
 
     def _given(self, *names: str) -> list[str]:
-        """The variables of those of the named fields that have a value."""
+        """Returns the variables of the named fields that have a value."""
         return [PREFIX + name.upper() for name in names if getattr(self, name) is not None]
 
     @classmethod
@@ -237,7 +237,7 @@ class Settings(BaseSettings):
 
 
 class _SecretFiles(PydanticBaseSettingsSource):
-    """Secrets from the files that the environment names."""
+    """Source of the secrets from files named in the environment."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         return None, field_name, False  # never called: `__call__` reads all fields

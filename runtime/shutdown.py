@@ -13,8 +13,8 @@ ALARM_AFTER_S = 0.5  # seconds after the deadline
 def end_within(seconds: float, last_words: Callable[[], object] = lambda: None) -> None:
     """End the process with exit status 0 after at most `seconds`. For a signal handler; later calls have no effect.
 
-    A thread ends the process. If that thread cannot run, the system's alarm (SIGALRM) ends the process 0.5 s later. An orderly
-    exit skips the interpreter's teardown: it takes a second on a busy machine and would stop the thread first.
+    A thread ends the process. If that thread cannot run, the system's alarm (SIGALRM) ends the process 0.5 s later. The exit
+    skips the interpreter's teardown: the teardown takes a second on a busy machine and would stop the thread first.
 
     Args:
         seconds: the deadline, in seconds from now.

@@ -4,9 +4,10 @@
 - rejected: the dead letters
 - estimates: the publications; compaction keeps the last one of every key
 
-A process without the right to create topics needs them to exist. Every process first checks three things: its topics exist,
-it has its rights to them (`RIGHTS`), and the reports topic has usable settings. The settings are checked only with the right
-to read them, which an agent must have. We do not check retention and record sizes: the creator of a topic chooses them.
+A process without the right to create topics requires existing topics. Every process first checks three things: its topics
+exist, it has its rights to them (`RIGHTS`), and the reports topic has usable settings. A process checks the settings only if it
+has the right to read them; an agent must have this right. No process checks retention and record sizes: the creator of a topic
+chooses them.
 """
 
 import re
@@ -35,7 +36,7 @@ from surveys.envelope import MAX_ENVELOPE_BYTES
 from surveys.errors import UserError
 
 ANSWER_MS = 5_000
-WEEK_MS = 7 * 86_400_000  # minimum retention of reports: a lost count store is counted again from the log
+WEEK_MS = 7 * 86_400_000  # minimum retention of reports: after a loss of the count store, agents count the log again
 OVERHEAD_BYTES = 4096  # of a record batch and of a dead letter's headers
 
 Role = Literal["producer", "agent", "estimator"]
@@ -96,11 +97,12 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) 
     Args:
         settings: the broker's address and our credentials.
         survey: the survey.
-        role: creates and checks only the topics of this role, and checks its rights to them. None: all topics, no rights.
+        role: creates and checks only the topics of this role, and checks the role's rights to them. None: all topics, no
+            rights.
 
     Raises:
-        TopicError: if the broker is unreachable, denies our login or refuses, or if the reports topic has settings that
-            agents cannot count.
+        TopicError: if the broker is unreachable, denies our login or refuses, or if agents cannot count the reports topic
+            because of its settings.
     """
     specs = _specs(settings, survey)
     rights = RIGHTS[role] if role else {kind: set[str]() for kind in specs}
@@ -157,7 +159,7 @@ _COUNTABLE: tuple[tuple[str, str, Callable[[str], bool], str], ...] = (
 
 
 def _describe(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Any]:
-    """Returns the broker's descriptions of those topics that exist and that we may see."""
+    """Returns the broker's descriptions of the topics that exist and that we may see."""
     return {about["name"]: about for about in admin.describe_topics(list(topics)) if about["error_code"] not in _UNSEEN}
 
 
@@ -202,7 +204,7 @@ def _configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
 
 @contextmanager
 def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
-    """Yields an administration client. It fails with one TopicError within a few seconds, without log lines."""
+    """Yields an administration client. Failures raise one TopicError within a few seconds, without log lines."""
     with hearing(settings) as heard:
         let_in = False
         try:
@@ -220,7 +222,7 @@ def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
 def _knock(settings: Settings) -> None:
     """Raises BrokerUnreachable unless one of the addresses accepts a connection. The library would retry for long and log much.
 
-    With TLS the listener must also answer: the library waits for ever for a silent one.
+    With TLS the listener must also answer: the library waits without limit for a silent listener.
     """
     addresses = settings.kafka.split(",")
     timeout_s = ANSWER_MS / 1000 / len(addresses)
@@ -239,7 +241,7 @@ def _knock(settings: Settings) -> None:
 
 
 def _greet(connection: socket.socket, settings: Settings, host: str) -> None:
-    """Raises TimeoutError if the listener does not answer. The library reports any other fault of TLS."""
+    """Raises TimeoutError if the listener does not answer. The library itself reports any other fault of TLS."""
     try:
         settings.tls("kafka").wrap_socket(connection, server_hostname=host).close()
     except TimeoutError:

@@ -29,7 +29,7 @@ def wait_for(
     tell: Callable[[str], object],
     unreachable: Callable[[Exception], bool] = is_unreachable,
 ) -> T:
-    """Retry every second until a service answers. There is no time limit, as for an outage later on.
+    """Retry every second until a service answers, without a time limit.
 
     Args:
         what: the service and its address, for messages.

@@ -1,7 +1,7 @@
-"""Surveys: what is asked, and how an answer travels.
+"""Surveys: their questions, and the wire format of the reports.
 
-A survey is read once, checked with its mechanisms, and frozen. An envelope carries reports of one attribute, level and step;
-its exact length is known before a byte of its payload is read. Both are pure.
+A survey is read once, checked with its mechanisms, and frozen. An envelope carries reports of one attribute, level and step.
+The reader knows an envelope's exact length before it reads the payload. All code here is pure.
 """
 
 from surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal

@@ -1,4 +1,4 @@
-"""The envelope, version 1: how reports travel. One Kafka record holds one envelope.
+"""The envelope, version 1: the wire format of reports. One Kafka record holds one envelope.
 
 An envelope is a msgpack array ``[version, fingerprint, attribute, level, step, n, payload]``:
 
@@ -11,11 +11,11 @@ An envelope is a msgpack array ``[version, fingerprint, attribute, level, step, 
     payload      n rows of the mechanism's `report_dtype`, fixed width and little-endian, one after the other
 
 One promise holds for all versions: an envelope is a msgpack array whose first element is an integer, the version. Everything
-else may differ in another version. A reader that does not know a version rejects the envelope as ``unknown version`` and counts
-nothing. Version 1 has exactly these seven elements.
+else may differ in another version. A reader without support for the version rejects the envelope as ``unknown version`` and
+counts nothing. Version 1 has exactly these seven elements.
 
-The envelope carries no identity of a device: no id, no address, no key. A report may: memoized local hashing repeats the
-device's hash function, one of S, in every report.
+The envelope carries no identity of a device: no id, no address, no key. A report may carry one: with memoized local hashing
+every report contains the device's hash function, one of S.
 """
 
 from typing import Any, Final, Literal
@@ -47,7 +47,8 @@ REASONS: Final[tuple[Reason, ...]] = EnvelopeReason.__args__  # type: ignore[att
 
 
 class Rejected(Exception):
-    """Raised for a rejected envelope, of which nothing counts. Its reason is one of `REASONS`; its contents are never shown."""
+    """Raised for a rejected envelope; none of its reports count. The reason is one of `REASONS`; the contents are never
+    shown."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -113,8 +114,8 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
         appended_ms: the record's append time in the log, in ms since 1970; lateness depends on this time alone.
 
     Raises:
-        Rejected: with the first reason that applies, in the order of `REASONS`. "too large" is checked first for the
-            envelope's bytes, and after "wrong length" for its number of reports.
+        Rejected: with the first reason that applies, in the order of `REASONS`. For "too large", the envelope's bytes are
+            checked first of all, its number of reports after "wrong length".
     """
     if len(raw) > MAX_ENVELOPE_BYTES:
         raise Rejected("too large")
@@ -143,7 +144,7 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
 
 
 def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
-    """Like `open_envelope`, but also checks every report of the payload. Agrees with the agent that counts the envelope.
+    """Like `open_envelope`, but also checks every report of the payload, with the same result as the agent's checks.
 
     Args:
         survey, raw, appended_ms: as for `open_envelope`; use the present time if the envelope is not in the log yet.

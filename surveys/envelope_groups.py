@@ -15,7 +15,7 @@ from mechanisms.arguments import IntArray
 from surveys.envelope import Envelope, Rejected, encode, open_envelope
 from surveys.survey import Survey
 
-FEW = 8  # up to this many, opening them one by one is as fast
+FEW = 8  # for this many or fewer, opening each one alone is as fast
 _ODD = 0x9E3779B97F4A7C15
 
 

@@ -16,7 +16,7 @@
     [[attribute.level]]                 # a participant picks one level
     name = "standard"
     mechanism = "auto"                  # a name of mechanisms.NAMES, or auto
-    eps_inf = 2.0                       # privacy budget of a device for ever, in nats
+    eps_inf = 2.0                       # largest privacy loss while the value stays the same, in nats
     eps_1 = 1.0                         # privacy loss of a single report, in nats (a one-time mechanism has only eps = 1.0)
 
 Unknown keys are rejected. The whole file is checked once, when it is read. A `SurveyError` names the key, the given value and
@@ -71,7 +71,7 @@ class Level(_Part):
     Attributes:
         name: unique within the attribute.
         mechanism: a mechanism's name, or ``"auto"``.
-        eps_inf, eps_1: a device's budget for ever, and its loss for one report, in nats (longitudinal mechanisms).
+        eps_inf, eps_1: loss of any number of reports of one memo, and of one report, in nats (longitudinal mechanisms).
         eps: loss of each report, in nats (one-time mechanisms).
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
     """
@@ -178,7 +178,8 @@ def _number(raw: str) -> float | None:
 
 
 def _table_bytes(m: Mechanism) -> int:
-    """Size of a mechanism's count table, in bytes. Raises ValueError if its report or table is too large for the services."""
+    """Returns the size of a mechanism's count table, in bytes. Raises ValueError if its report or table is too large to
+    process."""
     if m.report_dtype.itemsize > MAX_REPORT_BYTES:
         raise ValueError(f"a report must take at most {MAX_REPORT_BYTES} bytes, got {m.report_dtype.itemsize}")
     table_bytes = 8 * math.prod(m.table_shape)

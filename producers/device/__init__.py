@@ -1,4 +1,4 @@
-"""One person's client, for an application to embed: its memo file, its random numbers, its reports."""
+"""One person's client, which an application embeds: memo file, random numbers, reports."""
 
 from producers.device.device import Device, Spent, StepForgotten, Waiting
 from producers.device.memo_file import DeviceError

@@ -1,21 +1,21 @@
-"""The device: one person's client for their true value, for an application to embed.
+"""The device: one person's client, which an application embeds. It turns true values into reports.
 
     device = Device(load_survey("commute.toml"), folder)      # the first use enrolls, for ever
     device.report("mode", "bicycle", step)                    # None if this device does not answer "mode"
-    for report in device.waiting():                           # includes those from before a restart
+    for report in device.waiting():                           # includes reports from before a restart
         if post(report.envelope, report.key):                 # retry freely: the key makes all attempts count once
             device.settle(report)
 
-Each report is one transaction of `memo_file`. It looks for an envelope of the step. If there is none, it recalls
-or draws the memo, draws the report from it, counts the report, stores the envelope and commits. Then it returns the envelope.
-Hence
+Each report is one transaction of `memo_file`. The device looks for an envelope of the step. If there is none, it recalls or
+draws the memo, draws the report from the memo, counts the report, stores the envelope and commits. Then it returns the
+envelope. Hence
 
-1. a memo is on the disk before any report made from it leaves, and a memo key never gets a second memo;
+1. a memo is on the disk before the device returns any report from that memo, and a memo key never gets a second memo;
 2. a step has one report, despite repeated calls, crashes and parallel processes: a later call returns the same bytes or fails;
-3. `Device.spent` counts every report that may have left;
+3. `Device.spent` counts every report that may have left the device;
 4. an envelope has one idempotency key, drawn and stored with it, and all attempts use that key.
 
-No error message, `repr` or log contains a true value. The file does: see docs/device.md.
+No error message, `repr` or log contains a true value. The file contains true values: see docs/device.md.
 """
 
 import secrets
@@ -54,7 +54,7 @@ class StepForgotten(DeviceError):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Privacy loss of a device's reports of one attribute, in nats. It reveals something about the values: keep it private.
+    """Privacy loss of a device's reports of one attribute, in nats. The loss depends on the values: keep it private.
 
     Attributes:
         reports: t, distinct steps reported.
@@ -94,7 +94,7 @@ class Device:
         survey: the survey. A file made for another survey is an error.
         path: the device's file, or an existing folder for a file named after the survey.
         levels: attribute name -> name of the level that the participant chose; the first level if missing.
-            The first use fixes the levels for ever, since a second level would be a second budget.
+            The first use fixes the levels permanently, since a second level would be a second budget.
 
     Raises:
         ValueError: if `levels` names an attribute or level that the survey doesn't have.
@@ -119,10 +119,10 @@ class Device:
         return "<Device>"
 
     def report(self, attribute: str, value: str | float, step: int) -> bytes | None:
-        """Returns the envelope with this device's report of a value at a step; None if it doesn't answer the attribute.
+        """Returns the envelope with this device's report of a value at a step; None if the device doesn't answer the attribute.
 
-        The first call for a step decides. Later calls return the same bytes, whatever the value, while the step is among
-        the last `lateness_steps` + 2 reported. For an older step the call raises `StepForgotten` and costs no privacy.
+        The first call for a step decides. While the step is among the last `lateness_steps` + 2 reported, later calls return
+        the same bytes, whatever the value. For an older step the call raises `StepForgotten` and costs no privacy.
 
         Args:
             attribute: name of the attribute.
@@ -175,7 +175,8 @@ class Device:
     def spent(self, attribute: str) -> Spent:
         """Returns the privacy loss of an attribute's reports so far.
 
-        Under spl the attributes' losses add up. Under rs+fd all attributes together cost as much as the costliest one.
+        Under spl the attributes' losses add up. Under rs+fd the loss of all attributes together is that of the attribute with
+        the largest loss.
 
         Raises:
             ValueError: if there is no such attribute.
@@ -194,7 +195,7 @@ class Device:
         """Erases memos, enrolment, envelopes and counts for ever. The next `Device` on the file enrolls again.
 
         SQLite overwrites the file's pages but only deletes its rollback journal, so free disk space may still hold old pages.
-        Past losses remain: answering again adds a fresh ε∞ to them.
+        Past losses remain: if the device enrols and answers again, a fresh ε∞ adds to them.
 
         Args:
             confirm: the survey's name, as a guard against erasing by mistake.
@@ -226,12 +227,12 @@ class Device:
         else:
             reports = secure_random.report_once(m, index, self._random)
         envelope = seal(self._survey, a, enrolment.level, step, reports)
-        # the steps that the service accepts: the current one, the late ones, and one ahead because of clock skew
+        # the service accepts the current step, the late steps, and one step ahead because of clock skew
         memory.keep(a, step, envelope, key, self._survey.lateness_steps + 2, secrets.token_urlsafe(16))
         return envelope
 
     def _recall(self, memory: Transaction, m: Longitudinal, a: int, key: int, function: int) -> Reports:
-        """Returns the memo of a key; draws it if there is none."""
+        """Returns the memo of a key; draws a memo if there is none."""
         raw = memory.memo(a, key, lambda: secure_random.memoize(m, key, function, self._random).tobytes())
         if len(raw) == m.report_dtype.itemsize:
             rows: Reports = np.frombuffer(raw, m.report_dtype.base).reshape(1, *m.report_dtype.shape)
@@ -242,7 +243,7 @@ class Device:
     # ---- enrolment
 
     def _choices(self, chosen: dict[int, int]) -> list[Enrolment]:
-        """Choices that a device makes at its first use."""
+        """Draws the choices that a device makes at its first use."""
         n = len(self._survey.attributes)
         collection, sampled = self._survey.collection, self._random.below(n)
         choices = []
@@ -289,7 +290,7 @@ def _value_index(attribute: Attribute, value: Any) -> int:
     """Returns the index of a value given as a text or a number; see `Device.report`.
 
     Raises:
-        ValueError: if it is not in the domain. The message names only the attribute and the domain.
+        ValueError: if the value is not in the domain. The message names only the attribute and the domain.
     """
     try:
         if isinstance(value, str):

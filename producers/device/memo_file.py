@@ -1,8 +1,8 @@
 """A device's memory: one SQLite file that survives restarts, crashes and parallel processes.
 
-Each operation on the file is one immediate transaction, so processes take turns. A transaction's writes are on the disk
-before it ends: it uses a rollback journal, ``synchronous=EXTRA`` and ``fullfsync`` where the system has it. EXTRA also syncs
-the journal's removal, which is the commit; FULL leaves that to the operating system. A write-ahead log would sync less, but
+Each operation on the file is one immediate transaction, so processes take turns. A transaction's writes are on the disk before
+the transaction ends: SQLite uses a rollback journal, ``synchronous=EXTRA`` and, where the system has it, ``fullfsync``. EXTRA
+also syncs the journal's removal, which is the commit; FULL does not sync the removal. A write-ahead log would sync less, but
 its two extra files are easily lost or left out of a copy.
 
     survey       the fingerprint of the survey that the device answers
@@ -13,7 +13,7 @@ its two extra files are easily lost or left out of a copy.
                  here or is at most `forgotten`
 
 A connection lasts for one transaction, so several threads may use a `Device` and a fork inherits no connection. Our code never
-opens the file by other means while it exists: on POSIX, closing a second descriptor would drop SQLite's locks.
+opens an existing file by other means: on POSIX, closing a second descriptor would drop SQLite's locks.
 """
 
 import os
@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-FORMAT = 2  # of the file, as SQLite's user_version; 0: no enrolment; 1: no idempotency keys, upgraded when opened
+FORMAT = 2  # format of the file (SQLite's user_version); 0: no enrolment; 1: no idempotency keys, upgraded when opened
 BUSY_S = 60.0  # longest wait for another process's transaction
 
 _TABLES = (
@@ -48,9 +48,9 @@ class Enrolment:
 
     Attributes:
         level: index of the level.
-        answers: whether the device answers the attribute at all.
-        function: number of its hash function, 0 for mechanisms without one.
-        fake: the value that it always reports in place of the person's (rs+fd); -1 for none.
+        answers: true if the device answers the attribute.
+        function: number of the device's hash function, 0 for mechanisms without one.
+        fake: the value that the device always reports in place of the person's value (rs+fd); -1 for none.
     """
 
     level: int
@@ -60,7 +60,7 @@ class Enrolment:
 
 
 class MemoFile:
-    """The file. A missing one is created. Only its owner may read and write it.
+    """The file. A missing file is created. Only the owner may read and write the file.
 
     Args:
         path: the file; its folder must exist.
@@ -147,7 +147,7 @@ class Transaction:
     # ---- memos
 
     def memo(self, attribute: int, key: int, draw: Callable[[], bytes]) -> bytes:
-        """Returns the memo of a key; draws and stores it if there is none. The primary key forbids a second one."""
+        """Returns the memo of a key; draws and stores one if there is none. The primary key forbids a second memo."""
         read = "SELECT memo FROM memo WHERE attribute = ? AND key = ?"
         if self._db.execute(read, (attribute, key)).fetchone() is None:
             insert = "INSERT INTO memo (attribute, key, memo) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -157,7 +157,7 @@ class Transaction:
     # ---- envelopes
 
     def sent(self, attribute: int, step: int) -> bytes | None:
-        """Returns the step's envelope, or None if there is none or it was dropped."""
+        """Returns the step's envelope; None if there is none or the envelope was dropped."""
         row = self._db.execute("SELECT envelope FROM sent WHERE attribute = ? AND step = ?", (attribute, step)).fetchone()
         return None if row is None else bytes(row[0])
 

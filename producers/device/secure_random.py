@@ -5,8 +5,8 @@ digits 0.d₁d₂…. A toss draws the digits of a uniform number one by one and
 
     u₁ < d₁: yes      u₁ > d₁: no      u₁ = d₁: draw u₂ and go on; no, when the digits have ended
 
-Hence Pr[yes] = Σ dᵢ 256^-i exactly, however small it is. A toss draws 1.004 bytes on average. The code never computes or
-compares a floating-point number that depends on a value (Mironov 2012 shows how such numbers leak the value).
+Hence Pr[yes] = Σ dᵢ 256^-i exactly, also for the smallest probabilities. A toss draws 1.004 bytes on average. The code never
+computes or compares a floating-point number that depends on a value (Mironov 2012 shows how such numbers leak the value).
 
 Realised loss. A mechanism states its probabilities in pairs, an event's and its opposite's, each a double with relative
 error at most δ. The coin uses the smaller of the two unchanged. The larger becomes one minus the smaller, with relative
@@ -16,10 +16,10 @@ error at most δ as well. Every probability that a device realises is thus withi
     |loss of t reports of a memo - ε_t|                       <=  4(t+1)δ, and the whole is never above ε∞ + 4δ
 
 up to terms in δ². The third bound holds because the probability of t reports is a sum over memos of products of t+1 such
-probabilities, all positive. The last holds because the reports are drawn from the memo alone. δ is a few units in the last
-place (2^-53) times 1 + ε₂, since ε₂ is rounded before its exponential is taken. It is below 10^-12 for every ε up to 700.
-(An exception is q₂ below 10^-300: then ε₂, but not a report's ε₁, is off by up to 10^-7.) The deviation is therefore below
-10^-11 nats for a report. The tests compute it with 60 digits over a grid and find at most 4·10^-14.
+probabilities, all positive. The bound ε∞ + 4δ holds because the reports are drawn from the memo alone. δ is a few units in the
+last place (2^-53) times 1 + ε₂, since ε₂ is rounded before its exponential is taken. δ is below 10^-12 for every ε up to 700.
+(An exception is q₂ below 10^-300: then ε₂ has an error of up to 10^-7, but a report's ε₁ has not.) The deviation is therefore
+below 10^-11 nats for a report. The tests compute the deviation with 60 digits over a grid and find at most 4·10^-14.
 
 Not claimed: constant time. Measuring the device's time to a microsecond may reveal something about its draws.
 """
@@ -79,7 +79,7 @@ def coin(yes: float, no: float, shares: int = 1) -> Coin:
 
 
 class SecureRandom:
-    """Draws from the operating system's generator. It keeps no state that a fork or a snapshot could repeat."""
+    """Draws from the operating system's generator. The object keeps no state that a fork or a snapshot could repeat."""
 
     def bytes(self, n: int) -> bytes:
         """n uniform bytes."""
@@ -123,7 +123,7 @@ def _bits(ones: BitArray, bit: Round, random: SecureRandom) -> BitArray:
 
 
 def _subset(value: int, m: SubsetSelection, random: SecureRandom) -> BitArray:
-    """Subset selection: draws whether the value is a member, then the other members uniformly among the other values."""
+    """Subset selection: draws membership of the value, then the other members uniformly among the other values."""
     outside = (m.k - m.omega) / m.omega * math.exp(-m.eps_1) * m.p  # 1 - p, without cancellation
     with_value = bool(random.toss(coin(m.p, outside), 1)[0])
     n_others = m.omega - with_value
@@ -163,7 +163,7 @@ def enroll(m: Mechanism, random: SecureRandom) -> int:
 
 
 def memo_key(m: Longitudinal, value: int, function: int) -> int:
-    """Key of the device's memo, as `Longitudinal.memo_keys`: the value, or the hashed symbol."""
+    """Returns the key of the device's memo, as `Longitudinal.memo_keys`: the value, or the hashed symbol."""
     return _linear_form(m.pool, function, value) if isinstance(m, LongitudinalHashing) else value
 
 

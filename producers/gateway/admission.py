@@ -1,6 +1,7 @@
 """Admission control of the gateway: tokens, rate limits, memory limits and acknowledged requests.
 
-Pure: the time comes in as an argument. All state is in memory, and a client's state is kept only as long as its limit needs.
+Pure: the time comes in as an argument. All state is in memory. The state of a client is dropped when its limits no longer need
+it.
 """
 
 import hashlib
@@ -28,9 +29,10 @@ class Tokens:
         return bool(self._digests)
 
     def find(self, authorization: str) -> int | None:
-        """Returns the number of the token in the header's value; None if it is not ours, 0 if requests need no token.
+        """Returns the number of the token in the header's value; None if the token is not accepted, 0 if requests need no
+        token.
 
-        Compares every token in constant time, so the duration reveals nothing about them.
+        Compares every token in constant time, so the duration reveals nothing about the accepted tokens.
         """
         if not self._digests:
             return 0
@@ -41,15 +43,15 @@ class Tokens:
 
 
 class RateLimit:
-    """A token bucket for each client, stored as the time when it is full again (generic cell rate algorithm, GCRA).
+    """A token bucket for each client, stored as the time when the bucket is full again (generic cell rate algorithm, GCRA).
 
-    It limits requests, bytes or reports. Bytes and reports are known only after the request was read. A client is therefore
-    admitted while it has no debt and charged afterwards.
+    The bucket limits requests, bytes or reports. Bytes and reports are known only after the request was read. A client is
+    therefore admitted if its bucket is not overdrawn, and charged afterwards.
 
     Args:
         rate: sustained rate of a client, per second.
         burst: size of a full bucket, at least 1.
-        max_clients: clients remembered; one more drops the one seen first, which then has a full bucket again.
+        max_clients: clients remembered; one more drops the client seen first, whose bucket is then full again.
     """
 
     def __init__(self, rate: float, burst: float, max_clients: int = 100_000) -> None:
@@ -58,17 +60,17 @@ class RateLimit:
         self._full_at: OrderedDict[Hashable, float] = OrderedDict()
 
     def wait_s(self, client: Hashable, now_s: float) -> float:
-        """Returns 0 if the bucket still holds one, else the least number of seconds that the client must wait."""
+        """Returns 0 if the client's bucket holds at least 1, else the least number of seconds that the client must wait."""
         return max(0.0, self._full_at.get(client, now_s) - now_s - self._tolerance)
 
     def charge(self, client: Hashable, count: int, now_s: float) -> None:
-        """Takes `count` out of the client's bucket, even if it holds less."""
+        """Takes `count` out of the client's bucket, even if the bucket holds less."""
         self._full_at[client] = max(self._full_at.get(client, now_s), now_s) + count * self._interval
         if len(self._full_at) > self._max_clients:
             self._full_at.popitem(last=False)
 
     def forget(self, now_s: float) -> None:
-        """Drops the clients whose bucket is full. This does not change their limits."""
+        """Drops the clients with a full bucket. Their limits do not change."""
         for client in [client for client, full_at in self._full_at.items() if full_at <= now_s]:
             del self._full_at[client]
 
@@ -107,7 +109,7 @@ class Connections:
 
 
 def neighbourhood(host: str) -> str:
-    """Addresses that share a bucket with this one: itself, or its /64 for IPv6, since one client usually owns a whole /64.
+    """Returns the network whose addresses share a bucket: the IPv4 address, or the IPv6 /64, which one client usually owns.
 
     >>> neighbourhood("192.0.2.7"), neighbourhood("2001:db8:1:2:3::4"), neighbourhood("::ffff:192.0.2.7")
     ('192.0.2.7', '2001:db8:1:2::/64', '192.0.2.7')
@@ -167,13 +169,13 @@ class Reservation:
 
 
 class Acknowledged:
-    """Outcomes of recent requests, for retries: request -> number of reports, or that the outcome is unknown.
+    """Outcomes of recent requests, for retries: request -> number of reports, or a mark for an unknown outcome.
 
     Two generations of a dictionary remember a request for at least one period and at most two.
 
     Args:
         period_s: the period in seconds.
-        max_requests: requests per generation; a full generation ends before its period.
+        max_requests: requests per generation; a full generation ends before its period is over.
 
     Attributes:
         forgotten_early: requests dropped because a generation was full.

@@ -15,14 +15,14 @@ from producers.gateway.kafka_log import MAX_BATCH, MAX_BATCH_BYTES
 from producers.sinks import SinkError
 
 FRAME_BYTES = 8  # allowance for the msgpack header of an envelope, and of the batch
-ANSWER_S = 15.0  # longer than the gateway's own timeouts
+ANSWER_S = 15.0  # longer than the gateway's timeouts
 PATIENCE_S = 30.0
 
 
 class GatewaySink:
     """Collects envelopes and posts them in batches. All attempts for a batch carry its idempotency key.
 
-    After a `SinkError` the log may have some of the envelopes, and the sink accepts no more.
+    After a `SinkError` the log may have some of the envelopes, and the sink accepts no further envelopes.
 
     Args:
         url: the gateway's URL, ``http[s]://host[:port][/path]``.
@@ -86,7 +86,7 @@ class GatewaySink:
                 again = bool(told) or status >= 500
                 wait_s = float(told) if told.isdecimal() else 1.0  # a proxy may send a date
             except (OSError, http.client.HTTPException) as error:
-                self._connection.close()  # the next attempt opens it again
+                self._connection.close()  # the next attempt opens the connection again
                 status, said, wait_s, again = 0, str(error).encode(), 1.0, True
             if status == http.HTTPStatus.ACCEPTED:
                 return
@@ -97,7 +97,7 @@ class GatewaySink:
 
 
 def _reason(status: int, said: bytes) -> str:
-    """Returns the reason from a problem document, or from the answer or error in its place."""
+    """Returns the reason from a problem document; without a document, from the answer or the error."""
     with suppress(ValueError, KeyError, TypeError):
         problem = json.loads(said)
         return f"{problem['title']} ({status}){_places(problem)}"

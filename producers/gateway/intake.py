@@ -30,7 +30,7 @@ OVERHEAD_BYTES = 2048  # memory for a request besides its body
 BODY_S, ACKNOWLEDGE_S = 10.0, 10.0
 STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # once the process is stopping
 TIDY_S = 5.0
-UNKNOWN = -1  # in place of a number of reports: the log may have them but will never acknowledge them
+UNKNOWN = -1  # in place of a number of reports: the log may have the reports but will never acknowledge them
 BREATH = 250  # envelopes checked before other tasks run, about 0.01 s
 
 _BIN = (0xC4, 0xC5, 0xC6)
@@ -51,11 +51,11 @@ class Limits(NamedTuple):
 
 
 class Intake:
-    """Takes requests with reports, and answers them.
+    """Accepts requests with reports, and answers them.
 
     Args:
-        survey: the survey whose reports are taken.
-        log: the log that receives them.
+        survey: the survey whose reports are accepted.
+        log: the log that receives the reports.
         tokens: accepted bearer tokens; if there are none, requests need no token.
         limits: rates of one client (one token and one address), per second; a burst may be twice as large.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
@@ -78,18 +78,18 @@ class Intake:
         self._acknowledged = Acknowledged()
         self._deliveries: set[asyncio.Task[int]] = set()
         self._by_key: dict[bytes, asyncio.Task[int]] = {}
-        self._waits: dict[asyncio.Timeout, float] = {}  # with the seconds left to each once we stop
+        self._waits: dict[asyncio.Timeout, float] = {}  # -> seconds left to each once the gateway stops
         self._stopping = False
         metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
         metrics.log_available.set_function(lambda: self.log.ready)
 
     @property
     def ready(self) -> bool:
-        """True if reports are taken."""
+        """True if the gateway accepts reports."""
         return self.log.ready and not self._stopping
 
     def stop(self) -> None:
-        """Stops taking reports and shortens all time limits: body 0.5 s, acknowledgement 3 s."""
+        """Accepts no further reports, and shortens all time limits: body 0.5 s, acknowledgement 3 s."""
         self._stopping = True
         now = asyncio.get_running_loop().time()
         for wait, grace_s in self._waits.items():
@@ -253,7 +253,7 @@ class Intake:
         """Starts to append. The delivery goes on even if the request is cancelled."""
 
         async def deliver() -> int:
-            became: int | None = None  # None lets the client retry
+            became: int | None = None  # after None, the client can retry
             try:
                 await self.log.append(envelopes)
                 became = reports
@@ -282,7 +282,7 @@ class Intake:
     def _delivered(self, delivery: asyncio.Task[int]) -> None:
         self._deliveries.discard(delivery)
         if not delivery.cancelled():
-            delivery.exception()  # marks it as retrieved, even if nobody waits for it
+            delivery.exception()  # marks the exception as retrieved, even if nobody waits for it
 
     async def _outcome(self, delivery: asyncio.Task[int]) -> int:
         unknown = "the log has not acknowledged in time; retry with the same Idempotency-Key to learn the outcome"

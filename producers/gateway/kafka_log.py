@@ -1,14 +1,14 @@
 """The gateway's producer. Each append ends as acknowledged (in the log once), not appended, or unknown.
 
-The gateway uses aiokafka's producer, not kafka-python's as in `producers.sinks`: it waits for thousands of acknowledgements
-at once, each for another request, which suits an event loop. kafka-python's thread needs three times the processor time per
-acknowledgement: 22 to 32 µs against 7 to 9 µs, for one report and 64 to 256 requests at once. Envelopes of 16 KiB cost both
-the same.
+The gateway uses aiokafka's producer, not kafka-python's as in `producers.sinks`. The gateway waits for thousands of
+acknowledgements at once, each for another request, which suits an event loop. kafka-python's thread needs three times the
+processor time per acknowledgement: 22 to 32 µs against 7 to 9 µs, for one report and 64 to 256 requests at once. Envelopes of
+16 KiB cost both the same.
 
-aiokafka's idempotent producer never drops an envelope: while the broker is unreachable it retries in order, without
-duplicates. An envelope that was not acknowledged in time may thus reach the log later, and the answer reports that. A client
-that sends it again as a new request duplicates it. `ready` therefore turns false as soon as the broker is known to be
-unreachable, and the gateway refuses new envelopes before they are queued.
+aiokafka's idempotent producer never drops an envelope: while the broker is unreachable the producer retries in order, without
+duplicates. An envelope that was not acknowledged in time may thus reach the log later. The answer is then "outcome unknown". A
+client that sends the envelope again as a new request duplicates it. `ready` therefore turns false as soon as the broker is
+known to be unreachable, and the gateway refuses new envelopes before they are queued.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class KafkaLog:
     """A Kafka topic as log. Each envelope is a record without a key; partitions take turns.
 
     Several envelopes travel as one record batch, which the broker appends as a whole or not at all. A producer that failed to
-    deliver is replaced: after a gap in its sequence numbers the broker accepts nothing more from it.
+    deliver is replaced: after a gap in a producer's sequence numbers the broker accepts nothing more from that producer.
 
     Args:
         topic: an existing topic that accepts record batches of `MAX_ENVELOPE_BYTES` and their header.
@@ -109,7 +109,7 @@ class KafkaLog:
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """Waits up to `CLOSE_S` for acknowledgements, then closes. Appends still pending raise Unacknowledged."""
+        """Waits up to `CLOSE_S` seconds for acknowledgements, then closes. Appends still pending raise Unacknowledged."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching}, timeout=CLOSE_S)
@@ -156,7 +156,7 @@ class KafkaLog:
                 await producer.start()
                 self._partitions = sorted(await producer.partitions_for(self._topic))
         except BaseException:
-            await producer.stop()  # nothing is queued, so it does not wait
+            await producer.stop()  # nothing is queued, so this does not wait
             raise
         self._producer, self._failed, self._answers = producer, False, True
 
@@ -165,7 +165,7 @@ class KafkaLog:
         if producer is None:
             return
         stopping = asyncio.create_task(producer.stop())
-        if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # it would wait for an unreachable broker for ever
+        if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # `stop` waits without limit for an unreachable broker
             producer._sender.sender_task.cancel()
             await producer.client.close()
             await asyncio.wait({stopping}, timeout=CLOSE_S)

@@ -12,7 +12,7 @@ _BINARY = {"type": "string", "format": "binary"}
 _SECONDS = _INTEGER | {"minimum": 1, "maximum": MAX_RETRY_S}
 _ELEMENT = {
     "type": "object", "required": ["index", "reason"], "additionalProperties": False,
-    "description": "a refused envelope of the batch; if it has `retry_after` (seconds), it may count later",
+    "description": "a refused envelope of the batch; with `retry_after` (seconds), the envelope may count later",
     "properties": {
         "index": _INTEGER | {"minimum": 0},
         "reason": {"type": "string", "enum": list(REASONS)}, "retry_after": _SECONDS,
@@ -68,7 +68,7 @@ def description(survey: str, tokens_required: bool) -> dict[str, Any]:
         "info": {
             "title": f"ldpstream gateway: {survey}",
             "version": "1",
-            "description": "Takes locally private reports from devices. Accepts them once the log has them.",
+            "description": "Receives locally private reports from devices. Accepts them once the log has acknowledged them.",
         },
         "paths": {
             "/v1/reports": {"post": reports},

@@ -5,7 +5,7 @@
                   {"index": 9, "reason": "step in the future", "retry_after": 40}]}
 
 A batch's problem gives the number of `refused` envelopes. It lists the first 100 as `elements`: index in the batch from 0,
-reason, and for a step in the future the seconds until it may count. It repeats no content of an envelope.
+reason, and for a step in the future the seconds until the envelope may count. The problem repeats no content of an envelope.
 
 The status alone determines what a client does:
 
@@ -73,7 +73,7 @@ MAX_ELEMENTS = 100
 
 
 class Element(TypedDict):
-    """A refused envelope of a batch: index from 0, reason, and the seconds until it may count if it ever may."""
+    """A refused envelope of a batch: index from 0, reason, and the seconds until the envelope may count, if it may."""
 
     index: int
     reason: Reason

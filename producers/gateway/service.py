@@ -1,9 +1,9 @@
 """The gateway process: sockets, signals, shutdown.
 
-uvicorn serves the gateway without an access log, so no address is written down. On SIGTERM or SIGINT the gateway refuses new
-requests, answers those under way and exits within ten seconds, whatever the broker does. `/metrics` has a separate port, which
-devices need not reach. uvicorn itself answers non-HTTP input and connections beyond 2000, in plain text. If an address has too
-many connections, the gateway closes the next one.
+uvicorn serves the gateway without an access log, so no address is logged. On SIGTERM or SIGINT the gateway refuses new
+requests, answers those under way and exits within ten seconds, in any state of the broker. `/metrics` has a separate port,
+which devices need not reach. uvicorn itself answers non-HTTP input and connections beyond 2000, in plain text. If an address
+has too many connections, the gateway closes the next one.
 """
 
 import asyncio
@@ -128,7 +128,7 @@ def _run(
     kafka = KafkaLog(survey.reports_topic, lambda: kafka_producer(settings))
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
     intake = Intake(survey, kafka, tokens, limits)
-    # behind a proxy all connections have its address; the proxy must limit its clients
+    # behind a proxy all connections have the proxy's address; the proxy must limit its clients
     protocol = _Protocol if settings.gateway_proxies else bounded_protocol(settings.gateway_connections)
     config = uvicorn.Config(
         create_gateway(intake, toml), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
@@ -140,7 +140,7 @@ def _run(
         operations(intake), ws="none", log_config=None, access_log=False, server_header=False, lifespan="off",
         timeout_graceful_shutdown=1,
     )  # fmt: skip
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # else a warning for all non-HTTP input
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # else uvicorn logs a warning for all non-HTTP input
 
     async def main() -> None:
         server, operator = _Server(config), _Server(operator_config)
@@ -210,10 +210,10 @@ def bounded_protocol(limit: int) -> type[HttpToolsProtocol]:
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's protocol with limits on heads, trailers and chunk frames, which uvicorn reads without limit.
+    """uvicorn's protocol with limits on heads, trailers and chunk frames: uvicorn itself has no such limits.
 
-    A new connection must begin a head within `HEAD_S`, and each head must end within `HEAD_S`. A request that was answered
-    before its end must end within `HEAD_S` too.
+    A new connection must begin a head within `HEAD_S` seconds, and each head must end within `HEAD_S`. A request that was
+    answered before its end must also end within `HEAD_S`.
     """
 
     _loose_bytes = 0  # received since the head began, or since the last piece of the body

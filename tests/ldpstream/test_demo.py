@@ -68,19 +68,22 @@ def test_a_device_loses_its_budget_under_every_collection(collection: str, eps_1
     survey = parse_survey(copy.deepcopy(DEMO) | {"collection": collection})
     assert device_loss(survey, lambda m: m.eps_1) == pytest.approx(eps_1)
     assert device_loss(survey, lambda m: m.eps_inf) == pytest.approx(eps_inf)
-    assert any("A device in all" in line and "4 for ever" in line for line in promise(survey))
+    assert any("A device in all" in line and "4 in any number of steps" in line for line in promise(survey))
 
 
 def test_a_promise_states_a_chance_for_each_loss() -> None:
     lines = promise(parse_survey(DEMO))
     level = lines[lines.index(next(line for line in lines if line.startswith("screen ("))) :]
     assert any("eps_1 = 2" in line and "59.6 %; without any report: 16.7 %" in line for line in level)
-    assert any("eps_inf = 4" in line and "right guess: 91.6 % for ever, 84.7 % after 6 reports" in line for line in level)
+    assert any(
+        "eps_inf = 4" in line and "right guess: 91.6 % from any number of reports, 84.7 % from 6 reports" in line
+        for line in level
+    )
     assert any("after a year (8,760 reports): at most 100 %." in line for line in level)
     monthly = copy.deepcopy(DEMO) | {"step_seconds": 30 * 86_400}
     monthly["attribute"][0]["level"][0] |= {"mechanism": "OUE", "eps_inf": None, "eps_1": None, "eps": 0.1}
     lines = promise(parse_survey(monthly))
-    assert any("6 reports of one value: at most 26.7 %; for ever, it is certain" in line for line in lines)
+    assert any("6 reports of one value: at most 26.7 %; with more reports it approaches certainty" in line for line in lines)
     assert any("after a year (13 reports): at most 42.3 %." in line for line in lines)
 
 
