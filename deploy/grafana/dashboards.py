@@ -39,7 +39,7 @@ SPAN = '{survey="$survey", attribute="$attribute", span="$span"}'
 ESTIMATE = '{survey="$survey", attribute="$attribute", span="$span", estimator="$estimator"}'
 VALUE = '{survey="$survey", attribute="$attribute", span="$span", estimator="$estimator", value="$value"}'
 LEVELS = '{survey="$survey"}'
-BY_LEVEL = "max by (attribute, level)"  # standby estimators export the same values as the working one
+BY_LEVEL = "max by (attribute, level)"  # standby estimators export the same values as the working estimator
 
 MAX_BARS = 256  # at most this many values of an attribute have series
 OUTCOMES, ACCEPTED = "sum by (outcome) (rate(ldpstream_gateway_requests_total%s[$__rate_interval]))", '{outcome="accepted"}'
@@ -51,8 +51,8 @@ Shape = Callable[[], timeseries.Panel | stat.Panel | bargauge.Panel | table.Pane
 class Panel:
     """One panel: kind, title, description, unit, (query, legend) pairs, and size on Grafana's grid of 24 columns.
 
-    `steps` are (lower bound, colour) pairs in increasing order; None in the first is minus infinity. Grafana's default
-    would paint every number above 80 red.
+    `steps` are (lower bound, colour) pairs in increasing order; None as the first bound is minus infinity. Grafana's default
+    thresholds would colour every number above 80 red.
     """
 
     kind: Shape

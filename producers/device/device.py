@@ -281,7 +281,7 @@ class Device:
             attribute, kept = self._survey.attributes[a], memory.enrolment(a).level
             if kept != level:
                 raise DeviceError(
-                    f"{self._path}: the level of {attribute.name} stays {attribute.levels[kept].name} for ever, got"
+                    f"{self._path}: the level of {attribute.name} is permanently {attribute.levels[kept].name}, got"
                     f" {attribute.levels[level].name}; a second level would be a second budget"
                 )
 

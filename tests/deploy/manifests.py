@@ -58,7 +58,7 @@ def is_custom(resource: Resource) -> bool:
 
 
 def refused(resource: Resource) -> str | None:
-    """Returns why Kubernetes' own schemas refuse the resource (unknown keys too); None if they accept it."""
+    """Returns the reason why Kubernetes' schemas refuse the resource (unknown keys too); None if they accept it."""
     try:
         kubernetes_validate.validate(resource, kubernetes_validate.latest_version(), strict=True)
     except (kubernetes_validate.ValidationError, kubernetes_validate.SchemaNotFoundError) as error:
@@ -70,7 +70,7 @@ def refused_customs(custom: Sequence[Resource]) -> list[list[str]]:
     """Returns the errors in each custom resource, found with `tools.models`."""
     folder = models()
     wrong: list[list[str]] = [[] for _ in custom]
-    with tempfile.TemporaryDirectory(prefix=".check-", dir=folder) as scratch:  # inside the folder, for its imports
+    with tempfile.TemporaryDirectory(prefix=".check-", dir=folder) as scratch:  # inside the folder, so that imports resolve
         typed, run = Path(scratch) / "typed.mts", Path(scratch) / "run.mjs"
         declared, judged = [], []
         for i, resource in enumerate(custom):
@@ -84,7 +84,7 @@ def refused_customs(custom: Sequence[Resource]) -> list[list[str]]:
         run.write_text("\n".join(judged))
         compiler = folder / "node_modules" / "typescript" / "bin" / "tsc"
         for line in _node(compiler, *STRICT, typed, allowed=(0, 2)).splitlines():
-            if not line.startswith(" "):  # an indented line continues the error before
+            if not line.startswith(" "):  # an indented line continues the previous error
                 where, _, what = line.partition("): ")
                 wrong[int(where.rpartition("(")[2].partition(",")[0]) - 1].append(what)
         for line in _node(run).splitlines():

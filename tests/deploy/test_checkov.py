@@ -21,7 +21,7 @@ SKIPPED = {
     "dev": {
         "CKV_K8S_15",  # always pull: the local image has only a tag and no registry
         "CKV_K8S_43",  # the local image has no digest
-        "CKV_K8S_22",  # the scripts of Kafka's image write to their own folder
+        "CKV_K8S_22",  # the scripts of Kafka's image write to the folder that contains them
         "CKV_K8S_40",  # the users of Kafka's and Redis's images
     },
     "worse": {"CKV_K8S_22"},

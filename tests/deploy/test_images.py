@@ -72,7 +72,7 @@ class Healthy(BaseHTTPRequestHandler):
 
 def test_every_package_is_copied_into_the_image() -> None:
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    folders = {package.partition(".")[0] for package in packages}  # with everything in them
+    folders = {package.partition(".")[0] for package in packages}  # COPY includes the sub-folders
     assert [folder for folder in folders if f"COPY {folder} {folder}" not in DOCKERFILE.read_text()] == []
 
 
@@ -113,7 +113,7 @@ def test_mounted_files_exist_and_prometheus_scrapes_all() -> None:
 
 
 class Strict(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """Refuses duplicate keys; other loaders keep the last one or fail."""
+    """YAML loader that refuses duplicate keys; other loaders keep the last key or fail."""
 
 
 def strictly(loader: Strict, node: yaml.MappingNode) -> dict[Any, Any]:

@@ -133,7 +133,7 @@ def test_bars_of_values_are_sorted_by_the_hidden_index() -> None:
 
 
 def test_thresholds_are_those_of_the_alerts() -> None:
-    """Every panel has thresholds: Grafana's default paints every value above 80 red."""
+    """Every panel has thresholds: Grafana's default thresholds colour every value above 80 red."""
     found = {p["title"]: tuple(step["value"] for step in defaults(p)["thresholds"]["steps"]) for p in panels()}
     assert all(steps[0] is None for steps in found.values())
     assert {title: steps[1:] for title, steps in found.items() if len(steps) > 1} == {

@@ -1,9 +1,9 @@
-"""Checkers of manifests outside our lock files, fetched once into the cache outside the source tree.
+"""Checkers of manifests that are not in our lock files, fetched once into a cache outside the source tree.
 
     python -m tests.deploy.tools      fetches the missing ones (needs only npm and pip)
 
 - models of custom resources, as npm packages. Each kind has a validator compiled from its operator's schema, for types,
-  patterns and required keys. It also has a TypeScript interface, with which the compiler refuses unknown keys.
+  patterns and required keys. Each kind also has a TypeScript interface, with which the compiler refuses unknown keys.
 - checkov, in a separate virtual environment, because its hundred dependencies would constrain ours
 """
 
@@ -33,7 +33,7 @@ def models() -> Path:
     """Returns the folder whose `node_modules` has the models.
 
     Raises:
-        ToolError: if Node is missing, or npm cannot fetch them.
+        ToolError: if Node is missing, or npm cannot fetch the models.
     """
     if lacking := [tool for tool in ("node", "npm") if shutil.which(tool) is None]:
         raise ToolError(f"no {' and no '.join(lacking)} on PATH (deploy/local/setup_services.sh installs them)")
@@ -58,7 +58,7 @@ def checkov() -> list[str]:
     """Returns the command that runs checkov.
 
     Raises:
-        ToolError: if pip cannot fetch it.
+        ToolError: if pip cannot fetch checkov.
     """
 
     def install(folder: Path) -> None:
@@ -70,7 +70,7 @@ def checkov() -> list[str]:
 
 
 def _fetch(name: str, install: Callable[[Path], None]) -> Path:
-    """Returns a folder of the cache. One rename creates it, so an existing folder is complete."""
+    """Returns a folder of the cache. One rename creates the folder, so an existing folder is complete."""
     target = cache_dir() / name
     if target.is_dir():
         return target
@@ -81,7 +81,7 @@ def _fetch(name: str, install: Callable[[Path], None]) -> Path:
             try:
                 (Path(scratch) / "made").rename(target)
             except OSError:
-                if not target.is_dir():  # else another process was first
+                if not target.is_dir():  # else another process created the folder first
                     raise
     except OSError as error:
         raise ToolError(f"cannot write the cache of {name}: {error}") from error

@@ -16,7 +16,7 @@ class Metric:
 
 
 def rows(heading: str) -> list[list[str]]:
-    """Returns the cells of all table rows between this heading and the next one of its rank."""
+    """Returns the cells of all table rows between this heading and the next heading of the same rank."""
     level = len(heading) - len(heading.lstrip("#"))
     body = TEXT[TEXT.index(f"\n{heading}\n") + len(heading) + 2 :]
     body = re.split(rf"(?m)^#{{1,{level}}} ", body)[0]

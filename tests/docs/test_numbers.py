@@ -54,13 +54,13 @@ SAID = [
     ("device.md", f"1 to {spaced(kafka_log.MAX_BATCH)} of them, at most {spaced(kafka_log.MAX_BATCH_BYTES)} bytes"),
     ("device.md", f"`{intake.BATCH}`"),
     ("device.md", f'"Content-Type": "{intake.ENVELOPE}"'),
-    ("device.md", f"A gateway forgets a key** {Acknowledged()._period_s:.0f} seconds after"),
-    ("device.md", f"sooner if {spaced(Acknowledged()._max)} others come"),
+    ("device.md", f"A gateway forgets a key** {Acknowledged()._period_s:.0f} seconds or more after"),
+    ("device.md", f"sooner if {spaced(Acknowledged()._max)} other keys follow"),
     ("device.md", f"the first {problems.MAX_ELEMENTS} of them"),
     ("operate.md", f"a mistake is one line and exit status {agent.UNUSABLE}"),
     ("operate.md", f"and {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of records not yet counted"),
     ("operate.md", f"the estimates of {schedule.KEPT_STEPS} steps"),
-    ("operate.md", f"(at most {MAX_LISTED} an attribute), else the {TOP_VALUES} most frequent ones"),
+    ("operate.md", f"(at most {MAX_LISTED} values an attribute). Otherwise the {TOP_VALUES} most frequent values"),
     ("counting.md", f"A lease of {results.LEASE_MS // 1000} s in Redis"),
     ("counting.md", f"must be answered within {redis_connection.TIMEOUT_S:.0f} s"),
     ("counting.md", f"With the default interval of {DEFAULTS['commit_interval_ms'] / 1000} s"),
@@ -190,7 +190,7 @@ def test_the_alerts_have_the_documented_thresholds() -> None:
         assert all(threshold in found[alert] for threshold in thresholds), alert
 
 
-# ---- the README's table of exact calibration, and its other fast figures
+# ---- the README's table of exact calibration, and other figures that are fast to compute
 
 
 def test_the_readmes_table_of_variances() -> None:

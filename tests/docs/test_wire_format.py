@@ -58,7 +58,7 @@ def test_the_table_of_row_widths_is_the_codes() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("k", [2, 7, 8, 9, 250, 300, 70_000])
 def test_a_row_is_as_described(name: str, k: int) -> None:
-    """An independent implementation of the text reads the bytes of our reports."""
+    """An independent implementation of the document reads the bytes of our reports."""
     m, rng = made(name, k), np.random.default_rng(k)
     values = rng.integers(0, k, 20)
     reports = m.simulate(values, rng)
@@ -88,7 +88,7 @@ def least(symbols: int) -> int:
 
 
 def counted(m: Any, name: str, k: int, rows: list[bytes]) -> list[int]:
-    """Returns the count table, computed from the rows by the text alone."""
+    """Returns the count table, computed from the rows as the document describes."""
     if hasattr(m, "g"):
         counts = [0] * (m.pool.size * m.g)
         width = least(m.pool.size)
@@ -125,7 +125,7 @@ def _reason(text: str) -> Reason:
 
 
 def test_several_faults_give_the_first_reason_of_the_table() -> None:
-    """The test corrects one fault after the other, in the order of the table."""
+    """Corrects one fault after the other, in the order of the table."""
     good: list[Any] = msgspec.msgpack.decode(sound(SURVEY, np.random.default_rng(1), STEP, 0))
     many = (MAX_ENVELOPE_REPORTS + 1) * b"\xff"
     fields = [2, bytes(8), 9, 9, -1, 2, many]
@@ -157,7 +157,7 @@ def test_the_elements_are_as_described() -> None:
 
 
 def rounds(name: str, k: int, g: int, big: float, small: float) -> tuple[float, float, float, float]:
-    """Returns p₁, q₁, p₂ and q₂ by the formulas of the text."""
+    """Returns p₁, q₁, p₂ and q₂ by the document's formulas."""
 
     def grr(m: int, eps: float) -> tuple[float, float]:
         return math.exp(eps) / (math.exp(eps) + m - 1), 1 / (math.exp(eps) + m - 1)
@@ -250,7 +250,7 @@ def test_the_canonical_survey_is_as_described() -> None:
     document = msgspec.json.decode(SURVEY.canonical)
     assert document["start"] == SURVEY.start_ms
     assert document["attribute"][0]["size"] is None
-    assert re.search(r"Without `skew_seconds`, it is 60, at most a step", TEXT)
+    assert re.search(r"The default of `skew_seconds` is 60, at most a step", TEXT)
     for step_seconds, skew_ms in ((10, 10_000), (3600, 60_000)):
         asked = {"name": "a", "start": SURVEY.start, "step_seconds": step_seconds, "window_steps": 1, "lateness_steps": 1,
                  "collection": "smp", "attribute": [{"name": "a", "size": 3, "level": [

@@ -1,6 +1,6 @@
-"""The rooms of the house, and the imports between them.
+"""The rooms (top-level packages), and the imports between them.
 
-python -m tests.ldpstream.rooms      draws the picture in CONTRIBUTING.md anew, from the imports
+python -m tests.ldpstream.rooms      redraws the picture in CONTRIBUTING.md from the imports
 """
 
 import ast
@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "CONTRIBUTING.md"
 PICTURE = re.compile(r"```mermaid\n.*?```\n", re.DOTALL)
-MAY_IMPORT: dict[str, set[str]] = {  # a room may import the rooms before it that are named here
+MAY_IMPORT: dict[str, set[str]] = {  # a room may import the earlier rooms that are named here
     "mechanisms": set(),
     "surveys": {"mechanisms"},
     "runtime": {"surveys"},
@@ -24,7 +24,7 @@ MAY_IMPORT["ldpstream"] = set(MAY_IMPORT)
 
 
 def imports(path: Path) -> set[str]:
-    """Returns the full names of the modules that a file imports, at its top or in functions."""
+    """Returns the full names of the modules that a file imports, at the top of the file or in functions."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -41,7 +41,7 @@ def rooms_imported_by(room: str) -> set[str]:
 
 
 def picture() -> str:
-    """Returns the Mermaid drawing: arrows point to the imported room; an arrow that follows from two others is left out."""
+    """Returns the Mermaid drawing. Arrows point to the imported room; an arrow that follows from two others is left out."""
     arrows = {room: rooms_imported_by(room) for room in MAY_IMPORT}
     lines = ["```mermaid", "graph TD"]
     for room, targets in arrows.items():

@@ -1,6 +1,6 @@
-"""Everything that users and other programs rely on by name: it must not change unnoticed.
+"""All names on which users and other programs rely. A test fails if a name changes without a new `surface.json`.
 
-python -m tests.ldpstream.surface      writes `surface.json` anew, after a change that is meant
+python -m tests.ldpstream.surface      rewrites `surface.json` after an intended change
 """
 
 import ast
@@ -82,7 +82,7 @@ def _trees() -> list[ast.Module]:
 
 
 def _metrics() -> dict[str, str]:
-    """The metrics that the sources make, with their kind."""
+    """Returns the metrics that the sources define, each with its kind."""
     found = {}
     for tree in _trees():
         for node in ast.walk(tree):
@@ -99,14 +99,14 @@ def _strings(pattern: str) -> set[str]:
 
 
 def _text(node: ast.AST) -> str:
-    """A string of the source; what is filled in is `*`."""
+    """Returns a string of the source, with `*` for each inserted value."""
     if isinstance(node, ast.JoinedStr):
         return "".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in node.values)
     return str(node.value) if isinstance(node, ast.Constant) else ""
 
 
 def _api(document: dict[str, Any]) -> dict[str, Any]:
-    """Paths with their parameters, and the fields of what they answer."""
+    """Returns paths with their parameters, and the fields of their answers."""
     paths = {
         f"{method} {path}": sorted(p.get("name", "?") for p in about.get("parameters", []))
         for path, methods in document["paths"].items()

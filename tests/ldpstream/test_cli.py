@@ -206,7 +206,8 @@ main()
 
 @pytest.mark.parametrize("module", ["ldpstream.shadow", "numpy", "ldpstream.cli", "scipy.stats", "fastapi"])
 def test_ctrl_c_during_the_start_prints_nothing(module: str) -> None:
-    """Also during a command's own imports. The program sets the handler: Ctrl-C is ignored if tests run in the background."""
+    """Includes the imports of a command. The program sets the handler, because Ctrl-C is ignored if tests run in the
+    background."""
     program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)" + CTRL_C.replace("MODULE", module)
     if module in ("scipy.stats", "fastapi"):  # imported by the command
         program = program.replace("ARGUMENTS", repr(["demo", "--page", "--users", "1", "--steps", "1"]))
@@ -288,7 +289,7 @@ def test_the_ledger_draws_a_picture_and_solves_for_eps_1(tmp_path: Path) -> None
 
 
 def test_a_running_demo_ends_at_sigterm() -> None:
-    """Our handler ends it: the default action would not end process 1 of a container (and gives status -15)."""
+    """Our handler ends the demo: the default action would not end process 1 of a container (and gives status -15)."""
     program = "import os, signal, sys, time; from ldpstream import demo; from ldpstream.__main__ import main\n"
     program += "def run(*_):\n    os.kill(os.getpid(), signal.SIGTERM)\n    while True: time.sleep(0.01)\n"
     program += "demo.Demo.run = run; sys.argv[1:] = ['demo', '--users', '10', '--no-page']; main()"

@@ -38,7 +38,7 @@ def test_the_table_of_rooms_is_the_one_tested() -> None:
 
 
 def test_the_picture_of_rooms_shows_the_imports() -> None:
-    """If this fails: `python -m tests.ldpstream.rooms`."""
+    """If this test fails, run `python -m tests.ldpstream.rooms`."""
     assert PICTURE.findall(PAGE.read_text(encoding="utf-8")) == [picture()]
 
 

@@ -48,7 +48,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Opens an address and waits until it is drawn. Afterwards checks: no error, no request to another host."""
+    """Opens an address and waits until the page is drawn. After the test, checks for errors and requests to other hosts."""
     opened: list[tuple[Any, str, list[str], list[str]]] = []
 
     def open_it(url: str, width: int = 1300, height: int = 900, scheme: Any = "light") -> Page:
@@ -175,7 +175,7 @@ def test_a_phone_needs_no_sideways_scrolling(demo: tuple[Demo, str], open_page: 
 
 
 def test_the_readout_follows_step_and_attribute(demo: tuple[Demo, str], open_page: OpenPage) -> None:
-    """At another step the readout shows the same value's numbers; for another attribute nothing until a value is chosen."""
+    """At another step the readout shows the same value. For another attribute it is empty until a value is chosen."""
     page = open_page(demo[1])
     readout = page.locator("#readout")
     unread = readout.inner_text()
@@ -252,7 +252,7 @@ def test_the_page_shows_many_values_and_new_steps(open_page: OpenPage) -> None:
         extend(survey, results, 50, np.random.default_rng(2))
         expect(page.locator("#state-text")).to_have_text("live, step 50", timeout=10_000)
         assert page.locator("#step-text").inner_text() == "50"
-        page.close()  # before the server closes, which would be an error on the page
+        page.close()  # before the server closes: a closed connection would be an error on the page
     finally:
         server.close()
 

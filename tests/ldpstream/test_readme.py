@@ -1,4 +1,4 @@
-"""Checks the README: its commands exist, its example runs, its files exist."""
+"""Checks that the README's commands and files exist and that its example runs."""
 
 import math
 import re

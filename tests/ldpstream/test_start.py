@@ -1,4 +1,4 @@
-"""Tests of processes that start while Kafka is unreachable: they log it at once, wait, answer probes, end at a signal."""
+"""Tests of processes that start while Kafka is unreachable: they log this at once, wait, answer probes, end at a signal."""
 
 import os
 import signal

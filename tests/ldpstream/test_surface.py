@@ -1,4 +1,4 @@
-"""Names that users and other programs rely on are those recorded in `surface.json`."""
+"""Compares the names on which users and other programs rely with `surface.json`."""
 
 import json
 from typing import Any
@@ -13,12 +13,12 @@ THEN: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
 
 @pytest.mark.parametrize("kind", sorted(NOW | THEN))
 def test_names_are_as_recorded(kind: str) -> None:
-    """If the change is meant: `python -m tests.ldpstream.surface`, and a line in CHANGELOG.md."""
+    """After an intended change, run `python -m tests.ldpstream.surface` and add a line to CHANGELOG.md."""
     assert NOW[kind] == THEN[kind]
 
 
 def test_every_kind_has_names() -> None:
-    """The control: a collector that finds nothing would always agree."""
+    """Control: a collector that finds nothing would always agree."""
     sizes = {kind: len(names) for kind, names in NOW.items()}
     least = {"python": 5, "commands": 12, "settings": 35, "metrics": 35, "redis keys": 4, "publication": 12}
     assert all(sizes[kind] >= n for kind, n in least.items()), sizes

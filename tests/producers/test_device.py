@@ -35,7 +35,7 @@ BITS = {"mechanism": "L-OSUE", "eps_inf": 2.0, "eps_1": 1.0}
 
 
 def survey(*attributes: tuple[dict[str, Any], ...], collection: str = "spl", lateness_steps: int = 1, k: int = 5) -> Survey:
-    """A survey of attributes q0, q1, … with k values each and with levels a, b, … of these parameters."""
+    """Returns a survey of attributes q0, q1, … with k values each and with levels a, b, … of these parameters."""
     asked = [
         {"name": f"q{i}", "size": k, "level": [{"name": "abcd"[j], **level} for j, level in enumerate(levels)]}
         for i, levels in enumerate(attributes)
@@ -76,7 +76,7 @@ def test_a_step_has_one_report_even_after_a_restart(level: dict[str, Any], tmp_p
     assert len(set(sent.values())) == 3
     for again in (device, Device(asked, tmp_path)):
         assert {step: again.report("q0", 3, step) for step in sent} == sent
-        assert again.report("q0", 4, 7) == sent[7]  # another value for the same step: the first one decides
+        assert again.report("q0", 4, 7) == sent[7]  # another value for the same step: the first value decides
         assert again.spent("q0").reports == 3
 
 
@@ -96,7 +96,7 @@ def test_a_device_survives_a_clock_that_ran_ahead(tmp_path: Path) -> None:
     device = Device(survey((LONG,)), tmp_path)
     for step in (0, 1, 2, 10**9, 3, 10**9 + 1, 4, 5, 10**9 + 2, 6, 7):  # fewer steps ahead than are stored
         assert device.report("q0", 1, step)
-    for step in (6, 7):  # reported before and dropped: never reported again
+    for step in (6, 7):  # already reported and dropped: never reported again
         with pytest.raises(StepForgotten):
             device.report("q0", 1, step)
     assert device.report("q0", 1, 10**9 + 3)  # more steps ahead: true steps are now refused
@@ -143,7 +143,7 @@ def test_spent_counts_reports_and_memos(tmp_path: Path) -> None:
     device = Device(asked, tmp_path)
     grr, olh = asked.mechanisms[0][0], asked.mechanisms[1][0]
     for step, value in enumerate([0, 0, 0, 5, 5, 0]):
-        for _ in range(2):  # a resend is free
+        for _ in range(2):  # a resend adds no loss
             device.report("q0", value, step)
             device.report("q1", value, step)
         t, unchanged = step + 1, value == 0 and step < 3
@@ -153,7 +153,7 @@ def test_spent_counts_reports_and_memos(tmp_path: Path) -> None:
 
 
 def true_losses(m: Longitudinal, function: int, values: tuple[int, ...]) -> tuple[float, float]:
-    """Loss of these values' reports by enumeration: against any unchanged value, and against any sequence."""
+    """Returns the loss of these values' reports by enumeration: against any unchanged value, and against any sequence."""
     rounds, t = enumeration.Rounds(m.p1, m.q1, m.p2, m.q2), len(values)
     if not m.name.endswith("UE"):
         keys = m.memo_keys(np.arange(m.k), np.full(m.k, function)).tolist()
@@ -203,7 +203,7 @@ def test_a_level_is_chosen_once(tmp_path: Path) -> None:
     for same in ({}, {"q1": "b"}, {"q0": "a"}):
         assert Device(asked, tmp_path, levels=same).report("q1", 0, 0) == raw
     for other in ({"q1": "a"}, {"q0": "b"}):
-        with pytest.raises(DeviceError, match=r"for ever, got [ab]; a second level would be a second budget"):
+        with pytest.raises(DeviceError, match=r"permanently [ab], got [ab]; a second level would be a second budget"):
             Device(asked, tmp_path, levels=other)
     for wrong in ({"q2": "a"}, {"q0": "c"}):
         with pytest.raises(ValueError, match="must be one of"):
@@ -233,7 +233,7 @@ def test_a_device_samples_its_attribute_uniformly(tmp_path: Path, monkeypatch: p
     assert stats.chisquare(counts).pvalue > LIMIT
     assert stats.chisquare([45, 0, 0]).pvalue < LIMIT
     for a in range(3):  # exactly: the attribute is one uniform integer below 3
-        drawn: dict[int, int] = {3: a}  # any other draw, or a second one, is a KeyError
+        drawn: dict[int, int] = {3: a}  # any other draw, or a second draw, is a KeyError
         monkeypatch.setattr(SecureRandom, "below", lambda self, n, drawn=drawn: drawn.pop(n))
         device = Device(asked, tmp_path / f"exact {a}")
         assert not drawn
@@ -355,8 +355,8 @@ def test_a_report_keeps_one_key_until_it_is_settled(tmp_path: Path) -> None:
     assert Device(asked, file).waiting() == waiting[1:]
     for step in range(4, 9):
         device.report("q0", 1, step)
-    assert [report.step for report in device.waiting() if report.attribute == "q0"] == [6, 7, 8]  # older ones are too late
-    assert repr(waiting[0]).startswith("<")  # shows no contents
+    assert [report.step for report in device.waiting() if report.attribute == "q0"] == [6, 7, 8]  # older reports are too late
+    assert repr(waiting[0]).startswith("<")  # `repr` shows no contents
 
 
 def test_a_file_of_format_1_is_upgraded(tmp_path: Path) -> None:

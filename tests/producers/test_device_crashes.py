@@ -1,11 +1,11 @@
 """A device keeps one memo for each key and one report for each step despite killed or parallel processes.
 
 All processes are real: `drive` runs in a separate interpreter, forks children that report, and kills them with SIGKILL. The
-survey's second round is nearly certain, so every envelope shows its memo. A memo drawn twice is noticed with probability
+survey's second round is nearly certain, so every envelope shows its memo. The test notices a memo drawn twice with probability
 0.997 each time.
 
-A kill is not a power cut: the system still writes what the process gave it. SQLite promises that commits reach the disk under
-the settings that `test_device.py` checks.
+A kill is not a power cut: the system still writes the data that it received from the process. With the settings that
+`test_device.py` checks, SQLite guarantees that commits reach the disk.
 """
 
 import json
@@ -108,7 +108,7 @@ def drive(mode: str, file: Path) -> Emitted:
     for turn in range(60 if mode == "kill" else 12):
         first = max(0, max((step for step, _ in out), default=0) - 5)
         used = file
-        if mode == "amnesia":  # the control: memory that is lost with the process
+        if mode == "amnesia":  # the control: a memory that is lost with the process
             used = file.with_name("copy")
             shutil.copy(file, used) if file.exists() else None
 
@@ -118,7 +118,7 @@ def drive(mode: str, file: Path) -> Emitted:
                 emit(step, device.report("q0", value_at(step), step))
 
         pid, read = child(report_on)
-        if turn % 2:  # kill half of them after their first line, for progress on slow machines
+        if turn % 2:  # kill half of the children after their first line, for progress on slow machines
             select.select([read], [], [])
         time.sleep(random.uniform(0.002, 0.03))
         os.kill(pid, signal.SIGKILL)
@@ -154,14 +154,14 @@ def driven(mode: str, file: Path) -> Emitted:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder in memory if possible: a killed process leaves the same there as on a disk."""
+    """A folder in memory if possible: after a kill, the files in memory are the same as on a disk."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
         yield Path(name)
 
 
 def require_consistent(asked: Survey, file: Path, lines: Emitted) -> dict[int, str]:
-    """Checks that each step has one envelope, made from the file's only memo for its value. Returns step -> envelope."""
+    """Checks that each step has one envelope, from the file's only memo of the step's value. Returns step -> envelope."""
     by_step: dict[int, str] = {}
     memos = dict(rows(file, "SELECT key, memo FROM memo"))
     for step, raw in lines:

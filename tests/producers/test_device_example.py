@@ -1,4 +1,5 @@
-"""The program of docs/device.md, run unchanged against a real gateway, loses and duplicates nothing when answers are lost."""
+"""Runs the program of docs/device.md unchanged against a real gateway. It loses and duplicates nothing when answers are
+lost."""
 
 import random
 import secrets
@@ -55,7 +56,7 @@ eps_1 = 0.5
 
 
 class Killed(BaseException):
-    """Stands for a kill of the device's process."""
+    """Simulates a kill of the device's process."""
 
 
 class Network:
@@ -86,7 +87,7 @@ class Network:
 
 @pytest.fixture
 def commute(tmp_path: Path) -> Survey:
-    """A survey that began yesterday. Reports are not late even if a test runs over midnight."""
+    """Returns a survey that began yesterday. Reports are not late even if a test runs over midnight."""
     yesterday = datetime.fromtimestamp(time.time() - 86_400, UTC).replace(microsecond=0)
     (tmp_path / "commute.toml").write_text(COMMUTE.replace("START", yesterday.isoformat()))
     return load_survey(tmp_path / "commute.toml")
@@ -99,7 +100,7 @@ def gateway(commute: Survey) -> Iterator[Served]:
 
 
 class Patience:
-    """A sleep that takes no time and stops a program that would wait for ever."""
+    """A sleep that takes no time and stops a program that would wait without limit."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -114,7 +115,7 @@ def appended_by_devices(
 ) -> tuple[list[list[bytes]], int]:
     """Runs the program for 60 devices. Returns the envelopes that each appended, and the number of lost answers.
 
-    A killed program is restarted. A program that has ended runs once more.
+    A killed program is restarted. After it ends, each program is started once more.
     """
     network = Network(gateway.url, seed=1)
     monkeypatch.setattr(urllib.request, "urlopen", network.urlopen)
@@ -164,7 +165,7 @@ def test_a_key_drawn_for_each_attempt_counts_twice(
 
 
 class Clock:
-    """A clock that only `sleep` moves."""
+    """A clock that advances only by `sleep`."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -32,7 +32,7 @@ KEYS = ["k" * 22, "l" * 22]
 
 
 class Clock:
-    """The intake's monotonic time, which only a test moves."""
+    """The intake's monotonic clock. Only the test advances it."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -45,7 +45,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Replaces the monotonic clock of every intake. Its `now_ms` is an argument."""
+    """Replaces the monotonic clock of every intake. The wall clock `now_ms` is an argument of the intake."""
     clock = Clock()
     monkeypatch.setattr(intake, "time", clock)
     return clock
@@ -170,13 +170,13 @@ def damaged() -> st.SearchStrategy[bytes]:
 
 
 def countable(batch: list[bytes]) -> bool:
-    """True if the tally rejects none of them."""
+    """True if the tally rejects none of the envelopes."""
     return not tally(SURVEY, [Record(offset, NOW, value) for offset, value in enumerate(batch)]).rejected
 
 
 @settings(max_examples=400)
 @given(st.lists(damaged(), min_size=1, max_size=4))
-def test_it_accepts_exactly_what_the_tally_counts(batch: list[bytes]) -> None:
+def test_the_gateway_accepts_exactly_what_the_tally_counts(batch: list[bytes]) -> None:
     async def ask() -> None:
         rig = Rig()
         answer = await (rig.post_batch(batch) if len(batch) > 1 else rig.post(batch[0]))
@@ -283,7 +283,7 @@ async def test_the_request_rate_limits_each_client_alone(clock: Clock) -> None:
 
 
 async def test_byte_and_report_rates_limit_each_client_alone(clock: Clock) -> None:
-    """Refused bytes count too; many reports in few bytes count as reports."""
+    """Bytes of refused bodies are charged too. Many reports in few bytes are charged as reports."""
     (envelope,) = envelopes(1, n=4)
     rig = Rig(limits=Limits(1e6, body_bytes=2 * len(envelope), reports=1e6))
     assert [(await rig.post(bytes(len(envelope)))).status_code for _ in range(6)] == [400] * 4 + [429] * 2

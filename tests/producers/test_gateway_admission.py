@@ -1,4 +1,4 @@
-"""The gateway's limits, against their definitions."""
+"""Compares the gateway's limits with their definitions."""
 
 from collections.abc import Hashable
 
@@ -28,7 +28,7 @@ def ask(limit: RateLimit, client: Hashable, now: float) -> float:
 
 
 def token_bucket(times: list[float]) -> list[bool]:
-    """Requests admitted by a bucket of size BURST that refills with RATE per second."""
+    """Returns the requests admitted by a bucket of size BURST that refills with RATE per second."""
     admitted, level, last = [], BURST, 0.0
     for now in times:
         level, last = min(BURST, level + (now - last) * RATE), now
@@ -76,7 +76,7 @@ def test_charging_afterwards_keeps_to_the_rate(asked: list[tuple[int, int]]) -> 
 
 
 def max_debt(asked: list[tuple[int, int]]) -> float:
-    """How much the bucket finally lacks to hold one; the bucket may be in debt."""
+    """Returns how much the bucket finally lacks to hold 1; a bucket may be overdrawn."""
     level = BURST
     for gap, count in asked:
         level = min(BURST, level + gap / 16 * RATE)

@@ -49,7 +49,7 @@ def served() -> Iterator[MakeServed]:
 
 
 def answer_to(port: int, sent: Sequence[bytes]) -> bytes:
-    """Sends the parts and returns all received bytes until the gateway closes, perhaps before reading everything."""
+    """Sends the parts and returns all bytes received until the gateway closes, which may not read all parts."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         received = b""
         try:
@@ -104,7 +104,7 @@ def test_a_request_answered_before_its_end_must_end_soon(served: MakeServed, mon
     head = b"POST /v1/reports HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
     port = served(tokens=[TOKEN]).port
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
-        for _ in range(3):  # complete requests may follow each other for longer than one request may take
+        for _ in range(3):  # a series of complete requests may take longer than the limit for one request
             connection.sendall(head)
             refused(connection)
             time.sleep(0.15)
@@ -126,7 +126,7 @@ def test_a_connection_is_kept_for_more_requests(served: MakeServed, monkeypatch:
 
 
 def test_one_address_cannot_hold_all_the_connections(served: MakeServed) -> None:
-    """Control: without a limit all are accepted. A closed connection makes room for another."""
+    """Control: without a limit all connections are accepted. After one closes, another is accepted."""
     ask = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
     for protocol, limit in ((_Protocol, 9), (bounded_protocol(4), 4)):
         port = served(protocol=protocol).port
@@ -220,7 +220,7 @@ def test_the_sink_retries_until_the_step_opens(served: MakeServed) -> None:
     sink = GatewaySink(one.url, patience_s=0.0)
     with pytest.raises(SinkError, match=r"step in the future \(409\)"):
         post(sink, early)
-    for use in (sink.flush, lambda: sink.send(early[0])):  # the failure stays
+    for use in (sink.flush, lambda: sink.send(early[0])):  # the failure is permanent
         with pytest.raises(SinkError, match="step in the future"):
             use()
     now[0] = SURVEY.opens_ms(STEP + 3) - SURVEY.skew_ms - 1
@@ -282,7 +282,7 @@ def post(sink: GatewaySink, batch: list[bytes]) -> None:
 
 
 class FakeProducer:
-    """A producer that acknowledges, never acknowledges, or fails, as set."""
+    """A producer that acknowledges, never acknowledges or fails, as the test chooses."""
 
     made: list["FakeProducer"]
 
@@ -349,7 +349,7 @@ class FakeBatch:
 
 @pytest.fixture
 def producers(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
-    """The producers that a log makes, with short time limits."""
+    """Shortens the log's time limits. Returns the list of producers that the log has made."""
     for name in ("PROBE_S", "CLOSE_S", "ANSWER_S", "QUEUE_S"):
         monkeypatch.setattr(kafka_log, name, 0.02)
     monkeypatch.setattr(FakeProducer, "made", [], raising=False)
@@ -407,7 +407,7 @@ async def test_a_failed_producer_is_replaced(producers: list[FakeProducer]) -> N
     await log.close()
 
 
-async def test_an_unreachable_broker_is_noticed_and_so_is_its_return(producers: list[FakeProducer]) -> None:
+async def test_the_log_notices_an_unreachable_broker_and_its_recovery(producers: list[FakeProducer]) -> None:
     failing: list[bool] = []
 
     def make() -> FakeProducer:

@@ -1,4 +1,4 @@
-"""The population: memoization, reproducible steps, enrolment and truth."""
+"""Tests of the population: memoization, reproducible steps, enrolment and truth."""
 
 from collections.abc import Callable, Iterator
 
@@ -46,7 +46,7 @@ def only(panes: Iterator[PaneReports]) -> PaneReports:
 
 
 def memos_of_a_b_a(name: str, monkeypatch: pytest.MonkeyPatch, recall: Recall) -> list[Reports]:
-    """The memos that 200 people use for A, then B, then A again."""
+    """Returns the memos that 200 people use for A, then B, then A again."""
     used = []
 
     def spy(memos: Memos, devices: IntArray, keys: IntArray, draw: Callable[[IntArray], Reports]) -> Reports:
@@ -79,16 +79,16 @@ def test_the_memo_test_notices_a_broken_store(name: str, broken: Recall, monkeyp
 
 
 def reports_of_a_b_a(name: str) -> list[list[object]]:
-    """Reports of A, B, A by 100 one-person populations, with a second round that nearly always repeats the memo."""
+    """Returns reports of A, B, A by 100 one-person populations; the second round nearly always repeats the memo."""
     survey = one_question(name, k=50, eps_inf=1.0, eps_1=1.0 - 1e-12)
     populations = [Population(survey, WrittenValues([[3], [8], [3]]), seed) for seed in range(100)]
     return [[only(population.reports(step)).reports.tolist() for population in populations] for step in range(3)]
 
 
-# the second round of L-SOUE and L-OUE is a coin, so their reports cannot show it
+# the second round of L-SOUE and L-OUE keeps a one with probability 1/2, so their reports cannot show the memo
 @pytest.mark.parametrize("name", [name for name in LONGITUDINAL if not name.endswith("OUE") or name == "L-OSUE"])
 def test_the_reports_show_the_memo(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A symbol or bit of a report differs from its memo with probability below 2e-12, so none of 15 000 does."""
+    """A symbol or bit of a report differs from its memo with probability below 2e-12; the test compares 15 000 of them."""
     first, _, again = reports_of_a_b_a(name)
     assert again == first
     monkeypatch.setattr(Memos, "recall", forget)

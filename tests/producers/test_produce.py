@@ -1,4 +1,4 @@
-"""Sending a population's reports to a sink, one step at once or each step when it begins."""
+"""Tests of sending a population's reports to a sink: one step at once, or each step when the step begins."""
 
 from collections import Counter
 
@@ -39,7 +39,7 @@ class Recorder:
 
 
 class Clock:
-    """A clock that moves only by sleeping and by the cost of sending."""
+    """A clock that advances only by sleeping and by the time that sending takes."""
 
     def __init__(self, survey: Survey, starts_in_s: float, cost_ms: int = 0) -> None:
         self.time_ms = survey.opens_ms(0) - round(starts_in_s * 1000)

@@ -41,7 +41,7 @@ def device_report(m: Mechanism, value: int, random: SecureRandom) -> Reports:
 
 
 def column(m: Mechanism, rows: Reports) -> npt.NDArray[np.int64]:
-    """Index of each report's column in the channel."""
+    """Returns the index of each report's column in the channel."""
     if isinstance(m, (LocalHashing, LongitudinalHashing)):
         return np.asarray(rows["function"].astype(np.int64) * m.g + rows["symbol"])
     if not m.report_dtype.shape:
@@ -68,7 +68,7 @@ class Scripted(SecureRandom):
 
 
 def enumerated_probability(tossed: Coin) -> Fraction:
-    """Pr[yes] over all byte strings. A string is extended only while its bytes do not decide."""
+    """Returns Pr[yes] over all byte strings. A string is extended only while its bytes do not determine the outcome."""
     total, prefixes = Fraction(0), [b""]
     while prefixes:
         prefix = prefixes.pop()
@@ -83,7 +83,7 @@ def enumerated_probability(tossed: Coin) -> Fraction:
 
 @pytest.mark.parametrize("p", [0.5, 1 / 3, 2 / 3, 1e-3, 1 - 2**-53, 2**-53, 255 / 256, 1e-18, 1e-60])
 def test_a_coin_meets_its_probability_exactly(p: float) -> None:
-    no = float(1 - Fraction(p))  # nearest double; 1.0 for p below 2^-53, where the coin must use p itself
+    no = float(1 - Fraction(p))  # nearest double of 1 - p; 1.0 for p below 2^-53, for which the coin must use p itself
     tossed = coin(p, no)
     assert enumerated_probability(tossed) == tossed.probability
     assert tossed.probability == Fraction(p)
@@ -121,7 +121,8 @@ def test_the_operating_systems_randomness_is_uniform() -> None:
 
 
 class Decisions(SecureRandom):
-    """Follows a path of decisions, then takes each first alternative. `weight` is the probability of the whole path."""
+    """Follows a path of decisions, then takes the first alternative each time. `weight` is the probability of the whole
+    path."""
 
     def __init__(self, path: tuple[int, ...]) -> None:
         self.path, self.weight, self.alternatives = path, Fraction(1), list[tuple[int, ...]]()
@@ -214,7 +215,7 @@ class Recorder(SecureRandom):
 
 
 def realised_eps_1(m: Mechanism) -> float:
-    """The exact loss of one report, from the coins that the device tosses."""
+    """Returns the exact loss of one report, from the coins that the device tosses."""
     recorder = Recorder()
     device_report(m, 1, recorder)
     coins = [tossed.probability for tossed in recorder.coins]

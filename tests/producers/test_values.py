@@ -1,4 +1,4 @@
-"""Values: simulated values follow the stated chain, files are read correctly, and errors show no contents."""
+"""Tests that simulated values follow the stated chain, files are read correctly, and errors show no contents."""
 
 import csv
 import traceback
@@ -85,7 +85,7 @@ def test_attributes_and_seeds_share_no_randomness() -> None:
     _, values = MarkovValues(survey, 500, 1, 1).at(0, 0)
     for seed, attribute in ((1, 1), (2, 0)):
         _, others = MarkovValues(survey, 500, 1, seed).at(0, attribute)
-        assert np.mean(values == others) < 0.2  # 5 % agree by chance: the popular values
+        assert np.mean(values == others) < 0.2  # popular values agree by chance in 5 % of the cases
 
 
 @pytest.mark.parametrize("arguments", [(0, 1, 1), (1, 0, 1), (1, 1, -1), (True, 1, 1), (1, 2.0, 1)])
