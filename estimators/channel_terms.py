@@ -1,15 +1,15 @@
 """True log-likelihoods of count tables, for expectation maximisation (EM), optimizers and information matrices.
 
-A group of reports with counts c and the channel A, shape (k, outputs), adds to the log-likelihood of the frequencies f
+A group of reports has counts c and a channel A of shape (k, outputs). It adds this to the log-likelihood of frequencies f:
 
     L(f) = Σ_z c_z ln m_z,   m = Aᵀ f        gradient A (c/m)        minus the Hessian times d: A (c/m² · Aᵀ d)
 
-A term needs only the product of the channel and a vector, from either side. The product is dense, by one recursion from each
-end (truncated geometric), by blocks (planar geometric), or by the Radon transform (local hashing). Calling a term with f
-returns L and its gradient; f times the gradient, normalised, is one EM step. Nothing here needs Σ f = 1.
+A term needs only products A x and Aᵀ f. Each mechanism has its own method: dense products, one recursion from each end
+(truncated geometric), blocks (planar geometric), or the Radon transform (local hashing). Calling a term with f returns L and
+the gradient of L. The gradient times f, normalised, is one EM step. No formula here needs Σ f = 1.
 
-For a memoizing mechanism this is the likelihood of single reports: over several steps, one person's reports count as reports
-of several people with the same distribution. The estimate stays consistent; its errors are larger.
+For a memoizing mechanism this is the likelihood of single reports. Over several steps, it treats one person's reports as
+reports of several people with the same distribution. The estimate stays consistent, with larger errors.
 """
 
 import math
@@ -23,14 +23,14 @@ from mechanisms.arguments import FloatArray, integer
 from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 
-FLOOR = 1e-140  # least m in gradient and curvature: no c/m² overflows
+FLOOR = 1e-140  # smallest m in gradient and curvature, so that c/m² cannot overflow
 
 
 class ChannelTerm(ABC):
     """Log-likelihood of the counts of a channel's outputs.
 
-    A subclass computes the products with the channel. It may scale each column of the channel: this only adds a constant to L,
-    and `offset` corrects it.
+    A subclass computes the products with the channel. It may scale each column of the channel. Scaling only adds a constant to
+    L, and `offset` corrects L.
 
     Args:
         k: domain size.
@@ -58,7 +58,7 @@ class ChannelTerm(ABC):
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
         """Returns L(f) in nats and its gradient, (k,).
 
-        L is -inf if f makes a received report impossible. The gradient is finite even then: an m below 1e-140 counts as 1e-140.
+        L is -inf if f makes a received report impossible. The gradient stays finite: it uses 1e-140 for any smaller m.
         """
         m = self._forward(f)
         gradient = self._adjoint(self._counts / np.maximum(m, FLOOR))
@@ -75,7 +75,7 @@ class ChannelTerm(ABC):
 
 
 class DenseTerm(ChannelTerm):
-    """Term of any channel, by dense products; O(k · outputs) a step.
+    """Term of any channel, computed by dense products; O(k · outputs) a step.
 
     Args:
         channel: (k, outputs); row v holds Pr[output | v] and sums to 1 to within 1e-9.
@@ -108,16 +108,16 @@ class DenseTerm(ChannelTerm):
 
 
 class HashingTerm(ChannelTerm):
-    """Term of local hashing's (S, g) count table; a step takes two Radon transforms over GF(g) (`mechanisms.linear_pool`).
+    """Term of local hashing's (S, g) count table. A step uses two Radon transforms over GF(g) (`mechanisms.linear_pool`).
 
         P(a, y | v) = p/S if H_a(v) = y, q'/S for each of the g - 1 other symbols y
 
-    Reports (a, y) and (ca, cy) are equivalent and counted together. A step costs O(m S g²/(g-1)) additions instead of the
-    channel's O(k S). The memoized mechanisms have the same channel with the p of their chain.
+    Reports (a, y) and (ca, cy) are equivalent and counted together. A step costs O(m S g²/(g-1)) additions; the dense channel
+    would cost O(k S). The memoized mechanisms have the same channel, with the p of the whole chain.
 
     Args:
         m: BLH, OLH, L-BLH or L-OLH, without fake data.
-        table: its count table.
+        table: the mechanism's count table.
     """
 
     def __init__(self, m: LocalHashing | LongitudinalHashing, table: CountTable) -> None:
@@ -162,12 +162,13 @@ class GeometricTerm(ChannelTerm):
 
 
 class PlanarTerm(ChannelTerm):
-    """Term of the planar geometric mechanism on a grid with both sides at least 2, by the few distinct blocks of its channel.
+    """Term of the planar geometric mechanism on a grid with both sides at least 2.
 
-    A block is the channel from one line of cells to another, along the longer side. It depends only on their distance, and on
-    whether the second line is at an edge, which also receives all outputs beyond it. A step is a few small matrix products
-    and sums over pairs of lines: 4 times faster than the dense product at k = 4096. A fast Fourier transform would be faster,
-    but its error is 1e-16 of the largest m, so far cells would lose all digits. Here all terms are positive and none is lost.
+    The channel has few distinct blocks. A block is the channel from one line of cells to another, along the longer side. It
+    depends only on the distance of the two lines, and on whether the second line is at an edge. An edge line also receives all
+    outputs beyond the edge. A step is a few small matrix products and sums over pairs of lines: 4 times faster than the dense
+    product at k = 4096. A fast Fourier transform would be faster, but has an error of 1e-16 of the largest m: far cells would
+    lose all digits. Here all terms are positive and none is lost.
     """
 
     def __init__(self, m: PlanarGeometric, table: CountTable) -> None:
@@ -207,7 +208,7 @@ class PlanarTerm(ChannelTerm):
 
 
 class FakeDataTerm:
-    """A term under fake data: one device in d reports its person's value, the others a uniform value.
+    """A term under fake data: one device in d reports the person's value, the others a uniform value.
 
         L(f) = term((f + (d-1)/k Σf) / d)
 
@@ -237,11 +238,11 @@ def exact_term(m: Mechanism, table: CountTable) -> ChannelTerm | FakeDataTerm | 
 
     Returns:
         A term for local hashing and for the location mechanisms, with or without fake data. Otherwise None: use the likelihood
-        of the support counts, Σ c ln(q + (p-q) f). For GRR and L-GRR it is the true one. For unary encodings and subsets the
-        counts of the bits do not determine the true one (`estimators.reports_term` needs the reports).
+        of the support counts, Σ c ln(q + (p-q) f). For GRR and L-GRR that is the true likelihood. For unary encodings and
+        subsets, bit counts do not determine the true likelihood; `estimators.reports_term` computes it from the reports.
 
     Raises:
-        ValueError: if the table is not the mechanism's.
+        ValueError: if the table belongs to another mechanism.
     """
     m.require(table)
     device = m.device

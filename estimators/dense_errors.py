@@ -1,8 +1,9 @@
 """Exact covariance matrices of a likelihood's score, for mechanisms where no formula of a few vectors is exact.
 
 A local-hashing report that supports one value also supports others, in a pattern that the pool of functions fixes. The scores
-of its support counts, and those of its true likelihood, are therefore dependent in triples. Their covariance is a sum over all
-functions and symbols, that of a location mechanism a sum over its outputs. The cost is O(outputs · k²): for small domains.
+are therefore dependent in triples, both for the support counts and for the true likelihood. The covariance of these scores is
+a sum over all functions and symbols. For a location mechanism the covariance is a sum over all outputs. The cost is
+O(outputs · k²), for small domains only.
 """
 
 from functools import lru_cache
@@ -14,7 +15,7 @@ from mechanisms.arguments import FloatArray
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 
 MAX_DENSE_K = 128
-LEAST_CHANCE = 1e-9  # caps the weight of a rarer output, which all but proves that somebody has a value
+LEAST_CHANCE = 1e-9  # caps the weight of rarer outputs: one such output nearly proves that somebody has a value
 
 
 def is_dense(m: Mechanism) -> bool:
@@ -27,17 +28,17 @@ def is_dense(m: Mechanism) -> bool:
 def score_moments(m: Mechanism, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
     """Returns the Hessian of one report, and the covariance of one person's scores over some steps, at f.
 
-    Scores of the true likelihood omit the part that is the same for all values. Frequencies that sum to 1 do not affect it,
-    and at a small budget it would take all digits of double precision.
+    Scores of the true likelihood omit the part that is the same for all values. Frequencies that sum to 1 do not affect that
+    part. At a small budget it would use up all digits of double precision.
 
     Args:
         m: a mechanism for which `is_dense` is true.
         f: (k,) true frequencies.
         steps: number of reports of one person with an unchanged value.
-        exact: true for the score of the true likelihood, false for that of the support counts.
+        exact: true for the score of the true likelihood, false for the score of the support counts.
 
     Returns:
-        Minus the expected Hessian of one report, (k, k), and the covariance of the sum of one person's scores, (k, k).
+        Two (k, k) matrices: minus the expected Hessian of one report, and the covariance of the sum of one person's scores.
     """
     if isinstance(m, ChannelMechanism):
         given = m.channel()  # [value, output]
@@ -70,7 +71,7 @@ def score_moments(m: Mechanism, f: FloatArray, steps: int, exact: bool) -> tuple
 
 
 def _person(likely: FloatArray, score: FloatArray, f: FloatArray, given: FloatArray, steps: int) -> FloatArray:
-    """Covariance of the sum of a person's scores, if every report has fresh noise and only the value stays."""
+    """Covariance of the sum of a person's scores, if every report has fresh noise and only the value stays the same."""
     kept = _covariance(f, given @ score)
     return np.asarray(steps * (_covariance(likely, score) - kept) + steps**2 * kept)
 
@@ -85,7 +86,7 @@ def _covariance(chance: FloatArray, vectors: FloatArray) -> FloatArray:
 def _hits(m: LocalHashing | LongitudinalHashing) -> tuple[FloatArray, FloatArray]:
     """Indicators [symbol, function, value], 1 where the function hashes the value to the symbol, and the functions' chances.
 
-    One function stands for all its multiples; its chance is that of the whole set, for a device that draws uniformly.
+    One function represents all its multiples. Its chance is the chance of this whole set, for a device that draws uniformly.
     """
     pool, g = m.pool, m.g
     columns = np.array([pool.radon(unit) for unit in np.eye(m.k)]).T  # [cell, value]

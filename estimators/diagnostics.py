@@ -1,17 +1,17 @@
 """Tests that counts come from honest devices with the stated mechanism, and the drift between two estimates.
 
-Honest reports have properties that do not depend on the values. Reports forged to bend a histogram disturb them. Each property
-has its own test; the fit's p-value is the smallest one times the number of tests.
+Honest reports have properties that do not depend on the values. Forged reports that distort a histogram violate these
+properties. Each property has its own test. The fit's p-value is the smallest p-value times the number of tests.
 
-    ones        unary encodings: the ones per report have the mean p + (k-1) q, and a variance that does not depend on the
-                values either. Two-sided: too many (to push many values at once) or too few (empty reports)
-    floor       every pure mechanism: at least a share q of the reports supports each value, up to chance. The sum of squares of
-                the standardised support counts below that; reports forged for some values lower all the others
+    ones        unary encodings: the ones per report have the mean p + (k-1) q. Mean and variance do not depend on the values.
+                Two-sided: too many ones (to push many values at once) or too few (empty reports)
+    floor       every pure mechanism: at least a share q of the reports supports each value, up to chance. Reports forged for
+                some values lower all the other counts. The test sums the squares of standardised support counts below q
     least       the same for the least supported value alone
-    functions   local hashing: devices draw their function uniformly. The number of pairs of reports with the same function
+    functions   local hashing: devices draw hash functions uniformly. The test counts pairs of reports with the same function
     symbols     local hashing: under a uniform function every symbol but 0 is equally likely. (Every linear form hashes the
                 value 0 to 0, so the share of symbol 0 depends on the values.)
-    counts      location mechanisms: the counts against the distribution that fits them best
+    counts      location mechanisms: the test compares the counts with the distribution that fits the counts best
 
 The null distributions are:
 
@@ -21,13 +21,13 @@ The null distributions are:
     least       normal
     functions   a gamma distribution with the exact mean, variance and third moment
     symbols     χ²
-    counts      at most that of the true distribution's deviance
+    counts      at most the distribution of the true distribution's deviance
 
 In a window, the tests assume that the same people report at every step, from kept memos. If other people report, all tests err
-towards no alarm. A kept memo keeps its hash function, so functions that are uneven by chance stay uneven in later steps.
+towards no alarm. A kept memo keeps its hash function. Functions that are uneven by chance therefore stay uneven in later steps.
 
-The number of ones of a subset (SS) needs no test: `Mechanism.table` refuses other tables. No test of counts can detect a forger
-who sends exactly the reports of devices with values of the forger's choice.
+The number of ones of a subset (SS) needs no test: `Mechanism.table` rejects a table with any other number. No test of counts
+can detect a forger who chooses values and sends exactly the reports of honest devices with these values.
 """
 
 import math
@@ -47,13 +47,13 @@ from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 MAX_Z = 1e6
-ENOUGH_PAIRS = 50.0  # pairs of reports with multiples of one function; if fewer, one pair shifts the floor test too much
+ENOUGH_PAIRS = 50.0  # pairs of reports with multiples of one function; with fewer, one pair shifts the floor test too much
 FEW = 5.0  # reports per symbol; below it χ² is not valid
 
-NORMAL_VARIANCE = 10_000.0  # variance of the number of ones above which the normal tail is good to six standard deviations
-RAREST = 1e-11  # least chance that the Fourier transform resolves
+NORMAL_VARIANCE = 10_000.0  # above this variance of the number of ones, the normal tail is accurate to six standard deviations
+RAREST = 1e-11  # smallest probability that the Fourier transform resolves
 
-LogP = tuple[float, int]  # ln p of one test, and its side: +1 too much, -1 too little
+LogP = tuple[float, int]  # ln p of one test, and the side of the deviation: +1 too much, -1 too little
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
 
     Args:
         m: the mechanism.
-        table: its counts.
+        table: the mechanism's counts.
         steps: number of steps that the counts sum.
 
     Raises:
-        ValueError: if the table is not the mechanism's or not counts, or steps < 1.
+        ValueError: if the table belongs to another mechanism or holds invalid counts, or if steps < 1.
     """
     check_groups([(m, table)], steps)
     found = {name: log_p for name, log_p in _tests(m, table, steps).items() if log_p is not None} if table.n else {}
@@ -131,14 +131,14 @@ def _ones(m: UnaryEncoding | LongitudinalUnary, table: CountTable, steps: int) -
 
 
 def _log_tail_of_ones(m: UnaryEncoding | LongitudinalUnary, n: int, steps: int, ones: int, above: bool, span: int) -> float:
-    """ln of the chance of at least (at most) this many ones in n reports, by their probability generating function G.
+    """ln of the probability of at least (at most) this many ones in n reports, by the probability generating function G.
 
-    `span` (a power of two) is how many numbers of ones around the mean have a noticeable chance.
+    `span` (a power of two) is how many numbers of ones around the mean have a noticeable probability.
 
     The ones of a memo are drawn once and reported `steps` times: G(1 + w) = U(p1)^u U(q1)^(u(k-1)) for u people, with
-    U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps. Left-over reports count as one more person's. On the unit circle G is
-    the Fourier transform of the chances. A chance too small for it gets Chernoff's bound, the minimum of G(e^t) e^(-t ones)
-    over t.
+    U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps. Left-over reports are treated as those of one more person. On the unit
+    circle G is the Fourier transform of the probabilities. Where a probability is too small for the transform, the result is
+    Chernoff's bound, the minimum of G(e^t) e^(-t ones) over t.
     """
     p1, q1, p2, q2 = m.rounds()
     groups = [(n // steps, steps), (1, n % steps)]
@@ -170,7 +170,7 @@ def _log_tail_of_ones(m: UnaryEncoding | LongitudinalUnary, n: int, steps: int, 
 
 
 def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
-    """(k,) standardised support counts, if below the mean of a value that nobody has; else 0."""
+    """(k,) standardised support counts where below the mean count of a value that nobody has; elsewhere 0."""
     variance = float(m.support_covariance(np.zeros(1), steps)[0][0]) * table.n / steps
     if not variance:
         return np.zeros(0)
@@ -193,10 +193,10 @@ def _least(below: FloatArray) -> LogP | None:
 
 
 def _functions(table: CountTable, size: int, repeats: int) -> LogP | None:
-    """Tests the pairs of reports with equal functions: n (n-1) / 2 pairs in all, each equal with chance 1/size.
+    """Tests the number of pairs of reports with equal functions: n (n-1) / 2 pairs, each equal with probability 1/size.
 
-    Pairs are uncorrelated. The three pairs among three reports are dependent, which gives the third moment. The test is
-    one-sided: if other people reported at every step, dividing by the repeats makes the counts too even.
+    Pairs are uncorrelated. The three pairs among three reports are dependent; this dependence gives the third moment. The test
+    is one-sided: if other people reported at every step, dividing by the repeats makes the counts too even.
     """
     n, chance = table.n / repeats, 1 / size
     if n < 2:
@@ -211,7 +211,7 @@ def _functions(table: CountTable, size: int, repeats: int) -> LogP | None:
 
 
 def _symbols(table: CountTable, repeats: int) -> LogP | None:
-    """Pearson's χ² of all symbols but 0, divided by the repeats: a kept memo sends the same symbol at most that often."""
+    """Pearson's χ² of all symbols but 0, divided by `repeats`: a kept memo sends the same symbol at most `repeats` times."""
     reports = table.counts.sum(axis=0)[1:].astype(np.float64)
     if reports.size < 2 or reports.mean() < FEW:
         return None
@@ -220,10 +220,10 @@ def _symbols(table: CountTable, repeats: int) -> LogP | None:
 
 
 def _counts(m: ChannelMechanism, table: CountTable, steps: int) -> LogP | None:
-    """Tests the deviance of the best-fitting distribution, which never exceeds that of the true one.
+    """Tests the deviance of the best-fitting distribution, at most the deviance of the true distribution.
 
-    The latter's mean and variance are those of k Poisson counts with a given sum, at the fitted means. If people report
-    `steps` times, the variance of the counts grows by at most this factor, hence the division.
+    The true distribution's deviance has the mean and variance of k Poisson counts with a given sum, at the fitted means. If
+    people report `steps` times, the variance of the counts grows at most `steps`-fold. Division by `steps` corrects this.
     """
     counts = table.counts.astype(np.float64)
     best = mle(m, table)
@@ -239,8 +239,8 @@ def _counts(m: ChannelMechanism, table: CountTable, steps: int) -> LogP | None:
 def _deviance_moments(means: FloatArray) -> tuple[float, float]:
     """Mean and variance of the deviance Σ 2 c ln(c/μ) of multinomial counts c with means μ.
 
-    They are first those of independent Poisson counts: by definition for μ < 30, else of χ² with the mean 1 + 1/(6μ). Fixing
-    the sum takes 1 off the mean. It takes a k-th off the variance, and the part that varies with the sum.
+    The calculation starts from independent Poisson counts: by definition for μ < 30, else by χ² with the mean 1 + 1/(6μ).
+    Fixing the sum reduces the mean by 1. It reduces the variance by one k-th and by the part that varies with the sum.
     """
     small = means[means < 30]
     values = np.arange(100.0)[:, None]
@@ -271,12 +271,12 @@ def _log_gamma_tail(x: float, shapes: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The largest move of a frequency between two estimates.
+    """The largest change of a frequency between two estimates.
 
     Attributes:
-        sigma: the move, in standard errors of the difference.
-        value: index of the value that moved.
-        p: upper bound on the probability of so large a move of any value without drift (Bonferroni over all values).
+        sigma: the change, in standard errors of the difference.
+        value: index of the value whose frequency changed.
+        p: upper bound on the probability of so large a change of any value without drift (Bonferroni over all values).
     """
 
     sigma: float
@@ -285,11 +285,11 @@ class Drift:
 
 
 def drift(before: Estimate, after: Estimate) -> Drift | None:
-    """Returns the largest move of a frequency; None if one of the two estimates has no reports.
+    """Returns the largest change of a frequency; None if one of the two estimates has no reports.
 
-    The two estimates' errors count as independent. With kept memos and the same people, part of them is common and cancels.
-    `sigma` is then conservative: if the population does not change, it is far below a standard normal's. A `sigma` above 5 is
-    hardly ever chance, even for k = 10 000 (p = 0.6 %).
+    The errors of the two estimates are treated as independent. With kept memos and the same people, part of the errors is
+    common and cancels. `sigma` is then conservative: without drift, it is far below a standard normal variable. A `sigma` above
+    5 is rarely due to chance, even for k = 10 000 (p = 0.6 %).
     """
     spread = np.hypot(before.standard_errors, after.standard_errors)
     moved = np.abs(after.frequencies - before.frequencies)
@@ -301,5 +301,5 @@ def drift(before: Estimate, after: Estimate) -> Drift | None:
 
 
 def mass_below_zero(estimate: Estimate) -> float:
-    """Sum of the negative frequencies, which noise causes, as a positive number; NaN without reports."""
+    """Sum of the negative frequencies, as a positive number; NaN without reports. Noise causes negative frequencies."""
     return float(-np.minimum(estimate.frequencies, 0).sum())

@@ -9,27 +9,27 @@ from mechanisms import Mechanism
 from mechanisms.arguments import FloatArray, integer, real
 from mechanisms.table import CountTable
 
-Group = tuple[Mechanism, CountTable]  # the reports of one level (GIBU's group A: a mechanism and its counts)
+Group = tuple[Mechanism, CountTable]  # the counts of one level, with their mechanism (group A in GIBU)
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Estimated frequencies with their uncertainty.
 
-    Every estimator returns `Estimate.of_nothing` if the counts carry no information: there are no reports, every mechanism has
-    p = q, or (for a likelihood of support counts) no report supports any value.
+    Every estimator returns `Estimate.of_nothing` if the counts carry no information. This is so if there are no reports, if
+    every mechanism has p = q, or (for a likelihood of support counts) if no report supports any value.
 
     Attributes:
         frequencies: (k,) estimated share of each value; NaN if the counts carry no information.
-        standard_errors: (k,) standard error of each share, for a population of which the participants are a random sample; NaN
-            if the counts carry no information or do not distinguish all values.
+        standard_errors: (k,) standard error of each share, if the participants are a random sample of the population; NaN if
+            the counts carry no information or do not distinguish all values.
         n: number of reports used.
-        iterations: iterations taken, 0 if there was nothing to iterate.
-        converged: true if there is an estimate and the iteration met its tolerance.
+        iterations: number of iterations; 0 for an estimator without iterations.
+        converged: true if there is an estimate and the iteration met the tolerance.
         log_likelihood: log-likelihood at the estimate, in nats (NaN for matrix inversion); comparable only for the same counts
             and likelihood.
-        gap: bound proven by duality: no distribution has a log-likelihood that is higher by more than `gap` nats a report (NaN
-            for matrix inversion).
+        gap: bound proven by duality, in nats per report. No distribution has a log-likelihood that is higher by more than `gap`
+            (NaN for matrix inversion).
     """
 
     frequencies: FloatArray
@@ -55,8 +55,8 @@ def check_groups(groups: list[Group], steps: int) -> int:
     """Checks groups and steps, and returns the common domain size.
 
     Raises:
-        ValueError: if there is no group, the domains differ, a table is not its mechanism's or holds anything but counts of
-            its reports, or steps < 1.
+        ValueError: if there is no group, the domains differ, a table belongs to another mechanism or holds invalid counts, or
+            steps < 1.
     """
     integer("steps", steps, 1, 2**31)
     if not groups:

@@ -1,9 +1,9 @@
-"""Bias of an estimate, to decide whether its normal intervals cover the truth.
+"""Bias of an estimate. The bias decides if the estimate's normal intervals cover the truth.
 
 Standard errors describe noise, not bias. Matrix inversion has no bias, so its intervals cover. A likelihood's maximum, the
 iterative Bayesian update (IBU) and a post-processed inversion keep every frequency at zero or above. Noise that would make rare
-values negative then lowers the frequent ones: with many values and few reports, by several standard errors. IBU adds bias if it
-stops before it converges.
+values negative then lowers the frequent values: with many values and few reports, by several standard errors. IBU has more
+bias if it stops before convergence.
 """
 
 import numpy as np
@@ -12,20 +12,20 @@ from estimators.estimate import Estimate, Group
 from estimators.matrix_inversion import combined_inversion
 from mechanisms.arguments import FloatArray
 
-ROUNDING = 1e-7  # least standard error: iterations end about this near to their limit
-CLEAR = 2.0  # standard errors above zero of a frequent value
-MAX_BIAS = 0.4  # standard errors; a 95 % normal interval with this bias still covers 93 %
+ROUNDING = 1e-7  # smallest standard error: iterations end about this far from their limit
+CLEAR = 2.0  # a frequent value is at least this many standard errors above zero
+MAX_BIAS = 0.4  # standard errors; a 95 % normal interval with this bias still has 93 % coverage
 
 
 def free_maximum(groups: list[Group], raw: Estimate, steps: int = 1) -> FloatArray:
-    """Maximum of the support counts' likelihood if frequencies could be negative, to first order.
+    """First-order approximation of the maximum of the support counts' likelihood, if frequencies could be negative.
 
-    It is the mean of the groups' inversions with the likelihood's weights h = n (p-q)² / γ, shifted in proportion to 1/h to sum
-    to 1. For many reports the maximum lies there.
+    The approximation is the mean of the groups' inversions, with the likelihood's weights h = n (p-q)² / γ. A shift in
+    proportion to 1/h makes the sum 1. For many reports, the maximum is the same.
 
     Args:
         groups: mechanisms with their tables; no location mechanisms.
-        raw: their matrix inversion.
+        raw: the matrix inversion of the groups.
         steps: as in `matrix_inversion`.
 
     Returns:
@@ -51,11 +51,11 @@ def bias(estimate: Estimate, raw: Estimate, free: FloatArray) -> float:
     Args:
         estimate: any estimate from some counts.
         raw: the matrix inversion of the same counts, not post-processed.
-        free: (k,) their `free_maximum`.
+        free: (k,) the `free_maximum` of the same counts.
 
     Returns:
-        The largest distance to the nearer of `raw` and `free`, in the estimate's standard errors, over the most frequent value
-        and all values at least 2 standard errors above zero. NaN if the counts carry no information.
+        The largest distance to the nearer of `raw` and `free`, in the estimate's standard errors. The maximum is over the most
+        frequent value and all values at least 2 standard errors above zero. NaN if the counts carry no information.
     """
     if np.isnan(free).any() or np.isnan(estimate.frequencies).any():
         return float("nan")

@@ -20,20 +20,20 @@ def support_em(
 
         r_a = c_a / (q_a + slope_a f),   f ← f Σ_a (q_a Σr_a + slope_a r_a) / Σc
 
-    Values with equal counts and equal starts always keep equal frequencies, so each kind of value is computed once.
+    Values with equal counts and equal starting frequencies always keep equal frequencies. They form a kind, computed once.
 
-    The divisor makes the sum 1 again, by (1) of `estimators.terms`.
+    Division by Σc makes Σ f = 1 again, by (1) of `estimators.terms`.
 
     Args:
         support: (groups, kinds) support counts, not all zero.
         times: (kinds,) number of values of each kind; the sums above run over values.
         q, slope: (groups,) q > 0 and p - q.
-        f: (kinds,) frequencies to start from, positive, that add up to 1 over the values; overwritten.
-        max_iter, tol: stop after max_iter iterations, or when no frequency has changed by more than tol.
-        delta: stop when Σ c ln γ changes by less; 0 disables this.
+        f: (kinds,) starting frequencies, positive, with sum 1 over the values; overwritten.
+        max_iter, tol: stop after max_iter iterations, or when no frequency changes by more than tol.
+        delta: stop when Σ c ln γ changes by less than delta; 0 disables this.
 
     Returns:
-        Iterations taken, and true if a tolerance was met.
+        Number of iterations, and true if a tolerance was met.
     """
     groups, k = support.shape
     total = (support * times).sum()

@@ -1,7 +1,8 @@
 """Tests whether the levels of an attribute have the same histogram.
 
-Estimates over all levels together assume that people choose their level independently of their value. If people with a rare
-value prefer a strict level, the combined estimate is biased, and its interval ignores that. The levels' own estimates differ.
+Estimates over all levels together assume that people choose a level independently of their value. If people with a rare value
+prefer a strict level, the combined estimate is biased, and its interval ignores the bias. The levels' own estimates then
+differ.
 """
 
 import math
@@ -24,7 +25,8 @@ class LevelsDifference:
         pair: indices of the two levels.
         value: index of the value.
         sigma: the difference in standard errors.
-        p: upper bound on the probability of so large a difference, for any value and any two levels, if all have one histogram.
+        p: upper bound on the probability of so large a difference for any value and any two levels, if all levels have the same
+            histogram.
     """
 
     pair: tuple[int, int]
@@ -36,16 +38,16 @@ class LevelsDifference:
 def levels_difference(groups: list[Group], steps: int = 1) -> LevelsDifference | None:
     """Compares the matrix inversions of all pairs of levels, value by value.
 
-    The difference D consists of independent contributions of the persons, each at most b = 1 / (people |p - q|), with a known
-    variance V. If both levels have one histogram, Bernstein's inequality gives for any number of people
+    The difference D is a sum of independent contributions, one per person, each at most b = 1 / (people |p - q|). Its variance
+    V is known. If both levels have the same histogram, Bernstein's inequality holds for any number of people:
 
         Pr[|D| >= d] <= 2 exp(-d² / (2 (V + b d / 3)))
 
-    times the number of values and pairs (Bonferroni). V uses the larger of a level's variances at its own frequencies and at
-    those of both levels together.
+    The bound is multiplied by the number of values and pairs (Bonferroni). For each level, V uses the larger of two variances:
+    at the level's own frequencies, and at the frequencies of both levels together.
 
     Args:
-        groups: each level's mechanism and table, on one domain.
+        groups: each level's mechanism and table, all on the same domain.
         steps: as in `matrix_inversion`; if other people report at every step, p is larger than necessary.
 
     Returns:

@@ -1,12 +1,12 @@
 """Likelihood estimates over one or several mechanisms: the iterative Bayesian update (IBU) and the maximum.
 
-IBU is expectation maximisation (EM). EM converges slowly: OUE at k = 1000 and ε = 1 takes millions of iterations. The papers
-run IBU for at most 10 000 iterations, so it often stops before it converges. That regularises: the estimate is nearer to
-uniform than the maximum, and for many values and few reports it is often better. `mle` and `combined_mle` return the maximum.
-`Estimate.gap` bounds how far any of these estimates is below it.
+IBU is expectation maximisation (EM). EM converges slowly: OUE at k = 1000 and ε = 1 needs millions of iterations. The papers
+run IBU for at most 10 000 iterations, so IBU often stops before convergence. Early stopping regularises: the estimate is
+nearer to uniform than the maximum. For many values and few reports the regularised estimate is often better. `mle` and
+`combined_mle` return the maximum. `Estimate.gap` bounds the distance of an estimate's log-likelihood to the maximum.
 
-The likelihood is the true one if the count table determines it, else the papers' pseudo-likelihood of the support counts: see
-`likelihood` in `ibu`.
+These functions use the true likelihood if the count table determines it. Otherwise they use the papers' pseudo-likelihood of
+the support counts: see `likelihood` in `ibu`.
 """
 
 import numpy as np
@@ -23,8 +23,8 @@ from mechanisms.location import distribution
 
 LIKELIHOODS = ("exact", "support")
 PROVEN_GAP = 1e-9  # nats per report; `mle` stops at this gap
-MAX_EVALUATIONS = 10_000  # evaluations of a likelihood by `mle`, at most
-UNIFORM_SHARE = 0.01  # share of uniform in a start: EM multiplies, so a zero would stay zero
+MAX_EVALUATIONS = 10_000  # largest number of evaluations of a likelihood by `mle`
+UNIFORM_SHARE = 0.01  # share of the uniform distribution in a start: EM multiplies, so a zero would stay zero
 
 
 def ibu(
@@ -42,24 +42,25 @@ def ibu(
 
         r = c / (q + (p-q) f),   f ← f (q Σr + (p-q) r), normalised
 
-    Each iteration raises the likelihood. On support counts it costs O(number of different counts), at most 1.6 µs for k = 1000.
-    Stopping before convergence regularises: see the docstring of `estimators.likelihood`. `mle` returns the maximum.
+    Each iteration raises the likelihood. For support counts an iteration costs O(number of different counts), at most 1.6 µs
+    for k = 1000. Early stopping regularises: see the docstring of `estimators.likelihood`. `mle` returns the maximum.
 
     Args:
         m: the mechanism.
-        table: its count table; without information the result is `Estimate.of_nothing`.
+        table: the mechanism's count table; without information the result is `Estimate.of_nothing`.
         max_iter: largest number of iterations, at least 1.
-        tol: stop when no frequency changes by more, in [0, 1].
+        tol: stop when no frequency changes by more than `tol`, in [0, 1].
         steps: as in `matrix_inversion`.
-        delta: stop when the log-likelihood per report changes by less, in nats, at least 0 (GIBU's δ); 0 disables this.
-        start: (k,) distribution to start from instead of the uniform one, for example the previous step's estimate. One part
-            in a hundred of uniform is mixed in, since EM never leaves a zero.
-        likelihood: ``"exact"`` uses the table's true likelihood if it has one (GRR, L-GRR, local hashing, location mechanisms),
-            else that of the support counts. ``"support"`` always uses that of the support counts, as in the papers; it is far
-            cheaper for local hashing. Mechanisms that are not pure have no support counts.
+        delta: stop when the log-likelihood per report changes by less than `delta`, in nats, at least 0 (δ in GIBU); 0 disables
+            this.
+        start: (k,) starting distribution instead of the uniform one, for example the previous step's estimate. One percent of
+            uniform is mixed in, since EM keeps zeros at zero.
+        likelihood: ``"exact"`` uses the true likelihood where the table determines it (GRR, L-GRR, local hashing, location
+            mechanisms), else the likelihood of the support counts. ``"support"`` always uses the likelihood of the support
+            counts, as in the papers; for local hashing this is far cheaper. Only pure mechanisms have support counts.
 
     Raises:
-        ValueError: if the table is not the mechanism's or not counts, or an argument is outside its range.
+        ValueError: if the table belongs to another mechanism or holds invalid counts, or an argument is outside its range.
 
     Source: Agrawal and Aggarwal 2001; defaults of Arcolezi, Cerna and Palamidessi 2023.
     """
@@ -78,10 +79,10 @@ def gibu(
 ) -> Estimate:
     """IBU over several mechanisms at once: one EM for the sum of the groups' log-likelihoods, each with its own channel.
 
-    It estimates people who chose different mechanisms or privacy levels together. It leaves out groups without information (no
-    reports, or p = q). Arguments as for `ibu`; `combined_mle` returns the maximum to which it converges.
+    `gibu` returns one estimate for people who chose different mechanisms or privacy levels. It leaves out groups without
+    information (no reports, or p = q). Arguments as for `ibu`. `gibu` converges to the maximum that `combined_mle` returns.
 
-    Source: free-will privacy (GIBU), Algorithm 1, which stops by `delta` alone.
+    Source: free-will privacy (GIBU), Algorithm 1. That algorithm stops by `delta` alone.
     """
     k = check_groups(groups, steps)
     integer("max_iter", max_iter, 1, 10**9)
@@ -100,13 +101,13 @@ def gibu(
 def mle(m: Mechanism, table: CountTable, steps: int = 1, *, likelihood: str = "exact") -> Estimate:
     """Returns the maximum of the likelihood, the limit of EM.
 
-    Support counts have a closed form, to machine precision, O(k) a pass of Newton's method for λ:
+    For support counts the maximum has a closed form, exact to machine precision; Newton's method finds λ in O(k) a pass:
 
         f = max(0, c/λ - q/(p-q)),  λ such that Σ f = 1
 
-    Other likelihoods are iterated until the gap is proven to be at most 1e-9 nats per report. `iterations` then counts
-    evaluations of the likelihood, and `converged` is true if 10 000 of them sufficed. There is no `start`: in our measurements
-    the previous step's estimate saved no evaluation.
+    For other likelihoods, the iteration ends when the gap is proven to be at most 1e-9 nats per report. `iterations` is then
+    the number of evaluations of the likelihood. `converged` is true if 10 000 evaluations were enough. There is no `start`: in
+    our measurements the previous step's estimate saved no evaluation.
 
     Arguments, and the result if the counts carry no information, are as for `ibu`.
     """
@@ -116,7 +117,7 @@ def mle(m: Mechanism, table: CountTable, steps: int = 1, *, likelihood: str = "e
 def combined_mle(groups: list[Group], steps: int = 1, *, likelihood: str = "exact") -> Estimate:
     """Returns the maximum of the groups' likelihood, the limit of `gibu`. Arguments and accuracy as for `mle`.
 
-    Support counts give machine precision for any number of groups: see `estimators.optimum`.
+    For support counts the maximum is exact to machine precision, for any number of groups: see `estimators.optimum`.
     """
     k = check_groups(groups, steps)
     terms = _terms(groups, likelihood)

@@ -16,8 +16,8 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
 
     Args:
         m: the mechanism.
-        table: its count table.
-        post: a method of `estimators.post_processing`, ``"none"`` to keep the estimate unbiased.
+        table: the mechanism's count table.
+        post: a method of `estimators.post_processing`; ``"none"`` keeps the estimate unbiased.
         steps: number of time steps that the table sums. The standard errors then assume that the same n/steps people reported
             at every step with unchanged values, which is conservative (`Mechanism.variance`).
 
@@ -26,7 +26,7 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
         information (`Estimate.of_nothing`). The standard errors are those of the unprocessed inversion.
 
     Raises:
-        ValueError: if the table is not the mechanism's, or post or steps is not allowed.
+        ValueError: if the table belongs to another mechanism, or post or steps is not allowed.
 
     Source: Wang, Blocki, Li and Jha 2017, §4 (pure protocols); variance as in `Mechanism.variance` and
     `ChannelMechanism.inversion_variances`.
@@ -35,13 +35,12 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
 
 
 def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) -> Estimate:
-    """Unbiased frequencies from several mechanisms' counts: bin by bin the mean of their inversions, weighted by 1 / variance
-    under uniform frequencies.
+    """Unbiased frequencies from several mechanisms' counts: for each bin, a weighted mean of the mechanisms' inversions.
 
-    The weights do not depend on the counts' values, so the mean stays unbiased. With one group it is `matrix_inversion`. A
-    group whose channel is not invertible (as Shokri's often is not) adds the bias of its least squares; the standard errors
-    do not include it. A group without information (no reports, or p = q) is left out. If no group remains, the result is
-    `Estimate.of_nothing`.
+    The weights are 1 / variance under uniform frequencies. They do not depend on the counts, so the mean stays unbiased. With
+    one group the result is `matrix_inversion`. If a group's channel is not invertible (Shokri's often is not), its least
+    squares add a bias that the standard errors do not include. A group without information (no reports, or p = q) is left
+    out. If no group remains, the result is `Estimate.of_nothing`.
     """
     check_method(post)
     k = check_groups(groups, steps)
@@ -65,7 +64,7 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) 
 
 
 def _invert(m: Mechanism, table: CountTable, steps: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns the inversion of a pure mechanism's counts, its variances for one person, and those at uniform frequencies."""
+    """Returns a pure mechanism's inversion, its variances for one person, and these variances at uniform frequencies."""
     scale = m.p - m.q
     inverted = (m.support(table) / table.n - m.q) / scale
     variances = m.support_covariance(np.clip(inverted, 0, 1), steps)[0] / (steps * scale) ** 2
@@ -73,7 +72,7 @@ def _invert(m: Mechanism, table: CountTable, steps: int) -> tuple[FloatArray, Fl
 
 
 def _invert_channel(m: ChannelMechanism, table: CountTable, steps: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Like `_invert` for a location mechanism, by least squares; the variances are those at the nearest distribution."""
+    """Like `_invert` for a location mechanism, by least squares, with the variances at the nearest distribution."""
     inverted = m.inversion(table.counts / table.n)
     typical = m.inversion_variances(np.full(m.k, 1 / m.k), 1, steps)
     return inverted, m.inversion_variances(norm_sub(inverted, 1.0), 1, steps), typical

@@ -1,10 +1,10 @@
 """The maximum of a sum of terms on the simplex: to machine precision if the sum is separable, else to a proven gap.
 
 Plain expectation maximisation (EM) needs millions of steps for OUE at k = 1000, ε = 1 and n = 100 000. Sums of support terms
-are separable except for Σ f = 1, so Newton's method on its multiplier ends in about ten passes. All other sums use projected
-L-BFGS (the limited-memory quasi-Newton method). In our measurements it took a third to a fortieth of the evaluations of SQUAREM
-(Varadhan and Roland 2008), the usual acceleration of EM, and converged where SQUAREM was very slow. It sets bins to exactly
-zero, which EM only approaches.
+are separable except for the constraint Σ f = 1. Newton's method on the constraint's multiplier ends in about ten passes. All
+other sums use projected L-BFGS (the limited-memory quasi-Newton method). SQUAREM (Varadhan and Roland 2008) is the usual
+acceleration of EM. In our measurements L-BFGS needed a third to a fortieth of the evaluations of SQUAREM, and converged where
+SQUAREM was very slow. L-BFGS sets bins to exactly zero; EM only approaches zero.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from mechanisms.arguments import FloatArray
 
 PAIRS = 20  # steps that L-BFGS keeps
 SHORTEST = 1e-9  # smallest fraction of a quasi-Newton step to try
-ROUNDING = 1e-14  # log-likelihoods that differ by less, relative to their size, count as equal
+ROUNDING = 1e-14  # log-likelihoods with a smaller relative difference are treated as equal
 
 
 def evaluate(terms: list[Term], f: FloatArray) -> tuple[float, FloatArray]:
@@ -26,7 +26,7 @@ def evaluate(terms: list[Term], f: FloatArray) -> tuple[float, FloatArray]:
 
 
 def duality_gap(f: FloatArray, gradient: FloatArray) -> float:
-    """Returns max_v g_v - Σ f_v g_v, in nats: no distribution's log-likelihood exceeds that of f by more."""
+    """Returns max_v g_v - Σ f_v g_v, in nats. No distribution's log-likelihood exceeds the log-likelihood of f by more."""
     return max(float(gradient.max() - (f * gradient).sum()), 0.0)
 
 
@@ -38,8 +38,8 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
         φ'_v(x) = Σ_A c_Av / (x + b_A),  b = q/(p-q)        f_v(μ) = the x >= 0 with φ'_v(x) = 1/μ, or 0
 
     1/φ' is concave and increasing in x, so f_v(μ) is convex and increasing in μ. From any μ that is too large, Newton's method
-    for Σ_v f_v(μ) = 1 decreases to the root and never passes it. A bin that reaches zero stays there. With one term
-    f = c μ - b: the sum is piecewise linear, and the method ends after finitely many steps at the closed form.
+    for Σ_v f_v(μ) = 1 decreases to the root and never passes the root. A bin that reaches zero stays at zero. With one term
+    f = c μ - b. The sum is then piecewise linear, and the method ends after finitely many steps at the closed form.
     """
     k = terms[0].k
     told = [term for term in terms if term.slope and term.support.any()]
@@ -65,9 +65,10 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
 
 
 def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns for every bin the x >= 0 with 1/φ'(x) = μ, or 0 if 1/φ'(0) >= μ, and the slope of 1/φ' there.
+    """Returns for every bin the x >= 0 with 1/φ'(x) = μ, or 0 if 1/φ'(0) >= μ, and the slope of 1/φ' at x.
 
-    With one term 1/φ' is linear. Otherwise Newton's method rises to the root from its second point on and never passes it.
+    With one term 1/φ' is linear. Otherwise, from its second point on, Newton's method rises to the root and never passes the
+    root.
     """
     if len(support) == 1:
         return np.maximum(mu * support[0] - b[0], 0.0), 1 / support[0]
@@ -86,10 +87,10 @@ def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) ->
 def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_evaluations: int) -> tuple[FloatArray, int]:
     """Returns the maximum of any sum of terms by projected L-BFGS, and the number of evaluations.
 
-    By (1) of `estimators.terms` the maximum on the simplex is that of L(f) - C Σf over f >= 0, C = Σ_v f_v ∂L/∂f_v, so only
-    signs are constraints. A step goes along max(0, f + a d). Here d is the quasi-Newton direction for the free bins and a
-    scaled gradient for the bins at zero (a two-metric projection); a is halved until the likelihood rises. Scaling back to the
-    simplex raises the likelihood further, so no step lowers it, up to rounding.
+    By (1) of `estimators.terms` the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, C = Σ_v f_v ∂L/∂f_v. The
+    only constraints are then f >= 0. A step goes along max(0, f + a d). Here d is the quasi-Newton direction for the free bins,
+    and a scaled gradient for the bins at zero (a two-metric projection). The factor a is halved until the likelihood rises.
+    Scaling back to the simplex raises the likelihood further. No step lowers the likelihood, up to rounding.
 
     Args:
         terms: the terms whose sum is maximised.
@@ -122,7 +123,7 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
             value_after, gradient_after = evaluate(terms, after)
             evaluations += 1
             gain = (value_after - total * size) - (value - total)
-            left = float(((gradient_after - total) * step).sum())  # far below zero if the step went much too far
+            left = float(((gradient_after - total) * step).sum())  # far below zero if the step was much too long
             if left >= -0.8 * promised and (gain >= 1e-4 * promised or abs(gain) <= ROUNDING * (abs(value) + total)):
                 bend = gradient - gradient_after
                 if (step * bend).sum() > 1e-14 * np.sqrt((step**2).sum() * (bend**2).sum()):
@@ -139,7 +140,7 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
 
 
 def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Applies L-BFGS's inverse Hessian to a vector, from pairs (step, decrease of the gradient) and the initial `metric`."""
+    """Multiplies a vector by L-BFGS's inverse Hessian, built from pairs (step, decrease of the gradient) and `metric`."""
     used = []
     for step, bend in pairs:
         product = float((step * bend).sum())

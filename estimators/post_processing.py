@@ -1,10 +1,10 @@
-"""Post-processing methods that make estimates non-negative and consistent, without further privacy budget.
+"""Post-processing methods that make estimates non-negative and consistent, at no cost in privacy budget.
 
 Every method takes and returns (k,) numbers that should sum to a total: 1 for frequencies, the number of reports for counts.
-Scaling the numbers and the total scales the result. NaN gives NaN. All methods are idempotent except power and power-ns, which
-shrink again. The larger of two numbers stays the larger or equal (for power: of equal variance). The methods guarantee:
+Scaling the numbers and the total scales the result. NaN gives NaN. All methods are idempotent except power and power-ns: these
+two shrink again. No method reverses the order of two numbers (for power: with equal variance). The methods guarantee:
 
-    none            nothing, the numbers stay as they are
+    none            nothing: the numbers do not change
     base-pos        non-negative numbers
     norm            the sum
     norm-sub        both: the Euclidean projection onto the simplex
@@ -40,7 +40,7 @@ def base_pos(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm(x: FloatArray, total: float) -> FloatArray:
-    """Adds one number to all, such that they sum to the total.
+    """Adds the same number to all, to reach the total.
 
     >>> norm(np.array([0.7, 0.5, -0.5]), 1.0).round(12).tolist()
     [0.8, 0.6, -0.4]
@@ -49,14 +49,14 @@ def norm(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm_sub(x: FloatArray, total: float) -> FloatArray:
-    """Subtracts one number from all and clips at zero, such that they sum to the total: the projection onto the simplex.
+    """Subtracts the same number from all and clips at zero, to reach the total: the projection onto the simplex.
 
     O(k log k) by one sort. Source of the algorithm: Duchi et al. 2008.
 
     >>> norm_sub(np.array([0.7, 0.5, -0.2]), 1.0).round(12).tolist()
     [0.6, 0.4, 0.0]
     """
-    x = x - x.max()  # same result, without rounding errors from numbers much larger than the total
+    x = x - x.max()  # avoids rounding errors from numbers much larger than the total
     descending = np.sort(x)[::-1]
     excess = np.cumsum(descending) - total
     kept = np.arange(1, descending.size + 1)
@@ -65,9 +65,9 @@ def norm_sub(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm_mul(x: FloatArray, total: float) -> FloatArray:
-    """Clips at zero and multiplies by one number, such that they sum to the total; uniform if nothing is positive.
+    """Clips at zero and multiplies all by the same number, to reach the total; uniform if no number is positive.
 
-    The same as the clip-and-normalise of Arcolezi, Cerna and Palamidessi 2023.
+    This is the clip-and-normalise method of Arcolezi, Cerna and Palamidessi 2023.
 
     >>> norm_mul(np.array([0.9, 0.6, -0.2]), 1.0).round(12).tolist()
     [0.6, 0.4, 0.0]
@@ -81,10 +81,10 @@ def norm_mul(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm_cut(x: FloatArray, total: float) -> FloatArray:
-    """Keeps the largest numbers and cuts the others to zero, such that they sum to the total.
+    """Keeps the largest numbers and sets the others to zero, to reach the total.
 
-    The number that would exceed the total is kept in part. If the positive numbers sum to less than the total, they are
-    scaled as by `norm_mul`. O(k log k) by one sort; among equal numbers the first are kept.
+    The number at which the sum would exceed the total is kept in part. If the positive numbers sum to less than the total, they
+    are scaled as by `norm_mul`. O(k log k) by one sort; among equal numbers the first are kept.
 
     >>> norm_cut(np.array([0.7, 0.2, 0.4, -0.3]), 1.0).round(12).tolist()
     [0.7, 0.0, 0.3, 0.0]
@@ -100,22 +100,22 @@ def norm_cut(x: FloatArray, total: float) -> FloatArray:
 
 
 def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
-    """Posterior means under a power law for the true numbers and normal noise of the known variance.
+    """Posterior means of the true numbers, if they follow a power law and the noise is normal with known variance.
 
-    The law has density proportional to t^-a on (total / 100 k, total); its exponent a in [0, 6] maximises the likelihood of
-    the estimates. Small estimates shrink towards zero by as much as the noise explains. Larger estimates of the same variance
-    stay larger; all results are between total / 100 k and the total. O(k) memory, O(k log k) time.
+    The law has density proportional to t^-a on (total / 100 k, total). The exponent a in [0, 6] maximises the likelihood of the
+    estimates. Small estimates shrink towards zero by as much as the noise explains. Of two estimates with the same variance,
+    the larger stays larger. All results are between total / 100 k and the total. O(k) memory, O(k log k) time.
 
     Args:
         x: (k,) estimates.
-        total: the sum that they should have.
+        total: the sum that the results should have.
         variance: noise variance of each estimate, a number or (k,), at least 0, in the estimates' unit squared. For
-            frequencies it is `Mechanism.variance` for n people, for counts n² times that. (One toolkit passes the domain size
-            for n, by mistake.)
+            frequencies it is `Mechanism.variance` for n people; for counts, n² times `Mechanism.variance`. (One toolkit
+            mistakenly passes the domain size for n.)
     """
     lowest = total / (100 * x.size)
     spread = np.sqrt(np.broadcast_to(np.asarray(variance, float), x.shape))
-    spread = np.maximum(spread, 1e-6 * lowest)  # noise of zero would divide by zero
+    spread = np.maximum(spread, 1e-6 * lowest)  # avoids division by zero if there is no noise
     kinds, which, people = np.unique(x + 1j * spread, return_inverse=True, return_counts=True)  # counts repeat
     x, spread = kinds.real / total, kinds.imag / total
     low = 1 / (100 * which.size)
@@ -125,7 +125,7 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
     free, near_bound = np.flatnonzero(clear & ~bounded), np.flatnonzero(bounded)
     unclear = np.flatnonzero(~clear & ~bounded)
     grid, steps = _grid(low)
-    starts = np.arange(0, unclear.size, 1 + unclear.size // _FITTED)  # runs of neighbours; one represents each
+    starts = np.arange(0, unclear.size, 1 + unclear.size // _FITTED)  # runs of neighbours; one estimate represents each run
     fitted = unclear[np.minimum(starts + (unclear.size // _FITTED) // 2, unclear.size - 1)]
     stands_for = np.add.reduceat(people[unclear], starts) if unclear.size else people[unclear]
     exponents = np.array([0.0, _STEEPEST_POWER])
@@ -151,12 +151,12 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
     return np.asarray(result[which] * total)
 
 
-_CLEAR = 20.0  # standard errors from zero above which a series gives the posterior
+_CLEAR = 20.0  # standard errors from zero; above it, a series gives the posterior
 _REACH = 10.0  # standard errors beyond which a bound of the true numbers has no effect
 _NODES = 640  # nodes of ln t, for estimates near zero
 _NODES_NEAR_BOUND = 64  # nodes of t, around an estimate far from zero
-_SEARCHES = 5  # each narrows the exponent's bracket by a factor of 16
-_FITTED = 2**14  # estimates near zero used to fit the exponent; of more, a regular sample in sorted order
+_SEARCHES = 5  # each search narrows the exponent's bracket by a factor of 16
+_FITTED = 2**14  # largest number of estimates near zero to fit the exponent; beyond it, a regular sample in sorted order
 _BLOCK = 1024  # estimates per block, to keep memory small
 
 
@@ -167,7 +167,7 @@ def _blocks(positions: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
 
 @cache
 def _gauss_legendre(nodes: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes in (0, 1) and weights of a quadrature that resolves the edges as well as the middle."""
+    """Nodes in (0, 1) and weights of a quadrature that resolves both the edges and the middle."""
     u, weights = np.polynomial.legendre.leggauss(nodes)
     return (1 + u) / 2, weights / 2
 
@@ -179,8 +179,8 @@ def _grid(low: float) -> tuple[FloatArray, FloatArray]:
 
 
 def _likelihood(x: FloatArray, spread: FloatArray, grid: FloatArray) -> FloatArray:
-    """(len(x), grid) likelihood of every point of the grid, each row up to a constant."""
-    nearest = np.clip(x[:, None], grid[..., :1], grid[..., -1:])  # keeps the digits of an estimate far outside
+    """(len(x), grid) likelihood of every point of the grid, up to a constant factor per row."""
+    nearest = np.clip(x[:, None], grid[..., :1], grid[..., -1:])  # keeps the digits of an estimate far outside the grid
     exponent = -0.5 * (grid - nearest) / spread[:, None] * ((grid - nearest + 2 * (nearest - x[:, None])) / spread[:, None])
     return np.asarray(np.exp(exponent - exponent.max(axis=1, keepdims=True)))
 
@@ -217,16 +217,16 @@ def _far_from_zero(x: FloatArray, spread: FloatArray, exponents: FloatArray) -> 
 def _width(beyond: FloatArray, spread: FloatArray) -> FloatArray:
     """Distance that the posterior extends from the nearest possible number: ten standard errors.
 
-    For an estimate at a distance d beyond a bound it is forty times σ²/d, the distance over which it falls by a factor of e.
+    For an estimate at a distance d beyond a bound, the posterior falls by a factor of e over σ²/d; the result is 40 times that.
     """
     return np.asarray(4 * _REACH * spread / (beyond / spread + 4))
 
 
 def _near_bound(x: FloatArray, spread: FloatArray, low: float, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Like `_far_from_zero`, for estimates near or beyond a bound of the true numbers; log-likelihoods up to a row's constant.
+    """Like `_far_from_zero`, for estimates near or beyond a bound; log-likelihoods are up to a constant per row.
 
-    Integrates by quadrature over the part of ten standard errors around the estimate that lies between the bounds. The range
-    is shorter for an estimate beyond a bound.
+    Integrates by quadrature over the range within ten standard errors of the estimate and between the bounds of the true
+    numbers. For an estimate beyond a bound, the range is shorter.
     """
     centre = np.clip(x, low, 1)
     width = _width(np.abs(x - centre), spread)
@@ -257,7 +257,7 @@ def check_method(method: str) -> None:
 def post_process(
     frequencies: npt.ArrayLike, method: str, *, variance: npt.ArrayLike | None = None, total: float = 1.0
 ) -> FloatArray:
-    """Applies a method by its name.
+    """Applies the method with this name.
 
     Args:
         frequencies: (k,) estimated frequencies, or counts.

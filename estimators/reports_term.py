@@ -1,4 +1,4 @@
-"""The true likelihood of stored bit reports: unary encodings and subsets, whose counts of ones do not determine it.
+"""True likelihood of stored reports of unary encodings and subsets. Counts of ones do not determine this likelihood.
 
 Given the value x, a report y of k bits has the probability
 
@@ -6,7 +6,7 @@ Given the value x, a report y of k bits has the probability
 
 with ε the loss of the report. For a unary encoding with bits (p, q), b(y) = p/q · q^{ones} (1-q)^{k-ones}, and for subsets of
 size ω, b(y) = p / C(k-1, ω-1). The likelihood uses all bits of a report together. The service counts bits and keeps no
-reports; this module is for experiments that measure what the pseudo-likelihood of the counts loses.
+reports. This module is for experiments that measure how much accuracy the pseudo-likelihood of the counts loses.
 """
 
 import math
@@ -24,8 +24,8 @@ from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 class ReportsTerm(ChannelTerm):
     """Term of reports of SUE, OUE, THE, a chain of them (one report a person), or SS; without fake data.
 
-    A step costs n ⌈k/8⌉ additions for each of two passes over the packed bits, which are never unpacked. If there are more
-    reports than possible reports, equal ones are counted together.
+    A step costs n ⌈k/8⌉ additions for each of two passes over the packed bits; the bits are never unpacked. If there are more
+    reports than distinct possible reports, equal reports are counted together.
 
     Args:
         m: the mechanism.
@@ -72,7 +72,7 @@ def reports_term(m: Mechanism, reports: Reports) -> ReportsTerm | FakeDataTerm:
     """Returns the true likelihood of stored reports of a unary encoding or of subsets, with or without fake data.
 
     Raises:
-        ValueError: for any other mechanism (its count table is enough), or if a row is not a report of this one.
+        ValueError: for any other mechanism (a count table is enough for its likelihood), or if a row is not a report of `m`.
     """
     if not isinstance(m.device, (UnaryEncoding, LongitudinalUnary, SubsetSelection)):
         raise ValueError(f"m must be a unary encoding or a subset selection, got {m.signature}")

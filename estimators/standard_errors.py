@@ -1,4 +1,4 @@
-"""Standard errors of the estimates by likelihood."""
+"""Standard errors of maximum-likelihood estimates."""
 
 import numpy as np
 from scipy.linalg import helmert
@@ -14,17 +14,17 @@ RESOLVED = 1e-12  # smallest ratio of a Hessian's eigenvalues that exceeds round
 def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, exact: bool = False) -> FloatArray:
     """Returns (k,) standard errors of the groups' maximum-likelihood estimate on the simplex, at the maximum.
 
-    They come from the sandwich P J P of an M-estimator. H is minus the expected Hessian, J the true covariance of the score
-    over the steps of repeated reporters, and P = H⁻¹ - H⁻¹ 1 1ᵀ H⁻¹ / (1ᵀ H⁻¹ 1) keeps the sum at 1. The sandwich is also right
-    if Σ c ln γ is not the true likelihood (unary encodings). For the true likelihood of a single step, P J P is the inverse of
-    Fisher's information. All k bins count as free, which is conservative where the estimate is zero.
+    The errors come from the sandwich covariance P J P of an M-estimator. H is minus the expected Hessian. J is the true
+    covariance of the score over the steps of repeated reporters. P = H⁻¹ - H⁻¹ 1 1ᵀ H⁻¹ / (1ᵀ H⁻¹ 1) keeps the sum at 1. The
+    sandwich is also correct if Σ c ln γ is not the true likelihood (unary encodings). For the true likelihood of a single step,
+    P J P is the inverse of Fisher's information. All k bins are treated as free: this is conservative where the estimate is 0.
 
-    For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av, and J is that of `Mechanism.support_covariance`: O(k) a
+    For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av. J then comes from `Mechanism.support_covariance`: O(k) a
     group. Local hashing and location mechanisms on at most 128 values use matrices (`estimators.dense_errors`). Hashing on
-    more values counts as other support counts, without the dependence among three values. Its true likelihood is more
-    accurate, so these errors are then too wide.
+    more values uses the formula for support counts, without the dependence among three values. The estimate from the true
+    likelihood of hashing is more accurate than these errors state.
 
-    The errors are NaN if the reports carry no information (there are none, or p = q) or do not distinguish all values, and for
+    The errors are NaN if there are no reports, if p = q, or if the reports do not distinguish all values. They are also NaN for
     location mechanisms on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated
     geometric mechanism.
 
@@ -32,7 +32,7 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, ex
         groups: mechanisms with their tables.
         frequencies: (k,) the maximiser.
         steps: as in `matrix_inversion`.
-        exact: true if the true likelihood was maximised, where `estimators.channel_terms` has one.
+        exact: true if the true likelihood was maximised, for mechanisms whose term is in `estimators.channel_terms`.
 
     Source: Huber 1967 (the sandwich); Aitchison and Silvey 1958 (the constraint).
     """
@@ -60,7 +60,7 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, ex
 
 
 def _support(m: Mechanism, f: FloatArray, steps: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns the score's slope (p-q)/γ, and the support counts' covariance (`Mechanism.support_covariance`)."""
+    """Returns the slope (p-q)/γ of the score, and the covariance of the support counts (`Mechanism.support_covariance`)."""
     slope = (m.p - m.q) / np.maximum(m.q + (m.p - m.q) * f, 1e-100)  # q may be as small as e^-700
     return slope, *m.support_covariance(f, steps)
 
@@ -79,7 +79,7 @@ def _by_matrices(telling: list[tuple[Mechanism, int]], f: FloatArray, steps: int
     along = helmert(f.size)  # (k-1, k), an orthonormal basis of the changes that keep the sum
     inner = along @ hessian @ along.T
     scale = np.linalg.eigvalsh(inner)
-    if not scale[0] > RESOLVED * scale[-1]:  # the reports do not distinguish all values, or not in double precision
+    if not scale[0] > RESOLVED * scale[-1]:  # the reports do not distinguish all values, at least in double precision
         return np.full(f.size, np.nan)
     projected = along.T @ np.linalg.solve(inner, along)
     return np.asarray(np.sqrt(np.maximum(np.einsum("uv,vw,uw->u", projected, score, projected, optimize=True), 0)))

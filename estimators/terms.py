@@ -1,11 +1,12 @@
 """Terms of a log-likelihood: each is one mechanism's reports as a concave function of the frequencies.
 
-A term is L(f) = Σ_z c_z ln γ_z. Here c_z counts the outcome z, and γ_z, linear in f, is how likely f makes it. Therefore
+A term is L(f) = Σ_z c_z ln γ_z. Here c_z is the number of reports with outcome z. γ_z, linear in f, is the probability of z
+under f. Therefore
 
     Σ_v f_v ∂L/∂f_v = Σ_z c_z    for every f     (1)
 
 A step of expectation maximisation (EM) is f ← f ∂L/∂f, normalised. L is concave, so no distribution f' has L(f') above
-L(f) + max_v ∂L/∂f_v - Σ c. The difference max_v ∂L/∂f_v - Σ c is the duality gap: a bound on the distance to the maximum.
+L(f) + max_v ∂L/∂f_v - Σ c. The duality gap max_v ∂L/∂f_v - Σ c bounds how far L(f) is below the maximum.
 """
 
 from typing import Protocol
@@ -15,7 +16,7 @@ import numpy as np
 from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import FloatArray
 
-TINY = 1e-130  # least probability: counts over its square are still doubles
+TINY = 1e-130  # smallest probability; counts divided by its square are still doubles
 
 
 class Term(Protocol):
@@ -30,7 +31,7 @@ class Term(Protocol):
     n: int
 
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
-        """Returns L(f) in nats and its gradient (k,), for all f >= 0. (1) also holds where Σ f is not 1."""
+        """Returns L(f) in nats and its gradient (k,), for all f >= 0. Equation (1) also holds where Σ f is not 1."""
 
     def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
         """Returns minus the Hessian at f, times a direction, (k,)."""
@@ -39,12 +40,12 @@ class Term(Protocol):
 class SupportTerm:
     """Σ_v c_v ln γ_v with γ = q Σf + (p-q) f, for the support counts c. O(k).
 
-    It is the true log-likelihood for GRR and L-GRR. For unary encodings, subsets and local hashing it is the papers'
-    pseudo-likelihood, which treats every support as a separate report.
+    This is the true log-likelihood for GRR and L-GRR. For unary encodings, subsets and local hashing it is the papers'
+    pseudo-likelihood: it treats every support as a separate report.
 
     Attributes:
         support: (k,) the counts c.
-        q: chance that a report supports a value other than the person's, at least the smallest normal double.
+        q: probability that a report supports a given value other than the person's, at least the smallest normal double.
         slope: p - q, at least 0.
     """
 
