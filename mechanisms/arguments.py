@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-MAX_EPS = 700.0  # exp(700) is still a double; up to it every formula works in logarithms
+MAX_EPS = 700.0  # exp(700) is still a double, and every formula is accurate up to 700, by logarithms
 MIN_EPS = 1e-9  # below it, p - q is lost in the rounding of p and q
 MAX_K = 2**31 - 1
 MAX_COUNT = 2**62  # of reports, people or bytes; two such counts add up without overflow in 64 bits
@@ -38,12 +38,12 @@ def _within(value: Any, low: float, high: float) -> bool:
 
 
 def epsilon(name: str, value: object) -> float:
-    """A privacy parameter in nats: a number in [1e-9, 700]."""
+    """Returns `value` as a privacy parameter in nats: a float in [1e-9, 700]."""
     return real(name, value, MIN_EPS, MAX_EPS)
 
 
 def chain_epsilons(eps_inf: object, eps_1: object) -> tuple[float, float]:
-    """The pair (eps_inf, eps_1) of a longitudinal mechanism: 1e-9 <= eps_1 < eps_inf <= 700."""
+    """Returns the pair (eps_inf, eps_1) of a longitudinal mechanism: 1e-9 <= eps_1 < eps_inf <= 700."""
     long, single = epsilon("eps_inf", eps_inf), epsilon("eps_1", eps_1)
     if single >= long:
         raise ValueError(f"eps_1 must be in (0, eps_inf) = (0, {long:g}), got {single!r}")
@@ -51,7 +51,7 @@ def chain_epsilons(eps_inf: object, eps_1: object) -> tuple[float, float]:
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
-    """Returns `value` if it is one of the allowed words. Raises a ValueError that lists them if it is not."""
+    """Returns `value` if it is one of the allowed words. Otherwise raises a ValueError that lists the allowed words."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
     return str(value)

@@ -34,9 +34,9 @@ class Mechanism(ABC):
         q: Pr[report supports v | the value is not v].
         report_dtype: NumPy dtype of one report, fixed width and little-endian, as in the envelope's payload.
         table_shape: shape of the count table.
-        signature: the mechanism and everything its counts depend on. Only tables with equal signatures can be added.
+        signature: the mechanism and all parameters that affect its counts. Only tables with equal signatures can be added.
         marks: number of counts that every report raises by one; None if this number varies.
-        invalid: reason for which a row is not `valid`.
+        invalid: the reason why a row is not `valid`.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Mechanism(ABC):
 
     @property
     def device(self) -> "Mechanism":
-        """The mechanism that a device runs: this one, or with fake data the one that encodes both real and fake values."""
+        """The mechanism that a device runs: this mechanism, or the one without fake data, for both real and fake values."""
         return self._device or self
 
     def with_fake_data(self, d: int) -> "Mechanism":
@@ -69,7 +69,7 @@ class Mechanism(ABC):
 
             p' = (p + (d-1) u) / d,   q' = (q + (d-1) u) / d,   u = q + (p - q) / k
 
-        Estimators need no other change; p' - q' is d times smaller than p - q. Devices run the mechanism `device`.
+        Estimators need no other change. The difference p' - q' is d times smaller than p - q. Devices run `device`.
 
         Source: Arcolezi, Couchot, Al Bouna and Xiao 2021 (RS+FD), with uniform fake values for every mechanism.
         """
@@ -101,7 +101,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def _count(self, reports: Reports) -> IntArray:
-        """Counts of valid reports, in `table_shape`."""
+        """Counts of valid reports, an array of shape `table_shape`."""
 
     def tabulate(self, reports: Reports) -> CountTable:
         """Count table of the reports.
@@ -159,7 +159,7 @@ class Mechanism(ABC):
         return table.counts
 
     def require(self, table: CountTable) -> None:
-        """ValueError unless the table is this mechanism's."""
+        """Raises ValueError if the table belongs to another mechanism."""
         if table.mechanism != self.signature:
             raise ValueError(f"expected a count table of {self.signature}, got one of {table.mechanism}")
 
@@ -192,8 +192,9 @@ class Mechanism(ABC):
                         Var S = W [π p₂(1-p₂) + (1-π) q₂(1-q₂)] + W² (p₂-q₂)² π (1-π),  π = f a + (1-f) b
 
         The n people are drawn at random from a population in which a share f has the value. All report at each of the W
-        steps, with unchanged values. a and b are the probabilities that the memo supports the value, for people with and
-        without it. The memo's noise does not average out, so the second formula is not the first divided by W.
+        steps, with unchanged values. a is the probability that the memo supports the value, for a person with that value; b
+        is the same for a person with another value. The memo's noise does not average out, so the second formula is not the
+        first formula divided by W.
 
         Args:
             f: true frequency of the bin, in [0, 1].
@@ -214,11 +215,11 @@ class Mechanism(ABC):
         Cov(S_u, S_v) = -Σ_r x_ru x_rv for u ≠ v, and Var S_v = d_v; S_v counts the person's reports that support v.
 
         Args:
-            frequencies: true frequencies of all values, each in [0, 1]; some are enough if only variances are needed.
+            frequencies: true frequencies of all values, each in [0, 1]; for variances alone, some values are enough.
             steps: W, at least 1.
 
         Returns:
-            d: variances, in the shape of `frequencies`; and x: (r, k) with r = 1 or 2.
+            The variances d, in the shape of `frequencies`, and the rows x, of shape (r, k) with r = 1 or 2.
 
         For local hashing the covariances ignore the dependence among three linearly dependent values.
         """
@@ -231,7 +232,7 @@ class Mechanism(ABC):
         return steps * fresh + steps**2 * kept, self._covariance_factors(frequencies, steps)
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """The rows x of `support_covariance`. Given the value, bits are independent; only the value itself links them."""
+        """The rows x of `support_covariance`. Given the value, bits are independent; only the value makes them dependent."""
         return np.asarray([steps * (self.p - self.q) * frequencies])
 
     @abstractmethod
@@ -248,7 +249,8 @@ class Mechanism(ABC):
     def eps_sequence(self, t: int) -> ledger.SequenceLoss:
         """Privacy loss of t reports between any two value sequences, in nats.
 
-        With fake data it is an upper bound for the reports of all attributes together. No pair that reaches it is known.
+        With fake data the result is an upper bound for the reports of all attributes together. No pair of sequences is known
+        to reach that bound.
         """
         loss = self._eps_sequence(t)
         return loss if self.fakes == 1 else replace(loss, exact=False, gap=loss.value)
@@ -257,23 +259,24 @@ class Mechanism(ABC):
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss: ...
 
     def guess(self, t: float = 1) -> float:
-        """Probability that an attacker who sees t reports of an unchanged value guesses it right, with a uniform prior.
+        """Probability that an attacker who sees t reports of an unchanged value guesses the value, with a uniform prior.
 
-        Exact for one report and for up to 100 reports of one memo. For more reports of one memo it is the probability for
-        ever; otherwise the bound that `eps_t` implies. With fake data the attacker knows which answers are true.
+        Exact for one report, and for up to 100 reports of one memo. For more reports of one memo it is the probability for
+        infinitely many reports. Otherwise it is the bound that `eps_t` implies. With fake data the attacker knows which
+        reports are true.
 
         Args:
-            t: number of reports, at least 1; `math.inf` for all reports for ever.
+            t: number of reports, at least 1; `math.inf` for infinitely many reports.
         """
         if t != math.inf:
             integer("t", t, 1, MAX_COUNT)
         return self.device._guess(t)
 
     def guess_any_values(self, t: int) -> float:
-        """Upper bound of the probability of a right guess of the value at one step, after t reports of any values.
+        """Upper bound of the probability that an attacker guesses the value at one step, after t reports of any values.
 
-        The prior over the k values at that step is uniform. `eps_sequence` implies the bound; above 60 nats it is 1. The loss
-        never falls with t, so small numbers of reports are tried first.
+        The prior over the k values at that step is uniform. `eps_sequence` implies the bound. For losses above 60 nats the
+        bound is 1. The loss never falls with t, so small numbers of reports are tried first.
         """
         for reports in (*(n for n in (6, 100) if n < t), t):
             loss = self.eps_sequence(reports).value
@@ -331,12 +334,12 @@ class OneTime(Mechanism):
 
 
 class Longitudinal(Mechanism):
-    """A memoizing mechanism. It sanitizes a value once (the memo, ε∞) and sanitizes the memo again for every report (ε₁).
+    """A memoizing mechanism. It sanitizes a value once (the memo, ε∞) and then sanitizes the memo for every report (ε₁).
 
     Attributes:
         p1, q1: probabilities of the first round (bits of a unary encoding, symbols of GRR, the g hashed symbols of L-LH).
         p2, q2: probabilities of the second round.
-        n_keys: number of memo keys, which are in [0, n_keys): k, or g for local hashing.
+        n_keys: number of memo keys: k, or g for local hashing. The keys are in [0, n_keys).
         max_memos: maximum number of memos that a device draws in its lifetime: k, or min(k, g) for local hashing.
     """
 
@@ -348,7 +351,7 @@ class Longitudinal(Mechanism):
     max_memos: int
 
     def enroll(self, n: int, rng: np.random.Generator) -> IntArray:
-        """(n,) the enrolment that each device draws once and keeps: the index of its hash function; 0 if it has none."""
+        """(n,) enrolments, which devices draw once and keep: the index of the device's hash function, 0 if it has none."""
         return np.zeros(integer("n", n, 0, 2**40), np.int64)
 
     def memo_keys(self, values: npt.ArrayLike, enrolment: IntArray) -> IntArray:

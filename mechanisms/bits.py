@@ -12,7 +12,7 @@ from mechanisms.arguments import IntArray
 
 Rows = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
-MANY_BYTES = 2**15  # of rows; below it, loading the compiled loop takes too long
+MANY_BYTES = 2**15  # bytes of rows; for fewer bytes, loading the compiled loop takes too long
 
 
 def row_bytes(k: int) -> int:
@@ -28,8 +28,9 @@ def padding_mask(k: int) -> int:
 def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator) -> Rows:
     """(n, ⌈k/8⌉) rows of k independent bits. Each bit is one with the given probability, to within 2^-64.
 
-    A NumPy generator only seeds the compiled loop's own generator. That one is fast and fit for simulation, but predictable.
-    Any other source (a subclass of `numpy.random.Generator`, such as a device's cryptographic one) provides every random bit.
+    A NumPy generator only seeds the compiled loop's own generator, a fast but predictable one for simulation. Any other source
+    provides every random bit itself. Such a source is a subclass of `numpy.random.Generator`, for example a device's
+    cryptographic source.
     """
     size = n * row_bytes(k)
     threshold = min(int(probability * 2.0**64), 2**64 - 1)
@@ -46,7 +47,7 @@ def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator)
 
 
 def _bernoulli_words(threshold: int, size: int, rng: np.random.Generator) -> Words:
-    """Does the same as `kernels.bernoulli_words`, with all random words from rng."""
+    """Does the same as `kernels.bernoulli_words`, but draws all random words from rng."""
     undecided = np.full(size, ~np.uint64(0))
     below = np.zeros(size, np.uint64)
     for place in range(63, -1, -1):
@@ -62,7 +63,7 @@ def _bernoulli_words(threshold: int, size: int, rng: np.random.Generator) -> Wor
 
 
 def set_bits(rows: Rows, values: IntArray, on: npt.NDArray[np.bool_]) -> None:
-    """Overwrite bit values[i] of row i with on[i]."""
+    """Overwrites bit values[i] of row i with on[i]."""
     index, byte = np.arange(len(rows)), values >> 3
     bit = (1 << (values & 7)).astype(np.uint8)
     rows[index, byte] = np.where(on, rows[index, byte] | bit, rows[index, byte] & ~bit)
@@ -71,7 +72,8 @@ def set_bits(rows: Rows, values: IntArray, on: npt.NDArray[np.bool_]) -> None:
 def count_ones(rows: Rows, k: int) -> IntArray:
     """(k,) number of rows in which each bit is set.
 
-    Groups of rows that fill whole 64-bit words count as one long row. Their parts are added at the end. This avoids padding.
+    Rows are grouped to fill whole 64-bit words, and each group is treated as one long row. The counts of a group's rows are
+    added at the end. This avoids padding.
     """
     if rows.size < MANY_BYTES:
         return _count_ones(rows)[:k]

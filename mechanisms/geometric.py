@@ -1,8 +1,8 @@
 """Geometric mechanisms on a line and on a grid: noise that decreases with the distance. Their ε is not an LDP ε.
 
 Both are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in cells. Multiply
-an ε per kilometre by the cell's side in kilometres. Both draw a cell of the infinite lattice and move it to the nearest cell
-of the domain. This is post-processing and costs no privacy.
+an ε per kilometre by the cell's side in kilometres. Both draw a cell of the infinite lattice, and report the domain's cell
+nearest to it. This step is post-processing and costs no privacy.
 
     line: Pr[cell z | x] ∝ e^{-ε |z - x|}        grid: Pr[cell z | x] ∝ e^{-ε ‖z - x‖₂}
 
@@ -21,8 +21,8 @@ from mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, FloatArray, IntArray
 from mechanisms.base import Reports
 from mechanisms.location import MAX_CELLS, ChannelMechanism, StoredChannel, distribution
 
-MIN_PLANAR_EPS = 0.01  # below it the noise spans hundreds of cells and the lattice sums take tens of millions of terms
-ROWS_AT_ONCE = 256  # of lattice cells, to keep memory small
+MIN_PLANAR_EPS = 0.01  # for smaller ε the noise spans hundreds of cells, and lattice sums have tens of millions of terms
+ROWS_AT_ONCE = 256  # rows of lattice cells in one block, to keep memory small
 
 
 class TruncatedGeometric(ChannelMechanism):
@@ -30,7 +30,7 @@ class TruncatedGeometric(ChannelMechanism):
 
         P(z|x) = c_z e^{-ε|z-x|},   c_z = 1/(1+e^{-ε}) at both ends, (1-e^{-ε})/(1+e^{-ε}) between them
 
-    It is geo-indistinguishable with ε and with no smaller value. The LDP ε of a report, `eps_1`, is (k-1) ε.
+    The mechanism is geo-indistinguishable with ε and with no smaller value. The LDP ε of a report, `eps_1`, is (k-1) ε.
 
     Args:
         k: number of cells, in [2, 2^31).
@@ -53,7 +53,7 @@ class TruncatedGeometric(ChannelMechanism):
         self.signature = f"{self.name}(k={self.k}, eps={self.eps!r})"
 
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        """The difference of two geometric variables is two-sided geometric; ⌊Exponential/ε⌋ is geometric of ratio e^{-ε}."""
+        """Adds the difference of two geometric variables, each drawn as ⌊Exponential/ε⌋: two-sided geometric noise."""
         checked = user_values(values, self.k)
         up, down = (-np.log1p(-rng.random((2, checked.size))) / self.eps).astype(np.int64)
         return np.asarray(np.clip(checked + up - down, 0, self.k - 1), self.report_dtype)
@@ -78,10 +78,10 @@ class TruncatedGeometric(ChannelMechanism):
         return _three_diagonals(scaled, 1 + a * a, 1.0, -a) / -math.expm1(-2 * self.eps)
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """The same as for every location mechanism, in O(k)."""
+        """Like `ChannelMechanism.inversion_variances`, in O(k)."""
         if self.fakes > 1:
             return super().inversion_variances(frequencies, n, steps)
-        from scipy.signal import lfilter  # slow to load, and needed only for estimates
+        from scipy.signal import lfilter  # slow to load; only estimates need it
 
         f = distribution("frequencies", frequencies, self.k)
         n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
@@ -97,7 +97,7 @@ class TruncatedGeometric(ChannelMechanism):
 
     @cached_property
     def eps_distance(self) -> float:
-        """Exactly ε: the report z = x has a loss of ε |x - x'| between x and any x'."""
+        """Equals ε exactly: the report z = x has a loss of ε |x - x'| between x and any x'."""
         return self.eps
 
 
@@ -115,12 +115,12 @@ class PlanarGeometric(StoredChannel):
 
         P(z|x) = λ Σ_{y ∈ R(z)} e^{-ε ‖y - x‖₂},   1/λ = Σ_{y ∈ Z²} e^{-ε ‖y‖₂}
 
-    R(z) is the set of lattice cells whose nearest cell of the grid is z: z itself inside, a half-line of cells at an edge, a
-    quadrant at a corner. The nearest cell is unique, since each coordinate is clipped separately. `lattice_sums` computes the
-    infinite sums.
+    R(z) is the set of lattice cells whose nearest grid cell is z. Inside the grid R(z) is z alone, at an edge a half-line of
+    cells, at a corner a quadrant. The nearest cell is unique, since each coordinate is clipped separately. `lattice_sums`
+    computes the infinite sums.
 
-    It is geo-indistinguishable with ε. No smaller value is possible if both sides are at least 2 and one is at least 3. On a
-    line of cells and on 2 × 2, every R(z) is a set of lines or a quadrant, and the exact `eps_distance` is below ε.
+    The mechanism is geo-indistinguishable with ε. If both sides are at least 2 and one is at least 3, no smaller value is
+    possible. On a line of cells and on 2 × 2, every R(z) is a set of lines or a quadrant, and `eps_distance` is below ε.
 
     Args:
         shape: (width, height) of the grid in cells, each at least 1, with [2, 4096] cells in total. Values number the cells
@@ -181,12 +181,12 @@ def lattice_sums(width: int, height: int, eps: float) -> FloatArray:
     all integers. The very last entry is therefore 1/λ.
 
     All terms are positive and none is subtracted. Sums stop at the offset N = ⌈45/ε⌉ + 2r of the longer axis. The omitted
-    terms are below e^{-44} of any sum here. NumPy sums pairwise, so the relative error is a few 1e-16.
+    terms are below e^{-44} of any of these sums. NumPy sums pairwise, so the relative error is a few 1e-16.
 
     Returns:
         (2 max(width, 2) + 1, 2 max(height, 2) + 1) float64.
     """
-    if width < height:  # the first axis keeps all its sums for every offset of the other, so it should be the shorter
+    if width < height:  # memory: all sums of the first axis are kept for every offset of the other, so it must be shorter
         return lattice_sums(height, width, eps).T
     long, short = max(width, 2), max(height, 2)
     offsets = np.arange(math.ceil(45 / eps) + 2 * long, dtype=np.float64)
@@ -196,7 +196,7 @@ def lattice_sums(width: int, height: int, eps: float) -> FloatArray:
 
 
 def _sets(terms: FloatArray, reach: int) -> FloatArray:
-    """Sums (n, N) terms at the offsets 0 … N-1 over one axis' sets; the result is (n, 2 reach + 1)."""
+    """Sums of (n, N) terms, at the offsets 0 … N-1, over the sets of one axis; the result is (n, 2 reach + 1)."""
     single = terms[:, :reach]
     beyond = terms[:, reach:].sum(axis=1, keepdims=True)
     tails = np.cumsum(np.hstack([beyond, single[:, ::-1]]), axis=1)[:, :0:-1]

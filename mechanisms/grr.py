@@ -2,14 +2,14 @@
 
     report = the value with probability p, any other symbol with probability q each
 
-One time: p = e^ε/(e^ε+k-1), q = 1/(e^ε+k-1) (Kairouz, Bonawitz and Ramage 2016). For the chain, with rounds (p₁, q₁) and
-(p₂, q₂) and E = e^{ε₂} = p₂/q₂,
+For one-time GRR, p = e^ε/(e^ε+k-1) and q = 1/(e^ε+k-1) (Kairouz, Bonawitz and Ramage 2016). For the chain with rounds (p₁, q₁)
+and (p₂, q₂) and with E = e^{ε₂} = p₂/q₂,
 
     p = p₁p₂ + (k-1) q₁q₂        q = p₁q₂ + q₁p₂ + (k-2) q₁q₂        p/q = e^{ε₁}
     E - 1 = (1 + (k-1) e^{-ε∞}) (e^{ε₁} - 1) / (1 - e^{ε₁-ε∞})
 
-The last line solves p/q = e^{ε₁} exactly. Arcolezi et al. (ALLOMFREE, Eq. 13) solve it for k = 2 and use the result for every
-k. Their reports are more private than claimed and much less accurate: `calibration="paper"`.
+The last line solves p/q = e^{ε₁} exactly. Arcolezi et al. (ALLOMFREE, Eq. 13) solve p/q = e^{ε₁} for k = 2 and use this
+solution for every k: `calibration="paper"`. Their reports are more private than claimed and much less accurate.
 """
 
 import math
@@ -33,8 +33,8 @@ from mechanisms.arguments import (
 from mechanisms.base import Longitudinal, Mechanism, OneTime, Reports
 
 CALIBRATIONS = ("exact", "paper")
-MANY = 2**16  # number of reports from which a compiled loop is worth loading
-NARROW = 2**14  # number of symbols up to which the loop's four count tables fit the cache
+MANY = 2**16  # for at least this many reports, a compiled loop is worth loading
+NARROW = 2**14  # for at most this many symbols, the loop's four count tables fit the cache
 
 
 def unsigned(symbols: int) -> np.dtype[np.unsignedinteger]:
@@ -52,20 +52,20 @@ def probabilities(k: int, eps: float) -> tuple[float, float]:
 
 
 def second_round_eps(k: int, eps_inf: float, eps_1: float) -> float:
-    """The ε₂ = ln(p₂/q₂) with which one report of GRR∘GRR on k symbols loses exactly eps_1. See the module's docstring."""
+    """The ε₂ = ln(p₂/q₂) that gives one report of GRR∘GRR on k symbols a loss of exactly eps_1. See the module's docstring."""
     log_excess = math.log1p((k - 1) * math.exp(-eps_inf)) + eps_1 + log1mexp(eps_1) - log1mexp(eps_inf - eps_1)
     return float(np.logaddexp(0.0, log_excess))
 
 
 def chain(k: int, p1: float, q1: float, p2: float, q2: float) -> tuple[float, float]:
-    """(p, q) of GRR∘GRR on k symbols; every term is positive, so nothing cancels."""
+    """(p, q) of GRR∘GRR on k symbols. Every term is positive, so there is no cancellation."""
     return p1 * p2 + (k - 1) * q1 * q2, p1 * q2 + q1 * p2 + (k - 2) * q1 * q2
 
 
 def randomize(symbols: IntArray, k: int, p: float, rng: np.random.Generator) -> IntArray:
-    """Keeps each symbol with probability p, else replaces it by one of the other k-1, uniformly.
+    """Keeps each symbol with probability p, else replaces it by one of the other k-1 symbols, drawn uniformly.
 
-    p is accurate to 2^-53, which cannot realise a loss above 36 nats: such a symbol is always kept.
+    p is accurate to 2^-53, so for a loss above 36 nats the symbol is always kept.
     """
     other = rng.integers(0, k - 1, symbols.size)
     other += other >= symbols
@@ -133,7 +133,7 @@ class GRR(_Symbols, OneTime):
 
 
 class LongitudinalGRR(_Symbols, Longitudinal):
-    """L-GRR = GRR∘GRR: the memo is a GRR symbol at ε∞, each report a GRR symbol of the memo.
+    """L-GRR = GRR∘GRR: the memo is the GRR symbol of the value at ε∞, and each report is a GRR symbol of the memo.
 
     Args:
         k: domain size, in [2, 2^31).

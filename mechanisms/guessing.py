@@ -1,10 +1,10 @@
-"""Probability that an attacker who sees a device's reports guesses its value right, with a uniform prior over k values.
+"""Probability that an attacker guesses a device's value from the device's reports, with a uniform prior over k values.
 
 The best guess is the value v under which the reports y are most likely. The probability is
 
     (1/k) Σ_y max_v P(y|v)  <=  e^ε / (e^ε + k-1),   where ε is the loss of these reports
 
-The functions here compute it exactly for t reports of one memo, or for one report of a one-time mechanism.
+The functions here compute this probability exactly, for t reports of one memo or one report of a one-time mechanism.
 """
 
 import math
@@ -30,7 +30,7 @@ def binomial(t: int, p: float) -> FloatArray:
 
 
 def among_bits(k: int, one: npt.ArrayLike, zero: npt.ArrayLike) -> float:
-    """Probability of a right guess among k values with independent evidence each, such as the bits of a unary encoding.
+    """Probability of a right guess among k values, each with independent evidence, such as a bit of a unary encoding.
 
     Args:
         k: number of values.
@@ -45,11 +45,11 @@ def among_bits(k: int, one: npt.ArrayLike, zero: npt.ArrayLike) -> float:
 
 
 def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
-    """Σ_y max_m P(y|m) over n of g symbols m, for t reports y that are m with probability p, else another symbol, uniformly.
+    """Σ_y max_m P(y|m) over n of g symbols m. Each of t reports is m with probability p, else another symbol, uniformly.
 
-    This is n times the probability that m is reported more often than each of the other n - 1 symbols; a tie of j symbols
-    counts 1/j. If N reports are m, the other t - N are uniform over g - 1 symbols. With u for each tied symbol, and
-    ∫ u^i du = 1/(i+1) over [0, 1], the probability is
+    This sum is n times the probability that m is reported more often than each of the other n - 1 symbols. A tie of j symbols
+    has weight 1/j. If N reports are m, the other t - N reports are uniform over g - 1 symbols. With a factor u for each tied
+    symbol, and ∫ u^i du = 1/(i+1) over [0, 1], the probability is
 
         (t-N)! [z^{t-N}] ∫ (Σ_{i<N} x^i/i! + u x^N/N!)^{n-1} e^{(g-n)x} du,   x = z/(g-1)
 
@@ -61,7 +61,7 @@ def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
         if reported > rest:  # no other symbol can be reported as often
             total += chance
             continue
-        if reported == 0:  # all n tie if every report is one of the other g - n symbols
+        if reported == 0:  # all n symbols tie if every report is one of the other g - n symbols
             total += chance * ((g - n) / (g - 1)) ** rest / n
             continue
         powers = np.arange(rest + 1)
@@ -76,7 +76,7 @@ def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
 
 
 def _power(polynomial: FloatArray, exponent: int) -> FloatArray:
-    """The polynomial raised to a power, truncated at its own degree."""
+    """The polynomial raised to a power, truncated at the degree of the polynomial."""
     size = polynomial.size
     result: FloatArray = np.eye(1, size)[0]
     while exponent:

@@ -1,5 +1,5 @@
-"""Loops that are too slow in NumPy, compiled by Numba. Callers import this module only when they need it: Numba takes 0.5 s
-to load, and counting few reports at a time needs no compiled loop."""
+"""Loops that are too slow in NumPy, compiled by Numba. Callers import this module only when they need a compiled loop: Numba
+takes 0.5 s to load, and NumPy is fast enough for small batches of reports."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ import numpy.typing as npt
 Words = npt.NDArray[np.uint64]
 Table = npt.NDArray[Any]
 SCRATCH = 2**14  # numbers, 128 KiB: a part of the second-level cache
-WORDS_AT_ONCE = 256  # of rows of bits; their sums and tallies take 26 KiB, most of the first-level cache
-BYTES_AT_ONCE = 64  # of a row of bits; their tables of 256 sums take 128 KiB
+WORDS_AT_ONCE = 256  # words of a row of bits; the sums and tallies of 256 words take 26 KiB, most of the first-level cache
+BYTES_AT_ONCE = 64  # bytes of a row of bits; 64 tables of 256 sums take 128 KiB
 
 
 @numba.njit(cache=True)
@@ -34,8 +34,9 @@ def _next(state: Words) -> np.uint64:
 def bernoulli_words(out: Words, threshold: np.uint64, state: Words) -> None:
     """Fills each word with 64 independent bits. Each bit is one with probability threshold / 2^64 exactly.
 
-    Each of the 64 bits compares the binary digits of a uniform number with those of the threshold, most significant first. All
-    64 share one random word per digit. A word is finished when every bit has found a digit that differs.
+    For each of the 64 bits, the loop compares the binary digits of a uniform number with the digits of the threshold, most
+    significant first. One random word holds one digit of all 64 numbers. A word is finished when each of its bits has a digit
+    that differs.
     """
     for i in range(out.size):
         undecided = ~np.uint64(0)
@@ -69,10 +70,10 @@ def _uniform(limit: int, state: Words) -> np.int64:
 
 @numba.njit(cache=True)
 def subset_rows(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words) -> None:
-    """Writes a uniform subset of size omega to each row. It contains values[i] if with_value[i], else only other values.
+    """Writes a uniform subset of size omega to each row. Subset i contains values[i] if with_value[i], else other values only.
 
-    Floyd's algorithm (Bentley and Floyd 1987) on 0 … k-2; the value k-1 takes the place of the person's own. The rows must be
-    zero at first; their bits are as in `mechanisms.bits`.
+    Floyd's algorithm (Bentley and Floyd 1987) draws from 0 … k-2. If it draws the person's own value, k-1 replaces that value.
+    The rows must be zero at first; their bits are as in `mechanisms.bits`.
     """
     for i in range(values.size):
         value = values[i]
@@ -91,7 +92,7 @@ def subset_rows(values: Table, with_value: Table, omega: int, k: int, rows: Tabl
 def count_symbols(symbols: Table, k: int) -> Table:
     """(k,) number of times that each symbol occurs; every symbol must be below k. Other threads can run meanwhile.
 
-    Four tables take turns, so equal symbols in a row do not wait for each other's write.
+    Four count tables are used in turn. Adjacent equal symbols then do not wait for each other's write.
     """
     counts = np.zeros((4, k), np.int64)
     whole = symbols.size - symbols.size % 4
@@ -132,7 +133,7 @@ def _tally(words: Words, tallies: Words) -> None:
 
 @numba.njit(cache=True)
 def _empty(tallies: Words, weight: int, counts: Table) -> None:
-    """Moves the tallies, times their weight, to the counts (64 for each word)."""
+    """Adds the tallies, times their weight, to the counts (64 counts for each word), and clears the tallies."""
     for j in range(len(counts)):
         for bit in range(8):
             tally, tallies[bit, j] = tallies[bit, j], 0
@@ -144,8 +145,9 @@ def _empty(tallies: Words, weight: int, counts: Table) -> None:
 def count_bits(words: Words) -> Table:
     """(w, 64) number of rows of the (n, w) words in which each bit is set, the least significant bit first.
 
-    Harley and Seal's method (Warren, Hacker's Delight, §5-2). Rows of weights 1, 2, 4 and 8 absorb sixteen rows at a time and
-    carry out one of weight 16. This takes fifteen additions of five operations, on all bits of a word at once.
+    Harley and Seal's method (Warren, Hacker's Delight, §5-2). Partial sums of weights 1, 2, 4 and 8 absorb sixteen rows at a
+    time and produce one carry row of weight 16. Sixteen rows need fifteen additions of five operations, on all bits of a word
+    at once.
     The loop keeps the interpreter's lock. Releasing it cost an agent more time than the agent's reading thread gained.
     """
     n, width = words.shape
@@ -166,7 +168,7 @@ def count_bits(words: Words) -> Table:
                 four[j], d = _add(four[j], a, b)
                 eight[j], sixteen[j] = _add(eight[j], c, d)
             _tally(sixteen, tallies)
-            if i % 255 == 254:  # the tallies' bytes are full
+            if i % 255 == 254:  # the bytes of the tallies are full
                 _empty(tallies, 16, into)
         if n >= 16:
             _empty(tallies, 16, into)
@@ -183,10 +185,10 @@ def count_bits(words: Words) -> Table:
 @numba.njit(cache=True)
 def linear_hash(functions: Table, values: Table, g: int, add: Table, multiply: Table, out: Table) -> None:
     """out[i] = sum over j of a_j v_j in GF(g), for the base-g digits of function i and of value i, both below 2^32."""
-    base = np.uint32(g)  # divides twice as fast as 64 bits
+    base = np.uint32(g)  # a 32-bit division is twice as fast as a 64-bit one
     for i in range(functions.size):
         a, v, total = np.uint32(functions[i]), np.uint32(values[i]), 0
-        while v:  # the digits above the value's highest add nothing
+        while v:  # digits above the value's highest non-zero digit add nothing
             next_a, next_v = a // base, v // base
             total = add[total, multiply[a - next_a * base, v - next_v * base]]
             a, v = next_a, next_v
@@ -195,9 +197,12 @@ def linear_hash(functions: Table, values: Table, g: int, add: Table, multiply: T
 
 @numba.njit(cache=True)
 def fold_functions(table: Table, add: Table, multiply: Table, cells: Table) -> None:
-    """Adds up the counts of functions that are multiples of each other, in the zeroed cells of `mechanisms.linear_pool`."""
+    """Adds up the counts of functions that are multiples of each other, into cells as in `mechanisms.linear_pool`.
+
+    The cells must be zero at first.
+    """
     size, g = table.shape
-    scaled = np.zeros(max(size // g, 1), np.int64)  # the low digits of a function, each times the same element
+    scaled = np.zeros(max(size // g, 1), np.int64)  # the low digits of a function, each multiplied by the same element
     start, low = 0, size // g
     while low:
         for lead in range(1, g):
@@ -250,12 +255,13 @@ def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place
 def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forward: bool, before: Table, after: Table) -> None:
     """One digit of the Radon transform or of its transpose, in place. x is a flat array (g symbols, highs, g, place).
 
-    Forward, only the symbols below n are non-zero on input. Backward, only those are computed. The columns are processed in
-    groups: each group is copied to a contiguous block that fits the cache, and copied back at the end.
+    In the forward direction, only symbols below n are non-zero on input. In the backward direction, only symbols below n are
+    computed. The columns are processed in groups. Each group is copied to a contiguous block that fits the cache, and copied
+    back at the end.
     """
     g = add.shape[0]
     highs, most = x.size // (g * g * place), before.size // (g * g)
-    together = max(most // place, 1) if place < 64 else 1  # else a single run of columns is long enough
+    together = max(most // place, 1) if place < 64 else 1  # for place >= 64, a single run of columns is long enough
     for h in range(0, highs, together):
         high = min(together, highs - h)
         for i in range(0, place, most):
@@ -351,7 +357,7 @@ def two_sided_decay(x: Table, ratio: float, out: Table) -> None:
 def bit_sums(rows: Table, f: Table, out: Table) -> None:
     """out[i] += sum of f[v] over the bits v that are set in row i; rows as in `mechanisms.bits`, f padded to whole bytes.
 
-    The 256 sums of a byte are tabulated once; eight bits then cost one addition.
+    The 256 sums of a byte are tabulated once. Eight bits then need one addition.
     """
     sums = np.zeros((BYTES_AT_ONCE, 256))
     for begin in range(0, rows.shape[1], BYTES_AT_ONCE):
@@ -369,7 +375,7 @@ def bit_sums(rows: Table, f: Table, out: Table) -> None:
 
 @numba.njit(cache=True)
 def bit_spread(rows: Table, x: Table, out: Table) -> None:
-    """The transpose: out[v] += sum of x[i] over the rows i in which bit v is set; out is padded to whole bytes."""
+    """Transpose of `bit_sums`: out[v] += sum of x[i] over the rows i in which bit v is set; out is padded to whole bytes."""
     for begin in range(0, rows.shape[1], BYTES_AT_ONCE):
         part = rows[:, begin : begin + BYTES_AT_ONCE]
         sums = np.zeros((BYTES_AT_ONCE, 256))

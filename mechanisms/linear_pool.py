@@ -7,15 +7,15 @@ S = g^m functions.
 1. Two different values collide under exactly S/g of the functions. For a uniform function, q = 1/g is therefore exact.
 2. The table T[a, y] of reports per function and symbol, shape (S, g), is a sufficient statistic for any estimator.
 3. The functions whose top non-zero digit is 1 are enough: H_{ca} = c H_a, so the reports (a, y) and (ca, cy) are equivalent.
-   Folding the table onto these functions makes it about g - 1 times smaller: S g / (g - 1) cells.
-4. A distribution f of values puts the mass Σ_v f_v [H_a(v) = y] on each symbol under each function. This is the Radon
-   transform of f over GF(g). It takes one pass per digit: for a with top digit a_j = 1, start with R = f (summed over the
+   Folding the table onto these functions makes the table about g - 1 times smaller: S g / (g - 1) cells.
+4. Under function a, a distribution f of values gives symbol y the mass Σ_v f_v [H_a(v) = y]. These masses are the Radon
+   transform of f over GF(g), computed in one pass per digit. For a with top digit a_j = 1, start with R = f (summed over the
    digits above j) and s = v_j; then R'[s; … a_i …] = Σ_{v_i} R[s - a_i v_i; … v_i …] for each i < j.
 5. The transpose of this transform gives the support counts C_v = Σ_a T[a, H_a(v)] of all values.
 
-Both transforms add at most (m-1) S g² / (g-1) numbers. They subtract none, so sums of counts are exact and tiny masses keep
-their digits. Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the pools, where g = 2 is
-Hadamard response; Bolker, "The finite Radon transform", 1987, for the transform.
+Both transforms add at most (m-1) S g² / (g-1) numbers and subtract none. Sums of counts are therefore exact, and tiny masses
+keep their digits. Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the pools, where g = 2
+is Hadamard response; Bolker, "The finite Radon transform", 1987, for the transform.
 """
 
 import numpy as np
@@ -32,9 +32,9 @@ class LinearPool:
         g: number of symbols, a prime power.
         m: number of digits of a value in base g.
         size: number S = g^m of hash functions, at least k.
-        cells: length g (S - 1) / (g - 1) + 2 of a folded table. For each j = m-1 … 0 it holds the array [y, a_{j-1}, …, a_0]
-            (last axis fastest) of the functions with top digit a_j = 1. The last two cells are for the function that
-            hashes every value to 0: symbol 0, then all other symbols together.
+        cells: length g (S - 1) / (g - 1) + 2 of a folded table. For each j = m-1 … 0 the table holds the array
+            [y, a_{j-1}, …, a_0] (last axis fastest) of the functions with top digit a_j = 1. The last two cells are for the
+            function that hashes every value to 0: symbol 0, then all other symbols together.
     """
 
     def __init__(self, k: int, g: int) -> None:
@@ -52,10 +52,10 @@ class LinearPool:
         return out
 
     def images(self) -> list[tuple[int, int]]:
-        """Pairs (functions, symbols): so many functions map the k values to so many different symbols.
+        """Pairs (F, s): exactly F functions map the k values to s different symbols.
 
-        Values below g^{m-1} have all combinations of the digits below the top one. A function that uses one of these digits
-        therefore takes all g symbols. A function of the top digit alone takes as many symbols as that digit has values.
+        Values below g^{m-1} have all combinations of the digits below the top digit. A function that uses one of these digits
+        therefore reaches all g symbols. A function of the top digit alone reaches as many symbols as the top digit has values.
         """
         top = -(-self.k * self.g // self.size)
         return [(self.size - self.g, self.g), (self.g - 1, top), (1, 1)]
@@ -77,7 +77,7 @@ class LinearPool:
         return folded
 
     def radon(self, f: FloatArray) -> FloatArray:
-        """(cells,) mass that the (k,) masses f put on each symbol under each function of the folded table."""
+        """(cells,) mass of each symbol under each function of the folded table, from the (k,) masses f of the values."""
         from mechanisms.kernels import radon
 
         out = np.zeros(self.cells)
@@ -85,7 +85,7 @@ class LinearPool:
         return out
 
     def radon_transpose(self, x: FloatArray) -> FloatArray:
-        """(k,) for each value, the sum of x over the cells to which it hashes."""
+        """(k,) for each value, the sum of x over the cells to which the value hashes."""
         from mechanisms.kernels import radon_transpose
 
         out = np.empty(self.k)

@@ -5,7 +5,7 @@ to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017). The me
 LOLOHA), with the exact second round of `mechanisms.grr`. The hash functions are the linear forms of `mechanisms.linear_pool`:
 a report supports a value other than the device's with probability q = 1/g exactly.
 
-With memoization, a device keeps its function for ever and draws one memo for each hashed symbol: at most min(k, g) memos in its
+With memoization, a device never changes its function and draws one memo for each hashed symbol: at most min(k, g) memos in its
 lifetime.
 
 A report is the function's number a in [0, S), then the symbol in [0, g). Each is the smallest little-endian unsigned integer.
@@ -26,7 +26,7 @@ from mechanisms.linear_pool import LinearPool, digits_needed
 from mechanisms.table import CountTable
 
 MAX_TABLE = 2**26  # counts, 512 MiB of int64
-AUTO_TABLE = 2**23  # counts, 64 MiB: limit for an automatic g, if any g fits it; the services can store such a table
+AUTO_TABLE = 2**23  # counts, 64 MiB: limit for an automatic g, if any g is within it; the services can store such a table
 MAX_HASH_K = 2**24
 
 
@@ -41,9 +41,9 @@ def _limit(k: int) -> int:
 
 
 def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
-    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, among those whose table has at most 2^23 counts.
+    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, if its table has at most 2^23 counts.
 
-    For more than 2^22 values no table is so small; the limit is then 2^26 counts.
+    For more than 2^22 values every table is larger; the limit is then 2^26 counts.
 
     As g grows, the variance falls and then rises. The search ends after three prime powers in a row without improvement.
     """
@@ -60,7 +60,7 @@ def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
 
 
 def papers_g(k: int, eps_inf: float, eps_1: float) -> int:
-    """L-OLH's g by LOLOHA's formula, rounded down to a prime power whose table fits.
+    """The g of L-OLH by LOLOHA's formula, rounded down to a prime power whose table is within the limit.
 
         g = 1 + max(1, ⌊(1 - a² + sqrt(a⁴ - 14a² + 12ab(1-ab) + 12a³b + 1)) / (6(a-b))⌋),  a = e^{ε∞}, b = e^{ε₁}
 
@@ -108,7 +108,7 @@ class _Hashed(Mechanism):
         """Probability of a right guess of the value, averaged over functions.
 
         Args:
-            best: returns Σ_y max_s Pr[reports y | hashed symbol s] over n of the g symbols, for a function with n symbols.
+            best: takes n and returns Σ_y max_s Pr[reports y | hashed symbol s], over the n symbols that a function reaches.
         """
         return sum(functions * best(n) for functions, n in self.pool.images()) / self.pool.size / self.k
 
@@ -166,7 +166,7 @@ class LocalHashing(_Hashed, OneTime):
 
 
 class LongitudinalHashing(_Hashed, Longitudinal):
-    """Memoized local hashing (L-LH): L-GRR on the g symbols to which the device's own function hashes its values.
+    """Memoized local hashing (L-LH): L-GRR on the g symbols to which the device's function hashes the values.
 
     Args:
         name: ``"L-BLH"`` (g = 2) or ``"L-OLH"`` (the best g).
@@ -211,7 +211,7 @@ class LongitudinalHashing(_Hashed, Longitudinal):
         return self._draw_functions(integer("n", n, 0, 2**40), rng)
 
     def _functions(self, enrolment: IntArray, n: int) -> IntArray:
-        """Checks the enrolment of n devices: the compiled hash does not check its indices."""
+        """Checks the enrolment of n devices, since the compiled hash function does not check indices."""
         functions = np.asarray(enrolment)
         if functions.shape != (n,) or functions.dtype.kind not in "iu":
             raise ValueError(f"enrolment must be {n} integers, got {functions.dtype} of shape {functions.shape}")

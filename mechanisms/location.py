@@ -2,10 +2,10 @@
 
     A[x, z] = Pr[report z | value x]
 
-They are not pure: two numbers p and q do not describe them. Their parameter, an ε or a bound, is **not** an LDP ε. The
-geometric mechanisms guarantee geo-indistinguishability: the loss between two values is at most ε times their distance.
-Shokri's mechanism guarantees an expected error of an adversary with a known prior, and bounds no likelihood ratio. The
-attribute `eps_1` of every mechanism here is its true worst-case loss. It is infinite if a report excludes a value.
+Location mechanisms are not pure: two numbers p and q do not describe them. Their parameter, an ε or a bound, is **not** an
+LDP ε. The geometric mechanisms guarantee geo-indistinguishability: the loss between two values is at most ε times their
+distance. Shokri's mechanism guarantees an expected error of an adversary with a known prior, and bounds no likelihood ratio.
+The attribute `eps_1` is the mechanism's true worst-case loss. It is infinite if a report excludes a value.
 
 Sources: Andrés, Bordenabe, Chatzikokolakis and Palamidessi 2013 (geo-indistinguishability); ElSalamouny and Palamidessi,
 "Reconstruction of the distribution of sensitive data under free-will privacy", §2 and §8.2.4 (the mechanisms).
@@ -34,8 +34,8 @@ class ChannelMechanism(OneTime):
 
     Attributes:
         pure: False.
-        eps_1: exact worst-case loss ln A[x, z]/A[x', z] over all values x, x' and reports z, in nats; infinite if a value
-            cannot produce a report that another can. If finite, it is the LDP ε of one report.
+        eps_1: exact worst-case loss ln A[x, z]/A[x', z] over all values x, x' and reports z, in nats; infinite if some value
+            can produce a report that another value cannot. If finite, `eps_1` is the LDP ε of one report.
         k, eps_inf, report_dtype, table_shape, signature: as in `Mechanism`; `eps_inf` is infinite.
     """
 
@@ -69,8 +69,8 @@ class ChannelMechanism(OneTime):
         """Pseudo-inverse B of the channel, (k, k): the least-squares inversion of a count table is ``counts / n @ B``.
 
         If the channel is invertible, the inversion is unbiased and sums to 1. If not (often for Shokri's), the result is the
-        least-squares vector of smallest norm. It is biased: values that reports cannot distinguish get equal shares.
-        Singular values below 1e-13 of the largest count as zero.
+        least-squares vector of smallest norm. That vector is biased: values that reports cannot distinguish get equal shares.
+        Singular values below 1e-13 of the largest one are treated as zero.
 
         Raises:
             ValueError: if the channel is too large to be dense.
@@ -89,7 +89,7 @@ class ChannelMechanism(OneTime):
 
     def with_fake_data(self, d: int) -> "Mechanism":
         mixed = super().with_fake_data(d)
-        mixed.__dict__.pop("_pseudo_inverse", None)  # it belongs to the channel without fake data
+        mixed.__dict__.pop("_pseudo_inverse", None)  # the cached one belongs to the channel without fake data
         return mixed
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
@@ -99,10 +99,11 @@ class ChannelMechanism(OneTime):
 
         with γ = f A, B = `inverse()` and H = A B. The n people are drawn at random from a population with frequencies f. All
         report at each of the W steps, with unchanged values and new noise. Given the value, the reports are independent, so
-        the noise averages out. The variance from drawing the people does not: it is the term in W².
+        the noise averages out. The variance from drawing the people, the term in W², does not average out.
 
         Args:
-            frequencies: (k,) true frequencies f of all values. Unlike for a pure mechanism, a bin's variance needs them all.
+            frequencies: (k,) true frequencies f of all values. A bin's variance needs all frequencies, unlike for a pure
+                mechanism.
             n: number of people, at least 1.
             steps: number of steps W that are averaged, at least 1.
 
@@ -120,14 +121,14 @@ class ChannelMechanism(OneTime):
     def eps_distance(self) -> float:
         """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x'), over all triples.
 
-        The mechanism is geo-indistinguishable with this ε and with no smaller value. It is infinite if `eps_1` is. Takes O(k³)
-        time, once.
+        The mechanism is geo-indistinguishable with this ε and with no smaller value. The result is infinite if `eps_1` is
+        infinite. The first call takes O(k³) time.
         """
         with np.errstate(divide="ignore"):
             logs = np.log(self.channel())
         distances, worst = self.distances(), 0.0
         for x in range(self.k - 1):
-            with np.errstate(invalid="ignore"):  # if neither value can produce a report, -inf - -inf is NaN; fmax ignores it
+            with np.errstate(invalid="ignore"):  # -inf - -inf is NaN if neither value can produce a report; fmax ignores NaN
                 ratios = np.fmax.reduce(np.abs(logs[x + 1 :] - logs[x]), axis=1)
             worst = max(worst, float((ratios / distances[x, x + 1 :]).max()))
         return worst
@@ -151,7 +152,7 @@ class ChannelMechanism(OneTime):
 
 
 class StoredChannel(ChannelMechanism):
-    """A channel mechanism that stores its channel. It draws reports by inverting each row's distribution function.
+    """A mechanism that stores its channel. It draws reports by inverting the distribution function of the value's row.
 
     Reports follow the channel to within 2^-53, the resolution of a uniform double. A zero entry is never drawn.
     """
@@ -169,7 +170,7 @@ class StoredChannel(ChannelMechanism):
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         checked = user_values(values, self.k)
         uniform = rng.random(checked.size)
-        order = np.argsort(checked.astype(self.report_dtype), kind="stable")  # a radix sort, for these small integers
+        order = np.argsort(checked.astype(self.report_dtype), kind="stable")  # NumPy uses a radix sort for small integers
         ends = np.cumsum(np.bincount(checked, minlength=self.k))
         reports = np.empty(checked.size, self.report_dtype)
         start = 0
@@ -189,7 +190,7 @@ def worst_loss(channel: FloatArray) -> float:
 
 
 def distribution(name: str, values: npt.ArrayLike, k: int | None = None) -> FloatArray:
-    """Checks a (k,) distribution: non-negative numbers that sum to 1 to within 1e-9. Returns it normalized to 1."""
+    """Checks a (k,) distribution: non-negative numbers with sum 1 to within 1e-9. Returns the numbers with sum exactly 1."""
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "iuf" or (k is not None and array.size != k):
         raise ValueError(
@@ -197,7 +198,7 @@ def distribution(name: str, values: npt.ArrayLike, k: int | None = None) -> Floa
             f"got {array.dtype} of shape {array.shape}"
         )
     array = array.astype(np.float64)
-    good = (array >= 0) & (array <= 1 + 1e-9)  # NaN is neither
+    good = (array >= 0) & (array <= 1 + 1e-9)  # False for NaN
     if not good.all():
         i = int(good.argmin())
         raise ValueError(f"{name} must hold probabilities in [0, 1], got {float(array[i])!r} at position {i}")

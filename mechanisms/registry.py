@@ -1,4 +1,4 @@
-"""All mechanisms by their names in the literature, and the automatic choice of one."""
+"""All mechanisms by their names in the literature, and the automatic choice of a mechanism."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -32,7 +32,7 @@ LONGITUDINAL: dict[str, Callable[..., Longitudinal]] = {
     **{name: _named(LongitudinalHashing, name) for name in ("L-BLH", "L-OLH")},
 }
 NAMES = (*ONE_TIME, *LONGITUDINAL)
-# These are not pure, have different arguments, and no LDP ε as parameter; `mechanism` does not make them.
+# Location mechanisms are not pure, have other arguments, and have no LDP ε as parameter. `mechanism` does not make them.
 LOCATION: dict[str, Callable[..., ChannelMechanism]] = {m.name: m for m in (TruncatedGeometric, PlanarGeometric, Shokri)}
 AUTO_CANDIDATES = ("L-GRR", "L-OSUE", "L-OLH")
 
@@ -54,7 +54,8 @@ def mechanism(
         name: one of `NAMES`, or ``"auto"``: see `choose`.
         k: domain size, at least 2.
         eps: loss of the report of a one-time mechanism, in [1e-9, 700] nats.
-        eps_inf, eps_1: losses of a longitudinal mechanism's memo and single report, in nats, 1e-9 <= eps_1 < eps_inf <= 700.
+        eps_inf, eps_1: losses of the memo and of a single report of a longitudinal mechanism, in nats,
+            1e-9 <= eps_1 < eps_inf <= 700.
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
         g: number of hashed symbols, for local hashing; default: the best one.
         omega: size of the set, for subset selection; default: the best one.
@@ -86,10 +87,11 @@ def mechanism(
 
 
 def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: str = "exact") -> tuple[Mechanism, str]:
-    """Returns the one of L-GRR, L-OSUE and L-OLH with the smallest exact variance at f = 0, and the reason.
+    """Returns L-GRR, L-OSUE or L-OLH, whichever has the smallest exact variance at f = 0, and the reason.
 
     The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1), extended by L-OLH. Among variances within 1 % of the best, L-GRR
-    comes first, then L-OLH. An L-OLH report takes a few bytes, not L-OSUE's k bits. A changing value loses far less privacy.
+    is preferred, then L-OLH. L-OLH has two advantages over L-OSUE: a report takes a few bytes instead of k bits, and a changing
+    value has a far smaller privacy loss.
 
     >>> choose(4, eps_inf=2.0, eps_1=1.0)[0].name, choose(1000, eps_inf=2.0, eps_1=1.0)[0].name
     ('L-GRR', 'L-OLH')

@@ -1,19 +1,19 @@
-"""Shokri's optimal location mechanism, from a linear programme. It has no ε: it maximises an adversary's expected error.
+"""Shokri's optimal location mechanism, from a linear programme. It has no ε; it maximises an adversary's expected error.
 
     maximise    Σ_z t_z
     subject to  t_z ≤ Σ_x π_x A[x, z] d(x, g)         for every report z and every guess g
                 Σ_x π_x Σ_z A[x, z] ℓ(x, z) ≤ Q       the user's expected quality loss
                 Σ_z A[x, z] = 1,  A ≥ 0
 
-π is the prior, d the adversary's error, ℓ the user's quality loss. The optimum is the expected error of an adversary who knows
-π and A and guesses best. There is no guarantee against an adversary who knows more than π. A report may exclude values, so
-`eps_1` and `eps_distance` are usually infinite.
+π is the prior, d the adversary's error, ℓ the user's quality loss. The optimum is the smallest expected error of an adversary
+who knows π and A. There is no guarantee against an adversary who knows more than π. A report may exclude values, so `eps_1` and
+`eps_distance` are usually infinite.
 
-If ℓ = d, the optimum is known in advance: min(Q, error of the best guess without a report). The error cannot exceed Q, because
-an adversary who guesses the report errs by the user's loss. Two kinds of mechanism reach the optimum. One reports either the
-truth or the best blind guess. In the other, the best guess after every report is the report itself, as for a geometric
-mechanism unless ε is small. The programme then has many optima. The solver returns one of them, often a singular channel, and
-results depend on the choice.
+If ℓ = d, the optimum is known in advance: min(Q, error of the best guess without a report). The error cannot exceed Q: the
+error of an adversary who guesses the report equals the user's loss. Two kinds of mechanism reach the optimum. The first kind
+reports either the truth or the best guess without a report. For the second kind, the best guess is always the report itself;
+an example is a geometric mechanism unless ε is small. The programme then has many optima. The solver returns one optimum, often
+a singular channel, and results depend on this choice.
 
 Sources: Shokri, Theodorakopoulos, Troncoso, Hubaux and Le Boudec 2012; ElSalamouny and Palamidessi, "Reconstruction of the
 distribution of sensitive data under free-will privacy", §8.2.4, which takes ℓ = d.
@@ -27,18 +27,18 @@ import numpy.typing as npt
 from mechanisms.arguments import FloatArray, integer, real
 from mechanisms.location import StoredChannel, distribution
 
-MAX_LP_K = 128  # the programme has k² unknowns and k³ coefficients: a minute at k = 100, in the worst case
-DUST = 1e-11  # smaller entries of a solution are rounding errors of the solver
+MAX_LP_K = 128  # the programme has k² unknowns and k³ coefficients: at most a minute at k = 100
+DUST = 1e-11  # entries of a solution below this are rounding errors of the solver
 
 
 class Shokri(StoredChannel):
-    """Shokri's optimal mechanism for a prior and a bound on the expected quality loss. It has no ε as parameter.
+    """Shokri's optimal mechanism for a prior and a bound on the expected quality loss. ε is not a parameter.
 
     If the optimum is not unique, the channel depends on the solver. The signature therefore contains a digest of the channel:
-    only tables of the same channel can be added. Solve once and distribute the mechanism to the devices.
+    only tables of the same channel can be added. Solve the programme once and distribute the mechanism to the devices.
 
     Args:
-        prior: (k,) π, the distribution of the value that the adversary knows; positive everywhere, 2 <= k <= 128.
+        prior: (k,) π, the distribution of values that the adversary assumes; positive everywhere, 2 <= k <= 128.
         distance: (k, k) d, the adversary's error: symmetric, zero on the diagonal and positive elsewhere; also the unit of
             `eps_distance`.
         max_loss: Q, the bound on the expected quality loss, from 0 (reports the truth) to the largest loss.
@@ -50,7 +50,7 @@ class Shokri(StoredChannel):
 
     Raises:
         ValueError: naming the argument, the given value and the allowed values.
-        RuntimeError: if the solver fails, with its message.
+        RuntimeError: if the solver fails; it contains the solver's message.
 
     >>> line = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
     >>> m = Shokri(prior=np.full(5, 0.2), distance=line, max_loss=0.5)
@@ -79,7 +79,7 @@ class Shokri(StoredChannel):
         self.signature = f"{self.name}(k={self.k}, max_loss={self.max_loss!r}, channel={digest})"
 
     def distances(self) -> FloatArray:
-        """(k, k) the argument `distance`."""
+        """(k, k) the distances of the argument `distance`."""
         return self._distance
 
 
@@ -99,7 +99,7 @@ def optimal_channel(prior: FloatArray, distance: FloatArray, loss: FloatArray, m
     The unknowns are A, report by report, then t. Both matrices are scaled to a largest entry of 1. Entries below 1e-11 become
     zero; then rows are normalized.
     """
-    from scipy import sparse  # slow to load, and needed only here
+    from scipy import sparse  # slow to load; only this function needs it
     from scipy.optimize import linprog
 
     k = prior.size

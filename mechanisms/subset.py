@@ -1,9 +1,10 @@
-"""Subset selection (SS): a report is a set of ω values, which contains the device's value with probability p.
+"""Subset selection (SS): a report is a set of ω values. The set contains the device's value with probability p.
 
     p = ω e^ε / (ω e^ε + k - ω)         Pr[the set contains the value]; the rest of the set is uniform among the others
     q = p (ω-1)/(k-1) + (1-p) ω/(k-1)   Pr[the set contains a given other value]
 
-A set with the value is e^ε times as likely as one without. ω = 1 is GRR. Sources: Ye and Barg 2018; Wang et al. 2016.
+A set with the value is e^ε times as likely as a set without the value. With ω = 1 the mechanism is GRR. Sources: Ye and Barg
+2018; Wang et al. 2016.
 """
 
 import math
@@ -67,7 +68,7 @@ class SubsetSelection(Bits, OneTime):
             from mechanisms.kernels import subset_rows
 
             subset_rows(checked, with_value, self.omega, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
-        else:  # every random number from rng: see `bits.bernoulli_rows`
+        else:  # draws every random number from rng: see `bits.bernoulli_rows`
             for row, value, inside in zip(rows, checked.tolist(), with_value.tolist()):
                 members = self._draw(value, inside, rng)
                 np.bitwise_or.at(row, members >> 3, (1 << (members & 7)).astype(np.uint8))

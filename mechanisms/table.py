@@ -11,8 +11,8 @@ from mechanisms.arguments import IntArray
 class CountTable:
     """Additive counts of the reports of one mechanism.
 
-    ``+`` adds tables of the same mechanism and raises ValueError for different ones. A table is a sufficient statistic for
-    the estimators here. After counting, no cost depends on the number of reports.
+    ``+`` adds tables of the same mechanism and raises ValueError for tables of different mechanisms. A table is a sufficient
+    statistic for the estimators of this project. After counting, no cost depends on the number of reports.
 
     Args:
         mechanism: signature of the mechanism of these counts (`Mechanism.signature`).
@@ -29,7 +29,7 @@ class CountTable:
         if not isinstance(other, CountTable):
             return NotImplemented
         if other.mechanism != self.mechanism:
-            raise ValueError(f"count tables of different mechanisms do not add: {self.mechanism} and {other.mechanism}")
+            raise ValueError(f"count tables of different mechanisms cannot be added: {self.mechanism} and {other.mechanism}")
         return CountTable(self.mechanism, self.n + other.n, self.counts + other.counts)
 
     def __eq__(self, other: object) -> bool:

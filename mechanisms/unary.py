@@ -6,13 +6,13 @@ one with probability q:
     SUE (basic one-time RAPPOR)   p = e^{ε/2}/(e^{ε/2}+1)   q = 1-p            Erlingsson, Pihur and Korolova 2014
     OUE                           p = 1/2                   q = 1/(e^ε+1)      Wang, Blocki, Li and Jha 2017
 
-The chains are named first round first: L-OSUE is OUE, then SUE (Arcolezi et al., ALLOMFREE). With rounds (p₁, q₁) and
-(p₂, q₂) a report's bits have p = p₁p₂ + (1-p₁)q₂ and q = q₁p₂ + (1-q₁)q₂. The second round satisfies
+The name of a chain begins with the first round: L-OSUE is OUE, then SUE (Arcolezi et al., ALLOMFREE). With rounds (p₁, q₁)
+and (p₂, q₂) a report's bits have p = p₁p₂ + (1-p₁)q₂ and q = q₁p₂ + (1-q₁)q₂. The second round satisfies
 
     ln[p(1-q) / ((1-p)q)] = ε₁
 
-This is a quadratic equation in e^{ε₂/2} for SUE and in 2q₂ for OUE: see `calibrate`. The code stores every probability with its
-complement, so no difference cancels for ε up to 700.
+This is a quadratic equation in e^{ε₂/2} for SUE and in 2q₂ for OUE: see `calibrate`. The code stores every probability together
+with its complement, to avoid cancellation for ε up to 700.
 """
 
 import math
@@ -49,7 +49,7 @@ class Round:
     not_q: float
 
     def then(self, second: "Round") -> "Round":
-        """The round that applies this one, then `second`."""
+        """Returns the round equivalent to this round followed by `second`."""
         return Round(
             self.p * second.p + self.not_p * second.q,
             self.p * second.not_p + self.not_p * second.not_q,
@@ -58,7 +58,7 @@ class Round:
         )
 
     def eps(self) -> float:
-        """Privacy loss between two different values, in nats: the worst losses of both values' own bits, added."""
+        """Privacy loss between two different values, in nats: the sum of the worst losses of the two bits that differ."""
         return math.log(self.p) - math.log(self.not_p) - math.log(self.q) + math.log(self.not_q)
 
 
@@ -81,12 +81,12 @@ def _logistic(x: float) -> tuple[float, float]:
 
 
 def thresholded(eps: float) -> Round:
-    """The round of THE: a one-hot vector plus Laplace(2/ε) noise, with the threshold θ in (1/2, 1) of smallest variance.
+    """The round of THE: a one-hot vector plus Laplace(2/ε) noise, cut at the threshold θ in (1/2, 1) of smallest variance.
 
-    The device applies the threshold, so its report is bits. The loss, `Round.eps`, is slightly below the ε of the noise.
+    The device applies the threshold, so a report consists of bits. The loss, `Round.eps`, is slightly below the ε of the noise.
     Source: Wang, Blocki, Li and Jha 2017, §4.1.
     """
-    from scipy.optimize import minimize_scalar  # slow to load, and needed only here
+    from scipy.optimize import minimize_scalar  # slow to load; only this function needs it
 
     def variance(theta: float) -> float:
         bit = _cut(eps, theta)
@@ -105,10 +105,11 @@ CHAINS = {"L-SUE": ("SUE", "SUE"), "L-OSUE": ("OUE", "SUE"), "L-SOUE": ("SUE", "
 
 
 def largest_eps_1(first: Round, second: str) -> float:
-    """The supremum of ε₁ with a second round of this form after the first: ε∞ for SUE, less for OUE.
+    """The supremum of ε₁ for the given first round and form of the second round: ε∞ for SUE, less for OUE.
 
-    An OUE second round turns a one into a coin flip. Even with q₂ = 0 a reported zero reveals little, and the supremum is
-    ln[p₁(2-q₁) / ((2-p₁)q₁)]. For small ε∞ this is 2/3 ε∞. For large ε∞ it is half of ε∞ after SUE, nearly ε∞ after OUE.
+    An OUE second round turns a one into a coin flip. Even with q₂ = 0 a reported zero reveals little. The supremum is
+    ln[p₁(2-q₁) / ((2-p₁)q₁)]. For small ε∞ the supremum is 2/3 ε∞. For large ε∞ it is half of ε∞ if the first round is SUE, and
+    nearly ε∞ if the first round is OUE.
     """
     if second == "SUE":
         return first.eps()
@@ -116,7 +117,7 @@ def largest_eps_1(first: Round, second: str) -> float:
 
 
 def calibrate(first: Round, second: str, eps_inf: float, eps_1: float) -> Round:
-    """The second round of this form with which one report loses exactly eps_1, which must be below `largest_eps_1`.
+    """The second round of this form that gives one report a loss of exactly eps_1. eps_1 must be below `largest_eps_1`.
 
     With p(1-q) = e^{ε₁} (1-p)q, n₁ = 1-p₁, m₁ = 1-q₁, and everything divided by e^{ε₁}:
 

@@ -1,25 +1,27 @@
-"""Upper bound of the loss of t reports of UE∘UE between any two value sequences, by prices from a linear programme.
+"""Upper bound of the loss of t reports of UE∘UE between any two value sequences, by a linear programme.
 
-Notation and model are those of `sequence_unary`. A block of a sequence in which a bit reports `a` ones and `b`
-zeros has the weight w = αa - βb. It adds u_h(w) to ln P(y|x), where h = 1 if the bit is hot in the block, else h = 0.
+Notation and model are those of `sequence_unary`. Take a block of a sequence in which a bit has `a` reported ones and `b`
+reported zeros. Its weight is w = αa - βb. The block adds u_h(w) to ln P(y|x), where h = 1 if the bit is hot in the block, else
+h = 0. The bound replaces u_h by a linear lower bound. The coefficients of a linear bound are called its *prices*.
 
-1. The number s of a bit's reported ones is divided into a few intervals i, each with prices (p_i, q_i). For all blocks
-   (a, b) ≠ (0, 0) let p_i a + q_i b <= u_0(αa - βb) + κ_0i and <= u_1(αa - βb) + κ_1i + λ(a+b). The sum over the blocks of an
-   x' with R values, whose sizes add up to t, gives
+1. The range of s, a bit's number of reported ones, is divided into a few intervals i, each with prices (p_i, q_i). For all
+   blocks (a, b) ≠ (0, 0) let p_i a + q_i b <= u_0(αa - βb) + κ_0i and <= u_1(αa - βb) + κ_1i + λ(a+b). Let x' have R values,
+   with block sizes that add up to t. The sum over the blocks of x' gives
 
        ln P(y|x') >= Σ_bits [p_i s + q_i (t-s) - R κ_0i] - Σ_{hot bits of x'} (κ_1i - κ_0i) - λt,   i = i(s)
 
-2. A bit's gain is its part of ln P(y|x) minus this. The loss is at most the largest sum of gains over x, R, and the choice of
-   R hot bits in x'. Given these, every bit chooses its reported ones independently. For an x with block sizes n, a bit's gain
-   is convex in its reported ones a_1 … a_r, so its maximum over {0 <= a <= n, s in interval i} is at a vertex. At a vertex it
-   is convex in n between the sizes at which vertices change, so a few sizes n suffice (`_few_blocks`).
+2. A bit's gain is its part of ln P(y|x) minus its part of this lower bound. The loss is at most the largest sum of gains over
+   x, R, and the choice of R hot bits in x'. Given x, R and the hot bits, each bit's gain can be maximised separately. For an x
+   with block sizes n, a bit's gain is convex in its reported ones a_1 … a_r. The maximum over {0 <= a <= n, s in interval i} is
+   therefore at a vertex. At a vertex the gain is convex in n between the sizes at which vertices change. A few sizes n
+   therefore suffice (`_few_blocks`).
 3. For an x with r or more blocks let γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)) > 0. Two blocks of only ones, or of only
    zeros, lose at least γ against one block. A bit that is cold in x has at most N_r(s): the sum of u_0 over r pure blocks, all
    but two of them single steps. A bit that is hot in a block of size n has at most
    u_1(αa - β(n-a)) + u_0(αa') + u_0(-βb') - (r-3)γ with a' ones and b' zeros elsewhere (`_many_blocks`).
-4. A linear programme with cutting planes gives the best prices. The bound is computed from the prices that it proposes, so it
-   is valid even if the programme's solution is inaccurate. Every R is tried, unless both t > 64 and k > 16. Then all intervals
-   share κ_0 and κ_1; the bound is linear in R, and R = 1 and R = min(t, k) suffice.
+4. A linear programme with cutting planes finds the prices with the smallest bound. The bound is computed anew from these
+   prices, so it is valid even if the programme's solution is inaccurate. Every R is tried, unless both t > 64 and k > 16. In
+   that case all intervals share κ_0 and κ_1. The bound is then linear in R, so R = 1 and R = min(t, k) suffice.
 """
 
 import math
@@ -43,7 +45,7 @@ _ACCURATE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance"
 
 @dataclass(frozen=True, slots=True)
 class UnaryRounds:
-    """Both rounds of a memoized unary encoding, as natural logarithms, which are accurate for ε up to 700.
+    """Both rounds of a memoized unary encoding, as natural logarithms: they are accurate for ε up to 700.
 
     Attributes:
         log_p1, log_not_p1: ln p₁ and ln(1-p₁), p₁ = Pr[memo bit is 1 | the bit is 1].
@@ -80,12 +82,12 @@ class UnaryRounds:
 
     @property
     def alpha(self) -> float:
-        """α = ln(p₂/q₂), the loss of a reported one about the memo's bit, in nats."""
+        """α = ln(p₂/q₂), in nats: the loss about the memo's bit from a reported one."""
         return self.log_p2 - self.log_q2
 
     @property
     def beta(self) -> float:
-        """β = ln((1-q₂)/(1-p₂)), the loss of a reported zero about the memo's bit, in nats."""
+        """β = ln((1-q₂)/(1-p₂)), in nats: the loss about the memo's bit from a reported zero."""
         return self.log_not_q2 - self.log_not_p2
 
     def u(self, hot: int, w: npt.ArrayLike) -> FloatArray:
@@ -116,7 +118,7 @@ class _Kind:
 
 
 class _Bits(NamedTuple):
-    """Bits with the same role in x: their number (fractional for a mean), the index of their `_Kind`, a term to add."""
+    """Bits with the same role in x: their number (fractional for a mean), their `_Kind`'s index, and a term to add."""
 
     many: float
     kind: int
@@ -124,7 +126,7 @@ class _Bits(NamedTuple):
 
 
 class PriceProgramme:
-    """The linear programme for the prices. Its variables are p_i, q_i, κ_0i, κ_1i, λ, and the bound divided by k t."""
+    """Linear programme for the prices. The variables are p_i, q_i, κ_0i, κ_1i, λ, and the bound divided by k t."""
 
     def __init__(self, t: int, k: int, rounds: UnaryRounds) -> None:
         self.t, self.k, self.rounds = t, k, rounds
@@ -135,9 +137,9 @@ class PriceProgramme:
         highs = [*sorted(s for s in ends if 0 <= s < t), t]
         self.intervals = list(zip([0, *(s + 1 for s in highs[:-1])], highs))
         marks = {1, *(m for low, high in self.intervals for m in (low, high, t - low, t - high))}
-        self.marks = sorted(m for m in marks if 1 <= m < t)  # sizes of blocks at which vertices change
+        self.marks = sorted(m for m in marks if 1 <= m < t)  # block sizes at which vertices change
         most = min(t, k)
-        self.few = 3 if k <= _FEW_BITS else 2  # up to this many blocks of x, all sizes are tried
+        self.few = 3 if k <= _FEW_BITS else 2  # for x with at most this many blocks, all sizes are tried
         self.values = np.array(sorted({1, most})) if self.shared else np.arange(1, most + 1)  # R, distinct values of x'
         self.kinds: list[_Kind] = []
         sequences = [*self._few_blocks(), *self._many_blocks()]
@@ -159,7 +161,7 @@ class PriceProgramme:
     # -- sequences x
 
     def _few_blocks(self) -> Iterator[list[_Bits]]:
-        """x with one, two or (if k is small) three blocks: all sizes between which the gain is convex, all vertices."""
+        """All vertices for x with one, two or (if k is small) three blocks, at all sizes between which the gain is convex."""
         t, k, rounds = self.t, self.k, self.rounds
         sizes = {
             tuple(sorted((*some, t - sum(some))))
@@ -178,7 +180,7 @@ class PriceProgramme:
             yield [_Bits(k - len(n), cold_kind, 0.0), *(_Bits(1.0, kind, 0.0) for kind in hot)]
 
     def _vertices(self, sizes: IntArray) -> tuple[IntArray, IntArray]:
-        """Vertices of {0 <= a <= sizes, low <= Σ a <= high} for every interval: its index (V,), and a (V, r)."""
+        """Vertices of {0 <= a <= sizes, low <= Σ a <= high} for every interval: the interval's index (V,), and a (V, r)."""
         blocks = len(sizes)
         corners = np.array(list(product((0, 1), repeat=blocks))) * sizes
         numbers, found = [], []
@@ -193,12 +195,12 @@ class PriceProgramme:
         return np.concatenate(numbers), np.concatenate(found)
 
     def _many_blocks(self) -> Iterator[list[_Bits]]:
-        """x with more blocks: between low and high blocks, for each group.
+        """Bounds for x with more blocks. Each group contains the x with between `low` and `high` blocks.
 
-        A bit that is hot in a block of size n gains at most h(n), with r = low, where splitting a pure block in two loses at
+        A bit that is hot in a block of size n gains at most h(n), computed with r = low. Splitting a pure block in two loses at
         least γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)). h is convex between marks. Cold bits replace blocks of size 0.
-        The concave hull of h at the mean size t/high then bounds the sum over `high` blocks: a weighted mean of two marks
-        n_1 <= t/high <= n_2.
+        The concave hull of h at the mean size t/high bounds the sum over `high` blocks. The hull's value there is a weighted
+        mean of two marks n_1 <= t/high <= n_2.
         """
         t, k, u, alpha, beta = self.t, self.k, self.rounds.u, self.rounds.alpha, self.rounds.beta
         gamma = float(min(u(0, 2 * alpha) - 2 * u(0, alpha), u(0, -2 * beta) - 2 * u(0, -beta)))
@@ -234,7 +236,7 @@ class PriceProgramme:
             low = high + 1
 
     def _pure_blocks(self, ones: int, blocks: int) -> Iterator[float]:
-        """Candidates for N_r(s), which is their maximum: r pure blocks, all but two of them single ones or single zeros."""
+        """Candidates for the maximum N_r(s): r pure blocks, all but two of them single ones or single zeros."""
         alpha, beta, u = self.rounds.alpha, self.rounds.beta, self.rounds.u
         zeros = self.t - ones
         if ones and zeros:
@@ -252,11 +254,11 @@ class PriceProgramme:
     # -- sequences x'
 
     def _dearest(self, p: FloatArray, q: FloatArray, surcharge: float) -> tuple[FloatArray, FloatArray]:
-        """κ (2, I), and the blocks (a, b) at the maximum.
+        """Returns κ (2, I), and the blocks (a, b) at the maximum.
 
-        κ is the maximum (or an upper bound of it) over blocks of p a + q b - u_h(αa - βb), minus λ(a+b) if h = 1.
-        For every b the best a is next to the zero of the derivative, αa - βb = w. Beyond `_LATTICE` zeros, real a and b are
-        allowed. A step along that line then gains pβ + qα <= 0, so its first point is the best.
+        κ is the maximum over blocks of p a + q b - u_h(αa - βb), minus λ(a+b) if h = 1; or an upper bound of that maximum.
+        For every b the best a is next to the line αa - βb = w, where the derivative is zero. Beyond `_LATTICE` zeros, real a
+        and b are allowed. A step along the line then gains pβ + qα <= 0, so the first point of the line is the best.
         """
         t, alpha, beta, u = self.t, self.rounds.alpha, self.rounds.beta, self.rounds.u
         zeros = np.arange(min(t, _LATTICE) + 1.0)
@@ -283,7 +285,7 @@ class PriceProgramme:
         return kappa, blocks
 
     def _gains(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, IntArray]:
-        """The bound for every x, and the index in `values` of the number R of values of x' that gives it."""
+        """The bound for every x, and the index in `values` of the number R (values of x') that gives this bound."""
         cold, hot = (np.maximum.reduceat(found, self.starts[:-1], axis=1) for found in self._best(p, q, kappa))
         surplus = (hot - cold)[:, self.members]  # (R, sequences, kinds): extra gain of a bit that is hot in x'
         order = np.argsort(-surplus, axis=2)
@@ -326,7 +328,7 @@ class PriceProgramme:
         self.limits.append(limit / scale / self.unit)
 
     def _block(self, interval: int, ones: float, zeros: float) -> None:
-        """Adds the constraint that the block satisfies the inequalities of its prices."""
+        """Adds the constraints of item 1 of the module's docstring, for one block."""
         number = len(self.intervals)
         for hot in (0, 1):
             row = np.zeros(4 * number + 2)
@@ -335,7 +337,7 @@ class PriceProgramme:
             self._add(row, float(self.rounds.u(hot, self.rounds.weight(ones, zeros))), max(1.0, (ones + zeros) / 100))
 
     def _evaluate(self, p: FloatArray, q: FloatArray, surcharge: float) -> tuple[float, FloatArray, FloatArray]:
-        """The bound at these prices, κ and the dearest blocks. Adds rows for the sequences x with the largest bounds."""
+        """The bound at these prices, κ, and the blocks of `_dearest`. Adds rows for the sequences x with the largest bounds."""
         kappa, blocks = self._dearest(p, q, surcharge)
         gains, rows = self._gains(p, q, kappa)
         best = self._best(p, q, kappa)
@@ -365,7 +367,7 @@ class PriceProgramme:
         one, zero = float(rounds.u(0, rounds.alpha)), float(rounds.u(0, -rounds.beta))
         guesses = ((one, min(-one, -one * rounds.beta / rounds.alpha)), (-zero * rounds.alpha / rounds.beta, zero))
         best = min(self._evaluate(np.full(number, p), np.full(number, q), 0.0)[0] for p, q in guesses)
-        best = min(best, t * self.k * max(rounds.alpha, rounds.beta))  # the second round's own loss
+        best = min(best, t * self.k * max(rounds.alpha, rounds.beta))  # the loss of the second round alone
         box = [(-10.0, 10.0)] * (2 * number) + [(-100.0, 100.0)] * (2 * number) + [(-10.0, 10.0), (None, None)]
         objective, before = np.append(np.zeros(4 * number + 1), 1.0), np.zeros(4 * number + 2)
         for _ in range(40):

@@ -1,20 +1,23 @@
-"""The privacy ledger: the privacy loss of t reports of one device, exact where the exact loss is known.
+"""Privacy loss of t reports of one device, exact where the exact loss is known.
 
-For memoizing mechanisms there are two losses, both in nats and both worst cases over outputs. They are easily confused:
+For memoizing mechanisms there are two losses, both in nats and both worst cases over outputs. The two are easily confused:
 
     eps_t         t reports of a value that did not change; ε₁ at t = 1, rises to ε∞
     eps_sequence  any two value sequences
 
-The literature gives 'number of memoized values x ε∞', or the finer Σ_j eps_{t_j} for t_j reports from the j-th memo. Both
-fail to bound `eps_sequence`. Memoization does not hide *when* a value changed: equal memos in a row reveal a constant value, a
-new memo reveals a change. With ε∞ = 2 and ε₁ = 1, two reports of L-OSUE on 100 bits have a loss of 44 nats between some two
-sequences, not 4. The loss can exceed the sum even if both sequences have the same numbers of reports from their memos: when a
+The literature gives 'number of memoized values x ε∞', or the finer sum Σ_j eps_{t_j} for t_j reports from the j-th memo.
+Neither formula bounds `eps_sequence`. Memoization does not hide *when* a value changed: equal memos in a row reveal a constant
+value, a new memo reveals a change. Example: L-OSUE on 100 bits, ε∞ = 2, ε₁ = 1, and two reports. Some pair of sequences has a
+loss of 44 nats; the literature's formula gives 4.
+
+The loss can exceed Σ_j eps_{t_j} even if both sequences have the same number of reports from each memo. This happens when a
 value returns, or when hashed values collide.
 
-A one-time mechanism draws new randomness at every step. Between any two sequences that differ at every step, t reports lose
-t ε; ε∞ is infinite.
+A one-time mechanism draws new randomness at every step. Between any two sequences that differ at every step, t reports have
+the loss t ε. ε∞ is infinite.
 
-The formulas are valid for ε up to 700 and any t. They compute ln(1 + x) from ln x, so large and small losses keep their digits.
+The formulas are valid for ε up to 700 and any t. The code computes ln(1 + x) from ln x, so large and small losses keep their
+digits.
 """
 
 import math
@@ -47,8 +50,8 @@ def eps_t_one_time(t: int, *, eps: float) -> float:
         eps: loss of one report, in (0, 700] nats.
 
     Returns:
-        The loss between two sequences that differ at every step. It is exact if one report reaches ε between any two values;
-        every one-time mechanism here does. t ε grows without limit, so ε∞ is infinite.
+        The loss between two sequences that differ at every step. The loss is exact if one report reaches ε between any two
+        values, as in every one-time mechanism here. t ε grows without limit, so ε∞ is infinite.
 
     Raises:
         ValueError: if an argument is outside its range.
@@ -78,8 +81,8 @@ def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:
 
     Derivation: the memo's posterior depends on the counts n_m of the reported symbols, and
     P(y|v)/P(y|v') = (Σ_m E^{n_m} + (E₁-1) E^{n_v}) / (Σ_m E^{n_m} + (E₁-1) E^{n_v'}). The ratio rises with E^{n_v} and falls
-    with every other term, so at the maximum all t reports are v. ALLOMFREE's Eq. (16) uses ε₁ for ε₂ and 2 for k, and
-    understates the loss.
+    with every other term, so at the maximum all t reports are v. ALLOMFREE's Eq. (16) uses ε₁ instead of ε₂ and 2 instead of
+    k. That equation therefore understates the loss.
 
     >>> [round(eps_t_grr(t, k=4, log_e1=2.0, log_e2=1.5731722), 4) for t in (1, 2, 3)]  # ε₁ = 1
     [1.0, 1.6781, 1.9232]
@@ -109,8 +112,9 @@ def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
     Raises:
         ValueError: if t is outside its range.
 
-    Derivation: only the two values' own bits differ in distribution, and their memos are independent. The first term is for
-    the value's bit, reported as 1 at all t steps. The second is for the other value's bit, reported as 0 at all t steps.
+    Derivation: only the bits of the two values differ in distribution, and the memos of these bits are independent. The first
+    logarithm is the loss from the value's bit, reported as 1 at all t steps. The second logarithm is the loss from the other
+    value's bit, reported as 0 at all t steps.
 
     >>> logs = [math.log(x) for x in (0.5, 0.5, 0.1192029, 0.8807971, 0.8033881, 0.1966119, 0.1966119, 0.8033881)]
     >>> [round(eps_t_unary(t, rounds=UnaryRounds(*logs)), 4) for t in (1, 2, 3, 5)]  # L-OSUE, ε∞ = 2, ε₁ = 1

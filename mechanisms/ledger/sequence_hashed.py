@@ -1,8 +1,9 @@
-"""Privacy loss of memoized local hashing between any two value sequences, if there are fewer values than symbols.
+"""Privacy loss of memoized local hashing between any two value sequences, also for fewer values than symbols.
 
-A device's function maps the k values to g symbols, and its reports are those of L-GRR on the symbols (see
-`sequence_loss`). If k >= g, some function takes all symbols, and the loss equals that of L-GRR on g symbols. If
-k < g, the values have at most k different symbols, and L-GRR's loss is only an upper bound. All sets of k symbols are alike.
+A device's function maps the k values to g symbols. The device's reports are those of L-GRR on the symbols (see
+`sequence_loss`). If k >= g, some function maps the values onto all g symbols, and the loss equals the loss of L-GRR on g
+symbols. If k < g, the values have at most k different symbols, and L-GRR's loss is only an upper bound. The loss is the same
+for all sets of k symbols.
 """
 
 from functools import lru_cache
@@ -18,7 +19,8 @@ _EXACT_T = 6
 def eps_sequence_hashed(t: int, *, k: int, g: int, log_e1: float, log_e2: float) -> SequenceLoss:
     """Loss of t reports of L-LH between any two value sequences, in nats, over all functions.
 
-    For k >= g it is `eps_sequence_grr` on g symbols. For k < g it is exact for t <= 6; for larger t that loss is a bound.
+    For k >= g the result is `eps_sequence_grr` on g symbols. For k < g and t <= 6 the result is exact. For k < g and larger t
+    the result is `eps_sequence_grr` on g symbols, an upper bound.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -57,10 +59,10 @@ def _few_values(t: int, k: int, rounds: GRRRounds) -> tuple[float, str]:
 
 
 def _spread(own: tuple[int, ...], others: tuple[int, ...], k: int, rounds: GRRRounds) -> float:
-    """max_x ln P(y|x) - min_x' ln P(y|x') for a y that reports the k values' symbols `own` times and others `others` times.
+    """max_x ln P(y|x) - min_x' ln P(y|x'), if y has `own` reports of the k values' symbols and `others` of other symbols.
 
-    ln P(y|x) is the sum over values v of f_v of the counts reported while x was v. Values are added one at a time: `least` and
-    `most` are the extremes over all ways to divide every part of the counts among the values so far.
+    ln P(y|x) is a sum over values v: f_v of the counts that were reported while x was v. Values are added one at a time.
+    `least` and `most` are the extremes over all ways to divide every part of the counts among the values so far.
     """
     shape = tuple(n + 1 for n in own + others)
     states = np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1)

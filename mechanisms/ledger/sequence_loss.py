@@ -1,10 +1,11 @@
 """Privacy loss of reports between any two value sequences, for GRR memos: L-GRR, and L-LH on its hashed symbols.
 
-A device with values x_1 … x_t draws one memo for every distinct value. At each step it randomizes its value's memo:
+A device with values x_1 … x_t draws one memo for every distinct value. At each step it randomizes the memo of its value:
 
     P(y|x) = Π_{v in x} Σ_m P₁(m|v) Π_{j: x_j = v} P₂(y_j|m)      eps_sequence(t) = max_{x, x', y} ln P(y|x)/P(y|x')
 
-Write E = p₂/q₂ = e^{ε₂} and E₁ = p₁/q₁ = e^{ε∞}. Let n_m be the number of reports equal to m. Up to q₂^t, which cancels,
+Write E = p₂/q₂ = e^{ε₂} and E₁ = p₁/q₁ = e^{ε∞}. Let n_m be the number of reports equal to m. Without the factor q₂^t, which
+cancels,
 
     ln P(y|x) = Σ_v f_v(c_v),  c_vm = #{j: x_j = v, y_j = m},  f_v(c) = ln[(E₁ E^{c_v} + Σ_{m≠v} E^{c_m}) / (E₁+k-1)]
 
@@ -18,24 +19,25 @@ where f_v is convex and f_v(0) = 0. For every y the maximum splits into a maximu
        F(C) = Σ_m φ(Σ_v C_vm) - Σ_v f_v(C_v)
 
 3. f_v is L♮-convex: a log-sum-exp is submodular, and linear along (1,…,1). The best R rows with the same f_v are therefore
-   nested and as equal as integers allow: row i takes ⌈(n_m - i)/R⌉ of symbol m, i = 0 … R-1. This gives all rows whose
+   nested and as equal as integers allow: row i has ⌈(n_m - i)/R⌉ reports of symbol m, i = 0 … R-1. This gives all rows whose
    values are never reported. Dynamic programming over the other rows is exact for small t (`_exact`).
-4. For larger t, prices give a bound. If Σ_m π_m c_m <= f_v(c) + κ_v for all counts c and all v, and π_1 >= π_2 >= …, then
+4. For larger t, linear lower bounds of f_v bound the loss. The coefficients π_m of the linear bounds are called *prices*. If
+   Σ_m π_m c_m <= f_v(c) + κ_v for all counts c and all v, and π_1 >= π_2 >= …, then
 
        eps_sequence(t) <= Σ_v κ_v + max_n [Σ_m φ(n_m) - Σ_m π_m n_m],   n_1 >= n_2 >= … integers with sum t
 
    with the symbols numbered by n_m. The bracket is convex in n, so its maximum is at a vertex of a polytope that contains
-   these n. A vertex has M equal counts t/M and the value M φ(t/M) - (t/M)(π_1+…+π_M). For t = qk + r, 0 < r < k, the
-   vertex M = k is replaced by the counts q + r/M for M < k symbols and q for the others. There are three choices of prices:
+   these n. A vertex has M equal counts t/M and the value M φ(t/M) - (t/M)(π_1+…+π_M). For t = qk + r, 0 < r < k, other
+   vertices replace M = k: counts q + r/M for M < k symbols and q for the others. There are three choices of prices:
    - π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`_free_rows`). Exact if the best M
      divides t and M + t/M <= k. Then x has M values t/M times each; x' has t/M others, each once with each value of x.
-   - For a given bracket V, the least prices that keep it, with the same κ for all v, from f_v without its own symbol. The
-     bound is convex in V, and the best V is used (`_best_bracket`).
-   - For k <= 16, the best of all prices, by linear programming (`_programme`).
+   - The smallest prices with which the bracket is at most a given V. All v have the same κ, computed from f_v without its own
+     symbol. The bound is convex in V, and the best V is used (`_best_bracket`).
+   - For k <= 16, the prices that minimise the bound. Linear programming finds them (`_programme`).
 
-Neither 'constant against all-distinct' nor any other single pair is the worst for all parameters and all t. For small t and
-large k the worst x has few values. For large t it has all k values, and the loss grows by ε₂(1-1/k) a step, although ε∞ bounds
-the loss of one memo about its value.
+No single pair, such as 'constant against all-distinct', is the worst for all parameters and all t. For small t and large k the
+worst x has few values. For large t the worst x has all k values. The loss then grows by ε₂(1-1/k) a step, although ε∞ bounds
+the loss about a value from one memo.
 """
 
 import math
@@ -50,15 +52,15 @@ from scipy.optimize import linprog
 from mechanisms.arguments import MAX_EPS, MAX_K, FloatArray, IntArray, integer, real
 
 MAX_T = 2**50
-MAX_LOG_RATIO = 3 * MAX_EPS  # ε₂ exceeds ε∞ when ε₁ comes close to it
+MAX_LOG_RATIO = 3 * MAX_EPS  # ε₂ exceeds ε∞ when ε₁ is close to ε∞
 TINY = 5e-324  # the smallest positive double
-_EXACT_LOG2_STATES = 8  # of the dynamic programme: t <= 8 for all k, more for k <= 6
+_EXACT_LOG2_STATES = 8  # log2 of the dynamic programme's states: t <= 8 for all k, larger t for k <= 6
 _PROGRAMME_K = 16
 _DENSE = 4096  # up to this many symbols, every number of symbols is tried
 _MAX_CELLS = 200_000
 _MAX_WORDS = 24  # combinations of values that a witness lists one by one
 _FLOOR = 1e-3  # the lowest price of the linear programme, relative to the mean price
-_TOLERANCE = 1e-9  # relative; a bound is exact if a pair comes this close to it
+_TOLERANCE = 1e-9  # relative; a bound is exact if the loss of a pair is this close to the bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class SequenceLoss:
     """Privacy loss of t reports between the worst two value sequences.
 
     Attributes:
-        value: the loss in nats if `exact`, else a proven upper bound of it.
+        value: the loss in nats if `exact`, else a proven upper bound of the loss.
         exact: true if a known pair of sequences reaches `value` (to nine digits).
         witness: a description of this pair; if not `exact`, of the worst known pair.
         gap: `value` minus the loss of this pair, in nats. The true loss is in [value - gap, value].
@@ -79,7 +81,7 @@ class SequenceLoss:
 
 
 def between(reached: float, bound: float, witness: str) -> SequenceLoss:
-    """The `SequenceLoss` of a loss in [reached, bound]."""
+    """Returns the `SequenceLoss` of a loss that is in [reached, bound]."""
     assert bound >= reached * (1 - 1e-6), (reached, bound)
     if bound <= reached * (1 + _TOLERANCE):
         return SequenceLoss(max(reached, bound), True, witness)
@@ -99,12 +101,12 @@ def partitions(total: int, parts: int, largest: int | None = None) -> Iterator[t
 def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> SequenceLoss:
     """Loss of t reports of GRR∘GRR between any two value sequences, in nats; for L-LH with k := g.
 
-    Exact for t <= 8, and if a found pair reaches the bound (see the module's docstring). Otherwise a proven upper bound. It
-    is ε₁ at t = 1 and never below ε_t. It grows with t without limit.
+    The result is exact for t <= 8, and if a known pair of sequences reaches the bound (see the module's docstring). Otherwise
+    it is a proven upper bound. The result is ε₁ at t = 1, never below ε_t, and grows with t without limit.
 
-    For L-LH, the device's hash function is public, and only the hashed symbols of the values matter. All pairs of sequences
-    of symbols occur if the function takes all g symbols on the k values. If k >= g, the form H_a(v) = v_0 does, so this loss
-    at g is the worst over functions and values. If k < g, see `mechanisms.ledger.sequence_hashed`.
+    For L-LH, the device's hash function is public, and only the hashed symbols of the values matter. If the function maps the
+    k values onto all g symbols, every pair of symbol sequences is possible. If k >= g, the linear form H_a(v) = v_0 is such a
+    function. This loss at g is then the worst over functions and values. If k < g, see `mechanisms.ledger.sequence_hashed`.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -163,7 +165,7 @@ class GRRRounds:
         return np.asarray(np.logaddexp(self.e1 - self.log_total, others))
 
     def row(self, counts: npt.ArrayLike, own: int | None = None) -> FloatArray:
-        """f_v of counts of some symbols (last axis); v is the symbol at index `own`, or none of them if `own` is None."""
+        """f_v of counts of some symbols (last axis). v is the symbol at index `own`; None: v is not among the symbols."""
         terms = log_expm1(self.e2 * np.asarray(counts))
         if own is not None:
             terms[..., own] += self.e1
@@ -181,7 +183,7 @@ def _loss(t: int, rounds: GRRRounds) -> SequenceLoss:
     if (symbols - more) * math.log2(1 + each) + more * math.log2(2 + each) <= _EXACT_LOG2_STATES:
         return _exact(t, rounds)
     reached, witness = _near_rectangles(t, rounds)
-    bound = min(_free_rows(t, rounds), t * rounds.e2)  # the second round's own loss
+    bound = min(_free_rows(t, rounds), t * rounds.e2)  # t ε₂ is the loss of the second round alone
     if bound > reached * (1 + _TOLERANCE) and rounds.k <= _DENSE:
         bound = min(bound, _best_bracket(t, rounds))
     if rounds.k <= _PROGRAMME_K:
@@ -218,10 +220,10 @@ def _exact(t: int, rounds: GRRRounds) -> SequenceLoss:
 
 
 def _least_likely(n: IntArray, rounds: GRRRounds) -> tuple[float, IntArray]:
-    """min_x' ln P(y|x') for counts n of the reported symbols, and its matrix: rows of these symbols, then of others.
+    """min_x' ln P(y|x') for counts n of the reported symbols, and the matrix that reaches this minimum.
 
-    A state is the counts that the rows so far share. The rows of unreported symbols come first, then the row of each
-    reported symbol.
+    The matrix has the rows of the reported symbols, then the rows of other symbols. A state of the dynamic programme is the
+    counts divided among the rows so far: first the rows of unreported symbols, then the row of each reported symbol.
     """
     used, shape = len(n), tuple(int(x) + 1 for x in n)
     states = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1)
@@ -257,7 +259,7 @@ def _describe(matrix: IntArray) -> str:
 
 
 def _widths(t: int, k: int) -> IntArray:
-    """Numbers of symbols M at which bounds are computed: all up to 4096, then 2048 for every factor e."""
+    """Numbers of symbols M for which bounds are computed: all up to 4096, then 2048 numbers for every factor e."""
     top = min(t, k)
     dense = np.arange(1, min(top, _DENSE) + 1)
     sparse = np.exp(np.arange(math.log(_DENSE), math.log(top), 1 / 2048)) if top > _DENSE else np.zeros(0)
@@ -265,10 +267,10 @@ def _widths(t: int, k: int) -> IntArray:
 
 
 def _free_rows(t: int, rounds: GRRRounds) -> float:
-    """The bound from the slopes of f_v at 0. It lets x' have any number of values that are never reported.
+    """The bound from the slopes of f_v at 0. In this bound x' may have any number of values that are never reported.
 
-    Between two widths M that are not neighbours, M φ(t/M) lies below its chord and ln(1+MX)/M above its tangents, since both
-    are convex in M. The point where the tangents meet therefore bounds all widths between.
+    M φ(t/M) and ln(1+MX)/M are both convex in M. Between two computed widths, the first therefore lies below its chord, and the
+    second above its tangents. The point where the tangents meet bounds all widths in between.
     """
     m = _widths(t, rounds.k)
     total = rounds.once(m)
@@ -285,14 +287,14 @@ def _free_rows(t: int, rounds: GRRRounds) -> float:
 
 
 def _best_bracket(t: int, rounds: GRRRounds) -> float:
-    """The bound from the lowest prices that keep the bracket at V, with the best V."""
+    """The bound from the smallest prices with which the bracket is at most V, for the best V."""
     k = rounds.k
     m = np.arange(1, min(t, k) + 1)
     gain = m * rounds.phi(t / m)
 
     def bound(bracket: float) -> float:
         slopes = np.diff(np.maximum(m / t * (gain - bracket), 0.0), prepend=0.0)
-        prices = np.maximum(np.maximum.accumulate(slopes[::-1])[::-1], 0.0)  # sorted, with every sum at least as required
+        prices = np.maximum(np.maximum.accumulate(slopes[::-1])[::-1], 0.0)  # sorted; every partial sum is large enough
         if prices.sum() > rounds.e2 or np.count_nonzero(prices) * _depth(t, rounds) > _MAX_CELLS:
             return math.inf
         worst = float((gain - t / m * np.cumsum(prices)).max())
@@ -306,12 +308,12 @@ def _best_bracket(t: int, rounds: GRRRounds) -> float:
 
 
 def _depth(t: int, rounds: GRRRounds) -> int:
-    """The largest count of one symbol that a dearest row can need."""
+    """The largest count of one symbol in a maximiser of `_dearest_row` and `_dearest_rows`."""
     return min(t, int((rounds.e1 + math.log(rounds.k) - math.log(_FLOOR)) / rounds.e2) + 2)
 
 
 def _dearest_row(prices: FloatArray, t: int, rounds: GRRRounds) -> float:
-    """κ = max_c Σ π_m c_m - f(c) if no symbol of c is the row's own; see `_dearest_rows`."""
+    """κ = max_c Σ π_m c_m - f(c), if c has no reports of the row's own symbol; see `_dearest_rows`."""
     if not len(prices):
         return 0.0
     depth = _depth(t, rounds)
@@ -326,9 +328,9 @@ def _dearest_row(prices: FloatArray, t: int, rounds: GRRRounds) -> float:
 def _dearest_rows(prices: FloatArray, t: int, rounds: GRRRounds) -> tuple[FloatArray, FloatArray]:
     """κ_v = max_c Σ π_m c_m - f_v(c) for every symbol v, and the counts c; for positive prices with sum ε₂ at most.
 
-    Since -ln H = max_h [1 - ln h - H/h], the best counts for a given h are those increments E^c → E^{c+1} of symbol m
-    for which w_m E^c (E-1)/π_m <= h. The candidates are therefore a chain, ordered by this threshold. Counts without a zero
-    are not needed, since all of them can be lowered by one. κ is infinite if `_depth` is too small.
+    Since -ln H = max_h [1 - ln h - H/h], the best counts for a given h include exactly those increments E^c → E^{c+1} of symbol
+    m for which w_m E^c (E-1)/π_m <= h. The candidates are therefore a chain, ordered by this threshold. Counts without a zero
+    are not needed: lowering all counts by one is at least as good. κ is infinite if `_depth` is too small.
     """
     k, depth = rounds.k, _depth(t, rounds)
     weight = rounds.e1 * np.eye(k)[:, :, None] + rounds.e2 * np.arange(depth)  # (v, m, c): ln of w_m E^c
@@ -356,10 +358,10 @@ def _vertices(t: int, k: int) -> FloatArray:
 
 
 def _programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
-    """The bound from the best prices, and count matrices near the worst one.
+    """The bound from the best prices, and count matrices near the worst matrix.
 
-    Uses cutting planes: it adds the rows c with the largest Σ π_m c_m - f_v(c) until none violates its κ_v. The bound is
-    computed from the prices that the linear programme proposes. It is valid even if the programme's solution is inaccurate.
+    The linear programme uses cutting planes: rows c with the largest Σ π_m c_m - f_v(c) are added until no row violates its
+    κ_v. The bound is computed anew from the programme's prices, so it is valid even if the programme's solution is inaccurate.
     The variables are d, with π = ε₂/k + d k/t, then κ, then the bracket minus ε₂ t (1-1/k).
     """
     k, e2 = rounds.k, rounds.e2
@@ -368,7 +370,7 @@ def _programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
     points = _vertices(t, k)
     offsets = rounds.omega(points).sum(axis=1)
     scale, floor, eye = k / t, _FLOOR * e2 / k, np.eye(k)
-    sorted_prices = np.concatenate((eye[1:] - eye[:-1], np.ones((1, k))))  # and Σ π <= ε₂, else κ is infinite
+    sorted_prices = np.concatenate((eye[1:] - eye[:-1], np.ones((1, k))))  # also Σ π <= ε₂, else κ would be infinite
     rows = [
         np.concatenate((-points * scale, np.zeros_like(points), -np.ones((len(points), 1))), axis=1),
         np.concatenate((sorted_prices, np.zeros((k, k + 1))), axis=1),
@@ -412,17 +414,17 @@ def _programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
 
 
 def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The best pair in which x has M values about equally often, and x' has R others, each about equally often with each."""
+    """The best pair of this kind: M values in x, R others in x', and all M·R combinations about equally often."""
     m = _widths(t, rounds.k)
     m = m[m < rounds.k]
     values = np.minimum(-(-t // m), rounds.k - m)
     level, left = np.divmod(t, m * values)
-    full, part = np.divmod(left, m)  # rows with level + 1 throughout; symbols with level + 1 in the next row
+    full, part = np.divmod(left, m)  # rows with level + 1 for all symbols; symbols with level + 1 in the next row
     more = t % m
     gain = more * rounds.phi(t // m + 1) + (m - more) * rounds.phi(t // m)
 
     def row(high: IntArray) -> FloatArray:
-        """f_v of level + 1 reports of `high` symbols and `level` of the other m - high."""
+        """f_v of level + 1 reports of each of `high` symbols, and `level` reports of each of the other m - high."""
         with np.errstate(divide="ignore"):
             one = log_expm1(rounds.e2 * (level + 1)) + np.log(high)
             other = log_expm1(rounds.e2 * level) + np.log(m - high)
@@ -437,9 +439,9 @@ def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
 
 
 def _ascent(start: IntArray, t: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The loss of a locally best count matrix with sum t, and a description of it.
+    """The loss of a locally best count matrix with sum t, and a description of this matrix.
 
-    Adds or removes steps at the cell with the largest gain, then moves single steps.
+    The search adds or removes steps at the cell with the largest gain, then moves single steps.
     """
     k, counts = rounds.k, start.copy()
     share, extra = divmod(max(t - int(counts.sum()), 0), k * k)

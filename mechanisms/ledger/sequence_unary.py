@@ -1,21 +1,21 @@
 """Privacy loss of reports between any two value sequences, for memos of bits: L-SUE, L-OSUE, L-SOUE and L-OUE.
 
-Every bit of a report is randomized independently. But a new value draws all k bits anew, so each bit reveals a little about
-when values change. Fix a bit and its t reported bits. A sequence x divides the t steps into one block for each distinct value.
-A block with `a` reported ones and `b` zeros has the weight w = αa - βb, α = ln(p₂/q₂), β = ln((1-q₂)/(1-p₂)). Up to a term that
-does not depend on x, and cancels,
+Every bit of a report is randomized independently. But for a new value the device draws all k memo bits anew, so each bit
+reveals a little about when values change. Fix a bit and its t reported bits. A sequence x divides the t steps into one block
+for each distinct value. A block with `a` reported ones and `b` zeros has the weight w = αa - βb, α = ln(p₂/q₂),
+β = ln((1-q₂)/(1-p₂)). Without a term that does not depend on x (it cancels),
 
     ln P(y|x) = Σ_bits Σ_blocks u_h(w),   u_h(w) = ln(1 - π_h + π_h e^w),   π₁ = p₁, π₀ = q₁
 
 where h = 1 if the bit is the block's value (a *hot* bit, one for each block), else h = 0. u_h is convex, u_h(0) = 0 and
-u_h(αa - βb) <= u_h(αa) + u_h(-βb). Hence ln P(y|x) is largest if ones and zeros are in separate blocks, and least if every
-block mixes them. Often the worst x has one or two values, and all bits report the pattern of its blocks; x' then has one value,
-or as many as possible.
+u_h(αa - βb) <= u_h(αa) + u_h(-βb). Hence ln P(y|x) is largest if ones and zeros are in separate blocks, and smallest if every
+block has both. Often the worst x has one or two values, and all bits report the pattern of the blocks of x. The worst x' then
+has one value, or as many as possible.
 
 1. For small t the loss is exact. All pairs of partitions of the steps and all reported bits are tried. For each pair, the best
-   matching of the values of x with those of x' is an assignment problem (`_pair_loss`).
-2. For larger t, prices give an upper bound: see `mechanisms.ledger.bound_unary`.
-3. A family of pairs gives a lower bound: x with one or two values, x' with blocks that mix them (`_best_known`).
+   matching of the values of x with the values of x' is an assignment problem (`_pair_loss`).
+2. For larger t, a linear programme gives an upper bound: see `mechanisms.ledger.bound_unary`.
+3. A family of pairs gives a lower bound: x has one or two values, and each block of x' mixes the values of x (`_best_known`).
 """
 
 from collections.abc import Iterator
@@ -30,16 +30,16 @@ from mechanisms.arguments import MAX_K, IntArray, integer
 from mechanisms.ledger.bound_unary import PriceProgramme, UnaryRounds
 from mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, between, partitions
 
-_EXACT_T = {2: 12, 3: 8, 4: 7}  # for k bits
+_EXACT_T = {2: 12, 3: 8, 4: 7}  # number of bits k: largest t with an exact loss
 _EXACT_T_OTHERS = 6
 
 
 def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
     """Loss of t reports of UE∘UE on k bits between any two value sequences, in nats.
 
-    Exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7), and if a found pair reaches the bound (see the module's docstring).
-    Otherwise a proven upper bound. It is ε₁ at t = 1 and never below ε_t. It grows with t without limit. It also grows in
-    proportion to k, since a new value draws all k bits anew.
+    The result is exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7), and if a known pair reaches the bound (see the module's
+    docstring). Otherwise it is a proven upper bound. The result is ε₁ at t = 1 and never below ε_t. It grows with t without
+    limit, and in proportion to k, since for a new value the device draws all k memo bits anew.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -59,7 +59,7 @@ def _loss(t: int, k: int, rounds: UnaryRounds) -> SequenceLoss:
         return SequenceLoss(value, True, witness)
     reached, witness = max((_pair_loss(p, k, rounds) for p in _best_known(t, k, rounds)), key=lambda found: found[0])
     bound = _bound(t, k, rounds)
-    if (bound - reached) * t > bound / 2:  # so loose that it may fall from t to t+1; the loss never does
+    if (bound - reached) * t > bound / 2:  # a loose bound may fall from t to t+1; the loss never falls
         bound = min(bound, _bound(t + 1, k, rounds))
     return between(reached, bound, witness)
 
@@ -74,12 +74,12 @@ def _bound(t: int, k: int, rounds: UnaryRounds) -> float:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two sequences, up to the names of their values, and reported bits to try.
+    """Two sequences, up to a renaming of their values, and reported bits to try.
 
     Attributes:
         steps: (blocks of x, kinds of blocks of x'), number of steps in both blocks.
         times: (kinds of blocks of x',), number of blocks of each kind.
-        ones: (tries, blocks of x, kinds of blocks of x'), number of reported ones among these steps.
+        ones: (tries, blocks of x, kinds of blocks of x'), number of reported ones among the steps in both blocks.
     """
 
     steps: IntArray
@@ -93,9 +93,9 @@ class _Pair:
 
 
 def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, str]:
-    """Loss of the pair with the best common values and the best of its reported bits, and a description of the pair.
+    """Loss of the pair with the best common values and the best reported bits, and a description of the pair.
 
-    A block of x shares its value with a block of x' or has a separate one. Every choice moves bits between the four kinds
+    A block of x has the same value as a block of x', or a value that x' lacks. Every choice moves bits between the four kinds
     (hot in x or not, hot in x' or not), so the best choice is an assignment of the blocks of x.
     """
     left = rounds.weight(total := (pair.ones * pair.times).sum(axis=2), (pair.steps * pair.times).sum(axis=1) - total)
@@ -119,7 +119,7 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, str]:
 
 
 def _describe(pair: _Pair, partner: IntArray) -> str:
-    """Describes a pair of sequences in words. partner: for every block of x, the kind of the block of x' with its value."""
+    """Describes a pair of sequences. partner: for every block of x, the kind of the block of x' with the same value."""
     parts, fresh = [], len(pair.steps)
     for kind, times in enumerate(pair.times):
         same = np.flatnonzero(partner == kind)
@@ -142,7 +142,10 @@ def _fillings(steps: IntArray) -> IntArray:
 
 @cache
 def _pairs(t: int, most: int) -> tuple[_Pair, ...]:
-    """All pairs of sequences of t steps with at most `most` values each, up to names and order, with all reported bits."""
+    """All pairs of sequences of t steps with at most `most` values each, with all reported bits.
+
+    Of pairs that differ only by names or order, one is returned.
+    """
     found = {}
     for sizes in partitions(t, most):
         x = np.repeat(np.arange(len(sizes)), sizes)
@@ -167,7 +170,7 @@ def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:
 def _best_known(t: int, k: int, rounds: UnaryRounds) -> Iterator[_Pair]:
     """Pairs that usually include the worst one: x has one or two values."""
     most, unit = min(t, k), rounds.alpha + rounds.beta
-    balance = t * rounds.beta / unit  # number of ones for which a block of t reports has weight 0
+    balance = t * rounds.beta / unit  # with this number of ones, a block of t reports has weight 0
     tilts = [balance + i * most * (rounds.alpha if i > 0 else rounds.beta) / unit for i in (-2, -1, 0, 1, 2)]
     first = sorted({n for m in tilts for n in (int(m), int(m) + 1) if 0 < n < t} | {max(t // 2, 1), t - t // 2, t})
     for n, values in product(first, sorted({1, 2, 3, most - 1, most})):

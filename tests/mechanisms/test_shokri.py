@@ -104,7 +104,7 @@ def test_different_channels_have_different_signatures() -> None:
     assert a.signature == again.signature
     assert np.array_equal(a.channel(), again.channel())
     assert a.signature != b.signature
-    with pytest.raises(ValueError, match="do not add"):
+    with pytest.raises(ValueError, match="cannot be added"):
         a.empty_table() + b.empty_table()
 
 
