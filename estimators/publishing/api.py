@@ -62,7 +62,7 @@ SECURITY = {
 
 Attribute = Annotated[str, Path(description="name of an attribute", max_length=64)]
 AtStep = Annotated[int | None, Query(ge=0, le=2**53, description="last step of the span; default: the latest published step")]
-SpanOf = Annotated[Span, Query(description="that step alone, or the sliding window that ends with it")]
+SpanOf = Annotated[Span, Query(description="one step alone, or the sliding window that ends with this step")]
 Estimator = Annotated[str | None, Query(max_length=16, description="mi, ibu or mle; default: ibu")]
 Post = Annotated[str, Query(max_length=16, description="post-processing of mi, if mi was published raw")]
 Top = Annotated[int | None, Query(ge=1, le=100_000, description="number of values to return, the most frequent first")]
@@ -85,7 +85,7 @@ def create_api(
         source: reads the survey's publications.
         rejected: returns the number of envelopes rejected so far, by reason.
         post: the post-processing with which "mi" is published.
-        truth: returns the true frequencies of a publication's span; known only in a simulation.
+        truth: returns the true frequencies of a publication's span; only a simulation knows them.
     """
     responses = ApiResponses(survey, source, post, truth)
     news = _News(source)
@@ -166,7 +166,7 @@ def create_api(
 
     @api.get("/api/v1/events", response_class=_Events)
     async def get_events() -> StreamingResponse:
-        """Server-sent events `published` with the latest step as data: one at once, then one after every publication."""
+        """Server-sent events `published`, with the latest step as data: one immediately, then one after every publication."""
         return _Events(news.stream(), headers={"X-Accel-Buffering": "no"})
 
     @api.get("/", include_in_schema=False)
@@ -182,7 +182,7 @@ def create_api(
 
 
 class _Api(FastAPI):
-    """FastAPI whose OpenAPI document states the width of every number; client generators otherwise assume 32 bits."""
+    """FastAPI with the width of every number in the OpenAPI document. Without it, client generators assume 32 bits."""
 
     def openapi(self) -> dict[str, Any]:
         document: dict[str, Any] = with_formats(super().openapi())

@@ -42,7 +42,7 @@ class ApiResponses:
         survey: the survey.
         source: reads the survey's publications.
         post: the post-processing with which "mi" is published.
-        truth: returns the true frequencies of a publication's span; known only in a simulation.
+        truth: returns the true frequencies of a publication's span; only a simulation knows them.
 
     Raises (all methods):
         NotFound: if the attribute is unknown, or the estimate does not exist yet.

@@ -9,9 +9,9 @@ from surveys import Reason
 class Level(msgspec.Struct, frozen=True, kw_only=True):
     """One privacy level: the mechanism's signature; eps_1 of one report and eps_inf of all reports, in nats (None: no bound).
 
-    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report or from all reports for ever.
-    The guesser sees the reports and considers all values equally likely beforehand. guess_year: bound of this chance for the
-    value at one step, from a report at every step of a year, however the value changes.
+    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report or from any number of reports.
+    The guesser sees the reports and considers all values equally likely beforehand. guess_year: bound of the chance of a right
+    guess of the value at one step, from a report at every step of a year, even if the value changes.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute: its k values, its levels, and its published estimators, the default one first."""
+    """An attribute: its k values, its levels, and its published estimators, the default estimator first."""
 
     name: str
     k: int
@@ -33,7 +33,7 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The survey. `post`: post-processing of "mi". `post_methods`: allowed in requests. `simulated`: the truth is known."""
+    """The survey. `post`: post-processing of "mi". `post_methods`: allowed in requests. `simulated`: true if truth is known."""
 
     name: str
     fingerprint: str
@@ -58,8 +58,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of an attribute's latest estimate: its three most frequent values (none if nobody reported) and privacy loss.
 
-    fit_z (by level), drift_sigma, drift_p and drift_label (the value that moved most) belong to the latest step, for any span.
-    levels_sigma, levels_p, levels_label and levels_pair belong to the span. See `publication.Diagnostics`.
+    fit_z (by level), drift_sigma, drift_p and drift_label (the value that changed most) are for the latest step, with any span.
+    levels_sigma, levels_p, levels_label and levels_pair are for the span. See `publication.Diagnostics`.
     """
 
     attribute: str
@@ -93,7 +93,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     Without reports all numbers of the estimate are None, and `converged` is false. `interval_withheld` is the reason why an
     estimate has no standard errors and no intervals: see `publication.Frequencies`. The span begins at `start_ms`
     and ends at `end_ms`, in Unix time. With several levels, `levels` has each level's own estimate of the values shown. The
-    intervals are those before post-processing.
+    intervals are computed before post-processing.
     """
 
     survey: str

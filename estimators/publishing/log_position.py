@@ -19,7 +19,7 @@ class KafkaLogPosition:
     The topic's timestamps are append times (LogAppendTime), so `offsets_at` searches by append time.
 
     Raises (all methods):
-        LogUnavailable: if the brokers do not answer in time; it names them.
+        LogUnavailable: if the brokers do not answer in time; the error names the brokers.
     """
 
     def __init__(self, survey: Survey, settings: Settings, timeout_ms: int = 10_000) -> None:
@@ -33,7 +33,7 @@ class KafkaLogPosition:
                 raise LogUnavailable(f"no Kafka broker answers at {settings.kafka}: {heard.why(error)}") from None
 
     def _about(self) -> dict[str, Any]:
-        """Returns the broker's present description of the topic. The client's cache may lack a new partition."""
+        """Returns the broker's current description of the topic. The client's cache may lack a new partition."""
         try:
             [about] = self._admin.describe_topics([self._topic])
             if about["error_code"]:
@@ -54,7 +54,7 @@ class KafkaLogPosition:
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
         partitions = self._partitions()
-        # read the ends first, so that a record appended in between is not overlooked
+        # read the end offsets first, so that a record appended in between is not missed
         ends = self._offsets(partitions, OffsetSpec.LATEST)
         found = self._offsets(partitions, time_ms)
         return {tp.partition: found[tp].offset if found[tp].offset >= 0 else ends[tp].offset for tp in partitions}
@@ -64,7 +64,7 @@ class KafkaLogPosition:
         return min((entry.timestamp for entry in found.values() if entry.offset >= 0), default=None)
 
     def _offsets(self, partitions: list[TopicPartition], at: OffsetSpec | int) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Returns the offsets of every partition. A consumer would omit partitions whose leader it does not know."""
+        """Returns the offsets of every partition. A consumer would omit partitions with an unknown leader."""
         try:
             found: dict[TopicPartition, OffsetAndTimestamp] = self._admin.list_partition_offsets(dict.fromkeys(partitions, at))
         except KafkaError as error:

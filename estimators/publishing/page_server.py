@@ -19,8 +19,8 @@ class PageServer:
         port: port to listen on; 0 for a free one.
 
     Attributes:
-        port: the port that it listens on.
-        url: where a browser on this machine finds the page.
+        port: the port that the server listens on.
+        url: address of the page for a browser on this machine.
 
     Raises:
         OSError: if the address cannot be bound.

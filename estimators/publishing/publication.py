@@ -21,17 +21,17 @@ from surveys import Survey
 
 Span = Literal["step", "window"]
 Withheld = Literal["bias", "levels"]
-LEVELS_CHANCE = 5.7e-7  # the alert's threshold
-MAX_LEVEL_NUMBERS = 10_000  # values times levels; beyond it the levels' own estimates are not published
-MAX_IBU_WORK = 200_000_000  # iterations times values times levels: a third of a second; beyond it IBU takes fewer iterations
+LEVELS_CHANCE = 5.7e-7  # threshold of the alert
+MAX_LEVEL_NUMBERS = 10_000  # values times levels; above this the levels' own estimates are not published
+MAX_IBU_WORK = 200_000_000  # iterations times values times levels, a third of a second; for more work, IBU has fewer iterations
 
 
 class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     """One estimator's result, as in `Estimate`; None stands for NaN, since JSON has no such number.
 
     `interval_withheld` is the reason why an estimate has no standard errors. "bias": the estimate is farther from the unbiased
-    one than its intervals allow (`estimators.intervals`). "levels": the levels' histograms differ, so every estimate over all
-    levels is biased (`estimators.levels`).
+    estimate than its intervals allow (`estimators.intervals`). "levels": the levels' histograms differ, so every estimate over
+    all levels is biased (`estimators.levels`).
     """
 
     frequencies: list[float | None]
@@ -43,7 +43,7 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, estimate: Estimate, withheld: Withheld | None = None) -> "Frequencies":
-        """Converts an estimate; leaves out its standard errors if they are withheld."""
+        """Converts an estimate; leaves out the standard errors if `withheld` gives a reason."""
         errors: list[float | None] = [None] * estimate.frequencies.size
         return cls(
             frequencies=_plain(estimate.frequencies),
@@ -55,7 +55,7 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def estimate(self) -> Estimate:
-        """Converts back; the number of reports and the log-likelihood are lost."""
+        """Converts back to an `Estimate`, without the number of reports and the log-likelihood."""
         gap = math.nan if self.gap is None else self.gap
         errors = _array(self.standard_errors)
         return Estimate(_array(self.frequencies), errors, 0, self.iterations, self.converged, gap=gap)
@@ -74,7 +74,8 @@ class Privacy(msgspec.Struct, frozen=True, kw_only=True):
     """Privacy loss, in nats, of a participant of one level who has reported at every step so far.
 
     eps_t: loss if the value never changed. eps_sequence: loss between any two value sequences; the exact loss if
-    `eps_sequence_exact`, else an upper bound. eps_inf: bound of eps_t for ever; None for a one-time mechanism, which has none.
+    `eps_sequence_exact`, else an upper bound. eps_inf: bound of eps_t for any number of reports; None for a one-time mechanism:
+    its loss has no bound.
     """
 
     mechanism: str
@@ -87,7 +88,7 @@ class Privacy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """Matrix inversion of one level's own reports. Without reports the numbers are None."""
+    """Matrix inversion of the reports of one level alone. Without reports the numbers are None."""
 
     reports: int
     frequencies: list[float | None]
@@ -101,14 +102,14 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
         mass_below_zero: sum of the negative frequencies of the raw inversion, as a positive number.
         fit_z, fit_p, fit_sign: by level, agreement of the counts with the mechanism: normal score, probability, and the test
             with the smallest p-value (`estimators.diagnostics.Fit`). Beyond ±6: forged reports or a wrong survey.
-        drift_sigma: the largest move of a frequency of the raw inversion since the previous step, in standard errors. Only for
-            the span "step", since successive windows overlap.
-        drift_value: index of the value that moved most.
-        drift_p: upper bound on the probability of so large a move of any value without drift.
+        drift_sigma: the largest change of a frequency of the raw inversion since the previous step, in standard errors. Only
+            for the span "step", since successive windows overlap.
+        drift_value: index of the value whose frequency changed most.
+        drift_p: upper bound on the probability of so large a change of any value without drift.
         levels_sigma, levels_value, levels_pair: the largest difference between two levels' own frequencies in standard errors,
-            the index of its value, and the names of the two levels.
-        levels_p: upper bound on the probability of so large a difference if all levels have one histogram. If it is small,
-            people chose their level by their value, and estimates over all levels together are biased.
+            the index of the value, and the names of the two levels.
+        levels_p: upper bound on the probability of so large a difference if all levels have the same histogram. If `levels_p`
+            is small, people chose a level by their value, and estimates over all levels together are biased.
     """
 
     mass_below_zero: float | None
@@ -127,18 +128,18 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
     """The histogram of one attribute after one step, for that step alone or for the sliding window that ends with it.
 
-    Its key is (survey, attribute, step, span): a later publication with the same key replaces it.
+    The key is (survey, attribute, step, span). A later publication replaces an earlier one with the same key.
 
     Attributes:
-        fingerprint: the survey's, in hex.
+        fingerprint: the survey's fingerprint, in hex.
         panes: number of steps with reports in the span.
         reports: number of reports counted. If 0, all numbers of every estimator are None, and none has converged.
-        complete: true if nothing could be missing when it was made.
+        complete: true if no report could be missing when the publication was made.
         estimators: by name, over all levels together. "mi" is matrix inversion, "mle" the maximum likelihood. "ibu" is
             expectation maximisation (EM) from uniform, stopped after 10 000 iterations as in the literature, or earlier above
             20 000 values times levels. "ibu" and "mle" agree for few values or many reports; otherwise "ibu" is smoother.
-            `gap` bounds how far it stopped below the maximum. Both use the likelihood of the support counts and no earlier
-            steps, so a step's estimate is a function of its counts alone.
+            `gap` bounds how far below the maximum "ibu" stopped. Both use the likelihood of the support counts and no earlier
+            steps, so a step's estimate is a function of the step's counts alone.
         privacy: by level.
         diagnostics: fit, drift and differences between levels.
         levels: with several levels, each level's own estimate, for at most 10 000 values times levels; otherwise empty.
@@ -191,9 +192,9 @@ def conclude(
         step: last step of the span.
         span: ``"step"`` (one pane) or ``"window"``.
         panes: for each step of the span, the count table of every level.
-        complete: true if nothing can be missing.
+        complete: true if no report can be missing.
         post: post-processing of the matrix inversion.
-        before: the count tables of the previous step, for the drift; None for no drift.
+        before: the count tables of the previous step, to compute the drift; None to skip the drift.
     """
     asked = survey.attributes[attribute]
     mechanisms = survey.mechanisms[attribute]
@@ -256,7 +257,7 @@ def _processed(raw: Estimate, post: str) -> Estimate:
 
 
 def _withheld(estimate: Estimate, raw: Estimate, free: FloatArray) -> Withheld | None:
-    """Returns "bias" if an estimate's intervals must not be published. Those of the raw inversion cover if the levels agree."""
+    """Returns "bias" if an estimate's intervals must not be published. The raw inversion's intervals have no bias."""
     return "bias" if estimate is not raw and bias(estimate, raw, free) > MAX_BIAS else None
 
 
@@ -264,7 +265,7 @@ def _number(x: float) -> float | None:
     return None if math.isnan(x) else x
 
 
-@lru_cache(maxsize=4096)  # a step, its window and `Schedule.prepare` share it: it can take a part of a second
+@lru_cache(maxsize=4096)  # the result can take a part of a second; a step, its window and `Schedule.prepare` share it
 def spent(m: Mechanism, t: int) -> Privacy:
     """Returns the privacy loss of t reports; see `Privacy`."""
     sequence = m.eps_sequence(t)

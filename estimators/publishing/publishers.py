@@ -27,8 +27,8 @@ DELIVERY_MS = 20_000
 RETRY_MS = 20
 POLL_MS = 200
 CLOSE_S = 5.0
-MAX_LISTED = 256  # an attribute with at most this many listed values has a time series for each
-TOP_VALUES = 20  # other attributes have one for each of the most frequent values of the first estimate
+MAX_LISTED = 256  # an attribute with at most this many listed values has a time series for each value
+TOP_VALUES = 20  # other attributes have a time series for each of the most frequent values of the first estimate
 
 
 class TopicUnavailable(LogUnavailable):
@@ -36,7 +36,7 @@ class TopicUnavailable(LogUnavailable):
 
 
 class KafkaPublisher:
-    """The survey's compacted topic of estimates: one JSON record a publication, keyed by `Publication.key`.
+    """The survey's compacted topic of estimates: one JSON record per publication, keyed by `Publication.key`.
 
     One estimator writes at a time. `take_over` fences all others: they share a transactional id, so the broker refuses their
     transactions. An estimator that hung while another one continued cannot publish its old estimates.
@@ -114,7 +114,7 @@ class KafkaPublisher:
             raise self._unavailable("another estimator leads")
 
     def _note(self, key: bytes | None, value: bytes | None, offset: int) -> None:
-        """Keeps a record's summary, unless it belongs to another survey of this name or is not a publication."""
+        """Keeps a record's summary, unless the record is from another survey of this name or is not a publication."""
         try:
             summary = msgspec.json.decode(value or b"", type=PublicationSummary)
         except msgspec.DecodeError:
@@ -123,7 +123,7 @@ class KafkaPublisher:
             self._in_topic[key.decode(errors="replace")] = msgspec.structs.replace(summary, offset=offset)
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
-        """See `schedule.EstimatesTopic`. A record of another version that we cannot read counts as missing.
+        """See `schedule.EstimatesTopic`. Leaves out a record of another version that this version cannot read.
 
         Raises:
             LogUnavailable: if the broker does not answer.
@@ -182,10 +182,10 @@ class KafkaPublisher:
                 raise KafkaTimeoutError("no estimates were read in time")
 
     def publish(self, publications: list[Publication]) -> None:
-        """Publishes all of them in one transaction, or none; returns when the broker has them.
+        """Publishes all publications in one transaction, or none; returns when the broker has stored the publications.
 
         Raises:
-            LogUnavailable: if the broker does not accept them, for example because another estimator has taken over.
+            LogUnavailable: if the broker rejects the publications, for example because another estimator has taken over.
         """
         self._stop_reading()
         if self._producer is None:
@@ -224,7 +224,8 @@ class PrometheusPublisher:
     """Gauges of the latest estimates. A gauge without a number in the latest estimate is NaN, never an older number.
 
     Aggregates are always exported. If the survey lists an attribute's values (at most 256), each value has a time series of
-    its frequency. For other attributes only the 20 most frequent values of the first estimate have one; they stay the same.
+    its frequency. For other attributes only the 20 most frequent values of the first estimate have a time series; later
+    estimates do not change this choice of values.
     """
 
     def __init__(self, survey: Survey, registry: CollectorRegistry) -> None:
@@ -246,29 +247,29 @@ class PrometheusPublisher:
         self._eps_t = gauge(
             "privacy_eps_t_nats", "Privacy loss of a participant who reported an unchanged value at every step so far.", level
         )
-        self._eps_inf = gauge("privacy_eps_inf_nats", "Bound of eps_t for ever.", level)
+        self._eps_inf = gauge("privacy_eps_inf_nats", "Bound of eps_t for any number of reports.", level)
         self._eps_sequence = gauge(
             "privacy_eps_sequence_nats",
-            "Bound of the privacy loss after a report at every step so far, for any values.",
+            "Bound of the privacy loss of a participant who reported any values, one at every step so far.",
             level,
         )
         self._below = gauge("mass_below_zero_ratio", "Sum of the negative shares of the raw matrix inversion.", span)
         self._fit = gauge("fit_z", "z-score of the latest step's counts under the mechanism.", level)
-        self._drift = gauge("drift_sigma", "Largest move of a share since the step before, in standard errors.", level[:2])
-        self._drift_p = gauge("drift_p", "Upper bound on the chance of so large a move of any value without drift.", level[:2])
+        self._drift = gauge("drift_sigma", "Largest change of a share since the previous step, in standard errors.", level[:2])
+        self._drift_p = gauge("drift_p", "Upper bound on the chance of so large a change without drift.", level[:2])
         self._levels = gauge("levels_sigma", "Largest difference between two levels' shares, in standard errors.", span)
-        self._levels_p = gauge("levels_p", "Upper bound on the chance of that difference if levels agree.", span)
+        self._levels_p = gauge("levels_p", "Upper bound on the chance of so large a difference if all levels agree.", span)
         self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
         self._published.labels(survey.name)  # exports 0 at the start
 
     def publish(self, publications: list[Publication]) -> None:
-        """Shows the publications and counts them as made by this process."""
+        """Sets the gauges, and adds the publications to the counter of publications made by this process."""
         self.show(publications)
         for p in publications:
             self._published.labels(p.survey).inc()
 
     def show(self, publications: list[Publication]) -> None:
-        """Sets the gauges. A step older than the latest one leaves them unchanged."""
+        """Sets the gauges. A step older than the latest step leaves the gauges unchanged."""
         for p in publications:
             if p.step < self._latest.get((p.attribute, p.span), 0):
                 continue
@@ -282,7 +283,7 @@ class PrometheusPublisher:
                 found = result.estimate()
                 attribute = self._survey.attributes[self._survey.index(p.attribute)]
                 for i in self._values(p):
-                    value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # sorts as text
+                    value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # zeros make the text sort by number
                     self._frequency.labels(*labels, name, *value).set(found.frequencies[i])
                     self._error.labels(*labels, name, *value).set(found.standard_errors[i])
             for level, privacy in p.privacy.items():

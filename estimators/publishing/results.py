@@ -14,7 +14,7 @@ from stores.count_store import StoreUnavailable
 from stores.redis_connection import ERRORS, Client, Command, check_rights
 from surveys import Survey
 
-LEASE_MS = 5_000  # renewed before every attribute of a step
+LEASE_MS = 5_000  # the lease is renewed before every attribute of a step
 
 _publication = msgspec.json.Decoder(Publication)
 _progress = msgspec.json.Decoder(Progress)
@@ -78,7 +78,7 @@ class RedisResults:
         ldpstream:{name:fingerprint}:estimates     hash: `Publication.key` -> JSON, of the last 1000 steps
         ldpstream:{name:fingerprint}:leader        name of the leading estimator; a lease of 5 s
 
-    One script writes the first two. All share a hash tag, so this also works on a cluster.
+    One script writes `progress` and `estimates`. All three keys share a hash tag, so the script also works on a cluster.
 
     Raises (all methods):
         StoreUnavailable: if Redis does not answer.
@@ -88,7 +88,7 @@ class RedisResults:
         prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
         self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
         self._save = client.register_script(_SAVE)
-        self._seen: tuple[Progress | None, bytes] = (None, b"")  # as last read, and its bytes in Redis
+        self._seen: tuple[Progress | None, bytes] = (None, b"")  # the progress last read, and its bytes in Redis
         self._leader_key, self._name = f"{prefix}:leader", secrets.token_hex(8)
         self._lead, self._resign = client.register_script(_LEAD), client.register_script(_RESIGN)
 
@@ -96,7 +96,7 @@ class RedisResults:
         """Checks that Redis allows our commands; writes nothing.
 
         Raises:
-            StoreRefused: if Redis refuses a command or our login; it names the reason.
+            StoreRefused: if Redis refuses a command or our login; the error names the reason.
         """
         progress, estimates = self._progress_key, self._estimates_key
         saved: list[Command] = [("EVALSHA", "", 2, progress, estimates), ("GET", progress), ("SET", progress, 0)]
@@ -114,7 +114,8 @@ class RedisResults:
     def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
         """See `estimators.publishing.schedule.Results`.
 
-        Redis compares bytes, and another version may encode the same progress differently. So we send the bytes that we read.
+        Redis compares bytes, and another version may encode the same progress differently. We therefore send the bytes that we
+        read.
         """
         old = [msgspec.structs.replace(p, step=p.step - KEPT_STEPS).key for p in publications]
         written = b"" if before is None else msgspec.json.encode(before)

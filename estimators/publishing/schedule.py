@@ -1,21 +1,23 @@
-"""Schedule of the estimates: a step is estimated when nothing can be missing, or at its deadline and again when complete.
+"""Schedule of the estimates. A step is estimated when no report can be missing, or at its deadline and again when complete.
 
-A step closes at `Survey.closes_ms`; a report appended to the log later does not count. Nothing is missing once every
+A step closes at `Survey.closes_ms`. A report appended to the log later is not counted. No report is missing once every
 partition's checkpoint has passed the first offset appended at or after the close (the partition's end if there is none yet).
-The schedule reads both from the log and the count store; no clock of an agent is involved.
+The schedule reads the offsets from the log and the checkpoints from the count store; no clock of an agent is involved.
 
-Records may be lost before they are counted (`Missing`). Steps that they may belong to are published once everything else is
-counted, and stay incomplete for ever. So do the windows that contain such a step, and spans with a step of which a partition's
-tables have been pruned.
+Records may be lost before they are counted (`Missing`). Steps that lost records may belong to are published once everything
+else is counted. These steps stay incomplete permanently. The same holds for windows that contain such a step, and for spans
+with a step of which a partition's tables have been pruned.
 
 The schedule saves its position with its results (`Progress`), so a restart neither skips nor doubles a step. Estimating a step
 twice gives publications with the same keys and the same contents.
 
-An estimator may hang at any line while another one continues, and meanwhile the store may return from an older copy. So every
-effect is fenced. The topic refuses an estimator's publications after another one has taken it over. Results are saved only if
-the progress is still the one that was read. Tables are pruned only if they still follow those that were read.
+An estimator may hang at any line while another one continues. Meanwhile the store may be restored from an older copy. Every
+effect is therefore fenced. The topic refuses an estimator's publications after another estimator has taken the topic over.
+Results are saved only if the stored progress is still the progress that was read. Tables are pruned only if the store's
+checkpoints are not behind the checkpoints that were read.
 
-An estimator takes the topic over if the stored progress is not the one that it saved last. It then reads the publications:
+An estimator takes the topic over if the stored progress is not the progress that this estimator saved last. It then reads the
+publications:
 
     a step that is complete in the topic but not in the results     saved from the topic, not estimated again
     any other step                                                  estimated; a poorer publication never replaces a better one
@@ -46,7 +48,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         first_step: the first step ever estimated; windows hold no earlier pane.
         next_step: the first step not yet published.
         incomplete: earlier steps that were published incomplete at their deadline.
-        owner: random name of the take-over that saved it. It fences an estimator that hung before the take-over.
+        owner: random name of the take-over that saved this progress. The name fences an estimator that hung before the
+            take-over.
     """
 
     first_step: int
@@ -62,10 +65,10 @@ class LogPosition(Protocol):
         """Returns the log's id, which changes if the topic is deleted and created again; "" if unknown."""
 
     def earliest_ms(self) -> int | None:
-        """Returns the append time of the oldest record in the log; None if it is empty."""
+        """Returns the append time of the oldest record in the log; None if the log is empty."""
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
-        """Returns each partition's first offset appended at or after the time, or its end offset if there is none."""
+        """Returns each partition's first offset appended at or after the time; the end offset if there is no such record."""
 
 
 class Results(Protocol):
@@ -78,11 +81,11 @@ class Results(Protocol):
         """Saves the publications (replacing those with the same keys) and the progress, in one atomic step.
 
         Returns:
-            False, and nothing saved, if the stored progress is no longer `before`: another estimator has continued.
+            False, with nothing saved, if the stored progress is no longer `before`: another estimator has continued.
         """
 
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        """Returns the publications with these keys as last saved, None for a missing one."""
+        """Returns the last saved publications with these keys, None for a missing one."""
 
     def lead(self, for_ms: int | None = None) -> bool:
         """Takes or renews the leader's lease (by default for a few seconds); false if another estimator holds it.
@@ -102,20 +105,20 @@ class PublicationSummary(msgspec.Struct, frozen=True):
 
 
 class EstimatesTopic(Protocol):
-    """The topic of estimates: keeps the last publication of each key, and accepts those of one estimator only."""
+    """The topic of estimates: keeps the last publication of each key, and accepts publications of one estimator only."""
 
     def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, PublicationSummary]:
         """Fences all other estimators from now on; raises an error once `still` returns False.
 
         Returns:
-            The last publication of this survey by key; at least those published since `since_ms`.
+            The last publication of each key of this survey, at least for keys published since `since_ms`.
         """
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
-        """Returns the publications that `take_over` found under these keys, without those no longer in the topic."""
+        """Returns the publications that `take_over` found under these keys, if they are still in the topic."""
 
     def publish(self, publications: list[Publication]) -> None:
-        """Publishes all of them, or none; raises an error if another estimator has taken the topic over."""
+        """Publishes all publications or none; raises an error if another estimator has taken the topic over."""
 
 
 class Publisher(Protocol):
@@ -136,8 +139,8 @@ class Schedule:
         publishers: other receivers, called before the results are saved.
         topic: the topic of estimates; None if there is none.
         post: post-processing of the matrix inversion, a method of `estimators.post_processing`.
-        margin_ms: time after a step's close when its log counts as complete. The end of an idle partition is final only if
-            the broker's clock has passed the close and earlier records have reached the replicas.
+        margin_ms: time from a step's close until the log is treated as complete for this step. The end of an idle partition
+            is final only if the broker's clock has passed the close and earlier records have reached the replicas.
     """
 
     def __init__(
@@ -154,7 +157,7 @@ class Schedule:
         self._survey, self._store, self._position = survey, store, position
         self._results, self._publishers, self._topic = results, publishers, topic
         self._post, self._margin_ms = post, margin_ms
-        self._leads = False  # True if the last run finished: `_saved` is then what it saved, and we own the topic
+        self._leads = False  # True if the last run finished: `_saved` is then the progress saved, and we own the topic
         self._saved: Progress | None = None
         self._in_topic: Mapping[str, PublicationSummary] = {}
         self._next_step: int | None = None
@@ -164,7 +167,7 @@ class Schedule:
         """Publishes all steps that are due, oldest first.
 
         Args:
-            now_ms: the time; it only decides which steps have closed or are past their deadline.
+            now_ms: the time; used only to decide which steps have closed or are past their deadline.
             stop: called between steps; True ends the run early.
 
         Returns:
@@ -225,10 +228,10 @@ class Schedule:
         return self._results.lead(TAKE_OVER_MS)
 
     def prepare(self) -> bool:
-        """Computes one mechanism's privacy loss for the next step, ahead of its close. This takes a part of a second.
+        """Computes one mechanism's privacy loss for the next step, before that step closes. This takes a part of a second.
 
         Returns:
-            False if none was left. None is left before `run`, or while another estimator works.
+            False if there was no loss to compute, also before `run` and while another estimator works.
         """
         if self._next_step is None or not self._unprepared:
             return False
@@ -255,7 +258,7 @@ class Schedule:
         return None
 
     def _best(self, concluded: list[Publication]) -> list[Publication]:
-        """Replaces each incomplete publication by the one in the topic or the results, if that is better."""
+        """Replaces each incomplete publication by a better one from the topic or the results, if there is one."""
         poor = [p.key for p in concluded if not p.complete]
         best = {p.key: p for p in self._results.get(poor) if p is not None}
         if self._topic is not None:
@@ -264,9 +267,9 @@ class Schedule:
         return [best[p.key] if _quality(best.get(p.key)) > _quality(p) else p for p in concluded]
 
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
-        """Returns the next step to publish, True if it has been passed, and the progress afterwards; None if nothing is due.
+        """Returns the next step to publish, True if that step is passed, and the progress afterwards; None if no step is due.
 
-        Later steps are never passed before earlier ones, so only the first incomplete one is checked.
+        Later steps are never passed before earlier ones, so only the first incomplete step is checked. See `_passed`.
         """
         if progress.incomplete and self._passed(progress.incomplete[0]):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
@@ -280,11 +283,11 @@ class Schedule:
         return step, passed, msgspec.structs.replace(progress, next_step=step + 1, incomplete=incomplete)
 
     def deadline_ms(self, step: int) -> int:
-        """Returns the time when a step is published even if incomplete: one step's duration after its close."""
+        """Returns the time when a step is published even if incomplete: one step's duration after the close."""
         return self._survey.closes_ms(step) + self._survey.step_ms
 
     def _begin(self, now_ms: int) -> Progress:
-        """Begins with the first step that the log can have a countable report of, or the topic's oldest if that is earlier."""
+        """Begins with the first step that the log can have a countable report of, or the topic's oldest step if earlier."""
         earliest = self._position.earliest_ms()
         begin_ms = now_ms if earliest is None else min(earliest, now_ms)
         first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
@@ -293,21 +296,21 @@ class Schedule:
         return Progress(first_step=first, next_step=first)
 
     def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
-        """True if every record in the log that may count for the step is counted.
+        """True if every record that the log may hold for the step is counted.
 
-        Uses these checkpoints, or else those in the store now.
+        Uses the given checkpoints, by default the checkpoints now in the store.
         """
         needed = self._position.offsets_at(self._survey.closes_ms(step))
         log_id = self._position.log_id()  # read last: the offsets belong to this log or to an earlier one
         heads = self._store.heads() if checkpoints is None else checkpoints
         if log_id and any(head.log_id not in ("", log_id) for head in heads.values()):
-            return False  # a deleted log, whose uncounted records are not yet stored as missing
+            return False  # the log was deleted, and its uncounted records are not yet stored as missing
         # a partition that was never written to has no checkpoint and needs none
         reached = {partition: head.next_offset for partition, head in heads.items()}
         return all(reached.get(partition, 0) >= offset for partition, offset in needed.items())
 
     def _conclude(self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool) -> list[Publication] | None:
-        """Returns the publications of a step whose window begins with `first`; None if another estimator leads now."""
+        """Returns the publications of a step, with a window that begins at `first`; None if another estimator leads now."""
         survey = self._survey
         tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
         gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]
@@ -331,13 +334,13 @@ class Schedule:
         return publications
 
     def _prune(self, progress: Progress, checkpoints: dict[int, Checkpoint]) -> None:
-        """Prunes panes that no unpublished step needs. Keeps those of the last step, in case its save is lost."""
+        """Prunes panes that no unpublished step needs. Keeps the last step's panes, in case the save of that step is lost."""
         oldest = min((progress.next_step, *progress.incomplete)) - 1
         self._store.prune(oldest - max(self._survey.window_steps - 1, 1), checkpoints)  # the previous step, for the drift
 
 
 def _without(progress: Progress, step: int) -> Progress:
-    """Returns the progress after the step has been published complete."""
+    """Returns the progress after the step has been published as complete."""
     if step == progress.next_step:
         return msgspec.structs.replace(progress, next_step=step + 1)
     return msgspec.structs.replace(progress, incomplete=tuple(s for s in progress.incomplete if s != step))
@@ -349,5 +352,5 @@ def _quality(p: Publication | PublicationSummary | None) -> tuple[bool, int]:
 
 
 def _touches(survey: Survey, gap: Missing, first: int, last: int) -> bool:
-    """True if a missing record may have counted for one of these steps."""
+    """True if a missing record may belong to one of these steps."""
     return gap.after_ms < survey.closes_ms(last) and gap.until_ms > survey.opens_ms(first) - survey.skew_ms

@@ -42,14 +42,14 @@ def serve(
 ) -> list[Publication]:
     """Estimates every step as it closes, until `stop` is set or all steps through `until` are final.
 
-    Several may run: one works, and another takes over within seconds when it ends.
+    Several estimators may run: one works, and another takes over within seconds after the first one ends.
 
-    While Kafka or Redis is unreachable it waits, also at start-up.
+    The estimator waits while Kafka or Redis is unreachable, also at start-up.
 
     Args:
         survey: the survey.
         settings: the addresses of Kafka and Redis.
-        stop: set by the caller to end.
+        stop: the caller sets it to end the estimator.
         seen: called with every publication made.
         check_topics: checks the topics, and raises `Unreachable` while Kafka is unreachable.
         until: the last step wanted; None for no end.
@@ -81,7 +81,7 @@ def serve(
 
     def reach_kafka() -> tuple[KafkaLogPosition, KafkaPublisher]:
         check_topics()
-        publisher = KafkaPublisher(survey, settings)  # first: it keeps no connection open
+        publisher = KafkaPublisher(survey, settings)  # created first, since it keeps no connection open
         return KafkaLogPosition(survey, settings), publisher
 
     prometheus = PrometheusPublisher(survey, REGISTRY)
@@ -138,7 +138,7 @@ def _serve_page(survey: Survey, settings: Settings, results: RedisResults, store
 
 
 class _Watcher:
-    """Logs publications and passes them to a function."""
+    """Logs publications and passes each of them to a function."""
 
     def __init__(self, seen: Callable[[Publication], None]) -> None:
         self._seen = seen
@@ -151,7 +151,7 @@ class _Watcher:
 
 
 def _pause_s(due_ms: int | None, now_ms: int) -> float:
-    """Returns the pause until the next look, in seconds: short near the time when the next step is due, else long."""
+    """Returns the pause until the next run, in seconds: short near the time when the next step is due, else long."""
     return TICK_S if due_ms is None else min(max(abs(due_ms - now_ms) / 1000, SHORTEST_TICK_S), TICK_S)
 
 

@@ -1,4 +1,4 @@
-"""Health of the estimator and of the counting before it, for Prometheus and for `/ready`."""
+"""Health of the estimator and of the counting agents before it, for Prometheus and for `/ready`."""
 
 from prometheus_client import CollectorRegistry, Gauge
 
@@ -16,10 +16,10 @@ FAR_FUTURE_MS = 2**53
 class Vitals:
     """Gauges of one survey: uncounted records, the time of the next estimate, and the latest estimates.
 
-    A standby estimator shows the same as the one that works.
+    A standby estimator shows the same numbers as the working estimator.
 
     Attributes:
-        well: True if Kafka and Redis answered at the last look.
+        well: True if Kafka and Redis answered the last call of `look`.
 
     Args:
         survey: the survey.

@@ -100,7 +100,7 @@ def test_the_page_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page:
     spent_text = page.locator("#attributes tbody tr").first.inner_text()
     assert f"{p.privacy['standard'].eps_t:.4g} of {p.privacy['standard'].eps_inf:.4g}" in spent_text
     assert page.locator("#attributes meter").first.get_attribute("value") == str(p.privacy["standard"].eps_t)
-    chances = "right guess among 6 values: 59.6 % from one report, 91.6 % for ever, up to 100.0 % after a year of changes"
+    chances = "right guess among 6 values: 59.6 % from one report, 91.6 % from all, up to 100.0 % after a year of changes"
     assert chances in spent_text
     assert "be its sender's true value" in page.locator("footer").inner_text()
     assert f"{p.reports:,} reports" in page.locator("#summary").inner_text()

@@ -24,7 +24,7 @@ function draw(box, options, data) {
   return chart;
 }
 
-// Axis of short labels if they fit, else of indices.
+// Axis with short labels if these fit, else with indices.
 function labelAxis(labels, width) {
   const room = width / Math.max(1, labels.length);
   const fits = room >= 34;
@@ -47,7 +47,7 @@ function whiskers(h) {
     pen.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
     pen.clip();
     pen.strokeStyle = colour("ink");
-    pen.globalAlpha = step > 8 * devicePixelRatio ? 1 : 0.35; // many of them must not hide the bars
+    pen.globalAlpha = step > 8 * devicePixelRatio ? 1 : 0.35; // many whiskers must not hide the bars
     pen.lineWidth = step > 8 * devicePixelRatio ? 1.5 * devicePixelRatio : Math.max(0.5, 0.6 * devicePixelRatio);
     pen.beginPath();
     for (let i = first; i <= last; i += 1) {
@@ -67,7 +67,7 @@ function whiskers(h) {
 }
 
 // Bars with interval whiskers and, in a simulation, the truth as points. Calls `read(i)` when the cursor moves;
-// arrow keys start from place `at`, -1 for none.
+// arrow keys start from position `at`, -1 for none.
 export function barChart(box, h, read, at = -1) {
   const places = h.values.map((_, i) => i);
   const numbers = [...h.low, ...h.high, ...h.frequencies, ...(h.truth ?? [])].filter((x) => x !== null);

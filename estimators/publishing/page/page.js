@@ -3,7 +3,7 @@ import { barChart, lineChart, stepsChart, palette } from "./charts.js";
 
 const $ = (id) => document.getElementById(id);
 const MOST_BARS = 2000;
-const [FIT_LIMIT, ALARM_CHANCE] = [6, 5.7e-7]; // the alerts' thresholds
+const [FIT_LIMIT, ALARM_CHANCE] = [6, 5.7e-7]; // thresholds of the alerts
 const WITHHELD = {
   bias: "They would not cover the truth: with few reports and many values this estimator is biased. Matrix inversion has intervals.",
   levels: "They would not cover the truth: the levels' histograms differ, so an estimate over all of them is biased.",
@@ -50,7 +50,7 @@ const path = (what, query) => `/api/v1/attributes/${encodeURIComponent(state.att
 function guesses(attribute, name) {
   const { k, levels } = state.survey.attributes.find((asked) => asked.name === attribute);
   const { guess_1: once, guess_inf: forever, guess_year: year } = levels.find((level) => level.name === name);
-  return `chance of a right guess among ${grouped(k)} values: ${percent(once, 1)} from one report, ${percent(forever, 1)} for ever, ` +
+  return `chance of a right guess among ${grouped(k)} values: ${percent(once, 1)} from one report, ${percent(forever, 1)} from all, ` +
     `up to ${percent(year, 1)} after a year of changes`;
 }
 
