@@ -13,8 +13,8 @@ twice gives publications with the same keys and the same contents.
 
 An estimator may hang at any line while another one continues. Meanwhile the store may be restored from an older copy. Every
 effect is therefore fenced. The topic refuses an estimator's publications after another estimator has taken the topic over.
-Results are saved only if the stored progress is still the progress that was read. Tables are pruned only if the store's
-checkpoints are not behind the checkpoints that were read.
+Results are saved only if the stored progress is still the progress that was read. Tables are pruned only if the stored
+checkpoints follow the checkpoints that were read (`Checkpoint.follows`).
 
 An estimator takes the topic over if the stored progress is not the progress that this estimator saved last. It then reads the
 publications:

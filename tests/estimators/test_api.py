@@ -1,4 +1,4 @@
-"""The HTTP API: responses against the saved publications, refusals, headers, and fuzzing by its OpenAPI description."""
+"""Tests of the HTTP API: responses match the saved publications, refusals, headers, and fuzzing by the OpenAPI description."""
 
 import asyncio
 import csv
@@ -127,7 +127,7 @@ def test_post_processing_applies_only_to_the_raw_inversion(client: TestClient, d
         assert "post must be one of" in refused.json()["detail"]
     processed = create_api(SURVEY, demo.service.results, demo.service.rejected, post="norm")
     with TestClient(processed) as other:
-        assert other.get(url, params={"estimator": "mi", "post": "norm-sub"}).status_code == 422  # not twice
+        assert other.get(url, params={"estimator": "mi", "post": "norm-sub"}).status_code == 422  # no second post-processing
         assert other.get("/api/v1/survey").json()["post_methods"] == ["norm"]
 
 
@@ -183,7 +183,7 @@ def schemas(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_the_description_states_the_width_of_numbers(demo: Demo) -> None:
-    """For the estimates' API and for the gateway. Without a format, generated clients assume 32 bits."""
+    """Checks the API of estimates and the gateway. Without a format, generated clients assume 32 bits."""
     widths = {"integer": "int64", "number": "double"}
     for document in (api_of(demo).openapi(), description("demo", tokens_required=True)):
         numbers = [schema for schema in schemas(document) if schema["type"] in widths]
@@ -271,7 +271,7 @@ async def test_events_report_every_change_once_and_at_once(monkeypatch: pytest.M
 
 
 def test_the_api_conforms_to_its_description(demo: Demo) -> None:
-    schema = schemathesis.openapi.from_asgi("/openapi.json", api_of(demo)).exclude(path="/api/v1/events")  # it never ends
+    schema = schemathesis.openapi.from_asgi("/openapi.json", api_of(demo)).exclude(path="/api/v1/events")  # an endless stream
     operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
     assert len(operations) == 6
     for operation in operations:

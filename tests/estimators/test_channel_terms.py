@@ -52,7 +52,7 @@ TABLES = [*HASHING, *LOCATION, *[m.with_fake_data(3) for m in (HASHING[2], HASHI
 def dense(
     channel: FloatArray, counts: npt.NDArray[np.integer], f: FloatArray, direction: FloatArray
 ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-    """Value, gradient, curvature and the curvature's scale, by the formulas. Where m is zero, counts must be zero."""
+    """Value, gradient, curvature and the scale of the curvature, by the formulas. Where m is zero, counts must be zero."""
     m = f @ channel
     seen = counts > 0
     channel, counts, m = channel[:, seen], counts[seen], m[seen]
@@ -71,12 +71,12 @@ def check(term: Term, channel: FloatArray, counts: npt.NDArray[np.integer], f: F
     assert value == pytest.approx(expected, rel=1e-10, abs=1e-10)
     np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-10)
     assert (np.abs(term.curvature(f, direction) - curvature) <= 1e-10 * scale).all()
-    assert f @ gradient == pytest.approx(term.n)  # so an EM step keeps the sum
+    assert f @ gradient == pytest.approx(term.n)  # an EM step therefore keeps the sum
 
 
 @st.composite
 def frequencies(draw: st.DrawFn, k: int) -> FloatArray:
-    """Frequencies with zeros, far apart, or on one value; they need not sum to 1."""
+    """Frequencies with zeros, with very different sizes, or on one value; they need not sum to 1."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     f = rng.dirichlet(np.full(k, draw(st.sampled_from([0.1, 1.0, 100.0]))))
     f[rng.random(k) < draw(st.sampled_from([0.0, 0.5, 0.95]))] = 0
@@ -93,7 +93,7 @@ def test_the_term_of_a_table_equals_the_dense_term(m: Mechanism, data: st.DataOb
     channel = m.channel()
     counts = rng.integers(0, 50, m.table_shape)
     counts[rng.random(m.table_shape) < 0.5] = 0
-    counts.reshape(-1)[f @ channel < 1e-100] = 0  # below this the gradient is finite but not the true one
+    counts.reshape(-1)[f @ channel < 1e-100] = 0  # below 1e-100 the gradient is finite but not exact
     term = exact_term(m, m.table(int(counts.sum()), counts))
     assert term is not None
     assert (term.k, term.n) == (m.k, counts.sum())
@@ -151,7 +151,7 @@ def test_extreme_privacy_parameters_stay_finite(eps: float) -> None:
         assert term is not None
         for f in (np.full(9, 1 / 9), np.eye(9)[4]):
             value, gradient = term(f)
-            # far cells of the geometric mechanism underflow: a chance below e^-745 counts as zero
+            # far cells of the geometric mechanism underflow: a probability below e^-745 becomes zero
             assert value == -math.inf if "geometric" in m.name and f[4] == 1 and 4 * eps > 745 else math.isfinite(value)
             assert np.isfinite(gradient).all()
             assert np.isfinite(term.curvature(f, rng.normal(size=9))).all()
@@ -174,7 +174,7 @@ def test_invalid_channels_and_counts_are_refused(channel: FloatArray, counts: np
         DenseTerm(channel, counts)
 
 
-# ---- kept reports of bits
+# ---- stored reports of bits
 
 BITS = [name for name in NAMES if "UE" in name or name in ("THE", "SS")]
 
@@ -182,8 +182,8 @@ BITS = [name for name in NAMES if "UE" in name or name in ("THE", "SS")]
 @pytest.mark.parametrize("name", BITS)
 @pytest.mark.parametrize(("k", "eps", "n", "d"), [(2, 1.0, 300, 1), (5, 0.5, 9, 1), (8, 3.0, 300, 1), (7, 1.0, 40, 3)])
 def test_terms_of_bit_reports_equal_the_dense_channel(name: str, k: int, eps: float, n: int, d: int) -> None:
-    """With more reports than possible reports, so that equal ones are counted together, and with fewer."""
-    eps_1 = eps / 2 if name in ("L-OUE", "L-SOUE") else eps  # the most that their second round can reach
+    """Tests more reports than distinct possible reports (equal reports are then counted together), and fewer."""
+    eps_1 = eps / 2 if name in ("L-OUE", "L-SOUE") else eps  # an OUE second round cannot reach eps
     device = mechanism(name, k, eps=eps) if name in ONE_TIME else mechanism(name, k, eps_inf=2 * eps, eps_1=eps_1)
     m = device.with_fake_data(d)
     rng = np.random.default_rng(k)
@@ -203,7 +203,7 @@ def test_terms_of_bit_reports_equal_the_dense_channel(name: str, k: int, eps: fl
 
 
 def subsets(k: int, size: int) -> npt.NDArray[np.uint8]:
-    """Indicators of all subsets of that size, in lexicographic order of their members."""
+    """Indicators of all subsets of this size, in lexicographic order of their members."""
     every = np.array(list(product((1, 0), repeat=k)), np.uint8)
     return np.asarray(every[every.sum(axis=1) == size])
 
@@ -211,12 +211,12 @@ def subsets(k: int, size: int) -> npt.NDArray[np.uint8]:
 @pytest.mark.parametrize("name", ["OUE", "SS"])
 @pytest.mark.parametrize("k", [64, 505, 1100])
 def test_terms_of_long_reports_equal_their_bits(name: str, k: int) -> None:
-    """More bytes than one tabulation takes, and a last byte with padding."""
+    """Tests reports with more bytes than one tabulation holds, and with padding in the last byte."""
     m, n = make(name, k, 0.2), 50  # all 256 bytes occur
     rng = np.random.default_rng(k)
     rows = m.simulate(rng.integers(0, k, n), rng)
     bits = np.unpackbits(rows, axis=1, bitorder="little")[:, :k].T.astype(float)
-    likelihood = np.where(bits == 1, 1.0, math.exp(-0.2))  # of report i given value v, up to a constant of i
+    likelihood = np.where(bits == 1, 1.0, math.exp(-0.2))  # of report i given value v, up to a factor that depends on i
     term, f, g = reports_term(m, rows), rng.dirichlet(np.ones(k)), np.full(k, 1 / k)
     _, gradient, curvature, _ = dense(likelihood, np.ones(n, int), f, g)
     np.testing.assert_allclose(term(f)[1], gradient, rtol=1e-10)
@@ -271,8 +271,8 @@ def errors_of_one_run(f: FloatArray, seed: int, steps: int) -> tuple[float, floa
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_exact_em_is_nearer_than_ibu_after_equal_steps(shape: str) -> None:
-    """k = 100, n = 20 000, ε = 1, 200 steps. Over other seeds the ratio of the two errors was 0.53 ± 0.08 (exponential) and
-    0.60 ± 0.05 (Gaussian) a run. A mean of five above 0.8 is 8 standard errors off: chance below 1e-14 if they are normal.
+    """k = 100, n = 20 000, ε = 1, 200 steps. With other seeds, one run's ratio of the two errors was 0.53 ± 0.08 (exponential)
+    or 0.60 ± 0.05 (Gaussian). A mean of five ratios above 0.8 is 8 standard errors off: probability below 1e-14 if normal.
     """
     f = SHAPES[shape] / SHAPES[shape].sum()
     runs = np.array([errors_of_one_run(f, seed, 200) for seed in range(100, 105)])
@@ -281,9 +281,9 @@ def test_the_exact_em_is_nearer_than_ibu_after_equal_steps(shape: str) -> None:
 
 
 def test_both_likelihoods_maxima_are_about_as_good_at_eps_1() -> None:
-    """The exact EM saves steps: IBU needs ten to fifty times as many to get as near. At the maximum the support counts lose
-    little. Over other seeds the ratio of the errors was 1.01 ± 0.04 a run: a mean of five outside 0.9 … 1.12 has probability
-    1e-7.
+    """IBU needs ten to fifty times as many steps as the exact EM for the same error. The two maxima have about the same error.
+    With other seeds, one run's ratio of the errors was 1.01 ± 0.04. A mean of five ratios is outside 0.9 … 1.12 with
+    probability 1e-7.
     """
     f = SHAPES["exponential"] / SHAPES["exponential"].sum()
     m = mechanism("OLH", 100, eps=1.0)

@@ -1,4 +1,4 @@
-"""Compares score covariances with enumeration of all that a person can send, and standard errors with each other."""
+"""Compares score covariances with enumeration of all possible reports of a person, and standard errors with each other."""
 
 import itertools
 
@@ -25,7 +25,7 @@ def hashing(name: str, g: int) -> LocalHashing | LongitudinalHashing:
 
 
 def score(m: Mechanism, given: FloatArray, hit: FloatArray, exact: bool) -> FloatArray:
-    """(k,) score of one report, from its chance under each value (`given`) and the values that it supports (`hit`)."""
+    """(k,) score of one report, from its probability under each value (`given`) and the values it supports (`hit`)."""
     return given / (given @ F) if exact else hit * (m.p - m.q) / (m.q + (m.p - m.q) * F)
 
 
@@ -55,7 +55,7 @@ def enumerated(m: LocalHashing | LongitudinalHashing, steps: int, exact: bool) -
 
 
 def people(m: LocalHashing | LongitudinalHashing, table: FloatArray, given: dict[tuple[int, int], FloatArray]):  # type: ignore[no-untyped-def]
-    """Yields (chance, [(report, its chance)]) for everything that stays the same over a person's reports."""
+    """Yields (probability, [(report, report's probability)]) for every state that a person keeps over all reports."""
     for v in range(m.k):
         if isinstance(m, LocalHashing):
             yield F[v], [(key, chances[v]) for key, chances in given.items()]
@@ -80,7 +80,7 @@ def people(m: LocalHashing | LongitudinalHashing, table: FloatArray, given: dict
     ],
 )
 def test_score_moments_of_hashing_equal_enumeration(name: str, g: int, steps: int, exact: bool) -> None:
-    """For the true likelihood only along changes of the frequencies that keep their sum; nothing else is used."""
+    """For the true likelihood, compares only changes of the frequencies that keep the sum; only these are used."""
     m, along = hashing(name, g), helmert(F.size) if exact else np.eye(F.size)
     for found, expected in zip(score_moments(m, F, steps, exact), enumerated(m, steps, exact), strict=True):
         np.testing.assert_allclose(along @ found @ along.T, along @ expected @ along.T, rtol=1e-10, atol=1e-12)
@@ -107,7 +107,7 @@ def test_the_formulas_errors_equal_those_of_a_dense_channel(steps: int) -> None:
 
 
 def test_the_true_likelihood_of_a_step_is_never_less_accurate() -> None:
-    """Fisher's information bounds every estimator from the same reports, so the exact errors are never larger."""
+    """Fisher's information bounds the accuracy of every estimator from the same reports: exact errors are never larger."""
     m = hashing("OLH", 8)
     table = m.tabulate(m.report(np.random.default_rng(1).choice(F.size, 20_000, p=F), np.random.default_rng(2)))
     exact, support = (standard_errors([(m, table)], F, 1, exact) for exact in (True, False))
@@ -132,7 +132,7 @@ def test_location_mechanisms_have_errors_and_mix_with_others() -> None:
 
 @pytest.mark.parametrize("eps", [20.0, 35.0, 60.0, 100.0, 700.0])
 def test_location_mechanisms_have_errors_at_large_budgets_too(eps: float) -> None:
-    """Nobody has value 5, whose reports would be almost exact. The other values' errors are those of a count."""
+    """Nobody has value 5; reports of value 5 would be almost exact. The other values have the standard errors of a count."""
     m = LOCATION["truncated-geometric"](k=6, eps=eps)
     found = mle(m, m.tabulate(m.report(np.arange(200) % 5, np.random.default_rng(2))))
     np.testing.assert_allclose(found.standard_errors[:5], np.sqrt(0.2 * 0.8 / 200), rtol=0.05)
@@ -142,7 +142,8 @@ def test_location_mechanisms_have_errors_at_large_budgets_too(eps: float) -> Non
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize(("name", "growth"), [("OLH", 1.0), ("L-OLH", 1.0), ("truncated-geometric", 1.5)])
 def test_errors_grow_as_stated_as_the_budget_goes_to_zero(name: str, growth: float, exact: bool) -> None:
-    """Like 1/eps, or 1/eps^1.5 where neighbours' outputs also become alike; the Hessian is then almost singular."""
+    """Errors grow like 1/eps, or like 1/eps^1.5 if the outputs of neighbouring values also become alike. The Hessian is then
+    almost singular."""
 
     def errors(eps: float) -> FloatArray:
         m: Mechanism

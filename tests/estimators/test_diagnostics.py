@@ -25,7 +25,7 @@ from mechanisms.registry import LOCATION
 
 K = 12
 MIXED = np.array([0.4, 0.3, 0.2, 0.1] + [0.0] * 8)
-POINT = np.eye(K)[3]  # everybody has one value; all others lie at the floor, where false alarms are most frequent
+POINT = np.eye(K)[3]  # all people have one value; all other values are at the floor, where false alarms are most frequent
 CHOSEN = [
     "GRR",
     "SS",
@@ -48,7 +48,7 @@ def build(name: str, k: int = K) -> Mechanism:
 def surveys(
     m: Mechanism, rng: np.random.Generator, runs: int, people: int, steps: int = 1, f: FloatArray = MIXED
 ) -> list[CountTable]:
-    """The tables of `runs` surveys, whose people all report at every step with unchanged values."""
+    """The tables of `runs` surveys. All people of a survey report at every step with unchanged values."""
     values = rng.choice(m.k, people * runs, p=f)
     reports = m.simulate(values, rng, steps).reshape(steps, runs, people, *m.report_dtype.shape)
     return [sum(map(m.tabulate, reports[:, run]), m.empty_table()) for run in range(runs)]
@@ -56,10 +56,10 @@ def surveys(
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_honest_counts_raise_alarms_as_rarely_as_stated(name: str) -> None:
-    """2000 surveys of 300 people with one value, of one step, or of three from memos. Alarms at 5 % and 0.1 % are no more
-    frequent than that, up to chance of 1e-6.
+    """2000 surveys of 300 people who all have the same value: one step, or three steps from memos. Alarms at 5 % and 0.1 % are
+    not more frequent than stated; a correct test fails with probability 1e-6.
 
-    `ones` is exact, so its alarms are also no rarer, up to chance of 1e-6; so is `functions`, tested below.
+    The test `ones` is exact, so its alarms are also not rarer than stated. `functions` is exact too, and is tested below.
     """
     m, rng, steps = build(name), np.random.default_rng(CHOSEN.index(name)), 3 if name in LONGITUDINAL else 1
     fits = [fit(m, table, steps) for table in surveys(m, rng, 2000, 300, steps, POINT)]
@@ -99,7 +99,7 @@ def ones_by_enumeration(m: Mechanism, people: int, steps: int) -> FloatArray:
 
 @pytest.mark.parametrize(("name", "k", "eps", "people", "steps"), FEW_ONES)
 def test_the_chance_of_ones_equals_enumeration(name: str, k: int, eps: float, people: int, steps: int) -> None:
-    """Both tails. A chance below 1e-10 is overstated by at most a factor of 1000, and never understated."""
+    """Tests both tails. A probability below 1e-10 may be up to 1000 times too large, but never too small."""
     m = unlikely(name, k, eps)
     chances = ones_by_enumeration(m, people, steps)
     for above in (True, False):
@@ -114,9 +114,10 @@ def test_the_chance_of_ones_equals_enumeration(name: str, k: int, eps: float, pe
 
 @pytest.mark.parametrize(("name", "k", "eps", "people", "steps"), FEW_ONES)
 def test_few_almost_exact_reports_raise_alarms_as_stated(name: str, k: int, eps: float, people: int, steps: int) -> None:
-    """3000 surveys: alarms at 5 %, 0.1 % and 1e-6 are no more frequent than that, up to chance of 1e-6.
+    """3000 surveys: alarms at 5 %, 0.1 % and 1e-6 are not more frequent; a correct test fails with probability 1e-6.
 
-    The control is the normal distribution: if one report in forty is false, it rates a single one above 6 standard deviations.
+    The control uses the normal distribution. If one survey in forty has a false report, this control puts a single false report
+    above 6 standard deviations.
     """
     m = unlikely(name, k, eps)
     tables = surveys(m, np.random.default_rng([30, people]), 3000, people, steps, np.eye(k)[0])
@@ -142,14 +143,17 @@ def test_control_a_window_as_single_reports_raises_alarms(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["L-OSUE", "L-OLH", "OUE"])
 def test_a_window_of_new_people_at_every_step_raises_no_alarm(name: str) -> None:
-    """The bounds are then conservative, on both sides: the counts are more even than those of repeated reporters."""
+    """For new people the bounds are conservative on both sides: counts are more even than those of repeated reporters."""
     m, rng = build(name), np.random.default_rng(3)
     tables = [sum(parts, m.empty_table()) for parts in zip(*(surveys(m, rng, 400, 300) for _ in range(6)), strict=True)]
     assert exceeding(m, tables, 6) <= binom.ppf(1 - 1e-6, 400, 0.05)
 
 
 def test_equal_function_pairs_follow_the_stated_distribution() -> None:
-    """Uniform functions, dense and sparse: alarms at 5 % and 0.2 % in 4000 runs, up to chance of 1e-6; if sparse, at most."""
+    """Uniform functions, dense and sparse: alarms at 5 % and 0.2 % in 4000 runs are as frequent as stated (sparse: at most).
+
+    A correct test fails with probability 1e-6.
+    """
     rng = np.random.default_rng(4)
     for size, n, exact in ((64, 500, True), (8, 1000, True), (1024, 2000, True), (1024, 20, False), (4096, 60, False)):
         draws = rng.multinomial(n, np.full(size, 1 / size), size=4000)
@@ -161,7 +165,7 @@ def test_equal_function_pairs_follow_the_stated_distribution() -> None:
 
 
 def test_the_floor_follows_the_mixture_of_chi_squares() -> None:
-    """4000 sums Σ min(z, 0)² of independent normal numbers against the mixture, at several quantiles."""
+    """Compares 4000 sums Σ min(z, 0)² of independent normal numbers with the mixture, at several quantiles."""
     rng = np.random.default_rng(5)
     for k in (3, 40):
         below = np.minimum(rng.normal(size=(4000, k)), 0)
@@ -210,7 +214,7 @@ def forge(m: Mechanism, table: CountTable, forged: int) -> CountTable:
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("name", NAMES)
 def test_one_forged_report_in_twenty_is_detected(name: str, steps: int) -> None:
-    """Beyond the alarm's ±6 in each of 5 surveys of 5000 people (100 000 for symbols and subsets)."""
+    """The score is beyond ±6 in each of 5 surveys of 5000 people (100 000 people for symbols and subsets)."""
     m, rng = build(name), np.random.default_rng([NAMES.index(name), steps])
     people = 100_000 if name in ("GRR", "L-GRR", "SS") else 5000
     for table in surveys(m, rng, 5, people, steps):
@@ -229,7 +233,7 @@ def test_empty_and_full_reports_are_detected_by_sign() -> None:
 
 
 def test_a_forger_who_follows_the_protocol_is_not_detected() -> None:
-    """The limit of these tests: a forger may send honest reports of any value."""
+    """Shows the limit of these tests: a forger may send honest reports of any value."""
     m, rng = build("OUE"), np.random.default_rng(8)
     (table,) = surveys(m, rng, 1, 5000)
     assert fit(m, table + m.tabulate(m.simulate(np.full(2000, K - 1), rng))).p > 0.001
@@ -239,7 +243,7 @@ def test_a_too_frequent_symbol_is_detected() -> None:
     m = build("OLH")
     (table,) = surveys(m, np.random.default_rng(9), 1, 5000)
     counts = np.zeros(m.table_shape, np.int64)
-    counts[:, 2] = 20  # an even number from every function
+    counts[:, 2] = 20  # the same number from every function
     found = fit(m, table + m.table(int(counts.sum()), counts))
     assert found.tests["symbols"] < 1e-6 < found.tests["functions"]
 
@@ -248,7 +252,8 @@ def test_a_too_frequent_symbol_is_detected() -> None:
     "m", [LOCATION["truncated-geometric"](k=20, eps=0.5), LOCATION["planar-geometric"](shape=(5, 4), eps=0.7)]
 )
 def test_location_counts_are_tested_against_the_best_fit(m: Mechanism) -> None:
-    """In 20 surveys a case, alarms at 5 % stay within chance of 1e-6. 150 forged reports of one cell beside 3000 exceed 6."""
+    """20 surveys per case: alarms at 5 % are as rare as stated, up to probability 1e-6. 150 forged reports of one cell beside
+    3000 honest reports give a score above 6."""
     rng, peaked = np.random.default_rng(10), np.exp(-((np.arange(m.k) - m.k / 2) ** 2) / 4)
     for f in (np.eye(m.k)[m.k // 2], np.full(m.k, 1 / m.k), peaked / peaked.sum()):
         for steps, people in ((1, 80), (1, 1000), (3, 300)):
@@ -262,7 +267,7 @@ def test_location_counts_are_tested_against_the_best_fit(m: Mechanism) -> None:
 
 def test_reports_of_an_exact_mechanism_raise_no_alarm() -> None:
     line = np.abs(np.subtract.outer(np.arange(4), np.arange(4))).astype(float)
-    m = LOCATION["Shokri"](prior=np.full(4, 0.25), distance=line, max_loss=0.0)  # it reports the truth
+    m = LOCATION["Shokri"](prior=np.full(4, 0.25), distance=line, max_loss=0.0)  # reports the true value
     assert fit(m, m.table(4, np.array([1, 1, 1, 1]))).z == 0
 
 
@@ -302,15 +307,15 @@ def test_wrong_arguments_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["GRR", "OUE", "OLH", "L-GRR", "L-OSUE", "L-OLH"])
 def test_drift_without_change_is_as_rare_as_stated(name: str) -> None:
-    """2000 pairs of surveys of different people: p <= 5 % no more often, up to chance of 1e-6.
+    """2000 pairs of surveys of different people: p <= 5 % in at most 5 % of pairs, up to probability 1e-6.
 
-    With the same people and their memos it is far rarer, since the memos' errors cancel.
+    With the same people and memos, p <= 5 % is far rarer, since the memos' errors cancel.
     """
     m, rng = build(name), np.random.default_rng([20, NAMES.index(name)])
     apart = [matrix_inversion(m, table) for table in surveys(m, rng, 4000, 200)]
     moves = [drift(a, b) for a, b in zip(apart[::2], apart[1::2], strict=True)]
     assert sum(move.p <= 0.05 for move in moves if move) <= binom.ppf(1 - 1e-6, 2000, 0.05)
-    narrow = [move.sigma > 0.8 * norm.isf(0.025 / K) for move in moves if move]  # the control: errors a fifth too small
+    narrow = [move.sigma > 0.8 * norm.isf(0.025 / K) for move in moves if move]  # control: errors a fifth too small
     assert sum(narrow) > binom.ppf(1 - 1e-6, 2000, 0.05)
     if isinstance(m, Longitudinal):
         reports = m.simulate(rng.choice(K, 200 * 200, p=MIXED), rng, steps=2)
@@ -322,7 +327,7 @@ def test_drift_without_change_is_as_rare_as_stated(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["GRR", "L-OSUE", "L-OLH"])
 def test_drift_distinguishes_change_from_noise(name: str) -> None:
-    """If a quarter of the people move, most scores exceed 4, and the value is one of the two that moved."""
+    """A quarter of the people change from one value to another. Most scores exceed 4, and `value` is one of the two values."""
     m, rng = build(name), np.random.default_rng(NAMES.index(name))
     moved = MIXED.copy()
     moved[[0, 11]] += [-0.25, 0.25]
@@ -341,8 +346,8 @@ def test_mass_below_zero_sums_the_raw_negative_frequencies() -> None:
 
 
 def test_few_reports_of_many_hashed_values_raise_no_alarm() -> None:
-    """Two of few reports with the same function move all support counts together, so these are far from χ². With the floor
-    test, 2 of these 60 runs exceeded 5; 4e-5 were expected."""
+    """With few reports, two reports with the same function move all support counts together. The sum is then far from χ². With
+    the floor test, 2 of these 60 runs exceeded 5; the expected number was 4e-5."""
     m = mechanism("L-BLH", k=30_000, eps_inf=2.0, eps_1=1.0)
     assert isinstance(m, Longitudinal)
     for seed in range(50, 110):

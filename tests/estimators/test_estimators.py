@@ -1,4 +1,4 @@
-"""Laws of the estimators, with a dense reference for each fast path."""
+"""Tests laws of the estimators, and compares each fast path with a dense reference."""
 
 import math
 
@@ -94,7 +94,7 @@ def test_wrong_arguments_are_refused(m: Mechanism) -> None:
 
 
 def exceedances(m: Mechanism, method: str, steps: int, runs: int, people: int, scale: float = 1.0) -> int:
-    """Number of `runs` repetitions in which the 95 % interval of one bin misses the population's share."""
+    """Number of repetitions, out of `runs`, in which the 95 % interval of one bin misses the population's share."""
     f = np.array([0.35, 0.25, 0.2, 0.1, 0.07, 0.03])
     rng = np.random.default_rng([sum(m.signature.encode()), steps])
     estimate = matrix_inversion if method == "mi" else mle
@@ -111,7 +111,8 @@ def exceedances(m: Mechanism, method: str, steps: int, runs: int, people: int, s
 @pytest.mark.parametrize("method", ["mi", "mle"])
 @pytest.mark.parametrize("name", NAMES)
 def test_intervals_cover_as_often_as_stated(name: str, method: str, steps: int) -> None:
-    """400 repetitions: 20 misses expected; outside [5, 38] with probability below 2e-4 for each of 48 cases."""
+    """400 repetitions: the expected number of misses is 20. In each of 48 cases it is outside [5, 38] with probability below
+    2e-4."""
     m = make(name, 6, eps_1=2.0)
     assert 5 <= exceedances(m, method, steps, 400, 3000) <= 38
 
@@ -127,7 +128,7 @@ def test_control_a_window_as_independent_steps_undercovers(name: str) -> None:
 @pytest.mark.parametrize("eps", [20.0, 35.0, 100.0, 700.0])
 @pytest.mark.parametrize("name", NAMES)
 def test_no_large_eps_overflows(name: str, eps: float) -> None:
-    """Nobody has value 5: at a large budget its reports would be almost exact."""
+    """Nobody has value 5. At a large budget, reports of value 5 would be almost exact."""
     m = mechanism(name, 6, eps=eps) if name in ONE_TIME else mechanism(name, 6, eps_inf=eps, eps_1=0.48 * eps)
     table = collect(m, np.arange(200) % 5, np.random.default_rng(2), steps=2)
     for estimate in (matrix_inversion(m, table, steps=2), ibu(m, table, steps=2), mle(m, table, steps=2)):
@@ -136,7 +137,7 @@ def test_no_large_eps_overflows(name: str, eps: float) -> None:
 
 
 def test_few_exact_reports_do_not_worsen_many_noisy_ones() -> None:
-    """The weights include the sampling noise of a small group, not only its mechanism's noise."""
+    """The weight of a small group depends on the group's sampling noise, not only on the mechanism's noise."""
     rng = np.random.default_rng(3)
     sharp, blunt = make("GRR", 10, 8.0), make("GRR", 10, 1.0)
     few, many = collect(sharp, rng.integers(0, 10, 100), rng), collect(blunt, rng.integers(0, 10, 100_000), rng)

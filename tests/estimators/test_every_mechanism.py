@@ -1,4 +1,4 @@
-"""Every estimator with every mechanism: no reports, and tables that do not belong to the mechanism."""
+"""Tests every estimator with every mechanism: without reports, and with tables of other mechanisms."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ LOCATIONS: dict[str, Callable[[], Mechanism]] = {
     PlanarGeometric.name: lambda: PlanarGeometric((3, 2), 0.8),
     Shokri.name: lambda: Shokri(np.full(K, 1 / K), np.abs(np.subtract.outer(np.arange(K), np.arange(K))), 0.7),
 }
-# Calls of each estimator on a table: every name that `estimators` exports, and its variants.
+# Calls of each estimator on a table: every name that `estimators` exports, with its variants.
 LIKELIHOOD: dict[str, Callable[[Mechanism, CountTable], Estimate]] = {
     "ibu": ibu,
     "mle": mle,
@@ -66,7 +66,7 @@ def test_no_mechanism_or_estimator_is_left_out() -> None:
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("estimator", ["gibu", "combined_mle", "combined_inversion"])
 def test_a_level_without_people_changes_no_estimate(name: str, estimator: str) -> None:
-    """Neither before nor after a level whose people reported."""
+    """Tests the empty level both before and after a level with reports."""
     m, other = build(name), mechanism("GRR", k=K, eps=0.5)
     combine = getattr(estimators, estimator)
     group = (other, other.tabulate(other.simulate(np.arange(300) % 4, np.random.default_rng(1))))
@@ -96,7 +96,7 @@ def test_no_reports_give_nan_without_warnings(name: str) -> None:
 @pytest.mark.parametrize("post", POST_NAMES)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_publication_without_reports_has_no_numbers(name: str, post: str) -> None:
-    """Its JSON reads back equal, and every number and diagnostic is None."""
+    """Every number and diagnostic is None, and the publication's JSON decodes to an equal publication."""
     eps = {"eps_inf": 2.0, "eps_1": 1.0} if name in LONGITUDINAL else {"eps": 1.0}
     attribute = {"name": "a", "size": K, "level": ({"name": "b", "mechanism": name, **eps},)}
     survey = parse_survey({
@@ -130,7 +130,7 @@ def test_the_table_of_another_mechanism_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_invalid_counts_are_refused(name: str) -> None:
-    """By `table`, which reads stored counts, and by every estimator, also for a table made by hand."""
+    """`table`, which reads stored counts, refuses invalid counts. So does every estimator, also for a table made by hand."""
     m = build(name)
     good = np.zeros(m.table_shape, np.int64)
     wrong: list[np.ndarray] = [

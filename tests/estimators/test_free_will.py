@@ -80,7 +80,7 @@ def test_grr_and_geometric_mechanisms_combine() -> None:
 
 
 def report_by_report(groups: list[Group], iterations: int) -> np.ndarray:
-    """Eq. 15: GIBU's original definition, over every single report, value by value."""
+    """GIBU's original definition (Eq. 15), computed for each report and each value separately."""
     likelihoods = [m.channel()[:, z] for m, t in groups for z in np.repeat(np.arange(K), t.counts)]
     theta = np.full(K, 1 / K)
     for _ in range(iterations):
@@ -90,8 +90,8 @@ def report_by_report(groups: list[Group], iterations: int) -> np.ndarray:
 
 @pytest.mark.parametrize("iterations", [1, 5, 25])
 def test_all_alternatives_equal_the_papers_sums(iterations: int) -> None:
-    """GRR at two levels and a geometric mechanism, 90 reports: GIBU report by report (Eq. 15), [IBU]_M by Eq. 10 and [INV]_M by
-    Eq. 7 on the average channel. GIBU differs from all others."""
+    """GRR at two levels and a geometric mechanism, 90 reports. Compares GIBU with Eq. 15 for each report, and [IBU]_M (Eq. 10)
+    and [INV]_M (Eq. 7) on the average channel. GIBU differs from all others."""
     line = LOCATION["truncated-geometric"](k=K, eps=0.7)
     groups = groups_of(mechanism("GRR", k=K, eps=0.5), line, mechanism("GRR", k=K, eps=3.0), n=15)
     found = gibu(groups, max_iter=iterations, tol=0.0).frequencies
@@ -111,7 +111,7 @@ def test_all_alternatives_equal_the_papers_sums(iterations: int) -> None:
 
 
 def test_the_average_of_cancelling_mechanisms_is_nan() -> None:
-    """Eq. 11: two informative channels whose average is not. GIBU still estimates the frequencies."""
+    """Two informative channels can have an uninformative average (Eq. 11). GIBU still estimates the frequencies."""
     line = np.array([[0.0, 1.0], [1.0, 0.0]])
 
     class Given(StoredChannel):
@@ -147,7 +147,7 @@ def test_only_averages_with_lines_need_a_dense_channel() -> None:
 
 
 def test_gibu_is_more_accurate_if_levels_differ_much() -> None:
-    """Summed over 60 runs of GRR at ε = 0.3 and 4 (fixed seeds), GIBU's error is 0.7 of the better alternative's."""
+    """Over 60 runs of GRR at ε = 0.3 and 4 (fixed seeds), GIBU's total error is 0.7 times the better alternative's error."""
     errors = np.zeros(3)
     for seed in range(60):
         groups = groups_of(mechanism("GRR", k=K, eps=0.3), mechanism("GRR", k=K, eps=4.0), n=1000, seed=seed)

@@ -1,4 +1,4 @@
-"""Matrix inversion of every registered mechanism, pure or not: no bias, and the standard errors of repeated surveys."""
+"""Tests the matrix inversion of every registered mechanism: no bias, and the standard errors of repeated surveys."""
 
 import math
 import warnings
@@ -48,8 +48,9 @@ def test_the_examples_include_a_singular_channel() -> None:
 @pytest.mark.parametrize("m", PLACES, ids=repr)
 @pytest.mark.parametrize("steps", [1, 4])
 def test_estimates_and_errors_match_repeated_surveys(m: ChannelMechanism, steps: int) -> None:
-    """400 surveys of 500 people. Mean and variance of every bin are within 6 of their standard errors (chance 1e-8 each). The
-    control, a single step's variance divided by the steps, is not. A singular channel has the bias of least squares, A⁺A f.
+    """400 surveys of 500 people. Mean and variance of every bin differ from the stated ones by less than 6 standard errors
+    (1e-8 each by chance). The control, a single step's variance divided by the steps, differs by more. A singular channel has
+    the bias of least squares, A⁺A f.
     (For the pure mechanisms: `tests/mechanisms/test_variance.py`.)
     """
     rng = np.random.default_rng([steps, m.k, len(m.signature)])
@@ -91,7 +92,7 @@ def test_a_line_of_a_million_cells_is_inverted() -> None:
 
 @pytest.mark.parametrize("m", PLACES[:2], ids=repr)
 def test_fake_data_are_inverted(m: ChannelMechanism) -> None:
-    """Exact on expected counts, with the variance of the device's mechanism on real and fake values."""
+    """The inversion is exact on expected counts. The variance is that of the device's mechanism on real and fake values."""
     m.inverse()
     mixed = m.with_fake_data(3)
     assert isinstance(mixed, ChannelMechanism)
@@ -102,7 +103,7 @@ def test_fake_data_are_inverted(m: ChannelMechanism) -> None:
 
 
 def test_mixed_groups_combine_without_bias_and_more_accurately() -> None:
-    """300 surveys of a pure and both geometric mechanisms: no bin's mean is off by 6 standard errors (chance 1e-8 a bin)."""
+    """300 surveys of a pure and both geometric mechanisms. No bin's mean is wrong by 6 standard errors (by chance: 1e-8)."""
     rng, kinds = np.random.default_rng(5), [pure("L-OSUE", eps_1=1.0), *PLACES[:2]]
     found = []
     for _ in range(300):
@@ -117,7 +118,7 @@ def test_mixed_groups_combine_without_bias_and_more_accurately() -> None:
 
 def test_a_group_without_information_is_left_out() -> None:
     told, untold = pure("GRR"), mechanism("L-GRR", 6, eps_inf=2.0, eps_1=1.0)
-    untold.q = untold.p  # as calibration="paper" can make them in doubles
+    untold.q = untold.p  # calibration="paper" can give equal doubles
     groups: list[Group] = [(told, told.table(3, [1, 2, 0, 0, 0, 0])), (untold, untold.table(2, [0, 0, 0, 0, 2, 0]))]
     np.testing.assert_array_equal(combined_inversion(groups).frequencies, matrix_inversion(*groups[0]).frequencies)
     nothing = matrix_inversion(*groups[1], post="norm-sub")
@@ -143,7 +144,7 @@ def estimates_of(m: Mechanism, steps: int) -> list[Estimate]:
 @settings(max_examples=3)
 @given(steps=st.integers(1, 40))
 def test_no_reports_give_nan(m: Mechanism, steps: int) -> None:
-    """Every estimator gives NaN and has not converged; there is no crash and no warning."""
+    """Every estimator returns NaN with `converged` false, without a crash or a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         group: Group = (m, m.empty_table())

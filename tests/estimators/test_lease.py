@@ -67,7 +67,7 @@ def test_the_second_works_only_after_the_first_has_stopped(
     monkeypatch.setattr(module, "LEASE_MS", 60_000)
     assert others.lead()
     assert one.run(now_ms(3)) == []
-    results.resign()  # no effect: it does not hold the lease
+    results.resign()  # no effect: this estimator does not hold the lease
     assert not results.lead()
     others.resign()
     assert results.lead()
@@ -114,7 +114,7 @@ def test_concurrent_estimators_publish_every_step_once(store: MemoryCountStore, 
     "written", [b'{"incomplete": [], "next_step": 3, "first_step": 0}', b'{"first_step":0,"next_step":3,"new":[7]}']
 )
 def test_progress_of_another_version_is_continued(store: MemoryCountStore, client: redis.Redis, written: bytes) -> None:
-    """In another order, with spaces, without empty fields, with a field unknown to us."""
+    """The JSON has another order, spaces, no empty fields, or a field that this version does not know."""
     told = Told()
     estimator, results = schedule(store, client, told)
     client.set(results._progress_key, written)
@@ -123,4 +123,4 @@ def test_progress_of_another_version_is_continued(store: MemoryCountStore, clien
     progress = results.progress()
     assert progress is not None
     assert progress.next_step == 5
-    assert not results.save([], progress.__class__(first_step=0, next_step=3), progress)  # a stale one is still refused
+    assert not results.save([], progress.__class__(first_step=0, next_step=3), progress)  # stale progress is still refused

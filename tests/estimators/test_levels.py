@@ -1,4 +1,4 @@
-"""The test of the levels' histograms: its false alarms are as rare as stated, and it detects a difference."""
+"""Tests the comparison of levels: false alarms are as rare as stated, and differences between levels are detected."""
 
 import math
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from surveys import parse_survey
 
 SHARES = np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.03, 0.01])
 K = SHARES.size
-# The strict level's people have the last value ten times as often: the combined estimate is off by 0.02 or more.
+# People at the strict level have the last value ten times as often. The combined estimate is wrong by 0.02 or more.
 STRICT = np.array([0.36, 0.2, 0.14, 0.1, 0.06, 0.04, 0.1])
 
 
@@ -45,7 +45,10 @@ PAIRS = [(("OUE", 0.5, 500), ("OUE", 2.0, 2000)), (("GRR", 6.0, 1), ("GRR", 6.0,
 def test_levels_of_one_histogram_differ_as_rarely_as_stated(
     pair: tuple[tuple[str, float, int], tuple[str, float, int]],
 ) -> None:
-    """500 surveys: p <= 5 % and p <= 0.1 % are no more frequent than that, up to chance of 1e-6, even with a single person."""
+    """500 surveys: p <= 5 % and p <= 0.1 % are not more frequent than stated, even with a single person.
+
+    A correct test fails with probability 1e-6.
+    """
     rng = np.random.default_rng(1)
     levels = [(build(name, eps), n) for name, eps, n in pair]
     found = [levels_difference([group(m, n, rng) for m, n in levels]) for _ in range(500)]
@@ -54,7 +57,7 @@ def test_levels_of_one_histogram_differ_as_rarely_as_stated(
 
 
 def test_control_a_normal_test_of_one_person_raises_alarms() -> None:
-    """One report is not normally distributed: 30 times the alarms expected at 0.1 %."""
+    """One report is not normally distributed. The control gives 30 times the expected number of alarms at 0.1 %."""
     m, rng, alarms = build("GRR", 6.0), np.random.default_rng(2), 0
     for _ in range(500):
         one, many = (matrix_inversion(*group(m, n, rng)) for n in (1, 3000))
@@ -65,7 +68,7 @@ def test_control_a_normal_test_of_one_person_raises_alarms() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_levels_that_differ_are_detected(name: str) -> None:
-    """30 000 people a level. A tenth of the strict level has a value that one in a hundred has elsewhere."""
+    """30 000 people per level. One value has a share of a tenth at the strict level, and of a hundredth at the other level."""
     rng = np.random.default_rng(NAMES.index(name))
     found = levels_difference([group(build(name, 3.0), 30_000, rng), group(build(name, 2.0), 30_000, rng, STRICT)])
     assert found is not None
@@ -74,8 +77,8 @@ def test_levels_that_differ_are_detected(name: str) -> None:
 
 
 def test_a_window_is_no_more_certain_than_its_people() -> None:
-    """The same people report with kept memos at every step, so more steps add no certainty. The control counts every report
-    as a person."""
+    """The same people report from kept memos at every step, so more steps add no certainty. The control treats every report as
+    a separate person."""
     m, rng, alarms, control = build("L-OSUE", 2.0), np.random.default_rng(3), 0, 0
     for _ in range(200):
         groups = [(m, m.tabulate(m.simulate(rng.choice(K, 100, p=SHARES), rng, steps=8))) for _ in range(2)]
@@ -125,7 +128,7 @@ def test_levels_are_published_beside_each_other() -> None:
 
 
 def test_intervals_over_levels_that_differ_are_withheld() -> None:
-    """The API shows it with the levels' own estimates, and so does Prometheus."""
+    """The API and Prometheus report the difference; the API also shows the levels' own estimates."""
     p, _ = publication(STRICT)
     assert p.diagnostics.levels_p is not None
     assert p.diagnostics.levels_p < LEVELS_CHANCE

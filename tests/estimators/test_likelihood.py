@@ -1,4 +1,4 @@
-"""Laws of IBU, GIBU and the maximum likelihood, against dense and closed-form references."""
+"""Tests laws of IBU, GIBU and the maximum likelihood, and compares them with dense and closed-form references."""
 
 import copy
 import itertools
@@ -50,7 +50,7 @@ def m(request: pytest.FixtureRequest) -> Mechanism:
 
 @st.composite
 def tables(draw: st.DrawFn, wild: bool = True) -> Group:
-    """Any table of any pure mechanism with six values, including tables that no honest population sends."""
+    """Any table of any pure mechanism with six values, including tables that an honest population cannot produce."""
     name = draw(st.sampled_from(NAMES))
     eps = [0.5, 1.0, 2.0] + [1e-3] * wild + [300.0] * (wild and "LH" not in name)
     m = make(name, eps_1=draw(st.sampled_from(eps)))
@@ -154,7 +154,7 @@ def test_ten_thousand_fast_steps_equal_dense_ones() -> None:
 
 @pytest.mark.parametrize(("tol", "delta"), [(0.0, 0.0), (1e-5, 0.0), (0.0, 1e-7)])
 def test_values_with_equal_counts_and_starts_stay_equal(tol: float, delta: float) -> None:
-    """Few of many values differ in two groups' counts and the start: the loop over kinds equals the one over values."""
+    """Few of many values differ in the counts of two groups and in the start. The loop over kinds equals a loop over values."""
     rng, k = np.random.default_rng(11), 97
     sharp, blunt = make("OUE", k, 3.0), make("L-OSUE", k, 0.5)
     groups = [(m, m.table(400, rng.integers(100, 104, k))) for m in (sharp, blunt)]
@@ -361,7 +361,7 @@ def test_projected_steps_raise_the_likelihood_to_the_gap() -> None:
     assert path[-1] <= best + 4000 * 1e-9
     slow, steps, _ = em(terms, uniform, 20 * evaluations, 0.0, 0.0)
     assert steps == 20 * evaluations
-    assert duality_gap(slow, evaluate(terms, slow)[1]) > 4000 * 1e-9  # plain EM is not done after 20 times as many
+    assert duality_gap(slow, evaluate(terms, slow)[1]) > 4000 * 1e-9  # plain EM needs over 20 times as many steps
 
 
 def test_projected_steps_reach_one_maximum_from_any_start() -> None:
@@ -415,7 +415,7 @@ def test_projected_steps_reach_the_separable_maximum(groups: list[Group]) -> Non
 @pytest.mark.parametrize(("k", "eps"), [(2, 1e-9), (5, 1e-3), (2, 30.0), (5, 340.0)])
 def test_no_count_and_no_eps_overflows(name: str, k: int, eps: float) -> None:
     if name == "L-OUE" and eps == 340.0:
-        eps = 300.0  # the most that its second round can reach after 600
+        eps = 300.0  # about the largest ε₁ that L-OUE can reach with ε∞ = 600
     m = make(name, k, eps)
     for counts in (np.zeros(m.table_shape, np.int64), np.arange(math.prod(m.table_shape)).reshape(m.table_shape) % 2):
         huge = counts.astype(np.int64) * (2**62 // counts.size)
@@ -434,9 +434,9 @@ def test_no_count_and_no_eps_overflows(name: str, k: int, eps: float) -> None:
 
 
 def test_a_mechanism_without_information_gives_no_estimate() -> None:
-    """A group with information is estimated as if it were alone."""
+    """Beside such a mechanism, a group with information has the same estimate as alone."""
     m = copy.copy(make("GRR"))
-    m.p = m.q = 1 / K  # as "paper" calibrations can make them
+    m.p = m.q = 1 / K  # a "paper" calibration can have p = q
     table = m.table(60, np.array([60, 0, 0, 0, 0, 0]))
     telling = make("GRR")
     other = telling.table(60, np.array([30, 20, 10, 0, 0, 0]))

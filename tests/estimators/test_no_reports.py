@@ -1,4 +1,4 @@
-"""A step without reports: no reader of the publications gets a number about it."""
+"""Tests that every output shows a step without reports without numbers."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Laws of the post-processing methods, and metrics against their definitions."""
+"""Tests laws of the post-processing methods, and compares error metrics with their definitions."""
 
 import math
 from random import Random
@@ -29,7 +29,7 @@ def apply(x: np.ndarray, name: str, total: float = 1.0) -> np.ndarray:
 @settings(max_examples=300)
 @given(estimates, names, st.randoms(use_true_random=False))
 def test_each_method_keeps_its_guarantees(x: np.ndarray, name: str, random: Random) -> None:
-    """Sign, sum, order, idempotence, and independence of the order of the values."""
+    """Checks sign, sum, order, idempotence, and independence of the order of the values."""
     f = apply(x, name)
     if name in NON_NEGATIVE:
         assert (f >= 0).all()
@@ -61,7 +61,7 @@ def test_counts_are_treated_like_frequencies(x: np.ndarray, name: str, total: fl
     st.floats(0, 12),
 )
 def test_power_keeps_the_order(x: np.ndarray, log_noise: float, log_scale: float) -> None:
-    """With every way to compute the posterior, and for estimates far outside."""
+    """Tests every way to compute the posterior, and estimates far outside the range."""
     found = post_process(x * 10**log_scale, "power", variance=10 ** (2 * log_noise))
     assert (np.diff(found[np.argsort(x)]) >= -1e-9 / (100 * x.size)).all()
 
@@ -72,16 +72,16 @@ def test_norm_sub_is_the_projection_onto_the_simplex(x: np.ndarray) -> None:
     f = apply(x, "norm-sub")
     shift = (x - f)[f > 0]
     np.testing.assert_allclose(shift, shift.mean(), atol=1e-9)  # one number is subtracted from the positive ones
-    assert (x[f == 0] <= shift.mean() + 1e-9).all()  # and the others are not above it: the projection's conditions
+    assert (x[f == 0] <= shift.mean() + 1e-9).all()  # the other numbers are not above it: conditions of a projection
 
 
 @pytest.mark.parametrize("outliers", [[], [0.999, 1.001, 1.5], [-0.01, 1e-7, 2.6e-4]])
 @pytest.mark.parametrize("noise", [0.03, 0.01, 1e-3, 1e-4, 1e-6])
 def test_power_is_the_posterior_mean(noise: float, outliers: list[float]) -> None:
-    """Against the definition: each integral by brute force on a fine grid around the estimate, the exponent by a scan.
+    """Compares with the definition: each integral by brute force on a fine grid around the estimate, the exponent by a scan.
 
-    With less noise more estimates are far from zero in standard errors, so every way to compute the posterior is used.
-    Outliers lie near and beyond the least and the greatest possible true number, 1 / 4300 and 1.
+    With less noise, more estimates are many standard errors from zero, so every way to compute the posterior is used. Outliers
+    are near and beyond the smallest and the largest possible true number, 1 / 4300 and 1.
     """
     rng = np.random.default_rng(8)
     truth = np.sort(rng.pareto(1.2, 40))[::-1]
@@ -104,7 +104,7 @@ def test_power_is_the_posterior_mean(noise: float, outliers: list[float]) -> Non
     rough = max(np.arange(0, 4, 0.1), key=lambda a: posterior(a)[0])
     best = max((posterior(a) for a in np.arange(rough - 0.1, rough + 0.1, 0.004)), key=lambda found: found[0])
     np.testing.assert_allclose(post_process(x, "power", variance=noise**2), best[1], atol=1e-2 * noise)
-    if noise > low / 100:  # without noise it gains nothing and loses true numbers below the bound
+    if noise > low / 100:  # without noise, power gains nothing and loses true numbers below the bound
         assert errors.mse(truth, best[1][:40]) < errors.mse(truth, x[:40])
 
 
@@ -121,7 +121,8 @@ def test_power_hardly_moves_estimates_with_little_noise() -> None:
 
 
 def test_power_fitted_to_a_sample_of_values_stays_accurate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If very many estimates near zero differ, the exponent is fitted to a sample, here a quarter, without loss of accuracy."""
+    """If very many different estimates are near zero, the exponent is fitted to a sample (here a quarter) without loss of
+    accuracy."""
     rng = np.random.default_rng(10)
     truth = 1 / np.arange(1, 8001) ** 1.3
     truth /= truth.sum()
@@ -140,7 +141,8 @@ def test_power_keeps_estimates_without_noise() -> None:
 
 
 def test_power_with_the_variance_of_k_reports_is_inaccurate() -> None:
-    """A toolkit's mistake: the noise variance of counts is n times that of a report, but the toolkit uses k times."""
+    """A toolkit has this mistake: it multiplies the variance of one report by k. The noise variance of counts is n times the
+    variance of one report."""
     k, n = 100, 20_000
     m = mechanism("OUE", k, eps=1.0)
     f = 1 / np.arange(1, k + 1) ** 1.5
@@ -260,7 +262,7 @@ def test_metrics_treat_zero_nan_and_negatives_as_stated() -> None:
 @settings(max_examples=40)
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 2**32), st.sampled_from([0.05, 1.0, 20.0]))
 def test_the_grids_distance_equals_scipys(width: int, height: int, seed: int, evenness: float) -> None:
-    """Also if most of the mass is on a few points, some are empty, and the points are not in order."""
+    """Includes cases with most of the mass on a few points, with empty points, and with points that are not in order."""
     rng = np.random.default_rng(seed)
     points = rng.permutation([(i, j) for i in range(width) for j in range(height)]).astype(float)
     a, b = (rng.dirichlet(np.full(len(points), evenness)) for _ in range(2))

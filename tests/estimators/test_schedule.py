@@ -1,4 +1,4 @@
-"""The schedule skips no step, doubles none, and publishes none as complete while reports could be missing."""
+"""Tests that the schedule skips and doubles no step, and publishes no step as complete while reports could be missing."""
 
 import contextlib
 import math
@@ -92,7 +92,7 @@ def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountSt
     made = schedule.run(now)
     assert keys(made) == [(0, True)]
     assert made[0].reports == 10
-    assert schedule.run(now) == []  # once
+    assert schedule.run(now) == []  # no second publication
 
 
 class StandingBy(MemoryResults):
@@ -103,7 +103,7 @@ class StandingBy(MemoryResults):
 
 
 def test_privacy_losses_are_computed_before_the_close(store: MemoryCountStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a close no mechanism computes a loss, and the published losses are the same."""
+    """After a step has closed, no mechanism computes a loss. The published losses are the same as without preparation."""
     spent.cache_clear()
     results = StandingBy()
     schedule = Schedule(SURVEY, store, Log([SURVEY.start_ms]), results, [])
@@ -170,7 +170,7 @@ def test_expired_and_unused_partitions_do_not_delay_steps(store: MemoryCountStor
 
 @pytest.mark.parametrize("until_ms", [SURVEY.opens_ms(2) - SURVEY.skew_ms, SURVEY.opens_ms(2) - SURVEY.skew_ms + 1])
 def test_steps_and_windows_with_lost_records_stay_incomplete(store: MemoryCountStore, until_ms: int) -> None:
-    """The count store was lost after part of the log had expired. A step that begins at the gap's end is complete."""
+    """The count store was lost after part of the log had expired. A step that begins at the end of the gap is complete."""
     steps, lost = SURVEY.window_steps + 6, 2 if until_ms == SURVEY.opens_ms(2) - SURVEY.skew_ms else 3
     log, results, told = Log([SURVEY.opens_ms(s) for s in range(steps)]), MemoryResults(), Told()
     panes = {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}
@@ -207,7 +207,7 @@ def test_counts_of_a_deleted_topic_complete_no_step(store: MemoryCountStore) -> 
 
 
 def test_no_step_passes_before_a_lost_partition_is_recorded(store: MemoryCountStore) -> None:
-    """The topic was created again without partition 1, some of whose records may not have been counted."""
+    """The topic was created again without partition 1. Some records of partition 1 may not have been counted."""
     log, results = Log([]), MemoryResults()
     log.id = "new"
     store.commit(0, None, Checkpoint(0, SURVEY.start_ms, log_id="new"))
@@ -310,7 +310,7 @@ def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) 
 
 
 def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountStore) -> None:
-    """For example a Redis that is killed and restarts without its last second of writes."""
+    """Example: Redis is killed and restarts without the last second of writes."""
     log = Log([SURVEY.start_ms, SURVEY.start_ms + 1])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]
 
@@ -330,7 +330,7 @@ def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountSt
 @settings(max_examples=60)
 @given(st.data())
 def test_two_estimators_never_replace_a_result_by_a_poorer_one(data: st.DataObject) -> None:
-    """The other estimator may interrupt one at every call; all saved and published results are complete."""
+    """Each estimator may be interrupted by the other at every call. All saved and published results are complete."""
     steps = SURVEY.window_steps + 4
     log = Log([SURVEY.opens_ms(s) + 1 for s in range(steps)])
     store, results, told = MemoryCountStore(SURVEY), MemoryResults(), Told()
@@ -444,7 +444,7 @@ def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
 
 @pytest.mark.parametrize("window_steps", [1, 3])
 def test_diagnostics_are_published(window_steps: int) -> None:
-    """Three steps: honest, changed, forged. The previous step is available however short the window is."""
+    """Three steps: honest, changed, forged. The previous step is available even with the shortest window."""
     survey = parse_survey(
         tomllib.loads(f"""
         name = "signs"
@@ -503,14 +503,14 @@ def test_diagnostics_are_published(window_steps: int) -> None:
 
 
 class Unfenced(MemoryCountStore):
-    """The control: it prunes without a check."""
+    """The control: a store that prunes without a check."""
 
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
         super().prune(before_step, self.snapshot())
 
 
 class Unmarked(MemoryCountStore):
-    """The control: it does not report pruned steps."""
+    """The control: a store that does not report pruned steps."""
 
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
         return {p: replace(checkpoint, pruned_below=0) for p, checkpoint in super().checkpoints(steps).items()}
@@ -526,7 +526,7 @@ def full(store: MemoryCountStore, steps: int, writer: str) -> Log:
 
 @pytest.mark.parametrize(("kind", "right"), [(MemoryCountStore, True), (Unfenced, False)])
 def test_late_pruning_keeps_tables_that_were_counted_again(kind: type[MemoryCountStore], right: bool) -> None:
-    """An estimator hangs between saving and pruning. Meanwhile the store is lost and its records are counted again."""
+    """An estimator hangs between saving and pruning. Meanwhile the store is lost, and the records are counted again."""
     steps, results = SURVEY.window_steps + 4, MemoryResults()
     store = kind(SURVEY)
     log = full(store, steps, "before")
@@ -553,7 +553,7 @@ def test_late_pruning_keeps_tables_that_were_counted_again(kind: type[MemoryCoun
 
 @pytest.mark.parametrize(("kind", "right"), [(MemoryCountStore, True), (Unmarked, False)])
 def test_a_step_whose_tables_were_pruned_is_never_complete(kind: type[MemoryCountStore], right: bool) -> None:
-    """For example a Redis Cluster fails over and loses only the progress."""
+    """Example: a Redis Cluster fails over and loses only the progress."""
     steps = SURVEY.window_steps + 4
     store = kind(SURVEY)
     log, now = full(store, steps, "a"), SURVEY.closes_ms(steps - 1) + MARGIN_MS
@@ -587,7 +587,7 @@ def test_the_topics_publications_survive_loss_of_the_store(store: MemoryCountSto
 
 
 def test_a_replaced_estimator_publishes_nothing(store: MemoryCountStore) -> None:
-    """It hangs before it publishes an incomplete step. Meanwhile another one publishes the step complete."""
+    """An estimator hangs before it publishes an incomplete step. Meanwhile another estimator publishes the complete step."""
     close, topic, results = SURVEY.closes_ms(0), MemoryTopic(lambda: SURVEY.start_ms), MemoryResults()
     log = Log([SURVEY.start_ms, close - 1, close])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Health gauges of the estimator and of the counting before it."""
+"""Tests the health gauges of the estimator and of the counting agents before it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Privacy losses by enumeration, from the definition alone. Tests compare `mechanisms.ledger` with them.
+"""Privacy losses by enumeration, from the definition alone. Tests compare `mechanisms.ledger` with these losses.
 
 A device draws one memo for each distinct value of its sequence. At every step it randomizes the memo of the current value. For
 sequences x and y of length t
@@ -6,8 +6,8 @@ sequences x and y of length t
     P(y|x) = Π_{v in x} Σ_m P₁(m|v) Π_{j: x_j = v} P₂(y_j|m)
 
 The functions below sum and multiply these probabilities over all sequences. GRR's symbols are enumerated directly. The bits of
-a unary encoding are independent given x, so the loss of a pair (x, x') is a sum over bits. Bits that are not a value of either
-sequence are all alike. `all_bits_loss` does not use these simplifications.
+a unary encoding are independent given x, so the loss of a pair (x, x') is a sum over bits. All bits that are not a value of
+either sequence have the same loss. `all_bits_loss` does not use these simplifications.
 """
 
 import math
@@ -52,7 +52,7 @@ def unary_round(name: str, eps: float) -> tuple[float, float]:
 
 
 def unary_rounds(name: str, eps_inf: float, eps_1: float) -> Rounds:
-    """L-SUE, L-OSUE, L-SOUE or L-OUE. Bisection finds the second round with which one report loses ε₁."""
+    """L-SUE, L-OSUE, L-SOUE or L-OUE. Bisection finds the second round for which one report has the loss ε₁."""
     chains = {"L-SUE": ("SUE", "SUE"), "L-OSUE": ("OUE", "SUE"), "L-SOUE": ("SUE", "OUE"), "L-OUE": ("OUE", "OUE")}
     first, second = chains[name]
     p1, q1 = unary_round(first, eps_inf)
@@ -110,7 +110,7 @@ def bit_log_likelihood(rounds: Rounds, x: Steps, bit: int) -> Floats:
 def bits_pair_loss(k: int, rounds: Rounds, x: Steps, other: Steps) -> float:
     """The maximal loss over all outputs for one pair of sequences on k bits."""
     hot = set(x) | set(other)
-    bits = [(bit, 1) for bit in hot] + [(max(hot) + 1, k - len(hot))]  # the last one represents all bits that are no value
+    bits = [(bit, 1) for bit in hot] + [(max(hot) + 1, k - len(hot))]  # the last bit represents all bits that are no value
     losses = [bit_log_likelihood(rounds, x, bit) - bit_log_likelihood(rounds, other, bit) for bit, _ in bits]
     return sum(count * float(loss.max()) for loss, (_, count) in zip(losses, bits))
 
@@ -138,7 +138,7 @@ def bits_loss(k: int, rounds: Rounds, t: int) -> float:
 
 
 def all_bits_loss(k: int, rounds: Rounds, t: int) -> float:
-    """The same without simplification: over all pairs of sequences and all 2^(kt) outputs."""
+    """The same as `bits_loss` without simplification: over all pairs of sequences and all 2^(kt) outputs."""
     rows = []
     for x in product(range(k), repeat=t):
         joint = np.zeros(1)

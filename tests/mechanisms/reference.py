@@ -1,8 +1,8 @@
 """Reference for tests of the mechanisms: slow, dense, and written from the docstrings alone.
 
-`rounds` builds a mechanism's probabilities symbol by symbol and bit by bit from p, q (p₁, q₁, p₂, q₂). Everything else is
-arithmetic on them. The arrays' axes are (value, block, …). A block is a constant, public part of a person's reports: the hash
-function of memoized local hashing. The other mechanisms have one block.
+`rounds` builds a mechanism's probabilities for each symbol and bit from p, q (p₁, q₁, p₂, q₂). The other functions compute with
+these probabilities. The axes of the arrays are (value, block, …). A block is a constant, public part of a person's reports: the
+hash function of memoized local hashing. The other mechanisms have one block.
 """
 
 import math
@@ -143,7 +143,7 @@ def symbols(k: int, p: float, q: float) -> Floats:
 
 
 def bits(k: int, p: float, q: float, inputs: Floats | None = None) -> Floats:
-    """(inputs, 2^k) one round on k bits, of the one-hot vectors or the given ones. Bit v of a column's index is bit v."""
+    """(inputs, 2^k) one round on k bits, of one-hot vectors or the given inputs. Bit v of a column's index is bit v."""
     rows = np.eye(k) if inputs is None else inputs
     outputs = np.array([digits(i, 2, k) for i in range(2**k)])
     one = np.where(rows == 1, p, q)[:, None, :]
@@ -174,10 +174,10 @@ def rounds(m: Longitudinal) -> tuple[Floats, Floats]:
 
 
 def sequences(m: Mechanism, t: int) -> Floats:
-    """(k, blocks, symbols^t) Pr[block and t reports of an unchanged value | value]; the first report is the slowest axis."""
+    """(k, blocks, symbols^t) Pr[block and t reports of an unchanged value | value]; the last report varies fastest."""
     if isinstance(m, Longitudinal):
         memo, fresh = rounds(m)
-    else:  # the value is its own memo
+    else:  # a one-time mechanism: the value itself serves as the memo
         memo, fresh = np.eye(m.k)[:, None, :], one_round(m)
     joint = np.ones((len(fresh), 1))
     for _ in range(t):
@@ -196,6 +196,6 @@ def supports(m: Mechanism, t: int) -> Ints:
 
 
 def worst_ratio(probabilities: Floats) -> float:
-    """The largest |ln ratio| of two rows' probabilities of one outcome."""
+    """The largest |ln ratio| of the probabilities of one outcome in two rows."""
     logs = np.log(probabilities.reshape(len(probabilities), -1))
     return float((logs.max(axis=0) - logs.min(axis=0)).max())

@@ -1,4 +1,4 @@
-"""Bad arguments are rejected by name, good ones work up to the ends of their ranges, and no message shows a person's value."""
+"""Tests that bad arguments are rejected by name, good arguments work in their whole range, and no message shows a value."""
 
 import math
 import warnings
@@ -21,7 +21,7 @@ from . import reference
 from .reference import build
 
 NOT_NUMBERS: list[Any] = [math.nan, math.inf, -math.inf, True, False, np.True_, "1", None, 1j, [1.0], Decimal(1)]
-ROUNDING = 1e-15  # of differences of logarithms as large as eps_inf and ln k
+ROUNDING = 1e-15  # relative to eps_inf and ln k: rounding error of a difference of logarithms of this size
 BAD_EPS = [*NOT_NUMBERS, 0, -1.0, 0.0, 701, 10**400, -(10**400), 1e-10, 5e-324, Fraction(1, 10**400)]
 BAD_K: list[Any] = [*NOT_NUMBERS, 2.0, 2.5, 1, 0, -3, MAX_K + 1, 2**100, np.float64(4)]
 BAD_G: list[Any] = [math.nan, True, "4", 4.0, 0, 1, 6, 12, 1023, 1025, -4, 2**70]
@@ -60,7 +60,7 @@ def test_eps_1_must_be_less_than_eps_inf(name: str, eps_1: float) -> None:
 @pytest.mark.parametrize("name", ["L-SOUE", "L-OUE"])
 @pytest.mark.parametrize("eps_inf", [1e-3, 0.5, 2.0, 20.0, 700.0])
 def test_an_unreachable_eps_1_is_rejected_with_the_largest_one(name: str, eps_inf: float) -> None:
-    """The limit belongs to a second round that keeps every zero; the test computes it from such a round."""
+    """A second round that keeps every zero reaches the limit. The test computes the limit from such a round."""
     p1, q1 = ((first := ROUNDS[CHAINS[name][0]](eps_inf)).p, first.q)
     limit = math.log(p1 / q1 * (1 - q1 / 2) / (1 - p1 / 2))
     assert largest_eps_1(first, "OUE") == pytest.approx(limit)
@@ -179,7 +179,7 @@ def test_variance_losses_and_simulate_check_their_arguments(name: str) -> None:
 
 
 def exercise(m: Mechanism) -> None:
-    """Checks everything that an extreme parameter could break. Warnings are errors, also NumPy's."""
+    """Checks everything that an extreme parameter could break. Warnings are errors, also warnings of NumPy."""
     assert 0 < m.q < m.p <= 1
     assert 0 < m.variance() < math.inf
     assert 0 < m.variance(0.5, 1, 10**6) < math.inf
@@ -246,7 +246,7 @@ def test_one_report_loses_exactly_the_given_eps_1(name: str, k: int, pair: tuple
 @settings(max_examples=60)
 @given(st.floats(0.1, 40), st.floats(0.05, 0.999))
 def test_lolohas_g_follows_the_printed_formula(eps_inf: float, share: float) -> None:
-    """Compares with the formula in 100 digits, which absorb its cancellation, rounded down to a prime power."""
+    """Compares with the formula in 100 digits (because of its cancellation), rounded down to a prime power."""
     eps_1 = eps_inf * share
     with localcontext(prec=100):
         a, b = Decimal(eps_inf).exp(), Decimal(eps_1).exp()

@@ -17,7 +17,7 @@ THRESHOLDS = (0, 1, 2, 3, 2**62, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2, 2**64 -
 
 
 class Other(np.random.Generator):
-    """A subclass of NumPy's generator: `bernoulli_rows` draws every bit from it."""
+    """A subclass of NumPy's generator: `bernoulli_rows` draws every bit from this subclass."""
 
 
 def generator(kind: str, seed: int) -> np.random.Generator:
@@ -86,10 +86,10 @@ def xoshiro(count: int, seed: tuple[int, ...] = SEED) -> list[int]:
 
 
 def test_the_generator_is_xoshiro256plusplus() -> None:
-    """Compares the first outputs for the seed 1, 2, 3, 4 with those of Rust's rand_xoshiro and the authors' C program."""
+    """Compares the first outputs for the seed 1, 2, 3, 4 with outputs of Rust's rand_xoshiro and of the authors' C program."""
     assert xoshiro(4) == [41943041, 58720359, 3588806011781223, 3591011842654386]
     words = np.empty(10, np.uint64)
-    draw(words, 2**63)  # a threshold with one binary digit takes one word: each bit is the complement of the word's
+    draw(words, 2**63)  # a threshold with one binary digit needs one word: each bit is the complement of that word's bit
     assert [MASK ^ int(word) for word in words] == xoshiro(10)
 
 
@@ -163,7 +163,7 @@ def test_certain_bits_and_padding_are_exact(kind: str, k: int, n: int) -> None:
 @each_path
 @pytest.mark.parametrize("probability", [0.5, 1e-4, 1 - 1e-4, 0.1, 2.0**-20, 0.7310585786300049])
 def test_all_lanes_have_the_stated_share_and_are_independent(kind: str, probability: float) -> None:
-    """Each of the 64 lanes has the stated share, and neighbouring bits and words are uncorrelated.
+    """Each of the 64 lanes has the stated share of ones, and neighbouring bits and words are uncorrelated.
 
     6 × 2 × 64 × 3 scores at 7 standard deviations (12 more for the Poisson tails of rare bits); false-alarm rate < 1e-8.
     """
@@ -194,4 +194,4 @@ def test_a_device_source_provides_every_random_bit() -> None:
             return np.asarray(out)
 
     bernoulli_rows(0.3, 1, 1000, Counting(np.random.PCG64(1)))
-    assert sum(asked) >= 5 * 1000 / 64  # at least as many words as the bits take on average
+    assert sum(asked) >= 5 * 1000 / 64  # at least the number of words that the bits need on average

@@ -71,7 +71,7 @@ def test_the_loss_of_a_report_is_exactly_eps_1(m: Mechanism) -> None:
 
 
 def test_eps_1_equals_the_argument_with_exact_calibration() -> None:
-    """With exact calibration `eps_1` is the argument. For THE and the paper's calibration it is at most the argument."""
+    """With exact calibration `eps_1` is the argument. For THE and the paper's calibration `eps_1` is at most the argument."""
     for k in (2, 3, 8, 1000):
         for eps_inf, eps_1 in PAIRS:
             assert all(build(name, k, eps_inf, eps_1).eps_1 == eps_1 for name in NAMES if name != "THE")
@@ -81,7 +81,8 @@ def test_eps_1_equals_the_argument_with_exact_calibration() -> None:
 
 @each
 def test_p_and_q_are_the_probabilities_of_support(m: Mechanism) -> None:
-    """A GRR report supports its symbol, bits support the values whose bit is set, a hash the values with this symbol."""
+    """A GRR report supports its symbol. Bits support the values whose bit is set. A hashed report supports the values with the
+    reported symbol."""
     _, supported = reference.all_reports(m)
     matrix = m.channel() @ supported
     np.testing.assert_allclose(matrix, reference.symbols(m.k, m.p, m.q), rtol=0, atol=1e-12)
@@ -151,7 +152,7 @@ def test_allomfrees_rule_is_exact_with_exact_calibration(eps_1: float) -> None:
 
 
 @one_of_each
-def test_every_report_counts_for_the_values_it_supports(m: Mechanism) -> None:
+def test_every_report_is_counted_for_the_values_it_supports(m: Mechanism) -> None:
     rows, supported = reference.all_reports(m)
     for i in range(len(rows)):
         assert np.array_equal(m.support(m.tabulate(rows[i : i + 1])), supported[i])
@@ -162,7 +163,7 @@ def test_every_report_counts_for_the_values_it_supports(m: Mechanism) -> None:
 @settings(max_examples=20)
 @given(cuts=st.lists(st.integers(0, 60), max_size=5), seed=st.integers(0, 2**32))
 def test_tables_add_up_in_any_order(m: Mechanism, cuts: list[int], seed: int) -> None:
-    """The sum over any shards is the table of all reports, also with empty shards and shards of one report."""
+    """The sum over any shards is the table of all reports, also with shards of zero or one report."""
     rng = np.random.default_rng(seed)
     reports = m.simulate(rng.integers(0, m.k, 60), rng)
     edges = [0, *sorted(cuts), 60]
@@ -179,7 +180,7 @@ def test_tables_add_up_in_any_order(m: Mechanism, cuts: list[int], seed: int) ->
 
 
 @one_of_each
-def test_large_batches_count_like_small_ones(m: Mechanism) -> None:
+def test_large_batches_give_the_same_counts_as_small_ones(m: Mechanism) -> None:
     """Large batches use other counting code. The batch has an odd size, and one report is by far the most frequent."""
     rng = np.random.default_rng(3)
     reports = m.simulate(rng.integers(0, m.k, 1000), rng)

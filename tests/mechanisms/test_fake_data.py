@@ -1,4 +1,4 @@
-"""Fake data (RS+FD): support probabilities, variance, privacy loss, and counterexamples to the literature's amplification."""
+"""Tests fake data (RS+FD): support probabilities, variance, privacy loss, and counterexamples to published amplification."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ def test_the_mixture_has_the_stated_support_probabilities(name: str) -> None:
     share = mixed.support(table) / n
     expected = np.where(np.arange(k) == 0, mixed.p, mixed.q)
     error = np.sqrt(expected * (1 - expected) / n)
-    assert (np.abs(share - expected) < 5.5 * error).all()  # 70 normal scores; one exceeds 5.5 with probability 3e-6
+    assert (np.abs(share - expected) < 5.5 * error).all()  # 70 normal scores: any exceeds 5.5 with probability 3e-6
     assert (np.abs(share - np.where(np.arange(k) == 0, real.p, real.q)) > 5.5 * error).any()  # the control
 
 
@@ -70,8 +70,8 @@ def test_a_tuple_loses_exactly_the_mechanisms_eps(name: str) -> None:
 
 
 def test_amplification_needs_one_attribute_and_equal_domains() -> None:
-    """The literature raises the budget to ln(d (e^ε - 1) + 1). Then the tuple loses more than ε between people who differ in
-    several attributes, and with domains of different sizes."""
+    """The literature raises the budget to ln(d (e^ε - 1) + 1). The loss of a tuple is then more than ε between people who
+    differ in several attributes. It is also more than ε if the domains have different sizes."""
     eps, d = 1.0, 2
     raised = math.log(d * (math.exp(eps) - 1) + 1)
     equal = [make("GRR", 3, raised).channel()] * d

@@ -1,4 +1,4 @@
-"""The probability of a right guess equals the enumerated one: over the channel for one report, over all outputs for more."""
+"""Compares the probability of a right guess with enumeration: of the channel for one report, of all outputs for several."""
 
 import math
 
@@ -53,7 +53,7 @@ def test_the_guess_of_one_memos_reports_is_the_enumerated_one(name: str, k: int,
 
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
-def test_the_guess_rises_to_that_of_the_memo(name: str) -> None:
+def test_the_guess_rises_to_the_guess_from_the_memo(name: str) -> None:
     for k in (2, 6, 1000):
         m = built(name, k, 4.0, 1.9)
         chances = [m.guess(t) for t in (1, 2, 3, 10, 50, 100, 101, math.inf)]

@@ -1,4 +1,4 @@
-"""Compares the ledger with enumeration: every exact loss is the enumerated one, and every bound is at least as large."""
+"""Compares the ledger with enumeration: every exact loss equals the enumerated loss, and every bound is at least as large."""
 
 import math
 import time
@@ -94,7 +94,7 @@ def test_eps_t_rises_to_eps_inf_without_cancellation(k: int, eps_inf: float) -> 
 
 
 def test_eps_t_of_tiny_losses_keeps_its_digits() -> None:
-    # to first order in ε∞: ε_t = ε∞ (E^t - 1)/(E^t + k-1)
+    # first-order approximation for small ε∞: ε_t = ε∞ (E^t - 1)/(E^t + k-1)
     eps_inf, eps_2, k, t = 1e-12, 0.5, 5, 3
     loss = ledger.eps_t_grr(t, k=k, log_e1=eps_inf, log_e2=eps_2)
     assert loss == pytest.approx(eps_inf * math.expm1(t * eps_2) / (math.exp(t * eps_2) + k - 1), rel=1e-11)
@@ -153,7 +153,8 @@ def test_the_sum_over_bits_equals_the_joint_enumeration(name: str, k: int, t: in
 
 @pytest.mark.parametrize(("g", "k"), [(2, 2), (2, 5), (3, 3), (3, 5), (3, 9)])
 def test_local_hashing_has_the_loss_of_grr_on_its_symbols(g: int, k: int) -> None:
-    """Every form is public, so the loss is the maximum over forms. If k >= g, the worst form takes all g symbols."""
+    """Hash functions are public, so the loss is the maximum over functions. If k >= g, the worst function maps the values onto
+    all g symbols."""
     rounds, worst = grr_rounds(g, 2.0, 1.0), 0.0
     for a in range(g * g):
         symbols = sorted({(a % g * (v % g) + a // g * (v // g)) % g for v in range(k)})
@@ -164,7 +165,7 @@ def test_local_hashing_has_the_loss_of_grr_on_its_symbols(g: int, k: int) -> Non
 @pytest.mark.parametrize(("k", "g", "steps"), [(2, 3, 4), (2, 4, 4), (3, 4, 4), (3, 5, 4), (4, 5, 4), (2, 8, 3), (4, 8, 3)])
 @pytest.mark.parametrize(("eps_inf", "eps_1"), [(2.0, 1.0), (4.0, 3.6), (0.3, 0.15)])
 def test_the_loss_of_few_values_is_the_enumerated_one(k: int, g: int, steps: int, eps_inf: float, eps_1: float) -> None:
-    """The enumeration includes symbols that no value has. The loss at g symbols is a bound, up to 1.7 times as large."""
+    """The enumeration includes symbols that no value has. L-GRR's loss on g symbols is a bound, up to 1.7 times as large."""
     rounds = grr_rounds(g, eps_inf, eps_1)
     for t in range(1, steps + 1):
         found = ledger.eps_sequence_hashed(t, k=k, g=g, **grr_logs(rounds))
@@ -199,11 +200,11 @@ def test_one_report_loses_eps_1() -> None:
             assert sequence_unary(k, unary_rounds(name, 2.0, 1.0), 1).value == pytest.approx(1.0, rel=1e-12)
 
 
-# ---- claims of the literature, and plausible but false ones
+# ---- claims of the literature, and plausible but false claims
 
 
 def test_a_constant_and_a_changing_sequence_as_published() -> None:
-    """The losses of these pairs are the published ones, and they exceed memos x ε∞."""
+    """The losses of these pairs equal the published losses, and exceed 'number of memos x ε∞'."""
     for k, loss in ((20, 9.7), (100, 44.0)):
         rounds = unary_rounds("L-OSUE", 2.0, 1.0)
         pair = max(enumeration.bits_pair_loss(k, rounds, (0, 0), x) for x in ((0, 1), (1, 0), (1, 2)))
@@ -248,7 +249,7 @@ def test_losses_of_single_memos_do_not_add_up() -> None:
 
 
 def test_constant_and_all_distinct_is_not_always_the_worst_pair() -> None:
-    """For GRR with little noise the reversed pair is worse, all-distinct and constant; for SUE, two halves and constant."""
+    """The pair (all-distinct, constant) is worse for GRR with little noise. For SUE, (two halves, constant) is worse."""
     rounds = grr_rounds(5, 5.0, 4.5)
     table, sequences = enumeration.symbol_log_likelihood(5, rounds, 3)
     constant, distinct = table[sequences.index((3, 3, 3))], table[sequences.index((0, 1, 2))]
@@ -282,7 +283,7 @@ def test_bounds_of_grr_are_valid_and_close(eps_inf: float, eps_1: float) -> None
 
 
 def all_pairs(t: int, k: int, rounds: ledger.UnaryRounds) -> float:
-    """The exact loss of bits for any t; tested above."""
+    """The exact loss of bits for any t. Tests above check this loss."""
     return max(unary_module._pair_loss(p, k, rounds)[0] for p in unary_module._pairs(t, min(t, k)))
 
 
@@ -299,7 +300,7 @@ def test_bounds_of_unary_encodings_are_valid(name: str, eps_inf: float, share: f
 
 @pytest.mark.parametrize("name", UNARY)
 def test_bounds_with_shared_constants_are_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests the programme's form for large t, and for blocks beyond the lattice, at a t small enough to enumerate."""
+    """Tests the linear programme for large t and for blocks beyond the lattice, with a t that is small enough to enumerate."""
     monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_T", 1)
     monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_VALUES", 1)
     rounds = log_rounds(unary_rounds(name, 2.0, 1.0))
@@ -333,7 +334,7 @@ def test_eps_sequence_of_bits_grows_and_is_at_least_eps_t(name: str, k: int, pai
 
 
 def check(now: ledger.SequenceLoss, later: ledger.SequenceLoss, unchanged: float, trivial: float) -> None:
-    """Checks that apply to every loss. trivial: the loss of the second round alone in t reports."""
+    """Checks that apply to every loss. trivial: the loss of t reports from the second round alone."""
     assert now.value <= later.value * (1 + 1e-9)
     assert unchanged * (1 - 1e-9) <= now.value <= trivial * (1 + 1e-9)
     assert 0 <= now.gap < now.value
@@ -369,7 +370,7 @@ def test_a_million_steps_take_less_than_five_seconds() -> None:
 
 
 def test_the_loss_grows_at_the_stated_rate_for_large_t() -> None:
-    """The rate is ε₂(1-1/k) a step for GRR on k symbols, and α/2 for each of k bits with a symmetric second round."""
+    """The rate per step is ε₂(1-1/k) for GRR on k symbols, and α/2 for each of k bits with a symmetric second round."""
     for k in (2, 3, 8):
         rounds = grr_rounds(k, 2.0, 1.0)
         rate = sequence_grr(k, rounds, 10**6).value - sequence_grr(k, rounds, 10**6 - k).value

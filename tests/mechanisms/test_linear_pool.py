@@ -69,7 +69,7 @@ def test_the_field_is_the_documented_one(g: int) -> None:
     ],
 )
 def test_the_irreducible_polynomials_are_the_published_ones(r: int, e: int, polynomial: tuple[int, ...]) -> None:
-    """They are the lexicographically first ones in published tables (Lidl and Niederreiter 1997, chapter 10, table C)."""
+    """The polynomials are the lexicographically first in published tables (Lidl and Niederreiter 1997, chapter 10, table C)."""
     assert modulus(r, e) == polynomial == reference.modulus(r, e)
 
 
@@ -118,7 +118,8 @@ def test_the_transform_gives_exact_support_counts(g: int, k: int) -> None:
 
 @each_pool
 def test_a_folded_table_keeps_all_information(g: int, k: int) -> None:
-    """Every report falls into one cell. For any f, the cell's mass is that of the report's symbol under its function."""
+    """Every report belongs to one cell. For any f, the mass of that cell is the mass of the report's symbol under the report's
+    function."""
     pool, table = LinearPool(k, g), reference.hashes(g, k)
     f = np.random.default_rng(g).random(k)
     masses = pool.radon(f)
@@ -155,7 +156,7 @@ def test_the_transpose_is_the_transpose(g: int, k: int) -> None:
     st.sampled_from([(2, 1000), (3, 1000), (4, 5000), (7, 5000), (32, 1025), (53, 1000), (17, 4000), (2, 70_000)]), st.data()
 )
 def test_large_pools_hash_and_count_correctly(g_k: tuple[int, int], data: st.DataObject) -> None:
-    """Checks single hashes and single reports of pools whose whole tables are too large."""
+    """Checks single hashes and single reports of pools that are too large to check whole tables."""
     g, k = g_k
     pool = LinearPool(k, g)
     a, y = data.draw(st.integers(0, pool.size - 1)), data.draw(st.integers(0, g - 1))
@@ -202,7 +203,8 @@ def test_the_number_of_digits_is_minimal(k: int) -> None:
 
 
 def test_the_best_g_has_the_smallest_variance_of_all_that_fit() -> None:
-    """A larger g may fit although a smaller one does not (4 and 3 at k = 2^24). The limit is 64 MiB if any g fits it."""
+    """A larger g may fit although a smaller g does not (4 and 3 at k = 2^24). The limit is 64 MiB if any g has so small a
+    table."""
     assert not fits(2**24, 3)
     assert fits(2**24, 4)
     for k, eps in itertools.product((2, 100, 10**5, 2**22, 2**22 + 1, 3**14 + 1, 2**24 - 1, 2**24), (0.1, 1.0, 2.0, 3.0, 5.0)):

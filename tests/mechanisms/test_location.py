@@ -1,7 +1,7 @@
-"""Location mechanisms: channels are compared with direct sums, guarantees with enumeration, reports with the channel.
+"""Compares channels of location mechanisms with direct sums, guarantees with enumeration, and reports with the channel.
 
 Seeds are fixed. Every p-value is compared with `LIMIT` = 1e-9. A correct mechanism must pass about 50 of them; with new seeds
-one would fail with probability 5e-8. Each test has a control that must fail.
+a correct mechanism would fail with probability 5e-8. Each test has a control that must fail.
 """
 
 import math
@@ -31,7 +31,7 @@ def line(k: int) -> FloatArray:
 
 
 def shokri(k: int = 5, max_loss: float = 0.9) -> Shokri:
-    """A mechanism with a non-uniform prior and a quality loss that differs from the adversary's error."""
+    """A mechanism with a non-uniform prior, and with a quality loss that differs from the adversary's error."""
     return Shokri(np.arange(1, k + 1) / (k * (k + 1) / 2), line(k), max_loss, loss=line(k) ** 2)
 
 
@@ -89,7 +89,7 @@ def test_the_line_is_a_truncated_two_sided_geometric(k: int, eps: float) -> None
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("eps", [1.0, 4.0])
 def test_the_grid_is_the_lattice_moved_to_the_nearest_cells(shape: tuple[int, int], eps: float) -> None:
-    """Compares with brute force over a large part of the lattice: exact sums and a search for each cell's nearest one."""
+    """Compares with brute force over a large part of the lattice: exact sums, and a search for the nearest grid cell."""
     width, height = shape
     centres = [(i, j) for j in range(height) for i in range(width)]
     reach = math.ceil(44 / eps)
@@ -174,8 +174,8 @@ def test_an_impossible_report_is_ignored() -> None:
 # ---- published numbers
 
 # ElSalamouny and Palamidessi, Tables 5 and 6, largest first: the ε of k-RR and of the geometric mechanisms. The paper does not
-# explain them. With a uniform prior they give these expected distances: on the line of 100 cells those of Table 8 (25 in place
-# of its 24.5); on the grid of 24 × 16 cells of 0.5 km 0.5, 1, …, 5 km.
+# explain these ε. With a uniform prior, they give the following expected distances. On the line of 100 cells: the distances of
+# Table 8 (25 instead of the printed 24.5). On the grid of 24 × 16 cells of 0.5 km: 0.5, 1, …, 5 km.
 LINE_LOSS = (1, 4, 7, 10, 13, 16, 19, 22, 25, 28)
 GRID_LOSS_KM = (0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5)
 CELL_KM = 0.5
@@ -217,7 +217,8 @@ PUBLISHED: list[tuple[str, Callable[[float], FloatArray], FloatArray, str, tuple
 def test_the_papers_parameters_give_round_expected_losses(
     channel: Callable[[float], FloatArray], distances: FloatArray, printed: str, losses: tuple[float, ...]
 ) -> None:
-    """The expected loss crosses the round number within one unit of the last printed digit, below and above."""
+    """Each printed ε gives the expected loss in `losses`, to the printed digits. One unit of the last digit is added to ε and
+    subtracted from ε: the loss is then smaller and larger than in `losses`."""
     prior = np.full(len(distances), 1 / len(distances))
     for eps, loss in zip(printed.split(), losses, strict=True):
         unit = 10.0 ** -len(eps.split(".")[1])
@@ -268,7 +269,7 @@ def test_reports_follow_the_channel(m: ChannelMechanism, wrong: ChannelMechanism
 
 @each
 def test_people_draw_independently(m: ChannelMechanism) -> None:
-    """Tests two reports of a value, and reports of neighbours in the array. The control is the same report twice."""
+    """Tests two reports of a value, and reports next to each other in the array. The control uses the same report twice."""
     rng = np.random.default_rng(20240608)
     first, second = (m.report(np.full(100_000, 1), rng).astype(np.int64) for _ in range(2))
     expected = np.outer(m.channel()[1], m.channel()[1])

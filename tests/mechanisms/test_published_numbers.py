@@ -5,9 +5,9 @@ Longitudinal and Multidimensional Frequency Estimates"; n = 10 000 and f = 0 eve
 number, rounded to the printed decimals, equals it. The paper rounds in two other ways: it truncates whole numbers (26706 for
 26706.64, 6 for 6.57), and it rounds 2.1277251 to six decimals before it prints 2.12772.
 
-All 188 numbers of its Tables 1 and 2 are reproduced. Two rows of Table 1 have misprinted labels. Under the heading
-ε₁ = 0.3 ε∞, the last two labels are ε∞ = 1.0, ε₁ = 0.60 and ε∞ = 2.0, ε₁ = 1.20. Their numbers belong to 2.0, 0.60 and
-4.0, 1.20.
+All 188 numbers of ALLOMFREE's Tables 1 and 2 are reproduced. Two rows of Table 1 have misprinted labels. Under the heading
+ε₁ = 0.3 ε∞, the last two labels are (ε∞ = 1.0, ε₁ = 0.60) and (ε∞ = 2.0, ε₁ = 1.20). The numbers of these rows belong to
+(2.0, 0.60) and (4.0, 1.20).
 """
 
 import math
@@ -22,7 +22,7 @@ from .reference import build
 
 
 def reproduces(printed: str, ours: float, rounding: str = ROUND_HALF_EVEN) -> bool:
-    """True if our number, rounded to the printed decimals, equals the printed one."""
+    """True if our number, rounded to the printed decimals, equals the printed number."""
     unit = Decimal(printed)
     return Decimal(repr(ours)).quantize(unit, rounding) == unit
 
@@ -45,7 +45,7 @@ def test_allomfree_table_1(row: tuple[str, ...]) -> None:
 
 
 def test_two_labels_of_allomfree_table_1_are_misprinted() -> None:
-    """With the printed labels, four numbers would differ: L-GRR's for k = 32 and 1024, and two unary encodings'."""
+    """With the printed labels, four numbers would differ: L-GRR for k = 32 and 1024, and two unary encodings."""
     for label, row in ((MISPRINTED[row[0]], row) for row in TABLE_1 if row[0] in MISPRINTED):
         as_labelled = [build(name, k, *label, calibration="paper").variance(n=10_000) for name, k in COLUMNS_1]
         same = [in_table_1(printed, ours) for printed, ours in zip(row[2:], as_labelled)]
@@ -59,7 +59,7 @@ def test_allomfree_table_2(row: tuple[str, ...]) -> None:
         assert reproduces(printed, ours), (name, k, printed, ours)
 
 
-# Exact and paper's calibration: k, eps_inf, eps_1; true eps_1 and variance with the paper's calibration; variance with ours.
+# k, eps_inf, eps_1; true eps_1 and variance with the paper's calibration; variance with the exact calibration.
 CALIBRATIONS = [
     (2, 2.0, 1.0, "1.0000", "0.000092", "0.000092"),
     (10, 2.0, 1.0, "0.6994", "0.000977", "0.000363"),
@@ -103,8 +103,8 @@ def test_the_first_report_is_as_good_as_the_one_time_mechanism(k: int, eps_1: fl
 
 @pytest.mark.parametrize("eps", [0.1, 0.5, 1.0, 2.0, 4.0])
 def test_variances_of_wang_blocki_li_and_jha(eps: float) -> None:
-    """2017, Table 1: n Var* of GRR (direct encoding), SUE, OUE and OLH. OLH's formula is for a real g = e^ε + 1. Our variance,
-    for the best prime power, is at most 2 % above it. Theirs rounds to g = 2 at the smallest ε."""
+    """2017, Table 1: n Var* of GRR (direct encoding), SUE, OUE and OLH. The formula for OLH uses a real g = e^ε + 1. Our
+    variance, for the best prime power, is at most 2 % above this formula. At the smallest ε the formula's g rounds to 2."""
     e = math.exp(eps)
     assert mechanism("GRR", 50, eps=eps).variance(n=1) == pytest.approx((50 - 2 + e) / (e - 1) ** 2)
     assert mechanism("SUE", 50, eps=eps).variance(n=1) == pytest.approx(math.exp(eps / 2) / (math.exp(eps / 2) - 1) ** 2)
@@ -127,7 +127,8 @@ def test_second_rounds_of_allomfree(eps_inf: float, eps_1: float) -> None:
 
 
 def test_an_oue_second_round_has_a_limited_eps_1() -> None:
-    """ALLOMFREE, §4.4: 0.6 ε∞ is possible for all its ε∞, and not much more. As ε∞ grows, L-OUE can reach more, L-SOUE less."""
+    """ε₁ = 0.6 ε∞ is possible for every ε∞ of ALLOMFREE, §4.4. A much larger ε₁ is not. As ε∞ grows, L-OUE can reach a larger
+    share of ε∞, L-SOUE a smaller share."""
     for eps_inf in (0.5, 1.0, 2.0, 4.0):
         for name in ("L-SOUE", "L-OUE"):
             assert build(name, 5, eps_inf, 0.6 * eps_inf).eps_1 == 0.6 * eps_inf

@@ -1,4 +1,4 @@
-"""Random reports follow the stated distributions, and the tests detect wrong ones.
+"""Tests that random reports follow the stated distributions, and that the tests detect wrong distributions.
 
 Seeds are fixed. Every p-value is compared with `LIMIT`. There are about 4000 p-values, most of single bits; with new seeds a
 correct mechanism would fail with probability 4e-6. Each test has a control that must fail: a wrong mechanism or parameter.
@@ -26,7 +26,7 @@ BITWISE = tuple(name for name in NAMES if build(name, 5, 2.0, 1.0).report_dtype.
 
 
 class Unpredictable(np.random.Generator):
-    """A source like a device's, not of NumPy's own class: every random bit of a report must come from it."""
+    """A random source like a device's, not of NumPy's own class. Every random bit of a report must come from this source."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(np.random.PCG64DXSM(seed))
@@ -62,7 +62,7 @@ def bits_of(m: Mechanism, rows: Reports) -> npt.NDArray[np.int64]:
 
 
 def two_reports(m: Mechanism, values: IntArray, rng: np.random.Generator, keep: bool = True) -> tuple[Reports, Reports]:
-    """Two reports of each value, from the same memo; with `keep` false, which is wrong, from two memos."""
+    """Two reports of each value, from the same memo. With `keep` false, the two reports wrongly come from two memos."""
     if not isinstance(m, Longitudinal):
         return m.simulate(values, rng), m.simulate(values, rng)
     enrolment = m.enroll(len(values), rng)
@@ -171,7 +171,7 @@ def largest_correlation(x: Floats, y: Floats) -> float:
 
 
 def independence(m: Mechanism, rows: Reports, value: int) -> dict[str, float]:
-    """Largest scores between bits of a report, and between a report's bits and the next one's; each over k² pairs."""
+    """Largest scores between bits of a report, and between the bits of two adjacent reports; each over k² pairs."""
     mean = np.where(np.arange(m.k) == value, m.p, m.q)
     z = (bits_of(m, rows) - mean) / np.sqrt(mean * (1 - mean))
     return {"within": largest_correlation(z, z), "next row": largest_correlation(z[:-1], z[1:])}
@@ -179,7 +179,7 @@ def independence(m: Mechanism, rows: Reports, value: int) -> dict[str, float]:
 
 @sources(tuple(name for name in BITWISE if name != "SS"))
 def test_bits_and_rows_are_independent(name: str, source: Source) -> None:
-    """Pr[|score| > 7.8] is 6e-15, so one of the 16 900 pairs exceeds it with probability 1e-10."""
+    """Pr[|score| > 7.8] is 6e-15, so one of the 16 900 pairs exceeds 7.8 with probability 1e-10."""
     m = build(name, 130, 2.0, 1.0)
     rows, _ = two_reports(m, np.full(10_000, 77), source(20240605))
     assert max(independence(m, rows, 77).values()) < 7.8

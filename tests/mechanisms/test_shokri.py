@@ -1,4 +1,4 @@
-"""Compares the optimum of Shokri's programme with known optima, the dual programme and other mechanisms.
+"""Compares the optimum of Shokri's linear programme with known optima, the dual programme and other mechanisms.
 
 test_location.py tests the properties common to all location mechanisms.
 """
@@ -23,7 +23,8 @@ from .test_location import line, shokri
 @pytest.mark.parametrize("k", [2, 3, 5, 8])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_optimum_is_the_known_one_if_both_losses_are_equal(k: int, seed: int) -> None:
-    """The optimum is min(Q, error of the best blind guess). It scales if the user's loss is a multiple of the error."""
+    """The optimum is min(Q, error of the best guess without a report). If the user's loss is a multiple of the error, the
+    optimum scales."""
     rng = np.random.default_rng(seed)
     points = rng.random((k, 2))
     distance = np.hypot(*(points[:, None] - points).transpose(2, 0, 1))
@@ -81,7 +82,8 @@ def at_loss(family: Callable[[float], FloatArray], prior: FloatArray, quality: F
 
 @pytest.mark.parametrize("quality", [line(9), line(9) ** 2, np.sqrt(line(9))], ids=["distance", "square", "root"])
 def test_no_mechanism_of_equal_quality_has_a_larger_error(quality: FloatArray) -> None:
-    """With equal losses the others are as good: the adversary's best guess is the report. Otherwise they are worse."""
+    """If quality loss and error are equal, other mechanisms are as good: the adversary's best guess is the report. Otherwise
+    the other mechanisms are worse."""
     prior, worse = np.full(9, 1 / 9), 0
     families: list[Callable[[float], FloatArray]] = [
         lambda eps: TruncatedGeometric(9, eps).channel(),

@@ -1,4 +1,4 @@
-"""The solved eps_1 is within the budget for its horizon, and a slightly larger one is not."""
+"""Tests that the solved eps_1 is within the budget for the horizon, and that a slightly larger eps_1 is not."""
 
 from typing import Any
 

@@ -39,7 +39,7 @@ def test_the_variance_is_the_enumerated_second_moment(m: Mechanism, steps: int) 
 
 @pytest.mark.parametrize("name", ["BLH", "OLH", "L-BLH", "L-OLH"])
 def test_hashing_covariances_ignore_only_dependent_values(name: str) -> None:
-    """Over GF(5), the values 0, 1 and 5 are in general position. If only they occur, their covariances are exact."""
+    """Over GF(5), the values 0, 1 and 5 are in general position. If no other values occur, their covariances are exact."""
     m = build(name, 6, 2.0, 1.0, g=5)
     frequencies = np.array([0.5, 0.3, 0.0, 0.0, 0.0, 0.2])
     _, factors = m.support_covariance(frequencies)
@@ -63,8 +63,8 @@ def test_one_step_is_binomial_and_memo_noise_stays() -> None:
 def test_the_variance_matches_repeated_surveys(name: str) -> None:
     """Simulates 1000 surveys of 100 people with the same memos over 4 steps.
 
-    A sample variance of nearly normal estimates differs by more than 6 standard errors with probability 1.4e-8. One of the
-    6 × 14 here does so with probability 1.2e-6. The control, the single step's variance divided by 4, does so in every bin.
+    A sample variance of nearly normal estimates differs by more than 6 standard errors with probability 1.4e-8. For one of the
+    6 × 14 variances here, the probability is 1.2e-6. The control, a single step's variance divided by 4, differs in every bin.
     """
     people, steps, surveys = 100, 4, 1000
     m = build(name, 6, 2.0, 1.0)
