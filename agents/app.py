@@ -42,19 +42,19 @@ from surveys import Survey, SurveyError, load_survey
 
 log = structlog.get_logger("ldpstream.agent")
 
-SESSION_S = 6.0  # session timeout: then the partitions of a killed agent go to another
+SESSION_S = 6.0  # session timeout: after it, the partitions of a killed agent go to another agent
 WAITING_CHUNKS = 8
 STOP_S = 8.5  # shutdown deadline, from the signal on; includes the last commit (`Counting.close`)
 UNUSABLE = 2  # exit code
 
 
 def create_app(survey: Survey, settings: Settings) -> "AgentApp":
-    """Returns the Faust app that counts a survey. It connects to nothing until it starts."""
+    """Returns the Faust app that counts a survey. The app connects to nothing until it starts."""
     return AgentApp(survey, settings)
 
 
 class _WithoutWeb(BootStrategy):
-    enable_web = False  # else `faust worker` opens Faust's own server on all interfaces, whatever the settings are
+    enable_web = False  # otherwise `faust worker` opens Faust's own server on all interfaces
 
 
 class AgentApp(faust.App):
@@ -146,7 +146,7 @@ class AgentApp(faust.App):
         return ChunkTransport(self.conf.broker_consumer, self)
 
     def _create_directories(self) -> None:
-        """Creates none: there are no local tables, and the file system may be read-only."""
+        """Creates no directories: there are no local tables, and the file system may be read-only."""
 
 
 class _Worker(faust.Worker):
@@ -197,7 +197,7 @@ def broker_credentials(settings: Settings) -> Any:
 
 
 def run(survey: Survey, settings: Settings) -> NoReturn:
-    """Counts until a stop signal. Exits with status 2 and one line if the broker, a topic or Redis cannot be used."""
+    """Counts until a stop signal. Exits with status 2 and a one-line error if the broker, a topic or Redis cannot be used."""
     _work(create_app(survey, settings))
 
 

@@ -1,21 +1,22 @@
 """Drives the folds: feeds them the chunks that arrive and commits their changes to the count store. Uses asyncio, not Faust.
 
-A partition goes through these states. It is *assigned*: its checkpoint is loaded, and the log is *placed* (seeks) at its
-offset. Then chunks are folded and the changes committed at intervals. At last it is *revoked*: committed once more and
-forgotten. Recovery from any fault uses the same two steps, load and place. They can neither lose nor double a record:
+A partition has these states. It is *assigned*: its checkpoint is loaded and the partition is *placed*, that is, the log seeks
+to the checkpoint's offset. Then chunks are folded, and the changes are committed at intervals. At last the partition is
+*revoked*: committed once more and forgotten. Recovery from any fault uses the same two steps, load and place. These steps
+neither lose a record nor count it twice:
 
     the store refuses a commit (another agent has written)  forget, load, place
     the store has lost our writes (compared every 2 s)      forget, load, place
     a record is missing from a delivery                     place
-    the log no longer has the offset                        seek to the log's beginning, write down the missing records
+    the log no longer has the offset                        seek to the log's beginning, note the missing records
     the topic was deleted and recreated                     forget, load, drop the open steps, begin with the new log
-    … with fewer partitions                                 also drop the open steps of the vanished partitions
+    the recreated topic has fewer partitions                also drop the open steps of the vanished partitions
     the store does not answer or refuses writes             take no more chunks, retry with back-off up to 5 s
 
 A commit is written only after the broker has confirmed that the counts belong to its present topic. `agents.back_pressure`
 limits what waits for the store, also while a log of many steps is counted again.
 
-Rejected envelopes go to the dead-letter topic before the commit that covers them: at least once, perhaps twice after a crash.
+Rejected envelopes go to the dead-letter topic before the commit that covers them: at least once, possibly twice after a crash.
 """
 
 import asyncio
@@ -94,7 +95,7 @@ class Counting:
         return member and self._back_pressure.store_answers and placed
 
     def assign(self, partitions: Iterable[int]) -> None:
-        """Replaces the set of our partitions. All of them have to be placed again."""
+        """Replaces the set of our partitions. All these partitions have to be placed again."""
         wanted = set(partitions)
         self._assignments += 1
         self._joined = True
@@ -106,7 +107,7 @@ class Counting:
         self._wake.set()
 
     def displace(self, partitions: Iterable[int]) -> None:
-        """Marks partitions that have to be placed again, because their reading cannot continue."""
+        """Marks partitions as not placed, because the reads cannot continue. The next `step` places these partitions again."""
         for number in partitions:
             if number in self._partitions:
                 self._partitions[number].placement = None
@@ -153,7 +154,7 @@ class Counting:
             return
         expected, found = result.gap
         if chunk.sequence == 0 and result.records == 0 and expected == partition.placed_at:
-            # we asked the broker for `expected` and it began with `found`: there is no record in between
+            # we asked the broker for `expected` and the broker began with `found`: there is no record in between
             metrics.missing_offsets.inc(found - expected)
             log.warning("offsets without records", partition=partition.number, expected=expected, found=found)
             fold.jump(found)
@@ -190,7 +191,7 @@ class Counting:
     # ---- the loop
 
     async def run(self) -> None:
-        """Commits at intervals and places partitions that need it, until closed. Start it once we are in the group."""
+        """Commits at intervals and places partitions that are not placed, until closed. Start it once we are in the group."""
         self._joined = True
         delay = self._interval_s
         while not self._closed:
@@ -207,7 +208,7 @@ class Counting:
                 delay = self._interval_s
 
     async def step(self) -> None:
-        """Runs one round: commits all changes, then loads and places the partitions that wait for it.
+        """Runs one round: commits all changes, then loads and places the partitions that are not placed.
 
         Raises:
             StoreUnavailable, LogUnavailable: if the round could not finish. Nothing is lost; the next round continues.
@@ -234,7 +235,7 @@ class Counting:
                 due[partition.number] = len(partition.letters)
         if not changed:
             return
-        log_id = await self._log.identity()  # asked after the read: the records came from this log or an earlier one
+        log_id = await self._log.identity()  # requested after the read: the records came from this log or an earlier one
         for partition, fold, _ in changed:
             if fold.of_another_log(log_id):
                 self._start_over(partition)
@@ -275,7 +276,7 @@ class Counting:
                 self._start_over(partition)
 
     def _start_over(self, partition: Partition) -> None:
-        """Discards the fold of a partition, which then has to be loaded and placed."""
+        """Discards the fold of a partition. The partition then has to be loaded and placed again."""
         partition.fold, partition.placement, partition.letters = None, None, []
         self._back_pressure.weigh_letters()
         self._wake.set()
@@ -288,7 +289,7 @@ class Counting:
                 self._start_over(partition)
         if any(p.number == 0 for p in partitions):  # the owner of partition 0 closes vanished partitions
             await self._close_vanished(log_id)
-        there = await self._log.partitions()  # the group learns later that a recreated topic has fewer partitions
+        there = await self._log.partitions()  # the group notices only later that a recreated topic has fewer partitions
         partitions = [p for p in partitions if p.number in there]
         checkpoints = {p.number: await self._ask_store(self._store.load, p.number) for p in partitions if p.fold is None}
         bounds = await self._log.bounds([p.number for p in partitions])
@@ -300,7 +301,7 @@ class Counting:
                 partition.fold = PartitionFold(self._survey, checkpoint, begin, log_id, self._now_ms(), writer)
             await self._move_into_log(partition, partition.fold, log_id, begin, end)
             if partition.fold is None:
-                self._wake.set()  # commit refused: load it again
+                self._wake.set()  # commit refused: load the partition again
                 continue
             offset = partition.fold.next_offset
             placement = await self._log.place(partition.number, offset)
@@ -353,7 +354,7 @@ class Counting:
             raise
 
     async def _commit_group(self) -> None:
-        """Commits the group's offsets. They are advisory: a failure is only logged, and the next commit includes them."""
+        """Commits the group's offsets, which are advisory: a failure is only logged. The next commit includes these offsets."""
         ours = {number: offset for number, offset in self._group_offsets.items() if number in self._partitions}
         if ours:
             try:

@@ -1,14 +1,14 @@
 """The fold of one partition: a pure state machine between the log and the count store.
 
-It knows the next offset. A record delivered twice therefore counts once, and a missing record is noticed. It holds only the
-panes that may still change; the others leave memory once they are written. It does no input or output: its driver feeds
-records, writes its changes to a store, and confirms the writes.
+The fold knows the next offset. It therefore counts a record once if the log delivers the record twice, and detects a missing
+record. The fold keeps only the panes that may still change, and drops a closed pane once it is written. The fold does no input
+or output: a driver feeds records, writes the fold's changes to a store, and confirms the writes.
 
-Some records can never be counted: they expired first, or their topic was deleted. The fold keeps their range of append times
-(`Missing`). An estimator finds the steps that they may have belonged to.
+Some records can never be counted: they expired before they were counted, or their topic was deleted. The fold keeps the range
+of these records' append times (`Missing`). An estimator uses the range to find the steps that may lack records.
 
-The fold never lets append times fall: if a broker's clock steps back, a record gets the newest append time before it.
-A step that is closed for one record is therefore closed for all later ones. Once every partition has passed the close of a
+Append times in the fold never decrease: if a broker's clock steps back, a record gets the newest append time before it.
+A step that is closed for one record is therefore closed for all later records. Once every partition has passed the close of a
 step, no record of that step can follow.
 """
 
@@ -34,7 +34,7 @@ class FoldResult:
         reports: number of reports counted.
         redelivered: number of records skipped because they had been folded before.
         rejected: the records refused, with their reasons, in order.
-        gap: the expected offset and the higher one found instead; None if none is missing. Records after a gap are not folded.
+        gap: the expected offset and the higher offset found; None if no record is missing. Records after a gap are not folded.
     """
 
     records: int
@@ -51,9 +51,9 @@ class PartitionFold:
         survey: the survey to count.
         checkpoint: the partition's checkpoint from the store; None if there is none.
         begin: the partition's first offset; the start if there is no checkpoint.
-        log_id: the partition's log, for a store that does not know it.
-        now_ms: the time in Unix milliseconds. If `begin` is not 0, the records below it count as appended before then.
-        writer: a name that no other fold has; "" if the store is never lost.
+        log_id: the partition's log; used if the checkpoint has no log id.
+        now_ms: the time in Unix milliseconds. If `begin` is not 0, the records below `begin` were appended before `now_ms`.
+        writer: a name that no other fold has; "" if the store never loses data.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class PartitionFold:
 
     @property
     def dirty_bytes(self) -> int:
-        """Bytes of the count tables that are not written yet."""
+        """Bytes of the count tables that are not yet written to the store."""
         return self._dirty_bytes
 
     @property
@@ -114,7 +114,7 @@ class PartitionFold:
         return len(self._panes)
 
     def feed(self, records: Sequence[Record]) -> FoldResult:
-        """Folds the next records. Skips those folded before and stops where one is missing.
+        """Folds the next records. Skips records that were folded before, and stops at a missing record.
 
         Args:
             records: records of the partition, offsets ascending.
@@ -143,8 +143,8 @@ class PartitionFold:
 
         Args:
             record: represents the batch, with its first offset and append time.
-            n: number of its records, at least 1.
-            reason: the reason of rejection.
+            n: number of records in the batch, at least 1.
+            reason: the reason for the rejection.
         """
         left = record.offset + n - self._next
         if left <= 0:
@@ -157,7 +157,7 @@ class PartitionFold:
         return FoldResult(left, 0, n - left, ((record, reason),))
 
     def skip(self, offset: int, n: int) -> FoldResult:
-        """Skips transaction markers: `n` offsets, from `offset` on, that never held a record to count."""
+        """Skips `n` transaction markers. Their offsets start at `offset` and hold no record to count."""
         if offset > self._next:
             return FoldResult(0, 0, 0, gap=(self._next, offset))
         self._next = max(self._next, offset + n)
@@ -170,18 +170,18 @@ class PartitionFold:
         self._next, self._newest_ms = self._next + length, last_ms
 
     def jump(self, offset: int) -> None:
-        """Continues at a later offset. The broker has confirmed that it has no record in between."""
+        """Continues at a later offset. The broker has confirmed that the log has no record in between."""
         self._next = offset
 
     def lose(self, offset: int, now_ms: int) -> None:
-        """Continues at another offset, because the log no longer has the next one, and notes the missing records.
+        """Continues at another offset, because the log does not have the next offset, and notes the missing records.
 
-        Moves forwards if records expired, backwards if the broker lost the end of its log.
+        Moves forwards if records expired, backwards if the broker lost the end of the log.
 
         Args:
             offset: the offset to continue at.
-            now_ms: Unix time in milliseconds; the missing records were appended before. The first record read at `offset`
-                tightens this bound.
+            now_ms: Unix time in milliseconds; the missing records were appended before this time. The first record read at
+                `offset` tightens this bound.
         """
         after_ms = self._newest_ms if self._missing is None else min(self._newest_ms, self._missing.after_ms)
         self._missing = Missing(after_ms, now_ms, offset)
@@ -190,12 +190,12 @@ class PartitionFold:
     def switch_log(self, log_id: str, begin: int, now_ms: int) -> None:
         """Starts to fold another log from its beginning, after the topic was deleted and recreated.
 
-        Drops the tables of open steps, because the log they came from is gone, and notes missing records for these steps.
+        Drops the tables of open steps, because their log no longer exists, and notes missing records for these steps.
         Closed steps keep their counts.
 
         Args:
-            log_id: the new log.
-            begin: its first offset.
+            log_id: the id of the new log.
+            begin: the new log's first offset.
             now_ms: Unix time in milliseconds.
         """
         first = first_open_step(self._survey, self._newest_ms)
@@ -229,7 +229,7 @@ class PartitionFold:
         """Notes that the store has written a change, and drops panes that cannot change any more."""
         self._stored, self._stored_by = change.position, change.writer
         for key, table in change.panes.items():
-            if self._panes[key] is table:  # else it has changed since
+            if self._panes[key] is table:  # else the table has changed since
                 self._dirty.discard(key)
                 self._dirty_bytes -= table.counts.nbytes
         first = first_open_step(self._survey, self._newest_ms)

@@ -20,10 +20,10 @@ class Chunk(NamedTuple):
     Attributes:
         partition: number of the Kafka partition.
         placement: number of the last placement before the read.
-        sequence: number of chunks read before this one since that placement.
+        sequence: number of chunks read between that placement and this chunk.
         records: at least one, offsets ascending.
-        refusal: if given, the only record represents an unreadable batch: the batch's first offset and its bytes.
-        markers: if not 0, the only record represents this many offsets of transaction markers, and counts nothing.
+        refusal: if given, the only record represents an unreadable batch: the batch's first offset and the batch's bytes.
+        markers: if not 0, the only record represents this many offsets of transaction markers, with no report to count.
     """
 
     partition: int
@@ -44,7 +44,7 @@ class DeadLetter(NamedTuple):
 
 
 class Log(Protocol):
-    """One topic, as counting needs it. Every method raises LogUnavailable if it cannot answer."""
+    """The interface to one topic. Every method raises LogUnavailable if the broker gives no answer."""
 
     async def identity(self) -> str:
         """Returns the log's id, which changes if the topic is deleted and recreated; "" if the broker has no such ids."""
@@ -59,16 +59,16 @@ class Log(Protocol):
         """Returns the reason why the consumer is shut out of its group; "" if it is not."""
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Returns for each partition the first offset that the log still has, and the offset of its next record."""
+        """Returns for each partition the log's first remaining offset and the offset of the log's next record."""
 
     async def place(self, partition: int, offset: int) -> int:
-        """Seeks to an offset. Returns the placement number, which later chunks carry."""
+        """Seeks to an offset. Returns the number of the placement. All chunks read after the seek carry this number."""
 
     async def position_if_nothing_read(self, partition: int) -> int | None:
         """Returns the offset reached if the reads since the placement found no record; else None."""
 
     async def commit_group(self, offsets: dict[int, int]) -> None:
-        """Commits offsets of the consumer group, only for tools that watch its lag."""
+        """Commits offsets of the consumer group, only for tools that watch the group's lag."""
 
     async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
         """Writes letters to the dead-letter topic. Returns when the broker has acknowledged them."""

@@ -10,11 +10,11 @@ LARGEST_BYTES, KEPT_BYTES = 32 * 2**20, 64 * 2**20
 def keep_freed_memory() -> bool:
     """Makes the C library keep freed memory for reuse, up to 64 MiB in each of its arenas.
 
-    By default glibc returns large blocks to the system, at thresholds that depend on the first blocks freed. Every chunk then
-    needs new pages: up to seven page faults for a record of 16 KiB, a third of an agent's time.
+    By default glibc returns large blocks to the system. Every chunk then needs new pages: up to seven page faults for a record
+    of 16 KiB, a third of an agent's time. The thresholds depend on the first blocks freed.
 
     Returns:
-        True if the settings took effect. Only glibc has them.
+        True if the settings took effect. Only glibc has these settings.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     return mallopt is not None and mallopt(_MMAP_THRESHOLD, LARGEST_BYTES) + mallopt(_TRIM_THRESHOLD, KEPT_BYTES) == 2

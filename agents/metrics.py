@@ -1,6 +1,6 @@
 """Prometheus metrics of an agent.
 
-The counters start at zero with the process. They count all work of this process, also work repeated after a fault. The
+The counters start at zero with the process. They include all work of the process, also work repeated after a fault. The
 exact totals are in the count store.
 """
 
@@ -12,7 +12,7 @@ records = Counter("ldpstream_records", "Envelopes folded, accepted or rejected")
 reports = Counter("ldpstream_reports", "Reports counted")
 rejected = Counter("ldpstream_rejected", "Envelopes rejected", ["reason"])
 for _reason in REASONS:
-    rejected.labels(_reason)  # starts at zero: a rate needs a sample before the first rejection
+    rejected.labels(_reason)  # starts the series at zero: a rate needs a sample before the first rejection
 redelivered = Counter("ldpstream_redelivered", "Envelopes delivered again and skipped")
 gaps = Counter("ldpstream_gaps", "Times that envelopes were missing from a delivery and were fetched again")
 missing_offsets = Counter("ldpstream_missing_offsets", "Offsets whose record the log no longer had, excluding markers")

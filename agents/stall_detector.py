@@ -45,7 +45,7 @@ class StallDetector:
         """True unless a partition or the consumer has been stalled for a minute.
 
         Args:
-            waiting: True if no records are taken now; then no partition counts as stalled.
+            waiting: True if counting accepts no records now; then no partition is stalled.
         """
         now = self._clock()
         if waiting:

@@ -2,7 +2,7 @@
 
     tally(survey, a + b) == tally(survey, a) + tally(survey, b)
 
-An envelope counts whole or not at all. One row that no device could have sent rejects the whole envelope.
+An envelope is counted whole or not at all. If no device could have sent one of its rows, the whole envelope is rejected.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class Tally:
 
 
 class Records(Sequence[Record]):
-    """Records by columns. They take a third of the time and memory of a list of records.
+    """Records by columns, in a third of the time and memory of a list of records.
 
     Attributes:
         offsets: ascending.
@@ -85,7 +85,7 @@ class Records(Sequence[Record]):
         return Record(self.offsets[index], self.appended_ms[index], self.values[index])
 
     def by_step(self, survey: Survey) -> "Iterator[Records]":
-        """Cuts the records where their append time enters another step. Each piece then has reports for few steps."""
+        """Cuts the records wherever the append time enters another step. Each piece then has reports for few steps."""
         if not len(self):
             return
         if survey.step_at(self.appended_ms[0]) == survey.step_at(self.appended_ms[-1]):
@@ -101,7 +101,7 @@ class _Pane:
     """Envelopes of one pane, as runs of equal length."""
 
     positions: list[IntArray | list[int]] = field(default_factory=list)  # of each run's envelopes, in the batch
-    n: list[int] = field(default_factory=list)  # reports in each envelope of the run
+    n: list[int] = field(default_factory=list)  # reports in each envelope of each run
     payloads: list[bytes] = field(default_factory=list)  # of each run
 
 
@@ -112,7 +112,7 @@ def tally(survey: Survey, records: Sequence[Record]) -> Tally:
 
     Args:
         survey: the survey to count.
-        records: envelopes with their append times, which decide whether a report is late.
+        records: envelopes with their append times. The append time determines whether a report is late.
     """
     batch = Records.of(records)
     panes: dict[tuple[int, int, int], _Pane] = {}
@@ -154,7 +154,7 @@ def _count(mechanism: Mechanism, pane: _Pane) -> tuple[CountTable, list[int]]:
     rows = np.frombuffer(joined, row.base).reshape(-1, *row.shape)
     try:
         return mechanism.tabulate(rows), []
-    except ValueError:  # tabulate checks every row; a check before it would read them all twice
+    except ValueError:  # tabulate checks every row; a separate check would read all rows twice
         valid = mechanism.valid(rows)
     positions = np.concatenate(pane.positions)
     sizes = np.repeat(pane.n, [len(run) for run in pane.positions])  # of the envelopes; none is 0

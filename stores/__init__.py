@@ -1,7 +1,7 @@
-"""The count store: count tables with the offset that they count up to, per Kafka partition, in memory or in Redis.
+"""The count store: the count tables of each Kafka partition and the offset up to which they count, in memory or in Redis.
 
-Tables and offset are written in one atomic step, or not at all. A write names the position that its writer started from, and
-the store refuses it if another writer came first. Removed tables are never taken for empty ones.
+Tables and offset are written in one atomic step, or not at all. A write names the position that its writer started from. The
+store refuses the write if another writer has written since. Removed tables are never mistaken for empty tables.
 """
 
 from stores.checkpoint import Checkpoint, PaneKey

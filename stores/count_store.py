@@ -1,4 +1,4 @@
-"""Count stores: hold the count tables of each Kafka partition and the offset up to which they count the log.
+"""Count stores: hold the count tables of each Kafka partition and the offset up to which the tables count the log.
 
 The tables are a fold over the log, so tables and offset are always written together. Each write names the position (offset
 and log) that the writer started from. The store refuses it if another agent has written since. Writes are idempotent. If two
@@ -19,7 +19,7 @@ from surveys.errors import UserError
 class StoreUnavailable(UserError):
     """The count store is unreachable, does not answer in time, or refuses to answer. A later retry may succeed.
 
-    A write that raised it may or may not have happened.
+    A write that raised this error may or may not have happened.
     """
 
 
@@ -62,15 +62,15 @@ class CountStore(ABC):
         """Returns all checkpoints by partition, without panes and `pruned_below`."""
 
     def positions(self) -> dict[int, int]:
-        """Returns the next offset of every partition that has a checkpoint."""
+        """Returns the checkpoint's next offset for every partition that has a checkpoint."""
         return {partition: head.next_offset for partition, head in self.heads().items()}
 
     @abstractmethod
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
         """Returns all checkpoints by partition, with the panes of these consecutive steps.
 
-        Judge the tables' completeness by the offsets in the same checkpoint, never by offsets read earlier: a store may lose
-        its last writes in between.
+        Use the offsets in the same checkpoint to decide whether the tables are complete, never offsets read earlier: a store
+        may lose its last writes in between.
         """
 
     def tables(self, steps: range) -> dict[PaneKey, CountTable]:
@@ -87,12 +87,12 @@ class CountStore(ABC):
 
     @abstractmethod
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
-        """Removes the panes of all steps below `before_step` and records that in `pruned_below`.
+        """Removes the panes of all steps below `before_step` and writes `before_step` to `pruned_below`.
 
-        Skips a partition whose checkpoint does not follow the one seen. Otherwise a caller that hung could remove tables
-        that agents have since counted again.
+        Skips a partition whose checkpoint does not follow the checkpoint seen. Otherwise a caller that hung could remove
+        tables that agents have since counted again.
 
         Args:
-            before_step: the first step whose panes stay.
-            seen: the checkpoints, by partition, from which the caller concluded that the panes are no longer needed.
+            before_step: the first step whose panes are kept.
+            seen: the checkpoints, by partition, that the caller used to decide that the panes are no longer needed.
         """

@@ -21,16 +21,16 @@ Command: TypeAlias = tuple[str | int, ...]
 TIMEOUT_S = 3.0
 ERRORS = (redis.RedisError, RedisClusterException, OSError)  # everything that the library raises for a fault of Redis
 
-# ARGV: a command. Returns 0 if we have no right to it. A Redis before version 7 always returns 1.
+# ARGV: a command. Returns 0 if we have no right to the command. A Redis before version 7 always returns 1.
 _MAY = "return redis.acl_check_cmd and not redis.acl_check_cmd(unpack(ARGV)) and 0 or 1"
 
 
 class StoreRefused(StoreUnavailable):
-    """Redis denies our login or a right, or a certificate is wrong. A retry does not help until somebody fixes it."""
+    """Redis denies our login or a right, or a certificate is wrong. A retry fails until the configuration is corrected."""
 
 
 def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
-    """Returns a client of the count store that uses masters only. It connects at first use; a Cluster's client connects now.
+    """Returns a client of the count store that uses masters only. A Cluster's client connects now, others at first use.
 
     After a failover the next command finds the new master through the Sentinels or the Cluster's other nodes.
 
@@ -96,7 +96,7 @@ def store_errors(settings: Settings) -> Iterator[None]:
         if isinstance(error, MasterNotFoundError):
             said = f"no Sentinel that answers knows a master {settings.redis_url().service}"
         if said.startswith("HELLO must"):  # two lines about the protocol follow
-            said = "it asks for a password"
+            said = "the server requires a password"
         for secret in settings.secrets():
             said = said.replace(secret, "***")
         kind = StoreRefused if _refused(error) else StoreUnavailable
@@ -122,7 +122,8 @@ def check_rights(client: Client, settings: Settings, commands: Iterable[Command]
         commands: each with typical arguments; a script's name does not matter.
 
     Raises:
-        StoreRefused: naming the commands not allowed; also if Redis denies user, password or certificate.
+        StoreRefused: if a command is not allowed (the error lists all such commands), or if Redis denies user, password or
+            certificate.
         StoreUnavailable: if Redis does not answer.
     """
     with store_errors(settings):
@@ -136,7 +137,7 @@ def check_rights(client: Client, settings: Settings, commands: Iterable[Command]
 
 
 def _ask_sentinels(client: _SentinelClient) -> None:
-    """Raises a Sentinel's own error if none of them lets us in. The library would report only a missing master."""
+    """Raises a Sentinel's own error if every Sentinel refuses our login. The library would report only a missing master."""
     raised: redis.RedisError | None = None
     for sentinel in client.sentinels:
         try:

@@ -6,15 +6,15 @@
         rejected                            JSON, refused envelopes by reason
         log_id                              the log that the offset belongs to
         missing                             JSON of `Missing`; empty if there is none
-        writer                              random name of the fold that wrote it
+        writer                              random name of the fold that wrote the checkpoint
         pane:<attribute>:<level>:<step>     CountTable.to_bytes()
     ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
-        the panes of all steps below this one have been removed; a separate key that only estimators need to write
+        a step: the panes of all steps below have been removed; a separate key, because only estimators write it
     ldpstream:<survey>:<fingerprint>:partitions
-        the partitions that have a hash or are about to get one
+        the partitions that have a hash or will soon get one
 
-The braces are a hash tag of Redis Cluster: both keys of a partition are on one node. The node keeps or loses both, and a
-script is one atomic step there too. The fingerprint separates the counts of a changed survey.
+The braces are a hash tag of Redis Cluster: both keys of a partition are on one node. The node keeps or loses both keys, and a
+script remains one atomic step in a Cluster. The fingerprint separates the counts of a changed survey.
 """
 
 import json
@@ -65,7 +65,7 @@ end
 return found
 """
 
-# KEYS: the hash, the key of `pruned`. ARGV: the writer, log and offset seen; the first step that stays.
+# KEYS: the hash, the key of `pruned`. ARGV: the writer, log and offset seen; the first step that is kept.
 _PRUNE = """
 local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'writer')
 if not stored[1] or tonumber(stored[1]) < tonumber(ARGV[3]) then return 0 end
@@ -112,7 +112,7 @@ class RedisCountStore(CountStore):
         """Checks that Redis grants an agent's rights. Writes nothing.
 
         Raises:
-            StoreRefused: naming the commands not allowed, or the reason of a denied login.
+            StoreRefused: lists the commands not allowed, or gives the reason of a denied login.
             StoreUnavailable: if Redis does not answer.
         """
         counts, partitions = self._key(0), self._partitions_key
@@ -133,7 +133,7 @@ class RedisCountStore(CountStore):
         return [*scripts, ("HGET", counts, "next_offset"), ("SMEMBERS", self._partitions_key)]
 
     def evicts(self) -> str | None:
-        """Returns the policy by which this Redis evicts keys without an expiry, such as counts; None if it evicts none."""
+        """Returns Redis's policy if Redis evicts keys without an expiry, such as counts; None if Redis evicts no such keys."""
         about = self._ask(self._redis.info, "memory")
         policy = str(about.get("maxmemory_policy", "noeviction"))
         return policy if policy.startswith("allkeys") and int(about.get("maxmemory", 0)) else None
@@ -144,8 +144,8 @@ class RedisCountStore(CountStore):
         newest = self._ask(self._redis.hget, self._key(partition), "newest_ms")
         if newest is None:
             return None
-        self._ask(self._redis.sadd, self._partitions_key, partition)  # in case that key alone was lost
-        # a write in between can only raise the newest time; then we read too many panes, never too few
+        self._ask(self._redis.sadd, self._partitions_key, partition)  # in case Redis lost only the key of the partitions
+        # a write in between can only raise the newest time; we then read too many panes, never too few
         return self._read([self._key(partition)], first_open_step(self.survey, int(newest)), _LATEST_STEP)
 
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:

@@ -1,4 +1,4 @@
-"""Shared by all tests: options for running services, real data sets, skipping without them, and the printed figures."""
+"""Set-up of all tests: options for running services, skips without data or services, and the printed figures."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def give_up(reason: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
-    """The folder of the real data sets. Without it the test is skipped, or fails if `LDPSTREAM_DATA` is set."""
+    """The folder of the real data sets. If the folder is missing, the test is skipped, or fails if `LDPSTREAM_DATA` is set."""
     if not DATA.is_dir():
         reason = f"no folder {DATA}: set LDPSTREAM_DATA to the folder of the data files"
         pytest.fail(reason) if os.environ.get("LDPSTREAM_DATA") else pytest.skip(reason)
@@ -39,14 +39,14 @@ def data_folder() -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--kafka` and `--redis`, here because pytest reads options only from the top `conftest.py`."""
+    """Add `--kafka` and `--redis`. Pytest reads options only from this top `conftest.py`."""
     group = parser.getgroup("services", "running services (without them the tests start their own)")
     group.addoption("--kafka", metavar="HOST:PORT", help="a Kafka broker; the tests add their own topics")
     group.addoption("--redis", metavar="URL", help="an empty Redis database; the tests empty it afterwards")
 
 
 class _Units(LoadScopeScheduling):  # type: ignore[misc]
-    """Deals out the tests to processes by file; those with real services are one unit, so that Kafka is started once."""
+    """Distributes the tests to processes by file. Tests with real services are one unit, so that Kafka is started once."""
 
     def _split_scope(self, nodeid: str) -> str:
         return "services" if nodeid.startswith(SERVICES) else nodeid.partition("::")[0]
@@ -54,12 +54,12 @@ class _Units(LoadScopeScheduling):  # type: ignore[misc]
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Units:
-    """How `pytest -n 2` deals out the tests."""
+    """Return the scheduler of `pytest -n 2`, which distributes the tests to processes."""
     return _Units(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests with real services first: they wait most of their time, while another process runs the others."""
+    """Put the tests with real services first: these tests mostly wait, while another process runs the other tests."""
     items.sort(key=lambda item: not item.nodeid.startswith(SERVICES))
 
 

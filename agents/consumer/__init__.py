@@ -1,1 +1,1 @@
-"""Reading the reports topic: Faust's consumer by chunks, bounded decompression, group membership, a second client."""
+"""Reads the reports topic: Faust's consumer by chunks, bounded decompression, group membership, a second client."""

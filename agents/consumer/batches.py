@@ -1,11 +1,11 @@
 """Reader of fetch answers: checks the batches of records, unpacks them within bounds and cuts them into pieces.
 
 aiokafka's own reader makes an object per record and decompresses without a bound. It also stops at a record header that is
-not UTF-8, although brokers accept such headers. One small batch could fill an agent's memory or stop its partition for ever.
-This reader *refuses* a batch that it cannot read, as a whole, and continues behind it. The reasons:
+not UTF-8, although brokers accept such headers. One small batch could fill an agent's memory or block its partition for ever.
+This reader *refuses* an unreadable batch as a whole and continues with the next batch. The reasons:
 
     too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
-    unreadable batch   its compression or its records violate the format
+    unreadable batch   the batch's compression or its records violate the format
 """
 
 from bisect import bisect_left
@@ -35,7 +35,7 @@ PIECE_RECORDS = 16_384
 RECORD_BYTES = 100  # approximate memory of a record besides its value
 
 _HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # of a batch of version 2
-_CODEC, _APPEND_TIME = 0x07, 0x08  # in the low byte of its attributes
+_CODEC, _APPEND_TIME = 0x07, 0x08  # in the low byte of the batch's attributes
 
 _Row = tuple[int, int, bytes, int]  # offset, append time, value, type of the time
 
@@ -55,7 +55,7 @@ class ReadableBatch(NamedTuple):
 
 
 class RefusedBatch(NamedTuple):
-    """An unreadable batch, or the rest of one. `record` represents it and holds the batch's bytes as the broker keeps them."""
+    """An unreadable batch, or the rest of one. `record` represents the batch and holds its bytes as the broker keeps them."""
 
     record: Record
     refusal: Refusal
@@ -72,7 +72,7 @@ class Markers(NamedTuple):
     """A control batch, such as the end of a transaction: offsets without a record to count.
 
     Attributes:
-        record: represents the batch: its first offset, without a value.
+        record: represents the batch; has the batch's first offset and no value.
         markers: number of offsets, at least 1.
     """
 
@@ -91,7 +91,7 @@ Piece = ReadableBatch | RefusedBatch | Markers
 
 
 class FetchedBatches(dict[Any, Any]):
-    """aiokafka's fetched results, returned as pieces of batches. An object per record would take most of the time."""
+    """aiokafka's fetched results, returned as pieces of batches. An object per record would be slow."""
 
     def __init__(self, fetched: Mapping[Any, Any]) -> None:
         super().__init__()
@@ -123,17 +123,17 @@ def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
     return taken
 
 
-class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # it is compiled
-    """A fetch answer that keeps its bytes: our checksum is eight times as fast as the library's."""
+class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # the base class is compiled
+    """A fetch answer that keeps its bytes for our checksum, which is eight times as fast as the library's."""
 
     def __init__(self, raw: bytes) -> None:
         super().__init__(raw)
         self._raw, self._start = memoryview(raw), 0
 
     def sound_batch(self) -> tuple[Any, memoryview]:
-        """Returns the next batch, after a check of its checksum, and its bytes.
+        """Checks the next batch's checksum, then returns the batch and its bytes.
 
-        In version 2, which brokers write since 2017, the checksum covers everything behind it.
+        In version 2, which brokers write since 2017, the checksum covers all bytes after it.
         """
         batch, start = self.next_batch(), self._start
         length, magic = int.from_bytes(self._raw[start + 8 : start + 12], "big"), self._raw[start + 16]
@@ -210,7 +210,7 @@ def _plain(raw: memoryview) -> bytes:
     """Returns the batch without compression.
 
     Raises:
-        Unreadable: if it cannot be unpacked or would be too large.
+        Unreadable: if the batch cannot be unpacked or would be too large.
     """
     records, header = unpacked(raw[22] & _CODEC, raw[_HEADER_BYTES:]), bytearray(raw[:_HEADER_BYTES])
     header[8:_BEFORE_LENGTH] = (_HEADER_BYTES - _BEFORE_LENGTH + len(records)).to_bytes(4, "big")

@@ -1,12 +1,13 @@
 """Faust's consumer with one event per fetched chunk of a partition instead of one per record.
 
 Faust spends about 200 µs on every event; a chunk holds thousands of records. The count store's offsets decide what is read
-and counted. So we switch off everything that Faust does about offsets: its duplicate filter, its acknowledgements and commits
+and counted. We therefore switch off all of Faust's work on offsets: its duplicate filter, its acknowledgements and commits
 (the topic has ``acks=False``), and its seek to the group's offsets after a rebalance.
 
 A partition is read only once it has been *placed*: counting has set its position. Every chunk carries the number of its
-placement and its sequence number since then. The consumer's own thread sets both in the same step as the read. A chunk read
-before a seek therefore differs from one read after it. A chunk that Faust drops is noticed by its missing offsets.
+placement and its sequence number since that placement. The consumer's own thread sets both numbers in the same step as the
+read. A chunk read before a seek therefore differs from a chunk read after the seek. If Faust drops a chunk, its missing
+offsets reveal the loss.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ log = structlog.get_logger("ldpstream.agent")
 ANSWER_S = 5.0  # timeout of a request to the broker
 LOG_APPEND_TIME = 1  # a record's timestamp type
 AFTER_ERROR_S = 1.0
-FETCH_S = 0.25  # longest wait of one read; a partition placed meanwhile is read after it
+FETCH_S = 0.25  # longest wait of one read; a partition placed meanwhile waits for the next read
 
 
 @dataclass(slots=True)
@@ -108,7 +109,7 @@ class ChunkConsumer(driver.Consumer):
     # ---- for Faust
 
     async def perform_seek(self) -> None:
-        """Stops reading until the partitions are placed again. Faust calls it after every rebalance."""
+        """Stops reading until the partitions are placed again. Faust calls this method after every rebalance."""
         self.placements.clear()
         self._counting.assign({tp.partition for tp in self.assignment()})
 
@@ -157,7 +158,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         self._keeping = asyncio.create_task(self.membership.keep())
 
     def _create_consumer(self, loop: asyncio.AbstractEventLoop) -> Any:
-        """Sets the longest wait of a fetch, for which Faust has no setting: other requests wait behind the fetch."""
+        """Limits the wait of a fetch, because other requests wait behind the fetch. Faust has no setting for this limit."""
         consumer = super()._create_consumer(loop)
         consumer._fetch_max_wait_ms = int(FETCH_S * 1000)
         _retry_first_connection(consumer._client, self.app)
@@ -190,7 +191,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
 
     async def _read(self, consumer: Any, active_partitions: Iterable[Any] | None) -> dict[Any, list[Chunk]]:
         placements = self.consumer.placements
-        # copies the set in one step first: it belongs to Faust's thread
+        # copies the set in one step first: Faust's thread may change the set
         placed = {partition for partition in tuple(active_partitions or ()) if partition in placements}
         if not placed:  # to aiokafka an empty set means all partitions
             await asyncio.sleep(0.02)
@@ -200,7 +201,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         try:
             fetched = await super()._fetch_records(consumer, placed, FETCH_S)
         except KafkaError as error:
-            # records read before the error are lost, so the positions are void
+            # records read before the error are lost: the positions are no longer valid
             lost = set(error.args[0]) if isinstance(error, OffsetOutOfRangeError) else placed
             for partition in lost:
                 placements.pop(partition, None)

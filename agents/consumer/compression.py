@@ -1,10 +1,10 @@
 """Unpacks Kafka's codecs within bounds: gzip, snappy, lz4 and zstd.
 
 A compressed batch states no reliable size, and a few kilobytes can unpack to gigabytes. Every decoder therefore writes to a
-buffer of `MAX_UNPACKED_BYTES` and stops when it is full, whatever the stream's headers state. A decoder's window takes at
-most as much memory again.
+buffer of `MAX_UNPACKED_BYTES` and stops when the buffer is full, whatever the stream's headers state. A decoder's window needs
+at most as much memory again.
 
-Java clients send snappy as a frame of blocks (the xerial format), other clients as one raw block. We read both.
+Java clients send snappy as a frame of blocks (the xerial format), other clients as one raw block. We read both formats.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,11 +36,11 @@ def unpacked(codec: int, packed: memoryview) -> memoryview:
 
     Args:
         codec: as in a batch's attributes, 1 to 7.
-        packed: all bytes behind the batch's header.
+        packed: all bytes after the batch's header.
 
     Raises:
         Unreadable: "too large" if the records take more than `MAX_UNPACKED_BYTES`. "unreadable batch" if the codec is unknown
-            or the bytes are not one whole stream of it.
+            or the bytes are not one whole stream of this codec.
     """
     if codec not in _DECODERS:
         raise Unreadable("unreadable batch", f"compressed with the unknown codec {codec}")
@@ -75,7 +75,7 @@ def _xerial_blocks(packed: memoryview) -> Iterator[memoryview]:
 
 
 def _too_large() -> NoReturn:
-    raise Unreadable("too large", f"it unpacks to more than {MAX_UNPACKED_BYTES} bytes")
+    raise Unreadable("too large", f"the batch unpacks to more than {MAX_UNPACKED_BYTES} bytes")
 
 
 _DECODERS: Final[dict[int, tuple[str, Callable[[memoryview, memoryview], int]]]] = {

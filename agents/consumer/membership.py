@@ -26,7 +26,7 @@ class Membership:
         clock: monotonic time in seconds.
 
     Attributes:
-        shut_out: the reason why the consumer is shut out of its group, until it is a member again; "" if it is not.
+        shut_out: the reason why the consumer is shut out of its group, kept until the consumer is a member again; else "".
     """
 
     def __init__(self, consumer: Any, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,7 +58,7 @@ class Membership:
             pass  # counts as a fetch
         heartbeat, refresh = coordinator._heartbeat_task, coordinator._commit_refresh_task
         if any(_failed(task) for task in (heartbeat, refresh)):
-            coordinator.request_rejoin()  # without it, the coordinator would find the same error again
+            coordinator.request_rejoin()  # otherwise the coordinator would find the same error again
         coordinator.check_errors()
         if heartbeat is not None and not heartbeat.done() and not coordinator._rejoin_needed_fut.done():
             self._member_s = self._clock()

@@ -38,7 +38,7 @@ def batch(first: int, values: Sequence[bytes | None], appended_ms: int = 7, cont
 
 
 def old_format(compression: int, last: int, values: Sequence[bytes]) -> bytearray:
-    """Makes a batch as brokers before Kafka 0.11 did: one record, or a compressed wrapper with its last record's offset."""
+    """Makes a batch of the format before Kafka 0.11: one record, or a compressed wrapper with its last record's offset."""
     builder = LegacyRecordBatchBuilder(1, compression, 10**6)
     for offset, value in enumerate(values):
         builder.append(offset, 3, None, value)

@@ -1,7 +1,7 @@
 """Reference counter, written from the text of the wire format: slow, in plain Python, without code of the service.
 
-It reads msgpack byte by byte, checks each row of the payload separately and counts with lists. It takes only facts from the
-survey: the fingerprint, the times, and each mechanism's k, g, number of hash functions and set size.
+The counter reads msgpack byte by byte, checks each row of the payload separately and counts with lists. It reads only facts
+from the survey: the fingerprint, the times, and each mechanism's k, g, number of hash functions and set size.
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 from surveys import Survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
-MAX_DEPTH = 200  # of nested arrays and maps: far beyond any real envelope, and below any decoder's stack
+MAX_DEPTH = 200  # of nested arrays and maps: far above any real envelope, and below any decoder's limit
 
 
 class Counted(NamedTuple):
@@ -182,7 +182,7 @@ def _extension(raw: bytes, at: int, size: int) -> tuple[Any, int]:
 
 def _array(raw: bytes, at: int, size: int, depth: int) -> tuple[list[Any], int]:
     found = []
-    for _ in range(size):  # stops at the end of the bytes, however large the claimed size is
+    for _ in range(size):  # stops at the end of the bytes, even if the claimed size is larger
         element, at = _read(raw, at, depth + 1)
         found.append(element)
     return found, at

@@ -57,7 +57,7 @@ def test_the_watchdog_ends_a_process_without_signs_of_life(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 def test_a_silent_listener_counts_as_unreachable(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy or a hanging broker may be silent. The client library would wait for the TLS handshake for ever."""
+    """A proxy or a hanging broker may send nothing. The client library would wait for the TLS handshake for ever."""
     monkeypatch.setattr(topics, "ANSWER_MS", 500)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -91,7 +91,7 @@ def test_an_address_without_a_listener_is_unreachable(address: str) -> None:
         check_broker(Settings(kafka=address))
 
 
-# A worker with its signal handlers. Its event loop prints "busy" and then runs the code in place of STOPPING.
+# A worker with its signal handlers. The worker's event loop prints "busy" and then runs the code in place of STOPPING.
 BUSY = """
 import asyncio, ctypes, sys, time
 import agents.app as app
@@ -122,7 +122,7 @@ TEARDOWN = (
     ids=["the event loop", "the interpreter's lock", "the teardown"],
 )
 def test_nothing_holds_up_the_shutdown_deadline(stopping: str, status: int, tmp_path: Path) -> None:
-    """The deadline starts with the signal. An orderly end does not wait for the interpreter."""
+    """The deadline starts with the signal. An orderly shutdown does not wait for the interpreter's teardown."""
     named = {"LDPSTREAM_SURVEY": str(SAMPLE), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", BUSY.replace("STOPPING", stopping)]
     with subprocess.Popen(command, env=os.environ | named, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:

@@ -25,7 +25,10 @@ from .fetched import CODECS, ENCODERS, GZIP, LZ4, PARTITION, SNAPPY, ZSTD, batch
 
 
 def sample(offset: int = 0, codec: int = GZIP) -> bytes:
-    """Makes a log of five batches, from the batch with this offset on. The second is compressed, the fourth a control batch."""
+    """Makes a log of five batches, and omits the batches that end before `offset`.
+
+    The second batch is compressed; the fourth is a control batch.
+    """
     rng = np.random.default_rng(1)
     sizes = [1, 5, 3, 1, 40]
     raw, first = bytearray(), 100
@@ -40,7 +43,7 @@ def sample(offset: int = 0, codec: int = GZIP) -> bytes:
 @pytest.mark.parametrize("codec", [0, *CODECS])
 @pytest.mark.parametrize("offset", [100, 101, 104, 106, 109, 110, 149])
 def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) -> None:
-    """This holds from any offset within a batch, and past a control batch without records."""
+    """The reader may start at any offset within a batch, and continues after a control batch without records."""
     raw = sample(offset, codec)
     theirs, ours = unread(raw, offset), unread(raw, offset)
     expected = [Record(record.offset, record.timestamp, record.value or b"") for record in theirs]
@@ -54,7 +57,7 @@ def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_batch_with_a_wrong_checksum_is_an_error(version: int) -> None:
-    """Any byte under the checksum counts. The library checks the old versions."""
+    """A change of any byte that the checksum covers is an error. The library checks batches of the old versions."""
     if version == 2:
         raw, covered = bytes(batch(0, [b"a"]) + batch(1, [b"b"])), 21
     else:
@@ -87,7 +90,7 @@ def bomb(first: int, n: int) -> bytearray:
 
 
 def damaged(what: str) -> bytearray:
-    """Makes an unreadable batch of 20 records from offset 2 on, such as a broker may keep."""
+    """Makes an unreadable batch of 20 records that a broker would accept. The first offset is 2."""
     codec = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}.get(what.split()[0], 0)
     raw = batch(2, [b"%d" % i for i in range(20)], codec=codec)
     if what == "a codec that is not known":
@@ -125,7 +128,7 @@ def test_only_the_unreadable_batch_is_refused(what: str) -> None:
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4])
 def test_a_compressed_batch_of_an_old_format_is_refused(codec: int) -> None:
-    """Its wrapper holds only the offset of its last record. Brokers write no such batches since Kafka 3.0."""
+    """The batch's wrapper holds only the offset of the last record. Brokers write no such batches since Kafka 3.0."""
     lost, after = (old_format(compression, last, [b"value"] * n) for compression, last, n in ((codec, 4, 3), (0, 5, 1)))
     refused, read = unpack(unread(bytes(lost + after), 2))
     assert isinstance(refused, RefusedBatch)
@@ -146,7 +149,7 @@ def test_a_record_cannot_move_the_position_past_others(what: str, monkeypatch: p
 @pytest.mark.parametrize("codec", CODECS)
 @given(values=st.lists(st.none() | st.binary(max_size=40), min_size=1, max_size=30), skip=st.integers(0, 40))
 def test_a_compressed_batch_reads_like_the_plain_one(codec: int, values: list[bytes | None], skip: int) -> None:
-    """This holds from any offset on."""
+    """The reader may start at any offset of the batch."""
     plain, packed = (read(unread(bytes(batch(5, values, codec=c)), 5 + skip)) for c in (0, codec))
     assert packed == plain
 
@@ -155,7 +158,7 @@ def test_a_compressed_batch_reads_like_the_plain_one(codec: int, values: list[by
 @settings(max_examples=200)
 @given(damage=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), min_size=1, max_size=4))
 def test_damage_in_a_batch_affects_no_other_batch(codec: int, damage: list[tuple[int, int]]) -> None:
-    """A record before the damage may count. Every record of the next batch counts."""
+    """Records before the damage may be returned. All records of the next batch are returned."""
     raw = batch(2, [b"%d" % i for i in range(20)], codec=codec)
     for place, bits in damage:
         raw[61 + place % (len(raw) - 61)] ^= bits
@@ -187,7 +190,7 @@ def test_a_batch_that_unpacks_to_too_much_is_refused() -> None:
 
 
 def test_one_call_returns_about_one_chunk_at_most() -> None:
-    """This holds however well the batches are compressed."""
+    """The size of a chunk does not depend on how well the batches are compressed."""
     raw = b"".join(bytes(bomb(first, 6)) for first in range(0, 80, 8))
     result = FetchResult(PARTITION, assignment=None, partition_records=unread(raw, 0), backoff=0)
     held = FetchedBatches({PARTITION: result})[PARTITION]
@@ -215,7 +218,7 @@ async def test_a_refused_batch_gets_its_own_chunk(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_transaction_marker_gets_its_own_chunk() -> None:
-    """It holds the offset without a record, both before further records and at the end of the log."""
+    """The chunk holds the marker's offset without a record, both before further records and at the end of the log."""
     marker, other = batch(2, [b"\x00\x00\x00\x01"], control=True), batch(4, [b"\x00\x00\x00\x00"], control=True)
     raw = bytes(batch(0, [b"a", b"b"]) + marker + batch(3, [b"c"]) + other)
     seen = unread(raw, 0)
@@ -233,7 +236,7 @@ def test_a_marker_below_the_position_is_skipped() -> None:
 
 
 def _reader() -> Any:
-    """Makes a thread that reads one partition, just placed."""
+    """Makes a thread that reads one partition. The partition has just been placed."""
     thread: Any = ChunkThread.__new__(ChunkThread)
     thread.consumer = SimpleNamespace(placements={PARTITION: _Placement(5)}, flow_active=True)
     return thread
@@ -251,10 +254,10 @@ async def test_the_next_chunks_are_read_ahead() -> None:
     await asyncio.sleep(0.01)
     assert library.asked == 2
     thread.consumer.placements[PARTITION], library.pieces = _Placement(6), {}
-    assert (await chunks(), library.asked) == ([(5, 1)], 2)  # it was read before the new placement
+    assert (await chunks(), library.asked) == ([(5, 1)], 2)  # the chunk was read before the new placement
     assert (await chunks(), library.asked) == ([], 3)
     await asyncio.sleep(0.01)
-    assert library.asked == 3  # without records it does not read ahead
+    assert library.asked == 3  # without records the thread does not read ahead
 
 
 class Library:
@@ -289,7 +292,7 @@ class Library:
 async def test_after_an_error_partitions_are_placed_again(
     error: Exception | None, displaced: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records read before the error are lost. Reading on from the library's position would skip them."""
+    """Records read before the error are lost. Reading from the library's position would skip these records."""
     monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
     other, told = TopicPartition("reports", 1), list[set[int]]()
     thread: Any = ChunkThread.__new__(ChunkThread)
@@ -328,7 +331,7 @@ async def test_a_failed_fetch_does_not_break_the_shutdown(monkeypatch: pytest.Mo
 
 
 async def test_a_client_waits_for_an_unreachable_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It retries as often as needed and resets the watchdog each time. Any other error ends the start."""
+    """The client retries until the broker answers, and resets the watchdog at each retry. Any other error ends the start."""
     monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
     answers: list[Exception | None] = [KafkaConnectionError("refused"), KafkaConnectionError("refused"), None, ValueError("no")]
     alive = list[int]()

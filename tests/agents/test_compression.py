@@ -21,7 +21,7 @@ Encode = Callable[[bytes], bytes]
 
 
 def in_pieces(compressor: "cramjam.zstd.Compressor | cramjam.lz4.Compressor", plain: bytes, size: int = 2**20) -> bytes:
-    """Compresses like a client that does not know the size in advance."""
+    """Compresses without knowing the size in advance, as some clients do."""
     packed = b""
     for first in range(0, len(plain), size):
         compressor.compress(plain[first : first + size])
@@ -77,7 +77,7 @@ def test_every_client_s_compression_is_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_bomb_is_refused_in_bounded_memory(name: str) -> None:
-    """The output and a decoder's window take at most `MAX_UNPACKED_BYTES` each. The control decodes without a bound."""
+    """The output and a decoder's window need at most `MAX_UNPACKED_BYTES` each. The control decodes without a bound."""
     number, encode = WRITERS[name]
     packed = encode(bytes(4 * MAX_UNPACKED_BYTES))
 
@@ -138,7 +138,7 @@ def test_a_false_header_is_refused(number: int, packed: bytes, reason: str) -> N
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_cut_or_extended_stream_is_refused(name: str) -> None:
-    """So is a stream read with another codec."""
+    """A stream is also refused if it is read with another codec."""
     number, encode = WRITERS[name]
     packed = encode(PLAIN)
     whole = {len(encode(PLAIN[: len(PLAIN) // 2]))} if "two" in name else set()  # the first of two streams
@@ -162,7 +162,7 @@ def test_every_codec_unpacks_what_was_packed(number: int, plain: bytes) -> None:
 @pytest.mark.parametrize("number", CODECS)
 @given(packed=st.binary(max_size=200), cut=st.integers(0, 60))
 def test_any_bytes_are_read_or_refused(number: int, packed: bytes, cut: int) -> None:
-    """This holds also behind the sound beginning of a stream."""
+    """The bytes may follow the valid beginning of a stream."""
     for raw in (packed, ENCODERS[number](PLAIN)[:cut] + packed):
         try:
             assert len(unpack(number, raw)) <= MAX_UNPACKED_BYTES

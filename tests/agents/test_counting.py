@@ -1,4 +1,4 @@
-"""Tests `Counting` with a log and a store that fail in every way."""
+"""Tests `Counting` with a log and a store that can fail in several ways."""
 
 import asyncio
 from collections.abc import Sequence
@@ -267,7 +267,7 @@ async def test_the_loop_commits_and_survives_failures() -> None:
     running = asyncio.create_task(agent.counting.run())
     await asyncio.sleep(0.05)
     store.fails = False
-    agent.counting.displace([])  # wakes it
+    agent.counting.displace([])  # wakes the loop
     await agent.until(lambda: agent.counting.ready)
     for partition in LOGS:
         await agent.read(partition)

@@ -16,7 +16,7 @@ LOG = make_log(SURVEY, np.random.default_rng(7), length=60, steps=8)
 
 
 def steadied(records: list[Record]) -> list[Record]:
-    """Returns the records with append times replaced by the latest so far."""
+    """Returns the records, each with the latest append time up to that record."""
     times = np.maximum.accumulate([record.appended_ms for record in records])
     return [record._replace(appended_ms=int(time)) for record, time in zip(records, times)]
 
@@ -72,7 +72,7 @@ class Owner:
 
 OPERATIONS = st.tuples(
     st.sampled_from(["deliver", "commit", "commit_unanswered", "commit_late", "restart"]),
-    st.integers(0, 1),  # one of two agents that both believe they own the partition
+    st.integers(0, 1),  # one of two agents that both believe that they own the partition
     st.integers(0, len(LOG)),
     st.integers(0, 20),
 )
@@ -81,7 +81,7 @@ OPERATIONS = st.tuples(
 @given(st.lists(OPERATIONS, max_size=40), st.lists(st.integers(-15_000, 15_000), min_size=len(LOG), max_size=len(LOG)))
 @settings(max_examples=200)
 def test_every_record_counts_once_under_random_faults(operations: list[tuple[str, int, int, int]], jitter: list[int]) -> None:
-    """Redeliveries, gaps, crashes, lost answers, two owners, and a broker's clock that steps back."""
+    """The faults are redeliveries, gaps, crashes, lost answers, two owners, and a broker's clock that steps back."""
     log = [record._replace(appended_ms=record.appended_ms + ms) for record, ms in zip(LOG, jitter)]
     store = MemoryCountStore(SURVEY)
     owners = [Owner(store), Owner(store)]
@@ -116,7 +116,7 @@ def test_results_report_each_outcome() -> None:
     [(3, 1, 4, None), (3, 5, 8, None), (1, 3, 4, None), (0, 3, 3, None), (0, 1, 3, None), (5, 1, 3, (3, 5))],
 )
 def test_markers_are_skipped(offset: int, n: int, then: int, gap: tuple[int, int] | None) -> None:
-    """They advance the position and change nothing else. Markers beyond the expected offset are a gap."""
+    """Markers advance the position and change nothing else. Markers beyond the expected offset are a gap."""
     fold, other = PartitionFold(SURVEY, None), PartitionFold(SURVEY, None)
     fold.feed(LOG[:3])
     other.feed(LOG[:3])
@@ -134,7 +134,7 @@ def test_a_gap_in_a_delivery_ends_it() -> None:
 
 @pytest.mark.parametrize("first", [0, 10, 12, 19, 20, 30])
 def test_an_unreadable_batch_counts_as_rejected_records(first: int) -> None:
-    """Counting may start at any of its records. A batch beyond the expected offset is a gap."""
+    """Counting may start at any record of the batch. A batch beyond the expected offset is a gap."""
     fold = PartitionFold(SURVEY, Checkpoint(first, 5) if first else None)
     fold.feed(LOG[first:10])
     stand_in = Record(10, LOG[12].appended_ms, b"the batch")

@@ -27,7 +27,7 @@ LETTERS = [DeadLetter(0, Record(offset, 0, b"letter %d" % offset), "undecodable"
 
 
 class Producer:
-    """Refuses some letters: at once, or when the broker answers."""
+    """A producer that refuses some letters, either at once or when the broker answers."""
 
     def __init__(self, at_once: dict[int, Exception], later: dict[int, Exception]) -> None:
         self.at_once, self.later, self.sent = at_once, later, list[int]()
@@ -46,7 +46,7 @@ class Producer:
 
 
 async def send(at_once: dict[int, Exception], later: dict[int, Exception]) -> tuple[list[int], float]:
-    """Returns the letters that the broker got, and the number counted as lost."""
+    """Returns the letters that the broker got, and the number of letters that the metric reports as lost."""
     producer, before = Producer(at_once, later), metrics.dead_letters_lost._value.get()
     app = cast(Any, SimpleNamespace(producer=producer))
     await KafkaLog(app, cast(Any, None), SURVEY).send_dead_letters(LETTERS)

@@ -18,7 +18,7 @@ IDLE_S = 2.0
 
 
 class FakeGroup:
-    """A group with one member. It sends a heartbeat every 20 ms and leaves after `IDLE_S` without a fetch."""
+    """A group with one member. The member sends a heartbeat every 20 ms and leaves after `IDLE_S` without a fetch."""
 
     def __init__(self) -> None:
         self.state = SubscriptionState()
@@ -81,7 +81,7 @@ async def until(reached: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("kept", [True, False])
 async def test_a_member_without_partitions_stays_in_the_group(group: FakeGroup, kept: bool) -> None:
-    """Without `Membership` it would leave and not rejoin."""
+    """Without `Membership` the member would leave and not rejoin."""
     keeping = asyncio.create_task(Membership(group.consumer).keep()) if kept else None
     await until(lambda: group.beats)
     await asyncio.sleep(1.5 * IDLE_S)
@@ -94,7 +94,7 @@ async def test_a_member_without_partitions_stays_in_the_group(group: FakeGroup, 
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("refuses", ["join", "beat", "join, beat", "refresh"])
 async def test_a_refused_member_reports_why_and_rejoins(group: FakeGroup, refuses: str, kept: bool) -> None:
-    """Without `Membership` it would not rejoin, however soon the right returns."""
+    """Without `Membership` the member would not rejoin, even after the right is granted again."""
     looks = Membership(group.consumer)
     keeping = asyncio.create_task(looks.keep() if kept else asyncio.sleep(60))
     await until(lambda: group.beats)

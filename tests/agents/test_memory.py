@@ -1,4 +1,4 @@
-"""The process keeps freed memory: repeated work touches no new page."""
+"""The process keeps freed memory: repeated work needs no new memory pages."""
 
 import platform
 import subprocess

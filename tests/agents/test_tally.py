@@ -22,7 +22,7 @@ SURVEY = make_survey()
 
 @cache
 def pool() -> list[bytes]:
-    """Returns sound envelopes of steps 0 to 2 with 1 or 4 reports, and one spoilt envelope for every reason."""
+    """Returns sound envelopes of steps 0 to 2 with 1 or 4 reports, and one spoilt envelope for every rejection reason."""
     rng = np.random.default_rng(20260105)
     envelopes = [sound(SURVEY, rng, step, pane, n) for step in range(3) for pane in range(len(PANES)) for n in (1, 4)]
     return envelopes + [spoilt(SURVEY, rng, 1, reason) for reason in REASONS]
@@ -93,7 +93,7 @@ def test_a_crowd_equals_a_count_one_by_one(records: list[Record]) -> None:
 
 
 def test_a_crowd_is_read_together_with_all_checks() -> None:
-    """Covers impossible rows, another encoding of the same envelope, and append times around the close."""
+    """The crowd has impossible rows, another encoding of the same envelope, and append times around the step's close."""
     rng = np.random.default_rng(9)
     crowd = [sound(SURVEY, rng, 5, 0) for _ in range(200)]
     groups, left = open_groups(SURVEY, crowd, [during(SURVEY, 5)] * 200)
@@ -103,7 +103,7 @@ def test_a_crowd_is_read_together_with_all_checks() -> None:
     bad = [raw[:-1] + b"\xff" if i % 3 == 0 else raw for i, raw in enumerate(crowd)]
     records = [Record(i, during(SURVEY, 5), raw) for i, raw in enumerate(bad)]
     assert tally(SURVEY, records) == count_one_by_one(SURVEY, records)
-    wide = [raw[:-3] + b"\xc5\x00" + raw[-2:] for raw in crowd]  # the same, with the payload's length in two bytes
+    wide = [raw[:-3] + b"\xc5\x00" + raw[-2:] for raw in crowd]  # the same envelopes, with the payload's length in two bytes
     assert open_envelope(SURVEY, wide[0], during(SURVEY, 5)).payload == crowd[0][-1:]
     assert open_groups(SURVEY, wide, [during(SURVEY, 5)] * 200) == ([], list(range(200)))
     late = [SURVEY.closes_ms(5) - 100 + i for i in range(200)]
@@ -111,7 +111,7 @@ def test_a_crowd_is_read_together_with_all_checks() -> None:
 
 
 def test_beginnings_with_equal_hashes_are_distinguished() -> None:
-    """The hash is a sum of words times odd factors, so a change that adds nothing to it can be computed."""
+    """The hash is a sum of words times odd factors. A change of the words that keeps the hash can therefore be computed."""
     one, two = (np.full((20, 16), 7, np.uint8) for _ in range(2))
     words, odd = two.view(np.uint64), 0x9E3779B97F4A7C15
     words[:, 0] += np.uint64(odd)  # adds odd² to the hash; the next line subtracts it
@@ -145,7 +145,7 @@ def test_every_rejection_has_its_reason_and_changes_no_count(reason: Reason) -> 
 
 
 def test_rejections_keep_the_order_of_the_records() -> None:
-    """Some are found while an envelope is opened, others while the rows of a pane are counted."""
+    """The tally finds some invalid envelopes when it opens them, others when it counts the rows of a pane."""
     rng = np.random.default_rng(2)
     reasons: list[Reason] = ["padding bits set", "undecodable", "symbol out of range", "padding bits set", "wrong survey"]
     records = [Record(7 + i, during(SURVEY, 2), spoilt(SURVEY, rng, 2, reason)) for i, reason in enumerate(reasons)]

@@ -26,15 +26,15 @@ class _Placement:
 
 
 class Agent:
-    """An agent's process. Like the real consumer, it gives each chunk its placement and its sequence number since then.
+    """An agent's process. As in the real consumer, each chunk has a placement number and a sequence number since then.
 
     Attributes:
         alive: False when the process has ended.
-        leaving: True once it has got the stop signal.
-        zombie: True if the group has given its partitions to others.
-        stalled: True if its consumer reads nothing any more.
+        leaving: True once the agent has got the stop signal.
+        zombie: True if the group has given the agent's partitions to others.
+        stalled: True if the agent's consumer has stopped reading.
         delayed_until: chunks are delivered only from this time on, in seconds.
-        well_s: when it last reset the watchdog, in seconds.
+        well_s: when the agent last reset the watchdog, in seconds.
         readable: set when there may be something to read.
     """
 
@@ -98,7 +98,7 @@ class Agent:
     # ---- faults of the framework
 
     def redeliver(self, back: int, relabel: bool) -> None:
-        """Delivers an earlier chunk again, or sets a position back."""
+        """Delivers an earlier chunk again, or moves a position back."""
         if relabel and self._placements:
             partition, placement = sorted(self._placements.items())[back % len(self._placements)]
             placement.position = max(self._log.begins[partition], placement.position - 3 * back)
@@ -107,7 +107,7 @@ class Agent:
             self._waiting.put_nowait(self._had[-1 - back])
 
     def lose(self, which: int) -> None:
-        """Drops the first waiting chunk (0), all of them (1) or the next records to read (2)."""
+        """Drops the first waiting chunk (0), all waiting chunks (1) or the next records to read (2)."""
         if which == 2:
             for placement in self._placements.values():
                 placement.position += 3 if placement.chunks else 0

@@ -26,8 +26,8 @@ class Code:
     """The modules and classes that a run uses.
 
     Attributes:
-        counting, schedule: fresh copies of the modules; a run's changes to them affect no other run.
-        fold, store, topic: the classes that they work with.
+        counting, schedule: fresh copies of the modules. Changes to these copies affect no other run.
+        fold, store, topic: the classes that the two modules use.
     """
 
     counting: Any

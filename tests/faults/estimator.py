@@ -1,4 +1,4 @@
-"""An estimator of a run: the real `Schedule`. It can hang before any of its requests and continue much later."""
+"""An estimator of a run: the real `Schedule`. The estimator can hang before any of its requests and continue much later."""
 
 import contextlib
 import threading
@@ -24,10 +24,10 @@ class Killed(Exception):
 class Estimator:
     """An estimator's process.
 
-    A run that will hang gets its own thread. Only one of the two threads, this or the world's, runs at a time.
+    A run that will hang gets its own thread. This thread and the world's thread never run at the same time.
 
     Attributes:
-        hung: True if it hangs in the middle of a run.
+        hung: True if the estimator hangs in the middle of a run.
     """
 
     def __init__(self, world: "World") -> None:

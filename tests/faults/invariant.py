@@ -4,8 +4,8 @@
     no record is skipped, unless retention has removed it;
     every refused envelope is in the dead-letter topic before the commit that covers it;
     every complete publication holds every acknowledged report of its steps, and no other;
-    no publication is replaced by a poorer one;
-    in the end everything is stored, every step is published complete, and the topic and Redis hold the same.
+    no publication is replaced by a less complete one;
+    in the end all records are counted, every step is published complete, and the topic and Redis hold the same publications.
 
 The direct tally comes from `tests.agents.reference`, which shares no code with the service.
 """
@@ -43,7 +43,7 @@ class Tallied(NamedTuple):
 
 @dataclass(frozen=True)
 class Published:
-    """Replaces a publication by the counts behind its estimates. These compare exactly and are made quickly.
+    """Stands in for a publication: the counts from which the estimates would be made. Counts compare exactly and are fast.
 
     Attributes:
         steps: the steps of the counts.
@@ -97,12 +97,15 @@ class Invariant:
                 raise Violation(f"partition {partition}: committed before the dead letter of offset {record.offset}")
 
     def check_told(self, first: int) -> None:
-        """Checks the publications from number `first` on: complete ones hold all reports, and none replaces a better one."""
+        """Checks all publications from number `first` on.
+
+        A complete publication holds all reports. No publication replaces a more complete one.
+        """
         told = [p for _, p in self._topic.records]
         best = {p.key: p for p in told[:first]}
         for p in told[first:]:
             if (before := best.get(p.key)) and (before.complete, before.reports) > (p.complete, p.reports):
-                raise Violation(f"a poorer publication: {before} was replaced by {p}")
+                raise Violation(f"a less complete publication: {before} was replaced by {p}")
             best[p.key] = p
         if any(p.complete for p in told[first:]):
             truth = self.acknowledged()
@@ -135,7 +138,7 @@ class Invariant:
                 raise Violation(f"partition {partition}: counted {ranges} below {next_offset}, the log begins at {begin}")
 
     def _missing(self) -> bool:
-        """True if records have expired that are not in the stored counts."""
+        """True if records expired before the stored counts included them."""
         ranges = self._redis.lineage
         holes = [
             range(end, min(first, begin))
@@ -171,7 +174,7 @@ def direct_tally(survey: Survey, partitions: Sequence[Sequence[Record]]) -> Tall
 def judged_in_order(survey: Survey, records: Sequence[Record]) -> list[tuple[Record, tuple[PaneKey, int, Any] | str]]:
     """Returns each record of a partition with its counts or its reason of rejection.
 
-    Each append time is replaced by the latest so far, as in the fold.
+    As in the fold, each record gets the latest append time up to that record.
     """
     judgement = _judgement(survey)
     newest, found = 0, []

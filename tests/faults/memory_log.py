@@ -35,18 +35,18 @@ class MemoryLog:
     """Records with append times, dead letters and the group's offsets.
 
     Args:
-        loop: its time is the log's time.
+        loop: the event loop, whose time is the log's time.
         source: draws the delays.
 
     Attributes:
         records: by partition and offset; None where an offset has no record.
-        begins: by partition, the first offset that the log still has.
+        begins: by partition, the first offset that has not expired.
         letters: partition, offset and reason of every dead letter.
         group: the offsets that the group has committed.
         ahead_ms: how far the wall clock is ahead of the loop's time.
         behind_ms: how far the broker's clock is behind the wall clock.
         away_until: no broker answers before this time, in seconds.
-        errors: by request, the number of failures left, and True if they come after the request took effect.
+        errors: by request, the number of failures left, and True if the request fails only after it took effect.
         moved: called when there may be something to read.
     """
 
@@ -77,14 +77,14 @@ class MemoryLog:
     # ---- events and faults
 
     def append(self, partition: int, value: bytes | None) -> None:
-        """Appends a record, or an offset without one. An unreachable broker takes and acknowledges nothing."""
+        """Appends a record, or an offset without a record. An unreachable broker accepts and acknowledges nothing."""
         if not self.away:
             log = self.records[partition % PARTITIONS]
             log.append(None if value is None else Record(len(log), self.now_ms() - self.behind_ms, value))
             self.moved()
 
     def produce(self, partition: int, n: int, seed: int) -> None:
-        """Appends n sound envelopes. Some are for a step that is too early or too late, and will be refused."""
+        """Appends n sound envelopes. Some envelopes are for a step too early or too late, and will be refused."""
         source = random.Random(seed)
         for _ in range(n):
             step = max(0, self.step() + source.choice((-2, -1, -1, 0, 0, 0, 0, 1)))
@@ -97,7 +97,7 @@ class MemoryLog:
                 self.append(partition, record.value)
 
     def expire(self, partition: int, n: int, counted: int | None) -> None:
-        """Removes the oldest n records, but none at or above the offset `counted` if it is given."""
+        """Removes the oldest n records. If `counted` is given, keeps all records at or above this offset."""
         begin = self.begins[partition]
         end = len(self.records[partition]) if counted is None else counted
         self.begins[partition] = max(begin, min(begin + n, end))
@@ -110,7 +110,7 @@ class MemoryLog:
     # ---- requests of agents
 
     def read(self, partition: int, position: int, length: int) -> tuple[list[Record], int]:
-        """Returns records from the position on, or one that represents a marker, and the number of markers."""
+        """Returns records from the position on, or one record that represents a marker, and the number of markers."""
         log = self.records[partition][position : position + length]
         if log and log[0] is None:
             return [Record(position, 0, b"")], 1

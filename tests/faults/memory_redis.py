@@ -1,6 +1,6 @@
-"""The Redis of a run: count store and results in memory. It can hang, fail and lose its last writes.
+"""The Redis of a run: count store and results in memory. This Redis can hang, fail and lose its last writes.
 
-It also tracks which records are in the stored counts: each fold notes the offsets that it has folded (`traced`).
+This Redis also tracks the records in the stored counts: each fold notes the offsets that it has folded (`traced`).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class MemoryRedis:
 
     Args:
         store: the count store.
-        loop: its time is the store's time.
+        loop: the event loop, whose time is the store's time.
         source: draws the delays.
         written: called with the partition after each commit of an agent.
 
@@ -44,7 +44,7 @@ class MemoryRedis:
         self._loop, self._random, self._written = loop, source, written
         self.lineage: dict[int, list[Range]] = {}
         self.done: Counter[str] = Counter()
-        self._ranges: dict[int, tuple[object, list[Range]]] = {}  # by the id of a checkpoint; keeping it keeps the id unique
+        self._ranges: dict[int, tuple[object, list[Range]]] = {}  # by the id of a checkpoint; a kept object has a unique id
         self._past: deque[tuple[Any, ...]] = deque(maxlen=12)
         self.paused_until = self.refusing_until = -1.0
         self.slow_s = 0.0
@@ -58,7 +58,7 @@ class MemoryRedis:
         self.slow_s, self.errors = 0.0, 0
 
     def flush(self) -> None:
-        """Loses everything, for ever."""
+        """Deletes all data permanently."""
         self._restore(({}, {}, None, {}))
         self._past.clear()
 
@@ -68,7 +68,7 @@ class MemoryRedis:
             self._restore(self._past.pop())
 
     def lose_shard(self, shard: int, n: int | None) -> None:
-        """Restores one node to its state n writes ago; None empties it.
+        """Restores one node to its state n writes ago; empties the node if `n` is None.
 
         A node holds one partition's counts. The node with the number after the last partition holds the results.
         """
@@ -104,7 +104,7 @@ class MemoryRedis:
     # ---- requests of agents, each in a thread
 
     def thread(self, future: "asyncio.Future[Any]", question: Callable[..., Any]) -> None:
-        """Replaces `asyncio.to_thread`: runs the request after a delay, even if nobody waits for it any more."""
+        """Replaces `asyncio.to_thread`: runs the request after a delay, even if its caller no longer waits."""
         delay = self.slow_s or self._random.choice((0.0003, 0.002, 0.05))
         self._loop.call_later(delay, self._arrive, future, question, self._loop.time() + TIMEOUT_S)
 

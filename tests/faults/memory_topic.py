@@ -1,4 +1,4 @@
-"""The topic of estimates of a run. It keeps all publications and accepts new ones only from its present owner."""
+"""The topic of estimates of a run. It keeps all publications and accepts new ones only from the topic's present owner."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -55,7 +55,7 @@ def takes_any_gap(code: Code) -> None:
 
 
 def takes_chunks_of_former_placements(code: Code) -> None:
-    """A chunk read before a seek counts as read after it."""
+    """A chunk read before a seek is treated as read after the seek."""
 
     class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]
         async def take(self, chunk: Chunk) -> None:
@@ -76,7 +76,7 @@ def reads_from_the_groups_offset(code: Code) -> None:
 
 
 def forgets_what_came_during_a_commit(code: Code) -> None:
-    """Panes that change during a write count as written."""
+    """Panes that change during a write are treated as written."""
 
     class Fold(code.fold):  # type: ignore[misc, name-defined]
         def committed(self, change: Checkpoint) -> None:
@@ -113,7 +113,7 @@ def starts_rejections_anew(code: Code) -> None:
 
 
 def judges_lateness_by_its_own_clock(code: Code) -> None:
-    """A record is late if it is counted late."""
+    """A record's time of counting, not its append time, determines whether the record is late."""
 
     class Fold(code.fold):  # type: ignore[misc, name-defined]
         def feed(self, records: Sequence[Record]) -> Any:
@@ -123,7 +123,7 @@ def judges_lateness_by_its_own_clock(code: Code) -> None:
 
 
 def publishes_when_some_partitions_are_done(code: Code) -> None:
-    """A step counts as complete once any partition has passed its close."""
+    """A step is treated as complete once any partition has passed the close of the step."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
         def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
@@ -135,7 +135,7 @@ def publishes_when_some_partitions_are_done(code: Code) -> None:
 
 
 def believes_offsets_asked_for_before(code: Code) -> None:
-    """The completeness of a step is judged by offsets read before its tables."""
+    """The completeness of a step is judged by offsets that were read before the step's tables."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
         def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
@@ -155,7 +155,7 @@ def forgets_what_is_missing(code: Code) -> None:
 
 
 def publishes_although_replaced(code: Code) -> None:
-    """The topic accepts publications of an estimator after another one has taken over."""
+    """The topic accepts publications of an estimator after another estimator has taken over."""
 
     class Topic(TopicClient):
         def publish(self, publications: list[Any]) -> None:
@@ -177,7 +177,7 @@ def forgets_what_was_told(code: Code) -> None:
 
 
 def replaces_better_by_poorer(code: Code) -> None:
-    """A new estimate is published even if a better one was published before."""
+    """A new estimate is published even if a more complete estimate was published before."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
         def _best(self, concluded: list[Any]) -> list[Any]:

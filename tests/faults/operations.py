@@ -1,6 +1,6 @@
-"""The operations of a run, as data. A run is a list of operations and a seed; its printed form can be replayed.
+"""The operations of a run, as data. A run is a list of operations and a seed. The printed form of a run can be replayed.
 
-Indices of agents and partitions are taken modulo the number that exist. Any part of a list is therefore a valid list.
+Indices of agents and partitions are taken modulo their number. Any part of a list is therefore a valid list.
 """
 
 import random
@@ -15,7 +15,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Wait(Operation):
-    """Everything runs for a while."""
+    """All processes run for a while."""
 
     seconds: float
 
@@ -53,7 +53,7 @@ class PoisonRecords(Operation):
 
 @dataclass(frozen=True)
 class Duplicate(Operation):
-    """The producer sends its last n records again. The broker acknowledges them, so they count again."""
+    """The producer sends its last n records again. The broker acknowledges the records, and agents count them again."""
 
     partition: int
     n: int
@@ -73,7 +73,7 @@ class AddAgent(Operation):
 
 @dataclass(frozen=True)
 class KillAgent(Operation):
-    """An agent gets SIGKILL. The group notices it at the session timeout."""
+    """An agent gets SIGKILL. The group notices the loss at the session timeout."""
 
     agent: int
 
@@ -94,7 +94,7 @@ class ZombieOwner(Operation):
 
 @dataclass(frozen=True)
 class FreezeAgent(Operation):
-    """An agent gets SIGSTOP, and SIGCONT after a while. Beyond the session timeout it is a zombie. Real processes only."""
+    """An agent gets SIGSTOP, later SIGCONT. After the session timeout the agent is a zombie. Only for real processes."""
 
     agent: int
     seconds: float
@@ -109,7 +109,7 @@ class Rebalance(Operation):
 
 @dataclass(frozen=True)
 class Redeliver(Operation):
-    """The framework delivers an earlier chunk again. With `relabel` it seems to be just read."""
+    """The framework delivers an earlier chunk again. With `relabel` the chunk is labelled as a new read."""
 
     agent: int
     back: int
@@ -134,7 +134,7 @@ class Reorder(Operation):
 
 @dataclass(frozen=True)
 class DelayDelivery(Operation):
-    """The framework holds an agent's chunks back for a while, whatever happens meanwhile."""
+    """The framework delays an agent's chunks for a while, even if their placements become invalid."""
 
     agent: int
     seconds: float
@@ -149,7 +149,7 @@ class StallConsumer(Operation):
 
 @dataclass(frozen=True)
 class PauseRedis(Operation):
-    """Redis hangs for a while. Then it runs the waiting requests, even if nobody waits for the answers any more."""
+    """Redis hangs for a while. It then runs the queued requests, even if their callers no longer wait."""
 
     seconds: float
 
@@ -163,7 +163,7 @@ class SlowRedis(Operation):
 
 @dataclass(frozen=True)
 class RedisErrors(Operation):
-    """The next n requests to Redis fail; with `after`, after they took effect."""
+    """The next n requests to Redis fail. With `after`, each request takes effect before it fails."""
 
     n: int
     after: bool
@@ -171,7 +171,7 @@ class RedisErrors(Operation):
 
 @dataclass(frozen=True)
 class RefuseWrites(Operation):
-    """Redis reads but does not write for a while, as with a full disk."""
+    """Redis answers reads but refuses writes for a while, as with a full disk."""
 
     seconds: float
 
@@ -202,7 +202,7 @@ class RestartBroker(Operation):
 
 @dataclass(frozen=True)
 class LogErrors(Operation):
-    """The next n requests of this name to the log fail; with `after`, after they took effect."""
+    """The next n requests of this name to the log fail. With `after`, each request takes effect before it fails."""
 
     question: str
     n: int
@@ -211,7 +211,7 @@ class LogErrors(Operation):
 
 @dataclass(frozen=True)
 class Expire(Operation):
-    """Retention removes a partition's oldest n records. Unless `blind`, it removes only counted ones."""
+    """Retention removes a partition's oldest n records. Unless `blind`, retention removes only counted records."""
 
     partition: int
     n: int
@@ -220,10 +220,10 @@ class Expire(Operation):
 
 @dataclass(frozen=True)
 class Estimate(Operation):
-    """An estimator runs its schedule once. If it hangs, it resumes instead.
+    """An estimator runs its schedule once. A hanging estimator resumes instead.
 
-    At request number `stop_at` it hangs, is killed or gets no answer. Before request number `at`, Redis loses its last
-    writes, `lost` of them.
+    At request number `stop_at` the estimator hangs, is killed or gets no answer. Before request number `at`, Redis loses its
+    last `lost` writes.
     """
 
     estimator: int = 0
@@ -235,7 +235,7 @@ class Estimate(Operation):
 
 @dataclass(frozen=True)
 class KillEstimator(Operation):
-    """An estimator is killed, even if it hangs, and restarted."""
+    """An estimator, perhaps a hanging one, is killed and restarted."""
 
     estimator: int
 
@@ -306,7 +306,7 @@ _DRAWS: list[tuple[float, Draw]] = [
 
 
 def random_list(seed: int, length: int = 40) -> list[Operation]:
-    """Returns the list of a seed. Each list omits some kinds, so that others occur together more often."""
+    """Returns the list of a seed. Each list omits some kinds of operations. The other kinds then occur together more often."""
     source = random.Random(seed)
     kinds = [(weight, draw) for i, (weight, draw) in enumerate(_DRAWS) if weight >= 10 or source.random() < 0.6]
     weights = [weight for weight, _ in kinds]

@@ -1,4 +1,4 @@
-"""Searches for a list of operations that breaks the invariant, and shortens it as far as possible.
+"""Searches for a list of operations that breaks the invariant, and shortens the list as far as possible.
 
 python -m tests.faults.search [--first SEED] [--lists N] [--length L] [--mutant NAME]
 """
@@ -71,7 +71,7 @@ def shrunk(operations: Sequence[Operation], still_fails: Callable[[Sequence[Oper
 
 
 def search(seeds: range, length: int, make: Callable[[], Code] = Code.real) -> tuple[Failure | None, Counter[str]]:
-    """Returns the first failure among the lists of these seeds, shortened, and the number of events by kind before it."""
+    """Returns the first failure of these seeds, shortened, and the number of events by kind before this failure."""
     done: Counter[str] = Counter()
     code = make()
     for seed in seeds:

@@ -2,8 +2,8 @@
 
 LDPSTREAM_FAULT_LISTS sets the number of random lists. `python -m tests.faults.search` searches further, from any seed.
 
-The table lists known faults of Faust and its client, and where we provoke each. The lists here provoke faults that the real
-libraries do not show on demand. `tests/services/test_faults.py` runs real processes.
+The table shows known faults of Faust and its client, and the list or test that provokes each fault. The lists here provoke
+faults that the real libraries do not show on demand. "real" means real processes, as in `tests/services/test_faults.py`.
 
     a seek in on_partitions_assigned is lost       here "read on from elsewhere", LoseDelivery, Redeliver;
                                                    mutant reads_from_the_groups_offset; real: every rebalance
@@ -65,9 +65,9 @@ class Fixed(NamedTuple):
 
     Attributes:
         happens: an event that must occur.
-        operations: the list.
+        operations: the operations of the list.
         shows: a mutant that the list finds.
-        seed: determines what the list leaves open.
+        seed: determines everything that the list does not fix.
     """
 
     happens: str
@@ -188,7 +188,7 @@ def test_each_fault_is_provoked_and_survived(name: str) -> None:
     assert fails(fixed.seed, fixed.operations, mutated(fixed.shows)())
 
 
-# Only some lists in a thousand find these mutants. Their search starts shortly before one that does.
+# Only a few lists in a thousand find these mutants. The search starts shortly before a seed whose list finds the mutant.
 START: dict[mutants.Mutant, int] = {
     mutants.takes_chunks_of_former_placements: 900,
     mutants.believes_offsets_asked_for_before: 310,

@@ -1,6 +1,6 @@
-"""An event loop on virtual time. It never waits: its clock jumps to the next event that is due.
+"""An event loop on virtual time. The loop never waits: its clock jumps to the next event that is due.
 
-Hours pass in seconds, and runs with the same seed are identical.
+Simulated hours take seconds, and runs with the same seed are identical.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class _NoSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop with virtual time. Its executor is `thread`, called in the loop itself.
+    """An event loop with virtual time. Its executor is `thread`, which the loop calls directly.
 
     Attributes:
         thread: replaces `asyncio.to_thread`; gets the future to answer and the function to run.

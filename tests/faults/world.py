@@ -1,7 +1,7 @@
 """The simulated world of a run, on virtual time: a log, a Redis, a group of agents, and estimators.
 
 Each agent runs the real `Counting`, each estimator the real `Schedule`. Any request can fail, be slow, be answered after its
-timeout, or take effect without an answer. `invariant` defines what must hold nevertheless.
+timeout, or take effect without an answer. `invariant` lists the properties that must hold under all these faults.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from .memory_topic import MemoryTopic
 from .virtual import VirtualLoop
 
 MAX_AGENTS = 3
-SESSION_S = 6.0  # session timeout: then the group notices that an agent has died
+SESSION_S = 6.0  # session timeout: after it, the group notices that an agent has died
 REVOKED_S = 15.0  # the group's timeout for an agent to give up its partitions
 STALLED_S = 120.0  # timeout of an agent's watchdog
 SETTLED_S = 500.0
@@ -33,7 +33,7 @@ class World:
     """See the module docstring.
 
     Args:
-        seed: determines everything that a list leaves open: delays, lengths of chunks, order of agents.
+        seed: determines everything that a list does not fix: delays, lengths of chunks, order of agents.
         code: the code under test.
     """
 
@@ -73,7 +73,7 @@ class World:
         return self.done
 
     def fail(self, error: BaseException) -> None:
-        """Notes an error from a place that cannot raise it."""
+        """Keeps an error that its source cannot raise; `run` raises it later."""
         self._errors.append(error)
 
     def _raise(self) -> None:
@@ -124,7 +124,7 @@ class World:
         """Closes every step, runs the estimators and checks the end."""
         last = max((key.step for key in self._invariant.acknowledged().panes), default=0)
         self.log.ahead_ms += max(0, SURVEY.closes_ms(last + 1) + MARGIN_MS + 1000 - self.log.now_ms())
-        for turn in range(2 * len(self._estimators) + 1):  # hanging ones resume first
+        for turn in range(2 * len(self._estimators) + 1):  # hanging estimators resume first
             self._estimate(op.Estimate(turn))
         self._invariant.check_end(last)
 

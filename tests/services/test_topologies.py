@@ -231,7 +231,7 @@ def test_a_sentinel_may_require_a_password() -> None:
     if reason := missing(kafka=False):
         give_up(reason)
     with WatchedRedis(sentinel_password="sesame") as watched:
-        for password, said in (("sesame", None), ("s3cr3t", "invalid username-password"), (None, "it asks for a password")):
+        for password, said in (("sesame", None), ("s3cr3t", "invalid username-password"), (None, "requires a password")):
             settings = Settings(redis=watched.url, redis_sentinel_password=password)
             with closing(RedisCountStore(SURVEY, settings)) as store:
                 if said is None:
