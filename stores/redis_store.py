@@ -9,7 +9,7 @@
         writer                              random name of the fold that wrote the checkpoint
         pane:<attribute>:<level>:<step>     CountTable.to_bytes()
     ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
-        a step: the panes of all steps below have been removed; a separate key, because only estimators write it
+        a step: the panes of all earlier steps have been removed; a separate key, because only estimators write it
     ldpstream:<survey>:<fingerprint>:partitions
         the partitions that have a hash or will soon get one
 

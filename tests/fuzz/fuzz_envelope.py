@@ -12,7 +12,7 @@ import sys
 
 def main() -> None:
     """Fuzzes until the options' limit or a disagreement. libFuzzer saves the input that shows the disagreement."""
-    import atheris  # here: it is for Linux only, and must be imported before the modules that it instruments
+    import atheris  # atheris runs only on Linux, and must be imported before the modules that it instruments
 
     with atheris.instrument_imports(include=["agents.tally", "surveys.envelope", "surveys.envelope_groups"]):
         from .inputs import MUTATIONS, NOW_MS, SURVEY, Input, sound
@@ -23,7 +23,7 @@ def main() -> None:
         verdicts([Input(data[1:], NOW_MS + when * SURVEY.step_ms)])
 
     def mutate(data: bytes, max_size: int, seed: int) -> bytes:
-        """Starts from a sound envelope, then applies one of our mutations or of libFuzzer's."""
+        """Returns a sound envelope, or `data` after one of our mutations or of libFuzzer's."""
         source = random.Random(seed)
         if len(data) < 2 or source.random() < 0.02:
             return (b"\x04" + source.choice(sound()))[:max_size]

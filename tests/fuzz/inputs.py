@@ -60,7 +60,7 @@ def sound() -> tuple[bytes, ...]:
 
 
 def batch(source: random.Random, size: int) -> list[Input]:
-    """Mutated envelopes of all kinds, or of only one or two kinds, so that many have the same beginning."""
+    """Mutated envelopes of all kinds, or of only one or two kinds. With few kinds, many envelopes have the same beginning."""
     kinds = source.sample(sound(), source.choice((1, 2, len(sound()))))
     return [mutated(source, kinds) for _ in range(size)]
 
@@ -138,7 +138,7 @@ def _write_otherwise(raw: bytes, source: random.Random) -> bytes:
 
 
 def _change_payload(raw: bytes, source: random.Random) -> bytes:
-    """Changes a byte of the payload: the envelope stays well formed, but perhaps no device could send its reports."""
+    """Changes a byte of the payload. The envelope stays well formed, but its reports may be impossible for a device."""
     if len(raw) < 20:
         return raw
     at = source.randrange(18, len(raw))

@@ -2,7 +2,8 @@
 
     python -m tests.fuzz.run [--inputs N] [--seed S] [--processes P]
 
-Prints the number of accepted inputs and of refused ones for each reason, or the input on which service and reference disagree.
+Prints the number of accepted inputs and, for each reason, the number of refused inputs. If service and reference disagree,
+prints the input that shows the disagreement.
 """
 
 import argparse

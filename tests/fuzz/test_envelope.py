@@ -1,4 +1,4 @@
-"""On any input the service agrees with the slow reference: it counts the same, or refuses for the same reason."""
+"""On any input the service agrees with the slow reference: both count the same, or both refuse for the same reason."""
 
 import random
 import subprocess
@@ -64,7 +64,7 @@ def test_the_tally_agrees_on_any_bytes(raw: bytes) -> None:
 @given(st.lists(VALUES, max_size=9), st.booleans())
 @settings(max_examples=300)
 def test_the_tally_agrees_on_any_msgpack(values: list[object], begins_well: bool) -> None:
-    """Includes arrays with the right beginning and length."""
+    """Some of the arrays have the right beginning and length."""
     if begins_well:
         values = [1, SURVEY.fingerprint, 0, 0, STEP, 1, b"\x01"][: 7 - len(values)] + values
     verdicts([Input(msgspec.msgpack.encode(values), NOW_MS)])

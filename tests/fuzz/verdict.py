@@ -17,11 +17,11 @@ Told = tuple[dict[PaneKey, list[int]], list[tuple[int, str]]]
 
 
 class Disagreement(AssertionError):
-    """The service and the reference disagree. The message has an input that shows it."""
+    """The service and the reference disagree. The message contains an input that shows the disagreement."""
 
 
 def verdicts(inputs: Sequence[Input]) -> Counter[str]:
-    """Counts the accepted inputs, and the refused ones for each reason.
+    """Counts the accepted inputs and, for each reason, the refused inputs.
 
     Raises:
         Disagreement: if the service's counts or reasons differ from the reference's, or if the service fails.

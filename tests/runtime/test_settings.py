@@ -1,4 +1,4 @@
-"""Settings: valid ones are accepted, invalid ones are rejected in one line, and no secret is ever shown."""
+"""Valid settings are accepted, invalid settings are rejected with a one-line error, and no secret is ever shown."""
 
 import copy
 import os

@@ -1,4 +1,4 @@
-"""Settings of the topics that we create, and checks of existing ones."""
+"""Settings of the topics that we create, and checks of existing topics."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.agents.samples import make_survey
 
 @pytest.mark.parametrize(("replication", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
 def test_a_majority_of_replicas_acknowledges_a_report(replication: int, needed: int) -> None:
-    """Any two acknowledging sets share a replica, so a leader elected from a majority has all acknowledged reports."""
+    """Any two majorities of replicas share a replica. A leader elected from a majority has all acknowledged reports."""
     _, configs = _specs(Settings(replication=replication), make_survey())["reports"]
     assert configs["min.insync.replicas"] == str(needed)
     assert 2 * needed > replication >= needed
@@ -33,5 +33,5 @@ def test_a_topic_that_cannot_be_counted_is_refused(setting: str, countable: list
 
 
 def test_settings_that_the_broker_hides_are_not_checked() -> None:
-    """A producer may lack the right to read them; an agent has it."""
+    """A producer may lack the right to read the settings; an agent has this right."""
     _check_reports("reports", {})

@@ -1,4 +1,4 @@
-"""Waiting for an unreachable service: reported at once, then rarely. A stop request or a refusal ends the wait."""
+"""The wait for an unreachable service is logged at once, then rarely. A stop request or a refusal ends the wait."""
 
 from collections.abc import Callable
 

@@ -40,7 +40,7 @@ class Authority:
         self._ca.cert_pem.write_to_path(str(self.file))
 
     def issue(self, *hosts: str, common_name: str) -> Identity:
-        """Issues a certificate for those addresses. For a client, any name will do."""
+        """Issues a certificate for these host names or addresses. A client's certificate may have any name."""
         made = self._ca.issue_cert(*hosts, common_name=common_name)
         stem = self._folder / f"{self._name}-{common_name}"
         identity = Identity(stem.with_suffix(".cert.pem"), stem.with_suffix(".key.pem"))

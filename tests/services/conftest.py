@@ -22,9 +22,9 @@ MakeTopic = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaNode]:
-    """The Kafka that this session started. `kafka_node` restores it after a test that disturbs it."""
+    """The Kafka that this session started. `kafka_node` restores the broker after a test that disturbs it."""
     if request.config.getoption("--kafka"):
-        pytest.skip("this test may stop its broker, so it does not use the one given by --kafka")
+        pytest.skip("this test may stop its broker and therefore does not use the broker given by --kafka")
     if reason := missing(redis=False):
         give_up(reason)
     try:
@@ -37,7 +37,7 @@ def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaNode]:
 
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest) -> str:
-    """A broker's `host:port`: from `--kafka`, or of a Kafka started for this session."""
+    """A broker's `host:port`: given by `--kafka`, or that of a Kafka started for this session."""
     given: str | None = request.config.getoption("--kafka")
     if given:
         return given
@@ -47,7 +47,7 @@ def kafka(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def kafka_node(own_kafka: KafkaNode) -> Iterator[KafkaNode]:
-    """The session's Kafka, for a test that stops, kills or pauses it. Resumes or restarts it afterwards."""
+    """The session's Kafka, for a test that stops, kills or pauses the broker. Resumes or restarts the broker afterwards."""
     yield own_kafka
     if own_kafka.running:
         own_kafka.resume()
@@ -81,7 +81,7 @@ def make_topic(topic: str, kafka: str) -> MakeTopic:
 
 @pytest.fixture(scope="session")
 def own_redis() -> Iterator[RedisNode]:
-    """The Redis that this session started. `redis_url` and `redis_node` empty it."""
+    """The Redis that this session started. `redis_url` and `redis_node` delete its data."""
     if reason := missing(kafka=False):
         give_up(reason)
     with RedisNode() as node:
@@ -90,7 +90,7 @@ def own_redis() -> Iterator[RedisNode]:
 
 @pytest.fixture
 def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of an empty Redis database: from `--redis`, or of a Redis started for this session."""
+    """The URL of an empty Redis database: given by `--redis`, or that of a Redis started for this session."""
     given: str | None = request.config.getoption("--redis")
     url: str = given or request.getfixturevalue("own_redis").url
     with redis.Redis.from_url(url) as client:
@@ -103,7 +103,7 @@ def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def redis_node(own_redis: RedisNode) -> Iterator[RedisNode]:
-    """The session's Redis, for a test that stops, kills or pauses it. Resumes or restarts, and empties it afterwards."""
+    """The session's Redis, for a test that stops, kills or pauses it. Afterwards resumes or restarts Redis and empties it."""
     yield own_redis
     if own_redis.running:
         own_redis.resume()

@@ -1,8 +1,8 @@
 """The jars of Apache Kafka, fetched once by Maven into a cache outside the source tree.
 
-A broker needs only the published jar of Kafka's server and its dependencies. Maven finds them through its own settings,
-so a company's mirror works without a change here.
-This module needs only Python's standard library, so it runs before anything is installed:
+A broker needs only the published jar of Kafka's server and the jar's dependencies. Maven finds these jars through its own
+settings. A company's mirror therefore works without a change here.
+This module needs only Python's standard library. It therefore runs before other packages are installed:
 
     python3 tests/services/kafka_jars.py      prints the folder, after fetching what is missing
 """
@@ -17,8 +17,8 @@ from pathlib import Path
 KAFKA_VERSION = "4.1.0"
 LOG4J_VERSION = "2.24.3"  # the version that Kafka 4.1.0 depends on
 
-# Kafka logs through slf4j, but its published dependencies omit the binding to log4j. Without it, a failing broker logs
-# nothing.
+# Kafka logs through slf4j, but Kafka's published dependencies omit the binding to log4j. Without this binding, a failing
+# broker logs nothing.
 POM = f"""\
 <project>
   <modelVersion>4.0.0</modelVersion>
@@ -58,20 +58,20 @@ def cache_dir() -> Path:
 
 
 def jars_dir() -> Path:
-    """Folder of the jars of `KAFKA_VERSION`. It exists once they have been fetched."""
+    """Folder of the jars of `KAFKA_VERSION`. The folder exists once the jars have been fetched."""
     return cache_dir() / f"kafka-{KAFKA_VERSION}"
 
 
 def cached() -> bool:
-    """True if the jars are there. One rename creates the folder, so it is always complete."""
+    """True if the folder of the jars exists. A rename creates the folder, and only once it is complete."""
     return jars_dir().is_dir()
 
 
 def fetch(timeout_s: float = 600) -> Path:
     """Returns the folder of the jars. Maven copies them there if they are missing.
 
-    Maven copies into a temporary sibling folder, which is renamed at the end. So an interrupted download leaves no
-    partial cache. If two processes fetch at once, both use the folder of the first to finish.
+    Maven copies into a temporary sibling folder, which is renamed at the end. An interrupted download therefore leaves no
+    partial cache. If two processes fetch at once, both use the folder of the process that finishes first.
 
     Args:
         timeout_s: seconds that Maven may take for the whole download.

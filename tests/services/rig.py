@@ -2,8 +2,8 @@
 
     python -m tests.services.rig      starts both, prints their addresses, ends them at Ctrl-C
 
-Each node owns a temporary folder and one process, and signals only that process. The process ends when ours exits. If
-util-linux's `setpriv` is installed, it also ends when ours is killed.
+Each node owns a temporary folder and one server process, and signals only this process. The server ends when our process
+exits. If util-linux's `setpriv` is installed, the server also ends when our process is killed.
 """
 
 import atexit
@@ -36,20 +36,20 @@ JAVA_RELEASE = 17  # the oldest release that runs a Kafka 4 broker
 CLUSTER_ID = "bGRwc3RyZWFtLWxvY2FsMQ"  # any 16 bytes in URL-safe base 64
 LOOPBACK = "127.0.0.1"
 
-# Below every system's range for outgoing connections. A node that is down could lose a port inside that range: a client
-# that reconnects to the closed loopback port may get the same port as its own, and connect to itself.
+# Below every system's range for outgoing connections. A stopped node could lose a port inside that range: a client that
+# reconnects to the closed loopback port may get the same port as its source port, and connect to itself.
 PORTS = range(20_000, 30_000)
 
 PATIENCE_S = 240.0  # how long a test waits before it fails; long enough for a very busy machine
-ENDED_S = 30.0  # a process ends within 10 s of SIGTERM; a busy machine may take three times that
+ENDED_S = 30.0  # a process ends within 10 s of SIGTERM; a busy machine may need three times as long
 
-# `setpriv --pdeathsig` ends a process together with the *thread* that started it. So one thread, which lives as long as
-# our process, starts them all. A broker started from an event loop's executor would end with that loop.
+# `setpriv --pdeathsig` ends a process together with the *thread* that started it. One thread therefore starts all servers,
+# and lives as long as our process. A broker started from an event loop's executor would end with that loop.
 _launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rig")
 
 
 class NodeError(RuntimeError):
-    """A node did not start, or it died; the message holds the end of its log."""
+    """A node did not start, or died. The message contains the end of the node's log."""
 
 
 def missing(*, kafka: bool = True, redis: bool = True) -> str | None:
@@ -104,7 +104,7 @@ _claims: list[IO[bytes]] = []
 def free_ports(n_ports: int) -> list[int]:
     """Returns `n_ports` loopback ports without a listener, drawn at random from `PORTS`.
 
-    They stay reserved until this process ends: no run of the tests draws one of them again.
+    The ports stay reserved until this process ends: no run of the tests draws one of these ports again.
     """
     free = (port for port in random.sample(PORTS, k=len(PORTS)) if _is_free(port) and _claim(port))
     return list(itertools.islice(free, n_ports))
@@ -158,13 +158,13 @@ class Node:
         return self._alive().pid
 
     def start(self) -> None:
-        """Starts the server and returns when it serves. After a stop, it uses the same folder and port."""
+        """Starts the server and returns when it serves. A restarted server uses the same folder and port."""
         raise NotImplementedError
 
     def stop(self, timeout_s: float = 15) -> None:
         """Ends the process by SIGTERM, or by SIGKILL if that takes longer than `timeout_s`.
 
-        Does nothing if it is not running.
+        Does nothing if the process is not running.
         """
         if self._process is None:
             return
@@ -208,11 +208,11 @@ class Node:
         self.close()
 
     def _launch(self, command: list[str]) -> None:
-        """Starts `command` and appends its output to the node's log. A separate session keeps Ctrl-C from reaching it."""
+        """Starts `command` in a session that Ctrl-C does not reach. Appends the command's output to the node's log."""
         if self.running:
             raise NodeError(f"{self.name} is running already (process {self.pid})")
         for port in self._ports:
-            if not _is_free(port):  # otherwise we would use another server
+            if not _is_free(port):  # otherwise the tests would use another server
                 raise NodeError(f"{self.name} cannot start: port {port} of {LOOPBACK} is taken")
         setpriv = shutil.which("setpriv")
         whole = [setpriv, "--pdeathsig", "KILL", *command] if setpriv else command
@@ -296,7 +296,7 @@ class KafkaNode(Node):
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 1,
-            # A killed broker may register again only when its old registration has expired, by default after 9 s.
+            # A killed broker can register again only after its old registration has expired, by default after 9 s.
             "broker.session.timeout.ms": 2000,
             "broker.heartbeat.interval.ms": 500,
             # Groups form at once, and tests may use short session timeouts.
@@ -306,7 +306,7 @@ class KafkaNode(Node):
         }
 
     def start(self) -> None:
-        """Starts the broker, on its old data if there is any. Returns when it answers an administrator's request."""
+        """Starts the broker, with its old data if any exists. Returns when the broker answers an administrator's request."""
         deadline = time.monotonic() + self.start_timeout_s
         if not (self.folder / "data").exists():
             self._format()
@@ -330,7 +330,7 @@ class KafkaNode(Node):
     def _java(self) -> list[str]:
         """The Java command with options for a fast start: small heap, serial garbage collector, quick compiler."""
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-        options += ["-Dlog4j2.level=WARN", "-Dlog4j2.disable.jmx=true"]  # log4j's defaults otherwise: to standard output
+        options += ["-Dlog4j2.level=WARN", "-Dlog4j2.disable.jmx=true"]  # log4j writes to standard output by default
         return [_java_path() or "java", *options, "-cp", self._class_path]
 
 
@@ -343,9 +343,9 @@ class RedisNode(Node):
     Args:
         append_fsync: Redis's setting `appendfsync`; None keeps everything in memory. With any of the three values,
             acknowledged writes survive a kill of the process (not of the machine).
-        start_timeout_s: seconds to wait until it serves.
-        options: further options of redis-server, ``["--maxmemory", "1mb"]``.
-        n_ports: number of ports that it needs.
+        start_timeout_s: seconds to wait until the server answers.
+        options: further options of redis-server, such as ``["--maxmemory", "1mb"]``.
+        n_ports: number of ports that the server needs.
     """
 
     def __init__(
@@ -375,7 +375,7 @@ class RedisNode(Node):
         return f"redis://{LOOPBACK}:{self._ports[0]}/0"
 
     def start(self) -> None:
-        """Starts the server, which loads its append-only file if there is one. Returns when it answers."""
+        """Starts the server, which loads its append-only file if there is one. Returns when the server answers."""
         deadline = time.monotonic() + self.start_timeout_s
         command = ["redis-server", "--bind", LOOPBACK, "--port", str(self._ports[0]), "--dir", str(self.folder)]
         command += ["--save", "", "--appendonly", "yes" if self._append_fsync else "no"]
@@ -397,7 +397,7 @@ def main() -> int:
     if reason := missing():
         print(f"rig: {reason}", file=sys.stderr)
         return 1
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` cleans up like Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM cleans up like Ctrl-C
     try:
         with contextlib.suppress(KeyboardInterrupt), KafkaNode() as kafka, RedisNode() as store:
             print(f"export LDPSTREAM_KAFKA={kafka.bootstrap}\nexport LDPSTREAM_REDIS={store.url}", flush=True)

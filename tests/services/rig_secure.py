@@ -33,10 +33,10 @@ class SecureKafkaNode(KafkaNode):
     """A Kafka with two listeners: one requires TLS and a password (SASL_SSL), one a client certificate (SSL).
 
     At first only the super user `admin` has rights; `admin_options` logs in as `admin`. The name of a user who logs in by
-    certificate is the whole subject, ``CN=…,O=…``.
+    certificate is the whole subject of the certificate, ``CN=…,O=…``.
 
     Args:
-        authority: signs the broker's certificate; the broker accepts client certificates that it signed.
+        authority: signs the broker's certificate. The broker accepts client certificates from this authority.
     """
 
     def __init__(self, authority: Authority) -> None:
@@ -69,7 +69,7 @@ class SecureKafkaNode(KafkaNode):
 
         Args:
             principal: ``User:name``.
-            rights: type of resource, its name (``x*`` is a prefix) and operation, e.g. ("topic", "t", "write").
+            rights: type and name of a resource (``x*`` is a prefix) and an operation, for example ("topic", "t", "write").
         """
         acls = []
         for kind, name, operation in rights:
@@ -112,10 +112,10 @@ class SecureRedisNode(RedisNode):
     """A Redis that accepts TLS only, with users and their rights. A client without a password has no rights.
 
     Args:
-        authority: signs the server's certificate; the server accepts client certificates that it signed.
+        authority: signs the server's certificate. The server accepts client certificates from this authority.
         users: password and rights of each user, in Redis's syntax: ``("secret", "~key* +get")``.
         client_certificates: True if a client must present a certificate.
-        options, n_ports: as for `RedisNode`.
+        options, n_ports: as in `RedisNode`.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class SecureRedisNode(RedisNode):
         return "admin", self._password
 
     def set_user(self, name: str, password: str, rights: str) -> None:
-        """Creates or replaces a user with exactly those rights."""
+        """Creates or replaces a user with exactly these rights."""
         with self.client() as client:
             client.execute_command("ACL SETUSER", name, "reset", "on", f">{password}", *_words(rights))
 

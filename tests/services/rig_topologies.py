@@ -11,7 +11,7 @@ import redis
 from .rig import LOOPBACK, PATIENCE_S, Node, NodeError, RedisNode, free_ports
 
 SLOTS = 16384
-# A node counts as dead after this time without an answer. A busy machine answers sooner.
+# Other nodes and the Sentinel treat a node as dead after this time without an answer. A busy machine answers sooner.
 DEAD_MS = 3000
 
 
@@ -121,9 +121,9 @@ class SentinelNode(Node):
 
     Args:
         master: the master that it monitors.
-        service: its name for that master.
-        password: password that it requires of clients, or None.
-        lines: further lines of its configuration.
+        service: the Sentinel's name for that master.
+        password: password that the Sentinel requires of clients, or None.
+        lines: further lines of the Sentinel's configuration.
     """
 
     def __init__(self, master: RedisNode, service: str, password: str | None = None, lines: tuple[str, ...] = ()) -> None:
@@ -193,13 +193,13 @@ class WatchedRedis(_Together):
         self.await_promotion()
 
     def cut_replica_off(self) -> None:
-        """Pauses the replica and closes its connection: it misses further writes. `replica.resume()` makes it serve again."""
+        """Pauses the replica and closes its connection. The replica misses all writes until `replica.resume()`."""
         self.replica.pause()
-        with self.master.client() as client:  # otherwise the writes would wait in the connection
+        with self.master.client() as client:  # otherwise the connection would buffer the writes for the replica
             client.client_kill_filter(_type="replica")
 
     def await_promotion(self) -> None:
-        """Waits until the replica is master and the Sentinel reports it."""
+        """Waits until the replica is master and the Sentinel reports it as master."""
         with self.replica.client() as client:
             wait_for(lambda: client.info("replication")["role"] == "master", "the replica is master")
         with self.sentinel.client() as client:

@@ -60,7 +60,7 @@ class Site:
         return self.secrets[-1]
 
     def survey(self, name: str, folder: Path) -> Survey:
-        """Creates a survey of that name, and its topics as the administrator."""
+        """Creates a survey of this name, and creates its topics as the administrator."""
         file = folder / f"{name}.toml"
         file.write_text(DEMO.read_text().replace('name = "demo"', f'name = "{name}"'))
         survey = load_survey(file)
@@ -79,7 +79,7 @@ class Site:
             role: role in the tables of docs/security.md.
             survey: name of the survey.
             but: row of `KAFKA_RIGHTS` to leave out.
-            rules: rules in Redis, instead of the role's.
+            rules: rules in Redis, in place of the role's rules.
         """
         name, password = f"{role}-{secrets.token_hex(4)}", self.password()
         self.kafka.add_user(name, password)
@@ -102,7 +102,7 @@ class Site:
 
 
 def environment(settings: Settings, folder: Path, **more: object) -> dict[str, str]:
-    """Returns the environment variables for these settings, with the passwords in files."""
+    """Returns the environment variables for these settings, and writes the passwords to files."""
     named: dict[str, object] = {"PYTHONPATH": ROOT}
     for name in ("kafka", "kafka_security_protocol", "kafka_user", "kafka_ca_file", "redis_user", "redis_ca_file"):
         if (value := getattr(settings, name)) is not None:
@@ -128,7 +128,7 @@ class Process:
             )
 
     def finish(self, timeout_s: float = PATIENCE_S) -> tuple[int | None, str]:
-        """Returns exit status and output. Kills a process that takes longer than `timeout_s`; its status is None."""
+        """Returns exit status and output. Kills a process that runs longer than `timeout_s`; the status is then None."""
         try:
             self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:

@@ -1,8 +1,8 @@
 """Runs lists of faults on real processes: agents, an estimator, a real Kafka and a real Redis, under traffic.
 
-The operations are those of `tests.faults.operations` that apply to real processes. The invariant: the count tables equal
-a direct tally of the topic, by a reference that shares no code with the service. The topic holds every record that the
-broker acknowledged.
+The operations come from `tests.faults.operations`; some of them do not apply to real processes. The invariant: the count
+tables equal a direct tally of the topic, and the topic holds every record that the broker acknowledged. The reference that
+makes the tally shares no code with the service.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ class Traffic(threading.Thread):
         """Sends one record, to a random partition if none is given."""
         with self._lock:
             where = int(self._rng.integers(PARTITIONS)) if partition is None else partition % PARTITIONS
-            with contextlib.suppress(KafkaError):  # the producer did not queue it
+            with contextlib.suppress(KafkaError):  # the producer did not queue the record
                 self._sent.append((where, value, self._producer.send(self.site.survey.reports_topic, value, partition=where)))
 
     def produce(self, n: int, partition: int) -> None:
@@ -91,7 +91,7 @@ class Traffic(threading.Thread):
             self.send(self._sound(), partition)
 
     def poison(self, reason: int, partition: int) -> None:
-        """Sends an envelope that agents refuse. It is never too large, because the broker itself would refuse it."""
+        """Sends an envelope that agents refuse. Omits the reason "too large", because the broker would refuse the record."""
         with self._lock:
             value = spoilt(self.site.survey, self._rng, self._step(), REASONS[reason % (len(REASONS) - 1)])
         self.send(value, partition)
@@ -116,14 +116,14 @@ class Traffic(threading.Thread):
 
 
 class _Unpruned(RedisCountStore):
-    """Keeps all panes for the comparison at the end."""
+    """A count store that never removes panes; the check at the end compares all panes."""
 
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
         """Does nothing."""
 
 
 class Estimator(threading.Thread):
-    """The real schedule, over the same Kafka and Redis; its publications hold counts instead of estimates."""
+    """The real schedule, with the same Kafka and Redis. Its publications contain counts instead of estimates."""
 
     def __init__(self, site: Site) -> None:
         super().__init__(daemon=True)
@@ -163,7 +163,7 @@ class Run:
     """Carries out a list of operations.
 
     Attributes:
-        done: how often each event happened.
+        done: number of events by kind.
     """
 
     def __init__(self, site: Site, kafka: KafkaNode, store: RedisNode, seed: int) -> None:
@@ -261,7 +261,7 @@ class Run:
                 worker.stop()
             case op.FreezeAgent(_, seconds):
                 if seconds > SESSION_S:
-                    self._changed()  # it leaves the group and rejoins
+                    self._changed()  # the agent leaves the group and rejoins
                 worker.process.send_signal(signal.SIGSTOP)
                 self._later(seconds, lambda: worker.process.send_signal(signal.SIGCONT))
 
@@ -279,7 +279,7 @@ class Run:
         self._timers.append(timer)
 
     def _restart_redis(self, lost: int) -> None:
-        """Kills Redis, and restarts it with its append-only file of `lost` tenths of a second before."""
+        """Kills Redis and restarts it without the writes of the last `lost` tenths of a second."""
         kept = self._redis.folder / "kept"
         shutil.copytree(self._redis.folder / "appendonlydir", kept)
         time.sleep(lost / 10)
@@ -294,7 +294,7 @@ class Run:
     # ---- the invariant
 
     def check(self) -> None:
-        """Checks the invariant to the last report, and counts lost and doubled reports."""
+        """Checks the invariant exactly, and counts lost and doubled reports."""
         site = self.site
         logs: dict[int, list[Record]] = {p: [] for p in range(PARTITIONS)}
         for record in site.read(site.survey.reports_topic):
@@ -336,14 +336,14 @@ class Run:
         assert stored == wanted, (self.done["lost"], self.done["doubled"])
 
     def _check_published(self, direct: Tallied) -> None:
-        """Checks every publication marked complete, and that every step with reports has one."""
+        """Checks every complete publication. Every step with reports must have a complete publication."""
         complete = [p for p in self.estimator.told if p.complete]
         for p in complete:
             assert p.counts == truth_of(self.site.survey, direct, p), p.key
         assert {key.step for key in direct.panes} <= {p.step for p in complete}
 
 
-# beginning of an event in the agents' logs -> name of its count
+# beginning of an event in the agents' logs -> name of the event in `done`
 EVENTS = {
     "counting": "partitions placed",
     "commit refused": "commits refused",

@@ -76,7 +76,7 @@ def send_sound(site: Site, rng: np.random.Generator, n_envelopes: int) -> None:
 
 
 def delete_reports(site: Site) -> None:
-    """Deletes the reports topic, and waits until the broker no longer lists it. The list lags behind the deletion."""
+    """Deletes the reports topic and waits until the broker no longer lists the topic. The list lags behind the deletion."""
     topic = site.survey.reports_topic
     with KafkaAdminClient(bootstrap_servers=site.settings.kafka) as admin:
         admin.delete_topics([topic])
@@ -102,7 +102,7 @@ def test_a_recreated_topic_is_counted_from_its_beginning(
     make_site: MakeSite,  # noqa: F811
     n_after: int,
 ) -> None:
-    """Also if its offsets pass the old ones before an agent notices."""
+    """The new topic's offsets may exceed the old offsets before an agent notices the change."""
     site, rng = make_site(kafka, redis_url), np.random.default_rng(3)
     send_sound(site, rng, 120)
     worker = site.start()
@@ -136,7 +136,7 @@ def test_a_topic_recreated_with_fewer_partitions_is_counted(
     make_site: MakeSite,  # noqa: F811
     seen: str,
 ) -> None:
-    """The running agent logs the change. Nothing waits for the removed partitions, and their open steps are dropped."""
+    """The agent logs the change, drops the open steps of the removed partitions, and does not wait for these partitions."""
     site, rng = make_site(kafka, redis_url), np.random.default_rng(3)
     send_sound(site, rng, 120)
     worker = site.start()
@@ -188,7 +188,7 @@ def test_an_agent_refused_by_its_group_rejoins(
     if not at_first:
         site.until(lambda: site.counted() == site.n_sent and ready(port) == 200)
         shut.touch()
-        other = site.start()  # its arrival makes the first one rejoin
+        other = site.start()  # the second agent's arrival makes the first agent rejoin
     site.until(lambda: shut.read_text().count("refused") >= 3 and ready(port) == 503)
     shut.unlink()
     if not at_first:
@@ -207,7 +207,7 @@ def test_an_agent_stops_in_time_while_the_broker_is_down(
     make_site: MakeSite,  # noqa: F811
     away: str,
 ) -> None:
-    """It ends with status 0, whatever it was waiting for. Another agent then counts the rest."""
+    """The agent ends with status 0 in every state. Another agent then counts the remaining reports."""
     site, rng = make_site(kafka_node.bootstrap, redis_url), np.random.default_rng(5)
     send_sound(site, rng, 60)
     worker = site.start()
@@ -313,7 +313,7 @@ def test_a_redis_with_a_full_disk_pauses_the_agent(
         send_sound(site, rng, 300)
         site.until(lambda: ready(port) == 503)
         for _ in range(20):
-            assert ready(port) == 503  # it stays 503, although the store answers reads
+            assert ready(port) == 503  # the status stays 503, although the store answers reads
             time.sleep(0.1)
         assert site.counted() == before
         assert worker.process.poll() is None

@@ -80,7 +80,7 @@ class Worker:
 
 @dataclass
 class Site:
-    """A survey that has just begun, its topics, and the records sent to them."""
+    """A survey that has just begun, its topics, and the records sent to these topics."""
 
     survey: Survey
     settings: Settings
@@ -88,11 +88,11 @@ class Site:
     environment: dict[str, str]
     folder: Path
     sent: Counter[Reason | None] = field(default_factory=Counter)
-    judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # reason of rejection if it is not late, step
+    judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # reason of rejection unless late, and step
     workers: list[Worker] = field(default_factory=list)
 
     def start(self, program: str = "", **environment: str) -> Worker:
-        """Starts an agent, or `program`, which starts one."""
+        """Starts an agent, or `program`, which starts an agent."""
         worker = Worker(self.environment | environment, self.folder / f"agent-{len(self.workers)}.log", program)
         self.workers.append(worker)
         return worker
@@ -101,7 +101,7 @@ class Site:
         return KafkaProducer(bootstrap_servers=self.settings.kafka, enable_idempotence=True, acks="all", **options)
 
     def send(self, producer: KafkaProducer, rng: np.random.Generator, n_envelopes: int) -> None:
-        """Sends envelopes of the current step to random partitions. One in ten is spoilt in a random way."""
+        """Sends envelopes of the current step to random partitions. One envelope in ten is spoilt in a random way."""
         for _ in range(n_envelopes):
             step, reason = self.survey.step_at(now_ms()), None
             if rng.random() < 0.1:
@@ -123,7 +123,7 @@ class Site:
         return sum(self.store.positions().values())
 
     def until(self, reached: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
-        """Waits until `reached` is true; fails after that many seconds."""
+        """Waits until `reached` is true; fails after `seconds` seconds."""
         deadline = time.monotonic() + seconds
         while not reached():
             if time.monotonic() > deadline:
@@ -150,13 +150,13 @@ class Site:
         return {p: offset for p, offset in found.items() if offset is not None}
 
     def reason(self, record: Record) -> Reason | None:
-        """Reason for which a sent record must be refused. A slow machine may have appended it too late."""
+        """Reason for which a sent record must be refused. A slow machine may have appended the record too late."""
         reason, step = self.judged[record.value]
         late = record.appended_ms >= self.survey.closes_ms(step)
         return "step too old" if late and reason in (None, "symbol out of range", "padding bits set") else reason
 
     def check(self) -> None:
-        """Checks that the store equals a direct tally of the log, and that the log holds what was sent."""
+        """Checks that the store equals a direct tally of the log, and that the log holds all records sent."""
         logs: dict[int, list[Record]] = {p: [] for p in range(PARTITIONS)}
         for record in self.read(self.survey.reports_topic):
             logs[record.partition].append(Record(record.offset, record.timestamp, record.value))
@@ -186,7 +186,7 @@ class Site:
             for line in worker.log.read_text().splitlines():
                 logger = json.loads(line).get("logger", "") if line.startswith("{") else ""
                 assert "not msgpack" not in line
-                if not logger.startswith(("kafka", "aiokafka")):  # they log tracebacks when a broker is unreachable
+                if not logger.startswith(("kafka", "aiokafka")):  # both log tracebacks when a broker is unreachable
                     assert "Traceback" not in line, worker.log.read_text()
 
 
@@ -223,7 +223,7 @@ def test_a_stopping_agent_commits_and_transactions_count(
         site.send(producer, rng, 200)
     with site.producer(transactional_id=site.survey.name) as producer:
         producer.init_transactions()
-        for end in (producer.commit_transaction, producer.abort_transaction):  # both count
+        for end in (producer.commit_transaction, producer.abort_transaction):  # reports of both are counted
             producer.begin_transaction()
             site.send(producer, rng, 20)
             end()
@@ -260,7 +260,7 @@ class _NotUtf8(str):
 
 
 def test_unreadable_batches_do_not_stop_an_agent(kafka: str, redis_url: str, make_site: Callable[[str, str], Site]) -> None:
-    """The broker accepts 40 MB compressed to 40 kB, and a header name that is not UTF-8. A sound gzip batch counts."""
+    """The broker accepts 40 MB compressed to 40 kB, and a header name that is not UTF-8. A sound gzip batch is counted."""
     site = make_site(kafka, redis_url)
     rng, topic = np.random.default_rng(1), site.survey.reports_topic
     with site.producer(compression_type="gzip") as producer:

@@ -1,4 +1,4 @@
-"""`ldpstream bench service` with a real Kafka and a real Redis, at tiny sizes: it measures everything and cleans up."""
+"""`ldpstream bench service` with a real Kafka and a real Redis, at tiny sizes: all measurements, and the clean-up."""
 
 import json
 import os

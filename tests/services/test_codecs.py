@@ -1,4 +1,4 @@
-"""Reports that a client or the broker compressed all count, with a real Kafka and a real Redis."""
+"""Agents count all reports that a client or the broker compressed, with a real Kafka and a real Redis."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ from .test_agents import PARTITIONS, Site, make_site
 __all__ = ["make_site"]
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-ENVELOPES = 125  # per codec and writer: at least 500 compressed by the broker, and 500 by a client
+ENVELOPES = 125  # per codec and writer: in total at least 500 compressed by the broker, and 500 by a client
 
 
 class Codecs(FetchedBytes):
@@ -68,7 +68,7 @@ async def send(site: Site, values: list[bytes], codec: str | None) -> None:
 def test_reports_in_every_codec_of_kafka_count(
     kafka: str, redis_url: str, make_site: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker compresses them (topic setting `compression.type`), or the client does."""
+    """The broker compresses the reports (topic setting `compression.type`), or the client compresses them."""
     monkeypatch.setattr(fetcher, "MemoryRecords", Codecs)
     site, rng, values = make_site(kafka, redis_url, step_seconds=3600), np.random.default_rng(8), list[bytes]()
 

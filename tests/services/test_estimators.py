@@ -1,4 +1,4 @@
-"""Two estimators with a real Redis and a real topic: one hangs, is replaced, and then continues."""
+"""Two estimators with a real Redis and a real topic. One estimator hangs, is replaced, and then continues."""
 
 import secrets
 import threading
@@ -59,7 +59,7 @@ class HangingTopic(KafkaPublisher):
 
 
 class Estimator:
-    """A schedule with separate connections. It ignores the lease in Redis, so each estimator acts as the leader."""
+    """A schedule with separate connections. It ignores the lease in Redis: each estimator acts as the leader."""
 
     def __init__(self, survey: Survey, settings: Settings, log: Log) -> None:
         self.store, self.client = HangingStore(survey, settings), connect(settings)
@@ -97,14 +97,14 @@ class Site:
     two: Estimator
 
     def count(self, steps: int) -> None:
-        """Writes what agents write when they count the log from its beginning."""
+        """Writes the checkpoint that an agent writes after it has counted the log from the beginning."""
         panes = {key: table for step in range(steps) for key, table in pane(step).items()}
         with closing(RedisCountStore(self.survey, self.settings)) as store:
             change = Checkpoint(steps, SURVEY.opens_ms(steps - 1), panes, writer=secrets.token_hex(8))  # type: ignore[arg-type]
             assert store.commit(0, None, change)
 
     def check(self) -> None:
-        """Checks that no publication is wrongly complete or replaces a better one. Redis and the topic must agree."""
+        """Checks that no publication is wrongly complete or replaces a more complete one. Redis and the topic must agree."""
         last: dict[str, Publication] = {}
         for p in all_published(self.settings, self.survey.estimates_topic):
             panes = 1 if p.span == "step" else min(p.step + 1, SURVEY.window_steps)
@@ -150,7 +150,7 @@ def test_late_pruning_after_redis_lost_its_data_has_no_effect(site: Site) -> Non
 
 
 def test_a_late_publication_of_a_replaced_estimator_is_refused(site: Site) -> None:
-    """One hangs before it publishes a step as incomplete. Meanwhile the other publishes the step as complete."""
+    """One estimator hangs before it publishes a step as incomplete. Meanwhile the other publishes the step as complete."""
     site.log.times[0].append(SURVEY.closes_ms(STEPS - 1) - 1)  # not counted yet
     site.one.run(STEPS - 2)
     hang = site.one.topic.hang = Hang()

@@ -1,7 +1,7 @@
 """Lists of faults with real processes: two fixed lists, and random ones by seed.
 
 LDPSTREAM_REAL_FAULT_LISTS sets the number of random lists, LDPSTREAM_REAL_FAULT_SEED the first seed. The test prints each
-list; add one that fails to `FIXED`. `tests/faults/test_lists.py` describes Faust's faults and the tests that provoke them.
+list. Add a failing list to `FIXED`. `tests/faults/test_lists.py` describes Faust's faults and the tests that provoke them.
 """
 
 import dataclasses
@@ -82,7 +82,7 @@ def carry_out(
     make_site: MakeSite,  # noqa: F811
     figures: Figures,
 ) -> CarryOut:
-    """Carries out a list, prints it, and sums up the events."""
+    """Runs and prints a list of operations, and adds up the events."""
 
     def do(seed: int, operations: list[Operation]) -> Run:
         run = Run(make_site(kafka_node.bootstrap, redis_node.url), kafka_node, redis_node, seed)

@@ -1,4 +1,4 @@
-"""The gateway as a process with a real Kafka: the log holds each acknowledged envelope exactly once, also after outages."""
+"""The gateway as a process, with a real Kafka. The log holds each acknowledged envelope exactly once, also after outages."""
 
 import http.client
 import json
@@ -119,7 +119,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def unlike_envelopes(survey: Survey, count: int, seed: int) -> list[bytes]:
-    """Distinct envelopes of four reports of 500 bits each. Two are equal with probability below 2^-400."""
+    """Distinct envelopes of four reports of 500 bits each. Two envelopes are equal with probability below 2^-400."""
     mechanism, rng = survey.mechanisms[0][0], np.random.default_rng(seed)
     reports = mechanism.simulate(rng.integers(0, mechanism.k, 4 * count), rng)
     return [seal(survey, 0, 0, 0, reports[4 * index : 4 * index + 4]) for index in range(count)]
@@ -130,7 +130,7 @@ class Client(threading.Thread):
 
     Args:
         port: the gateway's port.
-        parts: what to post; a part with more than one envelope is a batch.
+        parts: the parts to post; a part with more than one envelope is a batch.
         insist: retry with the same key until the gateway accepts.
     """
 
@@ -225,7 +225,7 @@ def test_a_broker_outage_loses_and_doubles_nothing(kafka_node: KafkaNode, start:
     gateway.until("/ready", 503)
     assert gateway.status("/health") == gateway.status("/health", gateway.metrics_port) == 200
     assert gateway.status("/ready", gateway.metrics_port) == 503
-    assert post(gateway.port, [unlike_envelopes(gateway.survey, 1, seed=3)[0]]) == "log unavailable"  # and it is not in the log
+    assert post(gateway.port, [unlike_envelopes(gateway.survey, 1, seed=3)[0]]) == "log unavailable"  # must not be in the log
     kafka_node.start()
     for client in clients:
         client.join(PATIENCE_S)

@@ -24,7 +24,7 @@ from .rig import PATIENCE_S, KafkaNode
 
 
 def wait_for_brokers(bootstrap: str) -> None:
-    """Waits until a broker is registered. Before that, a restarted broker answers with no brokers, an error here."""
+    """Waits until a broker is registered. Until then a restarted broker lists no brokers, which is an error here."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -106,7 +106,7 @@ def test_a_missing_topic_is_an_error_and_is_not_created(kafka: str, topic: str) 
 
 @pytest.fixture
 def restarting(kafka_node: KafkaNode) -> Iterator[threading.Timer]:
-    """A timer that restarts the broker 2 s after the test starts it."""
+    """A timer that restarts the broker. The test starts the timer, which fires after 2 s."""
     timer = threading.Timer(2, kafka_node.start)
     yield timer
     timer.cancel()

@@ -122,7 +122,7 @@ def running(own_kafka: Any, own_redis: Any, tmp_path_factory: pytest.TempPathFac
 
 
 def report(survey: Survey, settings: Settings, stop: threading.Event) -> None:
-    """Simulates users who report in every step, like `ldpstream produce`. Skips steps that a slow machine missed."""
+    """Simulates users who report in every step, as `ldpstream produce` does. Skips steps that a slow machine missed."""
     population = Population(survey, MarkovValues(survey, 2000, 10_000, 1), 1)
     with closing(KafkaSink(settings, survey.reports_topic)) as sink:
         done = -1
@@ -137,7 +137,7 @@ def made_log(folder: Path, name: str) -> str:
 
 
 def write_configuration(folder: Path, ports: dict[str, int], port: int) -> list[str]:
-    """Configures Prometheus (the project's alerts, every process, a scrape each second) and returns its arguments."""
+    """Configures Prometheus with our alerts and a scrape of every process each second. Returns Prometheus's arguments."""
     targets = [{"targets": [f"127.0.0.1:{p}" for p in ports.values()]}]
     configuration = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -153,7 +153,7 @@ def write_configuration(folder: Path, ports: dict[str, int], port: int) -> list[
 
 
 def exported(text: str) -> dict[str, Metric]:
-    """Our metrics in an exposition: name as in a query -> type and labels."""
+    """Our metrics in the text of `/metrics`: name as in a query -> type and labels."""
     made = {}
     for family in text_string_to_metric_families(text):
         if family.name.startswith("ldpstream_"):
@@ -219,7 +219,7 @@ def filled_in(query: str, survey: Survey, estimator: str, span: str) -> str:
 
 
 def test_every_query_has_a_result_on_a_fresh_service(running: Running) -> None:
-    """The test waits for two scrapes, which rates need."""
+    """The test waits for two scrapes, because a rate needs two samples."""
     wait_until(lambda: not unanswered(running), lambda: unanswered(running))
 
 
@@ -254,7 +254,7 @@ def test_the_panels_show_what_their_titles_claim(running: Running) -> None:
 
 
 def test_bars_are_in_the_order_of_the_survey(running: Running) -> None:
-    """The column `index` sorts them. As text, "[100, 150)" would come before "[20, 30)"."""
+    """The column `index` sorts the bars. Sorted as text, "[100, 150)" would come before "[20, 30)"."""
     [query] = [query for _, panel, query in queries() if panel == "Histogram"]
     asked = filled_in(query, running.survey, "ibu", "window").replace('"screen"', '"latency_ms"')
     bars = [bar["metric"] for bar in running.ask("query", query=asked)["result"]]

@@ -40,7 +40,7 @@ VISITS = DATA / "ms_fimu_visits.csv"
 MS_FIMU = ROOT / "surveys" / "samples" / "ms_fimu.toml"
 REPORTS, STEPS = 190_345, 7  # of the MS-FIMU visits
 STEP_S, SEED = 3, 5
-LATENESS = 4  # steps; the reports of a step may take this long to send
+LATENESS = 4  # steps; sending the reports of a step may take this long
 
 
 class Services:
@@ -91,7 +91,7 @@ def services(kafka: str, redis_url: str, tmp_path: Path) -> Iterator[Services]:
 
 
 def visits(folder: Path) -> tuple[Path, int]:
-    """The file of the MS-FIMU visits if it exists, otherwise of simulated ones; and their number."""
+    """The file of the MS-FIMU visits if it exists, otherwise a file of simulated visits; and the number of visits."""
     if VISITS.exists():
         return VISITS, REPORTS
     path, rng = folder / "visits.csv", np.random.default_rng(1)
@@ -107,7 +107,7 @@ def visits(folder: Path) -> tuple[Path, int]:
 
 
 def produced_again(survey: Survey, data: Path, steps: list[int], partitions: int) -> MemoryLog:
-    """Reports the same values with the same seed in those steps, into a log in memory."""
+    """Reports the same values with the same seed in these steps, into a log in memory."""
     log = MemoryLog(partitions, survey.opens_ms(steps[0]))
     population = Population(survey, load_values(data, survey, 1), SEED)
     for turn, step in enumerate(steps):
@@ -167,7 +167,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     wait_until(lambda: scrape(services.metrics_port, steps[-1]), services.logs)
     estimate.send_signal(signal.SIGTERM)
     services.finish(estimate)
-    # after a restart, it finds everything published
+    # after a restart, the estimator finds everything published
     services.finish(services.start("estimate", survey_file, "--until", steps[-1], "--json", out))
 
     # the histograms equal those of the embedded service, bit for bit
@@ -187,7 +187,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
         assert mine["privacy"]["standard"]["eps_t"] == other.privacy["standard"].eps_t
     assert sum(published[f"visit_duration|step|{step}"]["reports"] for step in steps) == n_reports
 
-    # The intervals cover the truth. If independent, 16 or more of the 70 (95 %) miss with probability below 1e-6.
+    # The intervals cover the truth. If the 70 intervals of 95 % are independent, P(16 or more miss) is below 1e-6.
     misses = {0.6745: 0, 1.96: 0}
     for key in (k for k in wanted if "|step|" in k):
         mi = published[key]["estimators"]["mi"]
@@ -197,7 +197,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     assert misses[1.96] <= 15
     assert misses[0.6745] >= 16  # the control: intervals of 50 % miss more often
 
-    # Redis and the compacted topic hold the same
+    # Redis and the compacted topic hold the same publications
     client = redis.Redis.from_url(redis_url)
     assert {p.key for p in RedisResults(survey, client).history()} >= wanted
     client.close()
@@ -211,7 +211,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
 
 
 def scrape(port: int, step: int) -> bool:
-    """True if /metrics shows the histogram of that step or a later one, and the privacy loss."""
+    """True if /metrics shows the histogram of this step or of a later step, and the privacy loss."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             text = answer.read().decode()

@@ -1,4 +1,4 @@
-"""The publisher of estimates with a real broker, also through an outage."""
+"""The publisher of estimates with a real broker, also during an outage."""
 
 from contextlib import closing
 from pathlib import Path
@@ -45,7 +45,7 @@ def published(settings: Settings, topic: str) -> list[tuple[int, bool]]:
 
 
 def test_an_abandoned_publication_never_arrives(kafka_node: KafkaNode, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A publication that times out in an outage never arrives. Its publisher must take over again."""
+    """A publication that times out in an outage never arrives. The publisher must then take over the topic again."""
     survey = SURVEY.model_copy(update={"name": topic[-40:]})
     settings = Settings(kafka=kafka_node.bootstrap)
     ensure_topics(settings, survey)
@@ -87,7 +87,7 @@ def test_only_the_last_publisher_to_take_over_can_publish(kafka: str, topic: str
 
 
 def test_records_of_another_survey_are_skipped(kafka: str, topic: str) -> None:
-    """Another fingerprint under the same name, or no publication at all."""
+    """Such a record has another fingerprint under the same name, or is not a publication."""
     survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     other = msgspec.structs.replace(publication(survey, 3, complete=True), fingerprint="00")
@@ -101,7 +101,7 @@ def test_records_of_another_survey_are_skipped(kafka: str, topic: str) -> None:
 
 
 def test_a_record_that_only_resembles_a_publication_is_skipped(kafka: str, topic: str) -> None:
-    """Another version of the program may have written it. Its step is estimated again."""
+    """Another version of the program may have written the record. The record's step is estimated again."""
     survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     value = {"fingerprint": survey.fingerprint.hex(), "step": 0, "complete": True, "reports": 9}
@@ -136,7 +136,7 @@ def test_a_topic_of_estimates_must_have_one_partition(kafka: str, topic: str) ->
 
 
 def test_the_largest_publication_is_accepted(kafka: str, topic: str) -> None:
-    """It has the maximum number of values, each of the maximum length in JSON."""
+    """The publication has the maximum number of values, each of the maximum length in JSON."""
     survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     longest: list[float | None] = [-1.2345678901234567e-100] * MAX_PUBLISHED_K

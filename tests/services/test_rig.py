@@ -43,7 +43,7 @@ def consume(bootstrap: str, topic: str, n_records: int) -> list[Any]:
 
 
 def ping_for(client: redis.Redis, seconds: float) -> None:
-    """Pings for that many seconds; raises the first ping's error."""
+    """Pings for `seconds` seconds; raises the first error of a ping."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         client.ping()

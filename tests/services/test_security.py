@@ -1,4 +1,4 @@
-"""Kafka and Redis with access control: the rights in docs/security.md are enough, and each is needed."""
+"""Kafka and Redis with access control: the rights in docs/security.md are sufficient, and each right is needed."""
 
 import json
 import re
@@ -55,10 +55,10 @@ from .secure_site import (
     operation,
 )
 
-# kafka-python drops the broker's answer if the connection closes together with it
+# kafka-python drops the broker's answer if the broker closes the connection with the answer
 NOT_LET_IN = r".*(invalid credentials with SASL mechanism SCRAM-SHA-512|are user nobody and password right\?)"
 STEP_S, STEPS, USERS, SEED = 4, 2, 3000, 4
-LATENESS = 4  # steps; the reports of a step may take this long to send
+LATENESS = 4  # steps; sending the reports of a step may take this long
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def test_the_pipeline_counts_exactly_with_the_documented_rights(site: Site, laun
     for secret in site.secrets:
         assert secret not in shown
         assert quote(secret, safe="") not in shown
-        assert secret.partition(":")[0] not in shown  # nor the part that no encoding changes
+        assert secret.partition(":")[0] not in shown  # the part before the colon has no encoded characters
 
 
 def redis_login(settings: Settings) -> tuple[str, str]:
@@ -241,7 +241,7 @@ def test_each_user_writes_only_where_the_docs_allow(site: Site, tmp_path: Path) 
                     with pytest.raises(TopicAuthorizationFailedError):
                         producer.send(topic, b"x", b"key").get(timeout=PATIENCE_S)
     tag = f"{survey.name}:{survey.fingerprint.hex()}"
-    writes: list[tuple[str, tuple[object, ...]]] = [  # roles that may run it, and the command
+    writes: list[tuple[str, tuple[object, ...]]] = [  # roles that may run the command, and the command
         ("agent", ("HSET", f"ldpstream:{{{tag}:0}}:counts", "next_offset", 1)),
         ("agent", ("SADD", f"ldpstream:{tag}:partitions", 1)),
         ("agent, estimator", ("HDEL", f"ldpstream:{{{tag}:0}}:counts", "next_offset")),
@@ -357,4 +357,4 @@ def test_the_error_names_a_topic_that_may_not_be_created(site: Site, tmp_path: P
     with pytest.raises(TopicError, match=re.escape(f"{hidden}, who may not CREATE it either")):
         ensure_topics(settings, survey, "producer")
     site.kafka.grant(f"User:{settings.kafka_user}", [("topic", f"ldpstream.{survey.name}.*", "create")])
-    ensure_topics(settings, survey, "producer")  # with the right, it creates its topics
+    ensure_topics(settings, survey, "producer")  # with the right, the producer creates its topics

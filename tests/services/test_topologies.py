@@ -1,4 +1,4 @@
-"""The count store on a Redis Cluster and behind Sentinels answers as in memory, through slot moves and failovers."""
+"""On a Redis Cluster and behind Sentinels the count store answers as in memory, also during slot moves and failovers."""
 
 import functools
 import time
@@ -217,7 +217,7 @@ def test_a_demoted_master_takes_no_commit(watched: WatchedRedis) -> None:
         with watched.sentinel.client() as client:
             wait_for(lambda: client.sentinel_failover(watched.service), "the Sentinel can start a failover")
         watched.await_promotion()
-        with watched.master.client() as client:  # the Sentinel does so after 8 s; until then it takes commits that get lost
+        with watched.master.client() as client:  # the Sentinel would demote it after 8 s; commits before then would be lost
             client.replicaof(*watched.replica.address)
         change = random_change(rng, 1000)
         assert retried(lambda: store.commit(0, (stores[0].positions()[0], ""), change))

@@ -1,4 +1,4 @@
-"""The contract of every count store, run against each of them."""
+"""The contract of a count store, tested with every implementation."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ def store(make_store: MakeStore) -> CountStore:
 
 
 def checkpoint(next_offset: int, step: int = 5, *keys: PaneKey) -> Checkpoint:
-    """Makes a checkpoint with its newest record in the step and the tables of the named panes (of all if none is named)."""
+    """Makes a checkpoint whose newest record is in `step`, with the tables of the named panes (by default, of all panes)."""
     panes = {key: table for key, table in COUNTED.items() if not keys or key in keys}
     return Checkpoint(next_offset, during(SURVEY, step), panes, {"undecodable": next_offset})
 
@@ -78,7 +78,7 @@ def test_load_leaves_out_panes_of_closed_steps(store: CountStore) -> None:
     store.commit(0, None, checkpoint(40, step=4))
     loaded = store.load(0)
     assert loaded is not None
-    assert {key.step for key in loaded.panes} == {3, 4, 5, 6}  # step 3 closes a step after its end
+    assert {key.step for key in loaded.panes} == {3, 4, 5, 6}  # step 3 closes one step after its end
     assert loaded.panes == {key: table for key, table in COUNTED.items() if key.step >= 3}
     assert replace(loaded, panes={}) == replace(checkpoint(40, step=4), panes={})
 
@@ -127,7 +127,7 @@ def test_writes_are_idempotent(store: CountStore) -> None:
 
 
 def test_a_change_with_other_missing_records_is_refused(store: CountStore) -> None:
-    """One agent counted records that a slower one found expired. The store must refuse the slower one."""
+    """A fast agent counted records that a slow agent found expired. The store must refuse the slow agent's change."""
     store.commit(0, None, checkpoint(10))
     assert store.commit(0, (10, ""), checkpoint(20))
     before = store.snapshot()
@@ -138,7 +138,7 @@ def test_a_change_with_other_missing_records_is_refused(store: CountStore) -> No
 
 
 def test_an_offset_may_go_back(store: CountStore) -> None:
-    """This happens after a broker has lost the end of its log."""
+    """The offset goes back after a broker has lost the end of its log."""
     store.commit(0, None, checkpoint(10))
     assert store.commit(0, (10, ""), checkpoint(7))
     assert store.positions() == {0: 7}
@@ -161,7 +161,7 @@ def test_missing_records_and_the_log_id_are_kept(store: CountStore) -> None:
 
 
 def test_an_offset_of_another_log_is_refused(store: CountStore) -> None:
-    """This holds even for the same offset, which could otherwise pass for the same change."""
+    """The store refuses even the same offset: it could otherwise mistake the change for the stored one."""
     store.commit(0, None, replace(checkpoint(10), log_id="one"))
     before = store.snapshot()
     for offset in (10, 20):
@@ -207,13 +207,13 @@ def test_prune_removes_only_old_steps(store: CountStore) -> None:
     assert store.commit(0, (10, ""), replace(checkpoint(20), panes={}))
     assert store.snapshot()[0] == replace(pruned, next_offset=20, rejected={"undecodable": 20})
     store.prune(3, store.heads())
-    assert store.snapshot()[1] == pruned  # what is gone stays gone
+    assert store.snapshot()[1] == pruned  # removed panes stay removed
 
 
 @pytest.mark.parametrize(
     ("seen", "pruned"),
     [
-        (checkpoint(10), False),  # another writer: the partition was loaded again, perhaps after a loss of the store
+        (checkpoint(10), False),  # another writer: the partition was loaded again, perhaps after the store lost data
         (replace(checkpoint(10), writer="a"), True),
         (replace(checkpoint(9), writer="a"), True),  # more records have been counted since
         (replace(checkpoint(11), writer="a"), False),  # an older copy of the store
@@ -229,7 +229,7 @@ def test_prune_keeps_tables_that_were_counted_again(store: CountStore, seen: Che
 
 
 def test_the_same_offset_of_another_writer_is_refused(store: CountStore) -> None:
-    """Otherwise an estimator could mistake a lost and recounted store for the one that it has read."""
+    """Otherwise an estimator could mistake recounted tables for the lost tables that it has read."""
     store.commit(0, None, replace(checkpoint(10), writer="a"))
     assert store.commit(0, None, replace(checkpoint(10), writer="a"))
     assert not store.commit(0, None, replace(checkpoint(10), writer="b"))
@@ -347,7 +347,7 @@ def test_only_a_redis_that_evicts_counts_is_refused(redis_node: RedisNode) -> No
             client.config_set("maxmemory", "0")
             client.config_set("maxmemory-policy", "noeviction")
     store.close()
-    check_redis(RedisCountStore(SURVEY, Settings(redis="redis://127.0.0.1:1/0"), timeout_s=0.5))  # skips an unreachable one
+    check_redis(RedisCountStore(SURVEY, Settings(redis="redis://127.0.0.1:1/0"), timeout_s=0.5))  # skips an unreachable Redis
 
 
 def test_a_password_repeated_by_redis_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ WIDE = [{"name": "l", "mechanism": "OUE", "eps": 1.0}]
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
-    """The document with one key set, or removed if the value is None. The path's parts are keys or list indices."""
+    """The document with one key changed, or removed if the value is None. The parts of the path are keys or list indices."""
     document = copy.deepcopy(DOCUMENT)
     *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     inner: Any = document
