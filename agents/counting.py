@@ -11,7 +11,7 @@ neither lose a record nor count it twice:
     the log no longer has the offset                        seek to the log's beginning, note the missing records
     the topic was deleted and recreated                     forget, load, drop the open steps, begin with the new log
     the recreated topic has fewer partitions                also drop the open steps of the vanished partitions
-    the store does not answer or refuses writes             take no more chunks, retry with back-off up to 5 s
+    the store does not answer or refuses writes             accept no more chunks, retry with back-off up to 5 s
 
 A commit is written only after the broker has confirmed that the counts belong to its present topic. `agents.back_pressure`
 limits what waits for the store, also while a log of many steps is counted again.
@@ -191,7 +191,7 @@ class Counting:
     # ---- the loop
 
     async def run(self) -> None:
-        """Commits at intervals and places partitions that are not placed, until closed. Start it once we are in the group."""
+        """Commits at intervals and places partitions that are not placed, until closed. Start this loop once we are in the group."""
         self._joined = True
         delay = self._interval_s
         while not self._closed:

@@ -71,4 +71,4 @@ class Log(Protocol):
         """Commits offsets of the consumer group, only for tools that watch the group's lag."""
 
     async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        """Writes letters to the dead-letter topic. Returns when the broker has acknowledged them."""
+        """Writes letters to the dead-letter topic. Returns when the broker has acknowledged all letters."""

@@ -38,7 +38,7 @@ class CountStore(ABC):
     def load(self, partition: int) -> Checkpoint | None:
         """Returns the partition's checkpoint with the panes that may still change; None if nothing is stored.
 
-        Leaves out `pruned_below`, and panes whose step had closed by the newest append time: they cannot change any more.
+        Leaves out `pruned_below`, and panes whose step had closed by the newest append time: such panes cannot change.
         """
 
     @abstractmethod

@@ -114,7 +114,7 @@ def _refused(error: BaseException | None) -> bool:
 
 
 def check_rights(client: Client, settings: Settings, commands: Iterable[Command]) -> None:
-    """Checks our login and our rights to commands, without running them. For a Cluster it checks one node.
+    """Checks our login and our rights to commands, without running the commands. Checks only one node of a Cluster.
 
     Args:
         client: from `connect`.

@@ -1,7 +1,7 @@
 """Reader of fetch answers: checks the batches of records, unpacks them within bounds and cuts them into pieces.
 
-aiokafka's own reader makes an object per record and decompresses without a bound. It also stops at a record header that is
-not UTF-8, although brokers accept such headers. One small batch could fill an agent's memory or block its partition for ever.
+aiokafka's own reader makes an object per record, decompresses without a bound, and stops at a record header that is not
+UTF-8. Brokers accept such headers. One small batch could therefore fill an agent's memory or block a partition for ever.
 This reader *refuses* an unreadable batch as a whole and continues with the next batch. The reasons:
 
     too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
@@ -133,7 +133,7 @@ class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # the base class is co
     def sound_batch(self) -> tuple[Any, memoryview]:
         """Checks the next batch's checksum, then returns the batch and its bytes.
 
-        In version 2, which brokers write since 2017, the checksum covers all bytes after it.
+        In version 2, which brokers write since 2017, the checksum covers all bytes after the checksum field.
         """
         batch, start = self.next_batch(), self._start
         length, magic = int.from_bytes(self._raw[start + 8 : start + 12], "big"), self._raw[start + 16]

@@ -1,6 +1,6 @@
 """Keeps the consumer in its group. aiokafka's coordinator needs two things that Faust does not do:
 
-- After a failure (for example, a withdrawn right) the coordinator stays out of the group until someone reads its error.
+- After a failure (for example, a withdrawn right) the coordinator stays out of the group until a caller reads its error.
 - After a day without a fetch the consumer leaves the group, and rejoins only after a fetch. An agent without partitions
   fetches nothing and could no longer take over as a spare.
 """
@@ -19,7 +19,7 @@ JOIN_S = 90.0  # longer than the longest rebalance: Faust's broker_rebalance_tim
 
 
 class Membership:
-    """The membership of a consumer in its group. Use it only in the consumer's own thread.
+    """The membership of a consumer in its group. Use this class only in the consumer's own thread.
 
     Args:
         consumer: aiokafka's consumer.

@@ -32,7 +32,7 @@ def batch(first: int, values: Sequence[bytes | None], appended_ms: int = 7, cont
         builder.append(offset, 3, None, value, [("trace", b"x")])
     raw = bytearray(builder.build())
     raw[0:8] = first.to_bytes(8, "big")
-    raw[35:43] = appended_ms.to_bytes(8, "big")  # the largest timestamp; it applies to all records
+    raw[35:43] = appended_ms.to_bytes(8, "big")  # the largest timestamp, which applies to all records
     raw[22] |= APPEND_TIME | (CONTROL if control else 0)
     return sealed(raw)
 

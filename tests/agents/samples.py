@@ -1,4 +1,4 @@
-"""A small survey with one mechanism for every kind of report, and sound and spoilt envelopes for it."""
+"""A small survey with one mechanism for every kind of report, and sound and spoilt envelopes of this survey."""
 
 from datetime import UTC, datetime
 

@@ -56,7 +56,7 @@ def test_the_watchdog_ends_a_process_without_signs_of_life(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
-def test_a_silent_listener_counts_as_unreachable(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_listener_is_unreachable(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy or a hanging broker may send nothing. The client library would wait for the TLS handshake for ever."""
     monkeypatch.setattr(topics, "ANSWER_MS", 500)
     with socket.create_server(("127.0.0.1", 0)) as server:

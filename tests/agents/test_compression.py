@@ -70,7 +70,7 @@ def unpack(number: int, packed: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_every_client_s_compression_is_read(name: str) -> None:
+def test_every_clients_compression_is_read(name: str) -> None:
     number, encode = WRITERS[name]
     assert unpack(number, encode(PLAIN)) == PLAIN
 

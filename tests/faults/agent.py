@@ -1,4 +1,4 @@
-"""An agent of a run: the real `Counting` with its own loops, and a fake of the layer between it and the log (Faust)."""
+"""An agent of a run: the real `Counting` with its own loops, and a fake of Faust, the layer between `Counting` and the log."""
 
 import asyncio
 import inspect
@@ -26,7 +26,7 @@ class _Placement:
 
 
 class Agent:
-    """An agent's process. As in the real consumer, each chunk has a placement number and a sequence number since then.
+    """An agent's process. As in the real consumer, each chunk has a placement and a sequence number since that placement.
 
     Attributes:
         alive: False when the process has ended.

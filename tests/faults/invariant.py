@@ -1,7 +1,7 @@
 """The invariant of a run:
 
     the stored counts of a partition equal the direct tally of its records below the stored offset, exactly;
-    no record is skipped, unless retention has removed it;
+    no record is skipped, except records that retention has removed;
     every refused envelope is in the dead-letter topic before the commit that covers it;
     every complete publication holds every acknowledged report of its steps, and no other;
     no publication is replaced by a less complete one;

@@ -28,7 +28,7 @@ def test_an_available_service_causes_no_wait() -> None:
     assert told == []
 
 
-def test_a_new_reason_is_reported_and_an_old_one_rarely() -> None:
+def test_new_reasons_are_logged_at_once_old_reasons_rarely() -> None:
     told: list[str] = []
     many = [Unreachable(f"{AT} cannot be reached: refused")] * (TELL_EVERY + 1)
     silence = [Unreachable("no answer")] * 2

@@ -40,7 +40,7 @@ LOOPBACK = "127.0.0.1"
 # reconnects to the closed loopback port may get the same port as its source port, and connect to itself.
 PORTS = range(20_000, 30_000)
 
-PATIENCE_S = 240.0  # how long a test waits before it fails; long enough for a very busy machine
+PATIENCE_S = 240.0  # longest wait of a test before it fails; enough for a very busy machine
 ENDED_S = 30.0  # a process ends within 10 s of SIGTERM; a busy machine may need three times as long
 
 # `setpriv --pdeathsig` ends a process together with the *thread* that started it. One thread therefore starts all servers,
@@ -53,7 +53,7 @@ class NodeError(RuntimeError):
 
 
 def missing(*, kafka: bool = True, redis: bool = True) -> str | None:
-    """Returns why the nodes cannot run on this machine, or None if they can.
+    """Returns the reason why the nodes cannot run on this machine; None if they can run.
 
     Args:
         kafka: True if a `KafkaNode` is needed.

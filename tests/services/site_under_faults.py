@@ -148,7 +148,7 @@ class Estimator(threading.Thread):
             self.error = error
 
     def publish(self, publications: list[Published]) -> None:
-        """Keeps them."""
+        """Keeps the publications."""
         self.told += publications
 
     def finish(self) -> None:

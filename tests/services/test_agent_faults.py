@@ -266,7 +266,7 @@ def test_an_agent_waits_for_a_broker_lost_after_the_checks(
     site.check_logs()
 
 
-def test_a_hanging_consumer_ends_the_process_an_outage_does_not(
+def test_a_hang_ends_the_process_and_an_outage_does_not(
     kafka_node: KafkaNode,
     redis_url: str,
     make_site: MakeSite,  # noqa: F811

@@ -214,7 +214,7 @@ def make_site(tmp_path: Path) -> Iterator[Callable[[str, str], Site]]:
                 worker.kill()
 
 
-def test_a_stopping_agent_commits_and_transactions_count(
+def test_a_stopping_agent_commits_and_counts_transactions(
     kafka: str, redis_url: str, make_site: Callable[[str, str], Site]
 ) -> None:
     site = make_site(kafka, redis_url)

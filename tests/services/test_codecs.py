@@ -65,7 +65,7 @@ async def send(site: Site, values: list[bytes], codec: str | None) -> None:
         await producer.stop()
 
 
-def test_reports_in_every_codec_of_kafka_count(
+def test_reports_in_every_kafka_codec_are_counted(
     kafka: str, redis_url: str, make_site: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker compresses the reports (topic setting `compression.type`), or the client compresses them."""

@@ -59,7 +59,7 @@ class HangingTopic(KafkaPublisher):
 
 
 class Estimator:
-    """A schedule with separate connections. It ignores the lease in Redis: each estimator acts as the leader."""
+    """A schedule with separate connections. The schedule ignores the lease in Redis: each estimator acts as the leader."""
 
     def __init__(self, survey: Survey, settings: Settings, log: Log) -> None:
         self.store, self.client = HangingStore(survey, settings), connect(settings)

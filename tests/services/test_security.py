@@ -81,7 +81,7 @@ Launch = Callable[..., Process]
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
-    """Starts a command with its output in NAME.log. The fixture ends it after the test."""
+    """Starts a command with its output in NAME.log. The fixture ends the command after the test."""
     started: list[Process] = []
 
     def start(name: str, env: dict[str, str], *command: object) -> Process:

@@ -1,4 +1,4 @@
-"""Processes that start before Kafka and Redis wait for them, then work."""
+"""Processes that start before Kafka and Redis wait for both services, then work."""
 
 import os
 import re

@@ -190,7 +190,7 @@ def test_a_cluster_with_tls_and_users_needs_two_more_rights(tmp_path: Path) -> N
 # ---- Sentinel
 
 
-def test_a_commit_after_one_lost_in_a_failover_is_refused(watched: WatchedRedis) -> None:
+def test_a_commit_after_a_lost_commit_is_refused(watched: WatchedRedis) -> None:
     rng = np.random.default_rng(5)
     with closing(RedisCountStore(SURVEY, Settings(redis=watched.url), timeout_s=10)) as store:
         stores: list[CountStore] = [MemoryCountStore(SURVEY), store]
@@ -208,7 +208,7 @@ def test_a_commit_after_one_lost_in_a_failover_is_refused(watched: WatchedRedis)
         operate(stores, rng, 30)
 
 
-def test_a_demoted_master_takes_no_commit(watched: WatchedRedis) -> None:
+def test_a_demoted_master_gets_no_commit(watched: WatchedRedis) -> None:
     rng = np.random.default_rng(6)
     with closing(RedisCountStore(SURVEY, Settings(redis=watched.url), timeout_s=10)) as store:
         stores: list[CountStore] = [MemoryCountStore(SURVEY), store]
@@ -217,7 +217,7 @@ def test_a_demoted_master_takes_no_commit(watched: WatchedRedis) -> None:
         with watched.sentinel.client() as client:
             wait_for(lambda: client.sentinel_failover(watched.service), "the Sentinel can start a failover")
         watched.await_promotion()
-        with watched.master.client() as client:  # the Sentinel would demote it after 8 s; commits before then would be lost
+        with watched.master.client() as client:  # after 8 s the Sentinel would do so; commits before would be lost
             client.replicaof(*watched.replica.address)
         change = random_change(rng, 1000)
         assert retried(lambda: store.commit(0, (stores[0].positions()[0], ""), change))

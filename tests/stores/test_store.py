@@ -181,7 +181,7 @@ def test_another_log_begins_with_the_closed_steps(store: CountStore) -> None:
     assert store.commit(0, (10, "two"), replace(checkpoint(20), log_id="two"))
 
 
-def test_an_unknown_log_takes_the_id_of_the_next_commit(store: CountStore) -> None:
+def test_an_unknown_log_gets_the_id_of_the_next_commit(store: CountStore) -> None:
     store.commit(0, None, checkpoint(10))
     assert store.commit(0, (10, ""), replace(checkpoint(20), log_id="one"))
     assert not store.commit(0, (20, ""), checkpoint(30))
