@@ -191,7 +191,7 @@ class Counting:
     # ---- the loop
 
     async def run(self) -> None:
-        """Commits at intervals and places partitions that are not placed, until closed. Start this loop once we are in the group."""
+        """Commits at intervals and places unplaced partitions, until closed. Start this loop once we are in the group."""
         self._joined = True
         delay = self._interval_s
         while not self._closed:
