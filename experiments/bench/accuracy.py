@@ -7,8 +7,6 @@ Palamidessi 2023, §4.1: n samples, cut into k bins of equal width.
 
 import hashlib
 import itertools
-import multiprocessing
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +17,7 @@ from estimators import ibu, matrix_inversion, mle, post_process
 from estimators.post_processing import NAMES as POST_NAMES
 from experiments.error_measures import mse
 from experiments.peers.environment import accuracy_of_peers
-from experiments.processes import one_thread_each
+from experiments.processes import worker_pool
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
 
@@ -146,9 +144,8 @@ def measure(
         PeersError: if the other library cannot be installed or run.
     """
     rows: dict[Setting, Row] = {}
-    context = multiprocessing.get_context("spawn")
-    with one_thread_each(), context.Pool(processes or os.cpu_count()) as pool:
-        for row in pool.imap_unordered(_job, [(setting, repeats, seed) for setting in grid], chunksize=4):
+    with worker_pool(processes, len(grid)) as spread:
+        for row in spread(_job, [(setting, repeats, seed) for setting in grid]):
             rows[row.setting] = row
             seen(f"{len(rows)} of {len(grid)} settings")
     if peers:

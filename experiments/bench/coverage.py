@@ -7,8 +7,6 @@ maximum lies on the boundary, and no normal interval can be exact.
 """
 
 import math
-import multiprocessing
-import os
 from collections.abc import Callable
 
 import msgspec
@@ -17,6 +15,7 @@ from rich.table import Table
 
 from estimators import ibu, matrix_inversion, mle
 from estimators.estimate import Estimate
+from experiments.processes import worker_pool
 from mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
 
@@ -103,8 +102,8 @@ def measure(
     """
     tasks = [(name, steps, runs, seed) for name in names for steps in (1, WINDOW)]
     rows: list[Coverage] = []
-    with multiprocessing.get_context("spawn").Pool(processes or os.cpu_count()) as pool:
-        for made in pool.imap(_job, tasks):
+    with worker_pool(processes, len(tasks)) as spread:
+        for made in spread(_job, tasks):
             rows += made
             seen(f"{made[0].mechanism}, {made[0].steps} steps")
     return rows

@@ -60,7 +60,7 @@ def test_an_abandoned_publication_never_arrives(kafka_node: KafkaNode, topic: st
             publisher.publish([publication(survey, 1, complete=False)])
         with pytest.raises(LogUnavailable, match="has not taken the topic over"):
             publisher.publish([publication(survey, 1, complete=False)])
-        with monkeypatch.context() as impatient, pytest.raises(LogUnavailable, match=r"Kafka at .* does not take"):
+        with monkeypatch.context() as impatient, pytest.raises(LogUnavailable, match=r"Kafka at .* does not accept"):
             impatient.setattr(publishers, "CONNECT_MS", 1000)
             publisher.take_over(0, lambda: True)
         kafka_node.start()
