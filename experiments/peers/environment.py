@@ -3,7 +3,7 @@
 The libraries need packages that they do not declare, and may need an older xxhash than ours; `peers.lock` pins all packages.
 The environment stays in the cache: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
 
-    python -m experiments.peers      creates a missing environment, and prints the path of its Python interpreter
+    python -m experiments.peers.environment      creates a missing environment, and prints the path of its Python interpreter
 """
 
 import fcntl
