@@ -116,7 +116,7 @@ TEARDOWN = (
     ("stopping", "status"),
     [
         ("time.sleep(60)", 0),
-        ("app._end_in_time(); ctypes.PyDLL(None).sleep(60)", -signal.SIGALRM),
+        ("sys.setswitchinterval(100); app.STOP_S = 2; app._end_in_time(); ctypes.PyDLL(None).sleep(60)", -signal.SIGALRM),
         ("app.STOP_S = 40; app._end_in_time(); " + TEARDOWN, 0),
     ],
     ids=["the event loop", "the interpreter's lock", "the teardown"],
