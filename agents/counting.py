@@ -35,6 +35,7 @@ from agents.log import Chunk, DeadLetter, Log
 from agents.partition import Partition
 from agents.stall_detector import StallDetector
 from agents.tally import Records
+from runtime.clock import now_ms
 from runtime.errors import LogUnavailable
 from stores.checkpoint import Checkpoint
 from stores.count_store import CountStore, StoreUnavailable
@@ -70,7 +71,7 @@ class Counting:
         source: Log,
         commit_interval_s: float,
         clock: Callable[[], float] = time.monotonic,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 10**6,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._survey, self._store, self._log = survey, store, source
         self._interval_s, self._clock, self._now_ms = commit_interval_s, clock, now_ms

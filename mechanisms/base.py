@@ -313,7 +313,7 @@ class OneTime(Mechanism):
         """
 
     def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:
-        return np.concatenate([self.report(values, rng) for _ in range(integer("steps", steps, 1, 2**31))])
+        return _joined([self.report(values, rng) for _ in range(integer("steps", steps, 1, 2**31))])
 
     def eps_t(self, t: int) -> float:
         return integer("t", t, 1, MAX_COUNT) * self.eps_1
@@ -379,7 +379,7 @@ class Longitudinal(Mechanism):
 
     def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:
         memos = self.memoize(values, rng)
-        return np.concatenate([self.report(memos, rng) for _ in range(integer("steps", steps, 1, 2**31))])
+        return _joined([self.report(memos, rng) for _ in range(integer("steps", steps, 1, 2**31))])
 
     def rounds(self) -> tuple[float, float, float, float]:
         return self.p1, self.q1, self.p2, self.q2
@@ -391,3 +391,8 @@ class Longitudinal(Mechanism):
         if wrong.any():
             raise ValueError(f"memos must be memos of {self.signature}, got something else at position {int(wrong.argmax())}")
         return rows
+
+
+def _joined(steps: list[Reports]) -> Reports:
+    """Returns the reports of all steps; those of a single step without a copy."""
+    return steps[0] if len(steps) == 1 else np.concatenate(steps)

@@ -24,7 +24,14 @@ from surveys.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 # the code that results depend on
-CODE = ("mechanisms", "estimators", "experiments/papers", "experiments/datasets.py", "experiments/bench/accuracy.py")
+CODE = (
+    "mechanisms",
+    "estimators",
+    "experiments/papers",
+    "experiments/datasets.py",
+    "experiments/error_measures.py",
+    "experiments/bench/accuracy.py",
+)
 WIDTH = 3.0  # a published and a reproduced value agree within this many standard deviations of chance
 
 Seen = Callable[[int, int, str], None]
