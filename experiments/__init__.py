@@ -1,1 +1,1 @@
-"""Measurements of the project itself: audits of the claimed privacy loss, and benchmarks beside other libraries."""
+"""Measurements of the project: audits of the claimed privacy losses, and benchmarks that include other libraries."""

@@ -15,7 +15,7 @@ from mechanisms.arguments import IntArray
 from surveys.errors import UserError
 
 ABSENT = -1
-ADULT_COLUMNS = (1, 3, 5, 6, 7, 8, 9, 13, 14)  # the categorical ones
+ADULT_COLUMNS = (1, 3, 5, 6, 7, 8, 9, 13, 14)  # the categorical columns
 ADULT_SIZES = (7, 16, 7, 14, 6, 5, 2, 41, 2)
 NURSERY_SIZES = (3, 5, 4, 4, 3, 2, 3, 3, 5)
 

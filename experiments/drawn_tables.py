@@ -1,4 +1,4 @@
-"""Draws count tables of a population directly. They have the same distribution as tables counted from drawn reports.
+"""Draws count tables of a population directly, with the same distribution as tables counted from drawn reports.
 
 Unary encodings allow this because their bits are independent given the value. K-ary randomized response allows this because a
 report is the value with probability p - q and otherwise uniform. With a memoized mechanism each person sends one report of a

@@ -30,10 +30,10 @@ def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Makes the libraries of every process started within use one thread, since each core has its process.
+    """Makes the libraries of every process started within use one thread, since each core runs one process.
 
-    The libraries read their number of threads when they are loaded, before a pool's initializer runs. So it must be in the
-    environment that the process inherits. Our environment is restored afterwards.
+    The libraries read their number of threads when they are loaded, before a pool's initializer runs. The number must therefore
+    be in the environment that the process inherits. The context manager restores our environment afterwards.
     """
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))

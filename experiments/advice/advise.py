@@ -1,9 +1,9 @@
 """Ranks mechanisms, estimators and post-processing for a question: by exact variance, then by simulation.
 
-First every mechanism is ranked by the exact variance of its matrix inversion, averaged over the values. Mechanisms that a
-survey or the question rules out are dropped, with the reason. The best few mechanisms are simulated with every estimator and
-post-processing that the service publishes. The simulation uses a sample's distribution. Without a sample it averages over the
-five shapes of `experiments.bench.accuracy`: see `experiments.advice.runs`.
+The adviser first ranks every mechanism by the exact variance of the mechanism's matrix inversion, averaged over the values. The
+adviser drops mechanisms that a survey or the question rules out, and gives the reason. It simulates the best few mechanisms
+with every estimator and post-processing that the service publishes. The simulation uses a sample's distribution. Without a
+sample the simulation averages over the five shapes of `experiments.bench.accuracy`: see `experiments.advice.runs`.
 """
 
 import math
@@ -21,9 +21,9 @@ from mechanisms import Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray, integer
 from surveys.survey import SurveyError, parse_survey
 
-FEW = 4  # mechanisms that are simulated
-SURE = 3.0  # two combinations differ if their paired difference is more standard errors
-MAX_BITS = 10**9  # most bits of subset selection's reports in one repetition, about a second: sets are drawn one by one
+FEW = 4  # number of mechanisms to simulate
+SURE = 3.0  # two combinations differ if their paired difference exceeds this many standard errors
+MAX_BITS = 10**9  # most bits of subset selection's reports in one repetition; drawing the sets one by one takes about a second
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,13 +49,13 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     dropped: str = ""
 
     def variance_ratio(self, other: "Candidate") -> float:
-        """Exact variance divided by another's; infinite if too large for a float."""
+        """Exact variance divided by the other mechanism's; infinite if the ratio is too large for a float."""
         ratio = self.deviation / other.deviation
         return ratio * ratio
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
-    """A combination that was simulated.
+    """A simulated combination of mechanism, estimator and post-processing.
 
     Attributes:
         mechanism: the mechanism's name.
@@ -63,7 +63,8 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
         post: for mi a method of `estimators.post_processing`; ``"none"`` for ibu and mle.
         error: mean of the metric over repetitions and distributions; infinite if one value is infinite.
         standard_error: standard error of the mean; NaN if the mean is infinite.
-        best: True for the first combination, and if the paired difference from the first is at most three standard errors.
+        best: True for the first combination, and for each whose paired difference from the first is at most three standard
+            errors.
     """
 
     mechanism: str
@@ -87,7 +88,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first(self) -> Ranked:
-        """The advice itself."""
+        """The advised combination: the first of the ranking."""
         return self.ranking[0]
 
     def candidate(self, name: str) -> Candidate:
@@ -130,10 +131,11 @@ def advise(
 
     Args:
         question: the question.
-        sample: (k,) counts of a sample of people. People are simulated from this distribution, or without it from five shapes.
+        sample: (k,) counts of a sample of people. The simulation draws people from this sample's distribution. Without a
+            sample it draws people from each of five shapes.
         repeats: repetitions for each distribution, at least 10.
-        seed: of all randomness; the answer does not depend on the number of cores.
-        seen: called with repetitions done, repetitions in all, and the current task.
+        seed: seed of all randomness; the answer does not depend on the number of cores.
+        seen: called with the number of repetitions done, the number of all repetitions, and the current task.
         processes: number of worker processes; one for each core if left out.
 
     Raises:
@@ -170,7 +172,7 @@ def advise(
 
 
 def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[Candidate]:
-    """All mechanisms by exact variance, averaged over the distributions; those to simulate come first.
+    """All mechanisms, sorted by exact variance, averaged over the distributions. The mechanisms to simulate come first.
 
     A mechanism that cannot be built comes last, with infinite variance.
     """
@@ -222,9 +224,9 @@ def _refused(question: Question, m: Mechanism) -> str:
 
 
 def rank(errors: dict[Combination, FloatArray]) -> list[Ranked]:
-    """Combinations sorted by nine digits of their mean error; ties keep the given order.
+    """Combinations sorted by their mean error, rounded to nine digits; combinations with equal errors keep the given order.
 
-    `errors` holds the (repeats,) errors of each combination; an index is the same repetition in all combinations.
+    `errors` holds the (repeats,) errors of each combination; an index means the same repetition in all combinations.
     """
     order = sorted(errors, key=lambda key: float(f"{errors[key].mean():.9g}"))
     first = errors[order[0]]

@@ -1,8 +1,8 @@
 """Compares advice with every fixed choice, on the papers' data sets.
 
-A setting is an attribute, an ε and one-time or memoized reports. The adviser sees a random 5 % of the people, or only k and n.
-The other 95 % then report with every mechanism, many times, and every estimator estimates their histogram. The advice and the
-fixed choices use the same count tables. A fixed choice is one combination for all settings.
+A setting is an attribute, an ε and a kind of reports: one-time or memoized. The adviser sees a random 5 % of the people, or
+only k and n. The other 95 % of the people then report with every mechanism, many times. Every estimator estimates their
+histogram. The advice and the fixed choices use the same count tables. A fixed choice is one combination for all settings.
 """
 
 import math
@@ -23,7 +23,7 @@ from mechanisms.arguments import FloatArray, IntArray
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 SAMPLE_SHARE = 0.05
-MOST_PEOPLE = 100_000  # from a larger data set this many people are drawn once
+MOST_PEOPLE = 100_000  # if a data set is larger, this many people are drawn from the data set, once
 NEAR = 1 / 1.01
 KINDS = ("one-time", "memoized")
 INFORMED = ("sample", "shapes")  # what the adviser knows: the sample, or only k and n
@@ -115,10 +115,10 @@ def compare(
 
     Args:
         asked: the settings.
-        repeats: repetitions of the comparison, at least 10. The adviser simulates as many for a sample, and half as many (at
-            least 10) for each of the shapes.
-        seed: of all randomness; the adviser's noise and the comparison's are independent.
-        seen: called with settings done, settings in all, and the last case's name.
+        repeats: repetitions of the comparison, at least 10. The adviser simulates the same number of repetitions for a sample,
+            and half of this number (at least 10) for each of the shapes.
+        seed: seed of all randomness; the adviser's noise is independent of the comparison's noise.
+        seen: called with the number of settings done, the number of all settings, and the last case's name.
         processes: number of worker processes; one for each core if left out.
     """
     done: list[Compared] = []
@@ -208,7 +208,10 @@ def best_fixed(rows: Sequence[Compared]) -> str:
 
 
 def gains(rows: Sequence[Compared], kind: str, by: str) -> list[Gain]:
-    """Gains over the papers' choices and, known only in hindsight, over the best fixed choice (†) and each setting's best."""
+    """Gains over the papers' choices, over the best fixed choice (†), and over the best choice of each setting.
+
+    The last two choices are known only in hindsight.
+    """
     rows = [row for row in rows if row.kind == kind]
     best = best_fixed(rows)
     fixed = [gain(rows, by, choice) for choice in PAPERS[kind]]

@@ -47,7 +47,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         eps_inf: lifetime loss of an unchanged value in nats, for memoized mechanisms.
         eps_1: loss of one report, below eps_inf; half of eps_inf if neither this nor `budget` is given.
         horizon: number of reports t whose loss ε_t is shown, at least 1.
-        budget: replaces eps_1, below eps_inf: every mechanism gets the largest ε₁ whose ε_t at the horizon is at most `budget`.
+        budget: limit of ε_t at the horizon, below eps_inf, given in place of eps_1. Every mechanism gets the largest ε₁ that
+            keeps this limit.
         metric: one of `METRICS`.
         max_bytes: the longest report allowed, in bytes without the envelope, at least 1; None for any.
 
@@ -93,7 +94,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def single(self) -> float:
-        """ε₁ of a memoized mechanism without a budget."""
+        """ε₁ of a memoized mechanism if the question has no budget."""
         assert self.eps_inf is not None
         return self.eps_inf / 2 if self.eps_1 is None else self.eps_1
 

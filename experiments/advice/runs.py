@@ -3,11 +3,11 @@
 Every repetition draws one population for all mechanisms, and one count table for each mechanism. All estimators of a mechanism
 use the same table. Differences between combinations are therefore far more precise than the errors themselves.
 
-The expected squared error of the raw inversion is known exactly for each value. The error's deviation from this expectation is
-chance (`luck`). A regression on this deviation (control variates) reduces the noise of all of the mechanism's errors. The raw
-inversion's mse becomes exact.
+The expected squared error of the raw inversion is known exactly for each value. The deviation from this expectation is due to
+chance and is called `luck`. A regression on `luck` (control variates) reduces the noise of all of the mechanism's errors. The
+raw inversion's mse becomes exact.
 
-An error compares the estimate of one time step, from one report a person, with the histogram of the people who report.
+An error compares the estimate of one time step with the histogram of the people who report. Each person sends one report.
 """
 
 import math
@@ -28,11 +28,11 @@ from mechanisms.arguments import FloatArray, IntArray
 UNLIKELY = 6.0  # standard errors
 Combination = tuple[str, str, str]  # mechanism, estimator, post-processing
 Source = str | IntArray
-"""A shape's name, or (k,) counts. Counts of n people are the population. From counts of a sample n people are drawn."""
+"""A shape's name, or (k,) counts. Counts of n people are the population. Other counts are a sample, from which n are drawn."""
 
 
 def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
-    """(k,) exact mean squared error of each value's raw inversion, against the histogram of the n who report.
+    """(k,) exact mean squared error of each value's raw inversion, against the histogram of the n people who report.
 
         (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)²)
 
@@ -115,7 +115,7 @@ def without_luck(runs: FloatArray, luck: FloatArray) -> FloatArray:
     """(distributions, repeats) errors minus the part that a regression on (distributions, repeats, 2) luck explains.
 
     All errors are unchanged if one is infinite. A distribution's errors are unchanged if its mean luck is farther from 0 than
-    chance allows: the noise is then so rare that it did not occur in these repetitions.
+    chance allows: the events that cause most noise are then so rare that none occurred in these repetitions.
     """
     if not np.isfinite(runs).all():
         return runs

@@ -44,7 +44,7 @@ def ranking_table(advice: Advice) -> Table:
                 f"{i + 1}{'*' if row.best else ''}", row.mechanism, row.estimator, row.post, number(row.error), spread, length,
                 style="bold" if row.best else None,
             )  # fmt: skip
-    shown.caption = "* the best, and each whose paired difference from the best is at most three standard errors"
+    shown.caption = "* the best row, and each row whose paired difference from the best is at most three standard errors"
     shown.caption_justify = "left"
     return shown
 
@@ -87,7 +87,7 @@ def _why_estimate(advice: Advice, first: Ranked) -> str:
     if advice.rare >= 0.05:
         why = f"{advice.rare:.0%} of the values have shares below the noise, and this estimate moves them towards zero"
     else:
-        why = "this estimate uses that shares are not negative and sum to one"
+        why = "this estimate assumes that shares are not negative and sum to one"
     return f"{name[0].upper()}{name[1:]}: its {advice.question.metric} is {gain} of the raw inversion; {why}."
 
 
@@ -167,7 +167,7 @@ def _estimate(row: Ranked) -> str:
     return row.estimator if row.post == "none" else f"{row.estimator} {row.post}"
 
 
-# ---- beside fixed choices
+# ---- comparison with fixed choices
 
 
 def gain_tables(rows: Sequence[Compared]) -> list[Table]:

@@ -42,9 +42,9 @@ from mechanisms.arguments import FloatArray, IntArray
 K = 9  # nine bits fill two bytes, the second byte with padding
 EPS = (0.5, 1.0, 2.0, 4.0)
 HORIZONS = (1, 2, 3, 10)
-T = 3  # reports of an unchanged value that are audited
+T = 3  # number of audited reports of an unchanged value
 JOINT_ALPHA = 0.001
-CONTROLS_PLACE = (0, 1000)  # random streams of the controls, apart from every mechanism's
+CONTROLS_PLACE = (0, 1000)  # random streams of the controls, distinct from every mechanism's streams
 CONTROL_REPORTS = 20_000  # of each value: enough to catch every control
 Loss = Literal["eps_1", "eps_t", "eps_inf"]
 Counts = dict[int, Supports]  # by value: the number of each device's reports that support each of the k values
@@ -87,12 +87,12 @@ class Audited:
 
     Attributes:
         mechanism: the mechanism's signature.
-        eps_1, eps_inf: claimed; eps_inf is None for a one-time mechanism.
-        enumerated_eps_1: from the dense channel.
-        enumerated_eps_inf: of the memo, by enumeration.
-        eps_t: claimed, for t in `HORIZONS`; t · eps_1 for a one-time mechanism.
-        enumerated_eps_t: by enumeration of all classes of t reports.
-        findings: by code path and loss.
+        eps_1, eps_inf: claimed losses; eps_inf is None for a one-time mechanism.
+        enumerated_eps_1: loss of a report, from the dense channel.
+        enumerated_eps_inf: loss of the memo, by enumeration.
+        eps_t: claimed losses of t reports, for t in `HORIZONS`; t · eps_1 for a one-time mechanism.
+        enumerated_eps_t: losses of t reports, by enumeration of all classes of reports.
+        findings: audited losses, by code path and loss.
     """
 
     mechanism: str
@@ -124,7 +124,7 @@ class Report:
     """A whole run.
 
     Attributes:
-        seed: of the vectorised reports and of the controls; devices draw from the operating system.
+        seed: seed of the vectorised reports and of the controls; devices draw from the operating system.
         k: domain size.
         joint_confidence: probability that no bound exceeds a claim if every claim holds.
         n_bounds: bounds among which the error is shared.
@@ -239,7 +239,7 @@ def audit(names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: 
     """Audit mechanisms at every ε of `EPS`.
 
     Args:
-        names: of registered mechanisms.
+        names: names of registered mechanisms.
         paths: code paths to audit; the controls get as many reports as the first path, but at least 20 000.
         seed: at least 0; every mechanism, ε and path has its own random stream.
         progress: called with the signature of each mechanism before its audit.

@@ -50,7 +50,8 @@ class CodePath:
 
 
 def code_paths(n: int, k: int) -> tuple[CodePath, ...]:
-    """The simulations' path, with n reports of each of k values; the devices' path, with fewer of the first and last value."""
+    """The simulations' path, with n reports of each of k values, and the devices' path, with fewer reports of two values: the
+    first and the last."""
     return (
         CodePath("vectorised", vectorised, n, tuple(range(k))),
         CodePath("device", device, max(n // DEVICE_SHARE, 2), (0, k - 1)),

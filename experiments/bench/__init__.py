@@ -1,1 +1,1 @@
-"""The benchmarks: speed, accuracy, coverage, the whole service."""
+"""The benchmarks: speed, accuracy, coverage, and the whole service."""

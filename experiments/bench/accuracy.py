@@ -67,7 +67,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settings(quick: bool = False) -> list[Setting]:
-    """The whole grid, or a small one that takes seconds."""
+    """The whole grid, or with `quick` a small grid that runs in seconds."""
     domains, epsilons, sizes = ((10, 100), (1.0,), (20_000,)) if quick else (DOMAINS, EPSILONS, SIZES)
     return [
         Setting(mechanism=name, k=k, eps=eps, shape=shape, n=n)
@@ -134,7 +134,7 @@ def measure(
     Args:
         grid: the settings.
         repeats: repetitions of each setting, at least 1.
-        seed: of all randomness.
+        seed: seed of all randomness.
         peers: True to measure multi-freq-ldpy too, on its own reports from the same kind of population. The library runs once
             for each setting that takes reasonable time: k of 10 and 100, ε of 1 and 4, n = 20 000.
         seen: called with a line of progress.

@@ -51,7 +51,7 @@ def ratios(result: Result) -> dict[str, float]:
 
 
 def table(result: Result) -> Table:
-    """Terminal table, a line for each mechanism, k and ε: errors divided by our best error, for the estimators that fit."""
+    """Terminal table, a line for each mechanism, k and ε: errors of the `SHOWN` estimators, divided by our best error."""
     names = [name for name in columns(result) if name in SHOWN]
     heads = [SHOWN[name] for name in names]
     shown = Table("mechanism", "k", "ε", "best", *heads, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)

@@ -32,8 +32,9 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
         steps: 1 for a step, else the steps of the window.
         runs: number of repetitions.
         covered: share of intervals, over runs and values, that hold the truth.
-        worst: share of intervals that hold the truth for the value whose share is farthest from 0.95.
-        spread: standard deviation over runs divided by the mean published standard error, averaged over the values; 1 is exact.
+        worst: share of one value's intervals that hold the truth, for the value with the share farthest from 0.95.
+        spread: standard deviation over runs divided by the mean published standard error, averaged over the values; 1 if the
+            standard errors are exact.
     """
 
     mechanism: str
@@ -95,7 +96,7 @@ def measure(
 
     Args:
         runs: repetitions, at least 2.
-        seed: of all randomness; the result does not depend on the number of cores.
+        seed: seed of all randomness; the result does not depend on the number of cores.
         seen: called with the name of each finished task.
         names: the mechanisms.
         processes: number of worker processes; one for each core if left out.

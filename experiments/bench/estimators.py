@@ -51,7 +51,7 @@ def reported(m: Mechanism, n: int, seed: int = 1) -> CountTable:
 
 
 def best_of(run: Callable[[], object], repeats: int) -> float:
-    """Smallest processor time of several runs, in seconds, without a first run, which may compile."""
+    """Smallest processor time of several runs, in seconds. The first run is not timed, since it may compile."""
     run()
     times = []
     for _ in range(repeats):
@@ -62,10 +62,10 @@ def best_of(run: Callable[[], object], repeats: int) -> float:
 
 
 def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timing]:
-    """All timings.
+    """Times all tasks.
 
     Args:
-        quick: True for small domains, which take seconds; the targets then mean nothing.
+        quick: True for a run of seconds on small domains; its times cannot be compared with the targets.
         peers: True to time multi-freq-ldpy and pure-ldp too.
         seen: called with the name of each task.
 
@@ -116,7 +116,7 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
 
 
 def _counting_of_peers(k: int, seen: Callable[[str], None]) -> list[Timing]:
-    """Counting rates of other libraries. For local hashing they decode every report; our code decodes once for a table."""
+    """Counting rates of other libraries. For local hashing they decode every report; our code decodes a table once."""
     task = {
         "n": 100_000, "k": k, "eps": 1.0, "eps_inf": 2.0, "eps_1": 1.0, "seconds": 0.5, "repeats": 2,
         "mechanisms": ["GRR", "OUE", "OLH", "L-OLH"],

@@ -49,14 +49,14 @@ class Speed:
     """One mechanism's rates, per second.
 
     Attributes:
-        memo: first rounds; None for a one-time mechanism.
-        report: reports (of memos, for a longitudinal mechanism).
-        fresh: reports of values, so both rounds for a longitudinal mechanism.
-        tabulate: reports counted.
-        peak_mib: most that one call to `report` for n reports allocates, its result included.
+        memo: rate of first rounds; None for a one-time mechanism.
+        report: rate of reports, drawn from memos if the mechanism is longitudinal.
+        fresh: rate of reports drawn from values: both rounds if the mechanism is longitudinal.
+        tabulate: rate of counted reports.
+        peak_mib: most memory that one call to `report` for n reports allocates, its result included.
         target: the rate of `report` that we want; None if there is no target.
         peers: another library's rates, by its name and step: "report" (both rounds) and, if the library can count, "tabulate".
-        peer_bytes: the most that another library allocates for each report, by its name.
+        peer_bytes: the most bytes that another library allocates for each report, by the library's name.
     """
 
     mechanism: str
@@ -72,7 +72,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """GRR reports drawn, perturbed and counted block by block: rate, and the peak memory of the whole process."""
+    """Rate of GRR reports that are drawn, perturbed and counted block by block, and the peak memory of the whole process."""
 
     n: int
     per_s: float

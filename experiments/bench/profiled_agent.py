@@ -28,7 +28,7 @@ from surveys import load_survey
 
 
 class Account:
-    """Processor seconds by phase; wall seconds of every commit."""
+    """Processor seconds by phase, and wall-clock seconds of every commit."""
 
     def __init__(self) -> None:
         self.phases: defaultdict[str, float] = defaultdict(float)

@@ -3,9 +3,10 @@
 Broker, Redis, agents and the measuring process compete for the same processor. Compare figures only within one run:
 
 - *counted*: an agent counts an existing log. The time runs from the agent's first commit to the commit that covers the log's
-  end. A bare consumer, with the same client library and fetch settings, takes turns with the agent and only fetches. After
-  every run the count tables must be exactly what was sent. Each of Kafka's codecs has a log too.
-- *stock*: a Faust agent as a beginner writes it (`stock_agent.py`), on the beginning of the same log.
+  end. Runs of the agent alternate with runs of a bare consumer with the same client library and fetch settings. The consumer
+  only fetches. After every run of the agent the count tables must be exactly what was sent. One more log is counted for each of
+  Kafka's codecs.
+- *stock*: a Faust agent as a beginner writes it (`stock_agent.py`) counts the beginning of the same log.
 - *phases*: an agent's processor time by phase, from a separate run (`profiled_agent.py`). This time includes half a second for
   loading compiled loops. Also the latency of each commit (of one partition) while the agent counts as fast as it can.
 - *close*: time from a step's close until all the step's histograms are in Redis, with a real estimator. This time includes the
@@ -13,8 +14,8 @@ Broker, Redis, agents and the measuring process compete for the same processor. 
 - *recovery*: the benchmark kills (SIGKILL) an agent that has just begun to count the log, and starts another agent at once. It
   measures the time until the new agent reads, until its first commit, and until all is counted. Kafka keeps a dead agent's
   partitions assigned to it for the session timeout.
-- *growth*: agents are ready before a log is filled faster than they count. The time runs from the first record sent to the last
-  record counted.
+- *growth*: agents are ready before a log begins to fill, faster than they count. The time runs from the first record sent to
+  the last record counted.
 - *produced*: rate of the reports that producers' sink sends and Kafka acknowledges.
 """
 
@@ -57,7 +58,8 @@ Seen = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of log: its attributes, bytes of an envelope (0: one report), records, turns, whether to profile, and codec."""
+    """A kind of log: its attributes, bytes of an envelope (0: one report), number of records, and codec. `turns` is the number of
+    runs; `profiled` is True to profile an agent too."""
 
     name: str
     attributes: tuple[int, ...]
@@ -163,9 +165,9 @@ def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> Serv
 def _counted(site: Site, kind: Kind, load: Load, seen: Seen) -> Counted:
     bare, agent = [], []
     for turn in range(kind.turns):
-        seen(f"{kind.name}: bare consumer, turn {turn + 1}")
+        seen(f"{kind.name}: bare consumer, run {turn + 1}")
         bare.append(Run(**site.reader("experiments.bench.bare_consumer", load.records).answer()))
-        seen(f"{kind.name}: agent, turn {turn + 1}")
+        seen(f"{kind.name}: agent, run {turn + 1}")
         agent.append(_count(site, site.agent(), load))
     ratio = median(a.per_s / b.per_s for a, b in zip(agent, bare, strict=True))
     costs = [run.cpu_s / run.records for runs in (bare, agent) for run in runs if run.cpu_s]

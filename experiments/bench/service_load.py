@@ -26,7 +26,7 @@ POOL = 10_000  # largest number of different envelopes; the log repeats them
 POOL_BYTES = 32 * 2**20
 BATCHES_UNDER_WAY = 256
 
-Asked = tuple[str, int, str]  # of an attribute: name, k, mechanism
+Asked = tuple[str, int, str]  # name, k and mechanism of an attribute
 ATTRIBUTES: tuple[Asked, ...] = (("route", 300, "L-OSUE"), ("cell", 600, "L-OSUE"), ("app", 1000, "L-GRR"))
 
 

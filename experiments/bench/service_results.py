@@ -22,15 +22,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Runs of an agent and of the bare consumer over one log, in turns.
+    """Alternate runs of an agent and of the bare consumer over one log.
 
     Attributes:
         kind: name of the kind of log.
         record_bytes: mean size of an envelope.
         reports_per_record: mean number of reports in an envelope.
         bare, agent: the runs.
-        ratio: median over the turns of the agent's rate over the bare consumer's.
-        cpu_ratio: the bare consumer's processor time a record over the agent's; a busy machine changes this ratio less.
+        ratio: median over the pairs of runs of (agent's rate) / (bare consumer's rate).
+        cpu_ratio: (bare consumer's processor time per record) / (agent's); a busy machine changes this ratio less than `ratio`.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Processor seconds of an agent per million records, by phase; its commits under load."""
+    """Processor seconds of an agent per million records, by phase, and the latency of its commits under load."""
 
     kind: str
     records: int
@@ -115,7 +115,7 @@ class Produced:
 
 @dataclass(slots=True)
 class ServiceBench:
-    """A whole run; `cores` are those that this process may use."""
+    """A whole run; `cores` is the number of cores that this process may use."""
 
     cores: int
     counted: list[Counted] = field(default_factory=list)

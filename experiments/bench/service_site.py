@@ -43,10 +43,10 @@ class Process:
     """A Python module in a separate process.
 
     Args:
-        module: run by ``python -m``.
-        arguments: of the module.
+        module: the module to run with ``python -m``.
+        arguments: the module's arguments.
         environment: variables added to this process's environment.
-        log: file for standard error.
+        log: file for the process's standard error.
     """
 
     def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
@@ -101,16 +101,16 @@ class Process:
             raise self.failed(f"ended with status {self._process.returncode}") from None
 
     def kill(self) -> None:
-        """Send SIGKILL, if it has not ended, and wait."""
+        """Send SIGKILL if the process still runs, and wait for its end."""
         self._process.kill()
         self._process.communicate()
 
     def tell_to_end(self) -> None:
-        """Send SIGTERM, if it has not ended."""
+        """Send SIGTERM if the process still runs."""
         self._process.terminate()
 
     def stop(self) -> None:
-        """Send SIGTERM and wait; after 20 s send SIGKILL."""
+        """Send SIGTERM and wait for the process's end; after 20 s send SIGKILL."""
         self.tell_to_end()
         try:
             self._process.communicate(timeout=END_S)
@@ -119,7 +119,7 @@ class Process:
 
 
 class Agent(Process):
-    """`ldpstream agent`, or the profiled one."""
+    """A process of `ldpstream agent`, or of the agent that profiles itself."""
 
     def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         with socket.socket() as free:
@@ -129,7 +129,7 @@ class Agent(Process):
         super().__init__(module, arguments, environment | served, log)
 
     def partitions(self) -> int:
-        """Number of partitions that the agent counts, once all are placed; 0 while the agent is not ready."""
+        """Number of partitions that the agent counts; 0 while the agent is not ready."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/ready", timeout=2):
                 pass
@@ -146,8 +146,8 @@ class Site:
     Args:
         settings: where Kafka and Redis are.
         folder: an existing folder for files.
-        step_seconds, attributes: of the survey.
-        partitions: of the survey's reports topic.
+        step_seconds, attributes: the survey's step and attributes.
+        partitions: number of partitions of the survey's reports topic.
 
     Raises:
         TopicError: if the broker cannot be used.

@@ -20,7 +20,7 @@ PHASES = {
 
 def service_tables(result: ServiceBench) -> list[Table]:
     """Tables: counting beside the bare consumer; processor time by phase; growth; producing."""
-    counted = table("Counting an existing log, per second, median over turns; CPU in µs a record; peak MiB", "log", "who",
+    counted = table("Counting an existing log, per second, median over runs; CPU in µs a record; peak MiB", "log", "who",
                     "records", "MB", "reports", "CPU", "MiB", texts=2)  # fmt: skip
     for row in result.counted:
         counted.add_row(row.kind, "bare consumer", *_rates(row, row.bare))

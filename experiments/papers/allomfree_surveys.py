@@ -1,8 +1,9 @@
 """ALLOMFREE's experiments: every device samples one of several attributes (Smp) and reports it once, with a memoized mechanism.
 
 The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. The paper's text names
-Eq. (9), the matrix inversion, as the estimator. The inversion's mean error would follow from Table 1's variances, but the gains
-of Tables 3 and 4 do not. The authors' published code clips the estimates at 0 and divides them by their sum, as we do here.
+Eq. (9), the matrix inversion, as the estimator. Table 1's variances determine the mean error of the inversion, but the gains in
+Tables 3 and 4 do not agree with this error. The authors' published code clips the estimates at 0 and divides them by their sum.
+This module does so too.
 """
 
 import functools
@@ -81,7 +82,7 @@ def averaged_mse(people: Dataset, chosen: Sequence[Mechanism], post: str, rng: n
         people: people's values.
         chosen: (d,) the mechanism of each attribute.
         post: post-processing of the matrix inversion.
-        rng: of the attributes and the reports.
+        rng: source of randomness of the attributes and the reports.
     """
     drawn = rng.integers(len(chosen), size=len(people.values))
     total = 0.0
@@ -149,10 +150,10 @@ def _gather(plan: Plan, names: Sequence[str], ratios: Sequence[float], results: 
 
 
 def gain(runs: Mapping[str, Sequence[float]], method: str, over: str) -> tuple[float, float]:
-    """Reduction of a method's mean error relative to another's, in percent, and the standard deviation of ours - published.
+    """Reduction of a method's mean error relative to another method's, in percent, and a standard deviation.
 
-    The published number also varies by chance, over the paper's 100 runs. A ratio's relative variance is the sum of the
-    relative variances of the two means.
+    The standard deviation is that of our gain minus the published gain. The published gain also varies by chance, over the
+    paper's 100 runs. A ratio's relative variance is the sum of the relative variances of the two means.
     """
     ratio = float(np.mean(runs[method]) / np.mean(runs[over]))
     relative = sum(

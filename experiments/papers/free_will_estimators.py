@@ -1,12 +1,12 @@
-"""The free-will privacy paper's alternatives to GIBU, for comparison: they combine results or mechanisms, not likelihoods.
+"""The free-will privacy paper's alternatives to GIBU, for comparison. They combine results or mechanisms, not likelihoods.
 
     [INV]_R, [IBU]_R, [RAP]_R    the groups' own estimates, averaged by their numbers of reports         `combine_results`
     [INV]_M, [IBU]_M, [RAP]_M    one estimate with the average mechanism, on all reports together        `combine_mechanisms`
 
-INV is matrix inversion, RAP the same for unary encodings, IBU the iterative Bayesian update. One of two projections turns an
-inversion into a distribution: ``"norm-sub"`` (Euclidean, onto the simplex) or ``"norm-mul"`` (clip and normalise). The average
-mechanism ignores which group a report comes from. All of these methods are less accurate than GIBU. The average mechanism can
-even carry no information although every group's mechanism carries a lot.
+INV is matrix inversion, RAP is matrix inversion for unary encodings, and IBU is the iterative Bayesian update. One of two
+projections turns an inversion into a distribution: ``"norm-sub"`` (Euclidean, onto the simplex) or ``"norm-mul"`` (clip and
+normalise). The average mechanism ignores the group of a report. All of these methods are less accurate than GIBU. The average
+mechanism can even carry no information although every group's mechanism carries a lot of information.
 
 Source: the free-will privacy paper, §4 (Eqs. 4 and 5) and §5 (Eqs. 7, 9, 10, 13 and 14).
 """

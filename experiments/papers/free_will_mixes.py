@@ -191,7 +191,7 @@ def distances(mix: str, n: int, first: int, repeats: int, seed: int) -> dict[str
         n: number of people.
         first: number of the first repetition.
         repeats: number of repetitions.
-        seed: of all randomness; the seed, the mixture, n and the repetition's number determine a repetition.
+        seed: seed of all randomness; the seed, the mixture, n and the repetition's number determine a repetition.
     """
     population = build(mix)
     k, points = len(population.truth), population.points

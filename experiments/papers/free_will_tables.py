@@ -4,8 +4,8 @@ The verdicts are words without a scale. Our scale is the distance from the truth
 all sizes: at most 1.25 is excellent, at most 2 good, more is bad.
 
 The paper does not explain its choice of ε. Each ε makes the expected distance between a uniform value and its report a simple
-number. On the line these distances are the bounds Q of the paper's Table 8, except 25 where Table 8 has 24.5. On the grid the
-distances are 0.5, 1, …, 5 km.
+number. On the line these distances are the bounds Q of the paper's Table 8, with one exception: 25 here is 24.5 in Table 8. On
+the grid the distances are 0.5, 1, …, 5 km.
 """
 
 import math

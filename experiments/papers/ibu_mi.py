@@ -72,7 +72,7 @@ class Setting:
 
 
 Found = dict[Setting, dict[str, FloatArray]]
-"""The errors of a setting's estimators, (2, runs) each: mean squared and mean absolute ones."""
+"""The errors of a setting's estimators, (2, runs) each: mean squared errors, then mean absolute errors."""
 
 
 def runs(plan: Plan) -> int:
@@ -115,7 +115,7 @@ def read(planned: Sequence[Job], results: Sequence[Any]) -> Found:
 
 
 def gain(measured: dict[str, FloatArray], estimator: str = "ibu") -> FloatArray:
-    """(2, runs) gains in per cent by Eq. (1), of IBU or another estimator over MI: of mean squared and mean absolute errors."""
+    """(2, runs) gains of IBU or another estimator over MI, Eq. (1), in per cent: mean squared, then mean absolute errors."""
     return np.asarray(100 * np.maximum(1 - measured[estimator] / measured["mi"], 0))
 
 
@@ -125,7 +125,7 @@ def mean_gain(found: Found, chosen: Callable[[Setting], bool], estimator: str = 
 
 
 def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
-    """(2,) standard deviations of a published mean of gains minus ours.
+    """(2,) standard deviations of a published mean gain minus our mean gain.
 
     Every run draws new reports. Our runs also draw new populations; the paper's notebook draws one population for each shape
     and n, and uses this population in all runs. The settings of a run share the population. The population's part of the
@@ -189,7 +189,7 @@ def ratio(measured: dict[str, FloatArray]) -> float:
 
 
 def bars(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
-    """Figures 1 and 2: every mechanism's gain by ε; here from mean errors, as the paper's notebook draws them."""
+    """Figures 1 and 2: every mechanism's gain by ε, computed from mean errors as in the paper's notebook."""
     gains = {(s.mechanism, s.eps): max(ratio(x), 0.0) for s, x in found.items()}
     shown = list(dict.fromkeys(s.mechanism for s in found))
     curves = [Curve(name, EPSILONS, [gains[name, eps] for eps in EPSILONS]) for name in shown]

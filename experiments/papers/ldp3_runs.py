@@ -1,6 +1,7 @@
 """Runs of Balioglu, Khodaie and Gursoy 2025 (LDP³): a protocol's estimate with every post-processing, and its time.
 
-Values are those of the paper's data sets if the user has them. Porto's trips are not available; the same number is generated.
+Values are those of the paper's data sets if the user has them. Porto's trips are not available; this module generates the same
+number of values.
 """
 
 import hashlib
@@ -78,7 +79,7 @@ def toolkit_power(counts: FloatArray, n: int, variance: float) -> FloatArray:
     means = {}
     for grain in np.unique(grains):
         x = grain * GRAIN + GRAIN / 2
-        window = slice(max(0, int(x) - WINDOW), min(n, int(x) + WINDOW))  # far below zero the stop is negative: all but the end
+        window = slice(max(0, int(x) - WINDOW), min(n, int(x) + WINDOW))  # x far below zero: a negative stop, all but the end
         likelihood = np.exp(-((x - possible[window]) ** 2) / (2 * variance))
         likelihood[likelihood == 0] = FLOOR
         weights = likelihood * prior[window]
@@ -146,7 +147,7 @@ def _start(name: str, folder: str | None, seed: int) -> None:
 
 
 def _estimate(pool: ProcessPoolExecutor, protocol: str, k: int, processes: int, seed: int, thin: int) -> FloatArray:
-    """The estimate from the reports of all people, or of one in `thin`."""
+    """The estimate from the reports of all people if `thin` is 1, else of one person in `thin`."""
     m = mechanism(PROTOCOLS[protocol], k, eps=EPS)
     table = sum(pool.map(_share, *zip(*[(protocol, k, i, processes, seed, thin) for i in range(processes)])), m.empty_table())
     inverted = matrix_inversion(m, table)

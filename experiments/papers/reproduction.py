@@ -47,9 +47,9 @@ class Plan:
     """How a reproduction runs.
 
     Attributes:
-        quick: True to run a small part in seconds; its figures mean little.
+        quick: True to run a small part in seconds; its numbers are rough.
         best: True to run our own best method beside the paper's.
-        seed: of all randomness.
+        seed: seed of all randomness.
         data: the folder of the real data sets, or None to generate them all.
     """
 
@@ -116,7 +116,7 @@ class Row:
 
     @property
     def gain(self) -> float | None:
-        """Factor by which our best method is better than the paper's; None without such a value, or for a meaningless ratio."""
+        """Factor by which our best method is better than the paper's; None without `best`, or if the ratio is meaningless."""
         if self.best is None or min(self.best, self.ours) <= 0 or not math.isfinite(self.best / self.ours):
             return None
         return self.ours / self.best if self.lower_is_better else self.best / self.ours
@@ -159,8 +159,8 @@ class Target:
     """A published table or figure.
 
     Attributes:
-        name: its name on the command line, such as `ldp3-table-1`.
-        title: its content, with the paper and its number there.
+        name: the target's name on the command line, such as `ldp3-table-1`.
+        title: the target's content, the paper, and the table's or figure's number in that paper.
         plan: gives the jobs.
         finish: gives rows and curves from the jobs' results, in the jobs' order.
     """

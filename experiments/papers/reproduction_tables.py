@@ -66,7 +66,7 @@ def table(found: Reproduced) -> Table:
 
 
 def sentences(outcome: Outcome) -> list[str]:
-    """Sentences below a table: the rows' notes by number, and the target's."""
+    """Sentences below a table: the rows' notes by number, and the target's notes."""
     return [*(f"[{i}] {note}" for i, note in enumerate(reasons(outcome.rows), 1)), *outcome.notes]
 
 

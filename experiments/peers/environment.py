@@ -66,7 +66,7 @@ def environment() -> Path:
             except PeersError:
                 if attempt == ATTEMPTS - 1:
                     raise
-        (place / "whole").touch()  # last: an interrupted installation is repeated
+        (place / "whole").touch()  # written last: an interrupted installation has no such file and is repeated
     return python
 
 
