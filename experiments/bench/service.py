@@ -58,8 +58,10 @@ Seen = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of log: its attributes, bytes of an envelope (0: one report), number of records, and codec. `turns` is the number of
-    runs; `profiled` is True to profile an agent too."""
+    """A kind of log: its attributes, bytes of an envelope (0: one report), number of records, and codec.
+
+    `turns` is the number of runs; `profiled` is True to profile an agent too.
+    """
 
     name: str
     attributes: tuple[int, ...]

@@ -87,7 +87,7 @@ def estimates(name: str, k: int, eps: float, values: IntArray, best: bool, rng: 
 
 
 def errors(name: str, shape: str, k: int, n: int, runs: int, best: bool, seed: int) -> list[dict[str, Any]]:
-    """A job: for each of `EPSILONS`, every estimator's (2, runs) errors by name: mean squared errors, then mean absolute errors.
+    """A job: for each of `EPSILONS`, the estimators' (2, runs) errors by name: mean squared errors, then mean absolute errors.
 
     A run's samples are the same for every mechanism, k and ε; a run's reports are not. Samples and reports depend only on the
     arguments.

@@ -61,7 +61,7 @@ def multi_freq_ldpy(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterato
 
 
 def pure_ldp(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]:
-    """A client of pure-ldp is an object that takes one value; a server is an object that takes one report. No memos are kept."""
+    """A client of pure-ldp is an object that takes one value; a server is an object that takes one report. No memo is kept."""
 
     def peer(mechanism: str, client: Any, server: Any) -> Peer:
         def aggregate(reports: list[Any]) -> object:

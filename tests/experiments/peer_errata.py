@@ -1,4 +1,4 @@
-"""Measures other libraries in their own environment, and writes a JSON object to standard output.
+"""Measures other libraries in the libraries' environment, and writes a JSON object to standard output.
 
 The file imports nothing of this project. `test_errata.py` runs it in the environment of `experiments.peers` and checks the
 output.
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-warnings.simplefilter("ignore")  # the libraries warn of few reports
+warnings.simplefilter("ignore")  # the libraries warn if there are few reports
 np.seterr(all="ignore")
 
 
@@ -46,7 +46,7 @@ def multi_freq() -> dict[str, Any]:
     l_adp = import_module("multi_freq_ldpy.long_freq_est.L_ADP")
     variance = import_module("multi_freq_ldpy.long_freq_est.Variance_LONG_PURE").VAR_Long_Pure
     inversion = import_module("multi_freq_ldpy.estimators.Histogram_estimator").MI
-    p1, p2 = np.exp(2) / (np.exp(2) + 99), 0.03964  # of L-GRR, k = 100, ε∞ = 2, ε₁ = 1
+    p1, p2 = np.exp(2) / (np.exp(2) + 99), 0.03964  # probabilities of L-GRR, k = 100, ε∞ = 2, ε₁ = 1
     n, k, q = 100_000, 1000, 1 / (np.e + 1)
     truth = np.r_[0.179, np.full(k - 1, 0.821 / (k - 1))]
     oue = np.random.default_rng(1).binomial(n, q + truth * (0.5 - q))

@@ -109,7 +109,7 @@ def test_the_command_advises_on_a_sample(tmp_path: Path, monkeypatch: pytest.Mon
     assert document["sample"] == 60
     assert "<svg" in picture.read_text()
     again = CliRunner().invoke(app, [*asked, "--k", "3", "--json", str(out)])
-    assert "size = 3" in again.output  # not all labels are known
+    assert "size = 3" in again.output  # the sample has not all labels
     assert "on a line" in str(CliRunner().invoke(app, [*asked, "--metric", "emd"]).exception)
 
 

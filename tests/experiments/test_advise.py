@@ -26,7 +26,7 @@ from surveys import parse_survey
 PEOPLE = np.array([700, 200, 100, 0, 0])
 SAMPLE = np.array([60, 25, 10, 4, 1, 0])
 AT_ONCE = ("GRR", "SUE", "OUE", "THE", "L-GRR", "L-SUE", "L-OSUE", "L-SOUE", "L-OUE")
-SIGMAS = 5.0  # a normal number is farther from its mean with probability 6e-7
+SIGMAS = 5.0  # a normal number is more standard deviations from its mean with probability 6e-7
 
 
 def built(name: str, k: int = 5, eps: float = 1.0) -> Mechanism:
@@ -34,8 +34,8 @@ def built(name: str, k: int = 5, eps: float = 1.0) -> Mechanism:
 
 
 def moments(m: Mechanism) -> tuple[FloatArray, FloatArray]:
-    """Mean and covariance of the support counts of PEOPLE, from the dense channel for symbols, else bit by bit."""
-    supports = np.full((m.k, m.k), m.q) + (m.p - m.q) * np.eye(m.k)  # of [value, supported]
+    """Mean and covariance of the support counts of PEOPLE: for symbols from the dense channel, for bits bit by bit."""
+    supports = np.full((m.k, m.k), m.q) + (m.p - m.q) * np.eye(m.k)  # probabilities of [value, supported value]
     variances = np.diag(PEOPLE @ (supports * (1 - supports)))
     if m.name.endswith("GRR"):
         rows = m.channel()
@@ -56,7 +56,7 @@ def farthest(m: Mechanism, tables: FloatArray) -> float:
 
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_directly_drawn_tables_follow_the_reports_law(name: str) -> None:
-    """20 numbers for each of 9 mechanisms: one of these numbers is 5 standard deviations off with probability 1e-4."""
+    """20 numbers for each of 9 mechanisms: any of these numbers is 5 standard deviations off with probability 1e-4."""
     m, rng = built(name), np.random.default_rng(7)
     tables = np.array([m.support(drawn_table(m, PEOPLE, rng)) for _ in range(4000)])
     assert farthest(m, tables) < SIGMAS
@@ -65,7 +65,7 @@ def test_directly_drawn_tables_follow_the_reports_law(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_luck_is_zero_on_average(name: str) -> None:
-    """Two parts for each of 14 mechanisms: one part is 5 standard errors off with probability 2e-5. A wrong ε is noticed."""
+    """Two parts for each of 14 mechanisms: any part is 5 standard errors off with probability 2e-5. A wrong ε is noticed."""
     m, n, rng = built(name, eps=4.0), int(PEOPLE.sum()), np.random.default_rng(3)
     truth = PEOPLE / n
     inversions = [matrix_inversion(m, drawn_table(m, PEOPLE, rng)).frequencies for _ in range(800)]
@@ -101,7 +101,7 @@ def test_extreme_epsilons_are_answered(asked: dict[str, float], metric: str) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_exact_error_is_the_variance_minus_the_peoples(name: str) -> None:
+def test_exact_error_excludes_the_variance_of_the_people(name: str) -> None:
     m, shares = built(name), PEOPLE / 1000
     expected = [m.variance(f, 50) - f * (1 - f) / 50 for f in shares]
     np.testing.assert_allclose(inversion_variances(m, shares, 50), expected)
@@ -133,7 +133,7 @@ def test_ranking_is_by_mean_and_best_by_paired_difference() -> None:
     found = {r.mechanism + r.post: (r.best, r.error) for r in ranking}
     assert [r.error for r in ranking] == sorted(r.error for r in ranking)
     rounded = {("A", "mi", "none"): shared, ("A", "ibu", "none"): shared * (1 - 1e-15)}
-    assert rank(rounded)[0].estimator == "mi"  # in a tie the simplest comes first
+    assert rank(rounded)[0].estimator == "mi"  # if errors are equal, the simplest estimator comes first
     assert found["Anone"][0]
     assert not found["Anorm"][0]
     assert found["Bnone"][0]
@@ -220,7 +220,7 @@ def test_advice_gives_its_reasons(advices: list[Advice]) -> None:
     assert math.isfinite(kl.first.error)
     finite = {(r.estimator, r.post) for r in kl.ranking if math.isfinite(r.error)}
     assert ("ibu", "none") in finite
-    assert finite.isdisjoint({("mi", "power"), ("mi", "base-pos")})  # these do not sum to 1
+    assert finite.isdisjoint({("mi", "power"), ("mi", "base-pos")})  # these two estimates do not sum to 1
     assert all(r.error > 0 for r in kl.ranking)
     for advice in advices:
         why = " ".join(advice_tables.reasons(advice))
@@ -269,7 +269,7 @@ totals: list[int] = []
 
 
 def test_only_distributions_have_a_finite_divergence() -> None:
-    """If the sample lacks values, an estimate that sums to 1 may be negative at these values and exceed the truth elsewhere."""
+    """If the sample lacks values, an estimate with sum 1 may be negative at these values and exceed the truth at the others."""
     question = Question(k=8, n=5000, eps=1.0, metric="kl")
     ranking = advise(question, np.array([3000, 1500, 500, 0, 0, 0, 0, 0]), repeats=10, processes=1).ranking
     assert all(r.error >= 0 for r in ranking)

@@ -36,7 +36,7 @@ def test_bounds_are_those_of_scipy(x: int, n: int, alpha: float) -> None:
 
 
 def test_a_loss_bound_is_wrong_at_most_as_often_as_alpha() -> None:
-    """The test sums exactly over all outcomes of 40 and 40 tosses with probabilities 0.6 and 0.2."""
+    """The test sums exactly over all outcomes of 40 tosses with probability 0.6 and 40 tosses with probability 0.2."""
     n, p, q, alpha = 40, 0.6, 0.2, 0.05
     x = np.arange(n + 1)
     of_p, of_q = (np.array([math.comb(n, i) * r**i * (1 - r) ** (n - i) for i in x]) for r in (p, q))
@@ -49,7 +49,7 @@ def test_a_loss_bound_is_wrong_at_most_as_often_as_alpha() -> None:
 
 
 def channels(m: Longitudinal) -> tuple[FloatArray, FloatArray]:
-    """(k, memos) and (memos, outputs) of the two rounds of L-GRR or a unary encoding, symbol by symbol and bit by bit."""
+    """Channels (k, memos) and (memos, outputs) of the two rounds: by symbols for L-GRR, bit by bit for a unary encoding."""
     if m.report_dtype.shape:
         rows = np.array(list(product((0, 1), repeat=m.k)))
 

@@ -76,7 +76,7 @@ def test_allomfree_second_round_of_l_grr(k: int, true: float) -> None:
 
 
 def test_allomfree_loss_of_t_reports() -> None:
-    """With ε₁ as the loss of one report, Eq. (16) is below the true loss, even at t = 1. For k > 2, t ε₁ is no bound either."""
+    """If ε₁ is the loss of one report, Eq. (16) is below the true loss, even at t = 1. For k > 2, t ε₁ is not a bound."""
     a, b = math.exp(2), math.exp(1)
     p1, q1, p2, q2 = allomfree(2, 2.0, 1.0)
     for t, true in ((1, 1.0), (2, 1.6417), (3, 1.8992)):
@@ -95,7 +95,7 @@ def test_allomfree_loss_of_t_reports() -> None:
     [("L-SUE", 5, True), ("L-GRR", 2, True), ("L-OSUE", 5, False), ("L-OUE", 5, False), ("L-GRR", 5, False)],
 )
 def test_allomfree_variance_with_a_frequency(name: str, k: int, right: bool) -> None:
-    """Eq. (10): the factor of f is p - q only if p + q = 1 in both rounds. At f = 0, the only use in the paper, it is right."""
+    """Eq. (10): the factor of f is p - q only if p + q = 1 in both rounds. The paper uses only f = 0, where Eq. (10) is right."""
     m = LONGITUDINAL[name](k=k, eps_inf=2.0, eps_1=1.0)
     p1, q1, p2, q2 = m.p1, m.q1, m.p2, m.q2
     for f in (0.0, 0.5):
@@ -107,7 +107,7 @@ def test_allomfree_variance_with_a_frequency(name: str, k: int, right: bool) -> 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.6])
 def test_allomfree_gains_are_of_clipped_estimates(ratio: float) -> None:
-    """Tables 3 and 4, Nursery, ε∞ = 4: with Eq. (9) alone the gain is above 50 %, for uniform and for very uneven values.
+    """Tables 3 and 4, Nursery, ε∞ = 4: if Eq. (9) is used alone, the gain is above 50 %, for uniform and very uneven values.
 
     The printed gains of 41 % and 42 % come from 100 runs, with a standard deviation of about 2.
     """
@@ -187,17 +187,18 @@ def pure(libraries: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_multi_freq_memoizes_nothing(multi_freq: dict[str, Any]) -> None:
-    """5000 reports of one value, ε∞ = 0.5, ε₁ = 0.4: one memo would give the value with 0.90 or 0.10, fresh memos with 0.60."""
+    """5000 reports of one value, ε∞ = 0.5, ε₁ = 0.4: the value's share would be 0.90 or 0.10 with one memo; it is 0.60."""
     p1, q1, p2, q2 = allomfree(2, 0.5, 0.4)
-    chance = 6 * math.sqrt(0.25 / 5000)  # a false alarm in 10^9
+    chance = 6 * math.sqrt(0.25 / 5000)  # one false alarm in 10^9 runs
     share = multi_freq["same value"]
     assert abs(share - (p1 * p2 + q1 * q2)) < chance
     assert min(abs(share - p2), abs(share - q2)) > chance
     assert multi_freq["seeds"] == 50  # a new hash function at every call
 
 
-def test_multi_freq_l_grr_is_more_private_than_it_says(multi_freq: dict[str, Any]) -> None:
-    """k = 100, ε∞ = 2, ε₁ = 1: 20 000 reports keep the value as often as for ε₁ = 0.166, less than half as often as for 1."""
+def test_multi_freq_l_grr_is_more_private_than_stated(multi_freq: dict[str, Any]) -> None:
+    """k = 100, ε∞ = 2, ε₁ = 1: 20 000 reports keep the value as often as for ε₁ = 0.166, and less than half as often as for
+    ε₁ = 1."""
     chance = 6 * math.sqrt(0.03 / 20_000)
     paper, exact = (mechanism("L-GRR", 100, eps_inf=2.0, eps_1=1.0, calibration=c) for c in ("paper", "exact"))
     assert paper.eps_1 == pytest.approx(0.166, abs=5e-4)
@@ -221,7 +222,8 @@ def test_multi_freq_variance_can_be_negative(multi_freq: dict[str, Any]) -> None
 
 
 def test_multi_freq_matrix_inversion_is_clipped_and_normalised(multi_freq: dict[str, Any]) -> None:
-    """OUE, ε = 1, k = 1000, n = 100 000: the estimate is a third of a true 0.179; unclipped, it is within 4 standard errors."""
+    """OUE, ε = 1, k = 1000, n = 100 000: the estimate is a third of the true share, 0.179. Without clipping it is within 4
+    standard errors."""
     n, q = 100_000, 1 / (math.e + 1)
     unclipped = (multi_freq["mi counts"][0] / n - q) / (0.5 - q)
     assert abs(unclipped - 0.179) < 4 * math.sqrt(mechanism("OUE", 1000, eps=1.0).variance(0.179, n))
@@ -256,7 +258,7 @@ def test_pure_ldp_fast_local_hashing_sides_disagree(pure: dict[str, Any]) -> Non
     assert pure["g"] == [2, 8]
 
 
-def test_pure_ldp_fast_local_hashing_is_biased_for_ever(pure: dict[str, Any]) -> None:
+def test_pure_ldp_fast_local_hashing_stays_biased(pure: dict[str, Any]) -> None:
     """With 50 hash functions and the same value for all people, the estimates of other values do not tend to 0 as n grows."""
     small, large = pure["flh bias"]
     assert small == pytest.approx(large)
@@ -277,7 +279,7 @@ def test_pure_ldp_reset_keeps_counts(pure: dict[str, Any]) -> None:
 
 
 def test_pure_ldp_rappor_ignores_the_number_of_hashes(pure: dict[str, Any]) -> None:
-    """For ε = 2 one function gives f. For this f (rounded) and two hashes, the library's other function gives ε = 4."""
+    """For ε = 2 one function of the library gives f. For this f (rounded) and two hashes, its other function gives ε = 4."""
     assert pure["two hashes"] == pytest.approx(4, abs=0.05)
 
 

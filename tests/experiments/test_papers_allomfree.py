@@ -25,7 +25,7 @@ def outcome(target: Target, plan: Plan) -> Outcome:
 def test_every_computed_number_equals_the_printed_one(name: str, rows: int) -> None:
     found = outcome(TARGETS[name], Plan()).rows
     assert [row.within for row in found] == [True] * rows
-    assert all(row.gain is not None and row.gain >= 1 - 0.011 for row in found)  # L-OLH may be 1 % above L-OSUE
+    assert all(row.gain is not None and row.gain >= 1 - 0.011 for row in found)  # L-OLH's variance may be 1 % above L-OSUE's
     assert max(row.gain or 0 for row in found) > 1e3 or name == "allomfree-table-2"
     assert all(row.best is None for row in outcome(TARGETS[name], Plan(best=False)).rows)
 
@@ -53,12 +53,12 @@ def test_figure_3_agrees_with_table_1() -> None:
 
 @pytest.mark.parametrize("method", [*METHODS, BEST])
 def test_the_mean_error_of_the_matrix_inversion_is_known(method: str) -> None:
-    """Without clipping, the mean of MSE_avg follows from the exact variances and the sampling of people.
+    """Without clipping, the exact variances and the sampling of people determine the mean of MSE_avg.
 
-    An attribute samples each person with probability 1/d, n_j people in all. The sample's frequencies have the variance
-    f(1-f)(1/n_j - 1/n). The variance for people drawn at random includes this variance, except for the finite population's
-    -f(1-f)/n. The mean of 60 runs must be within five standard deviations: one false alarm in 10^6. The control is a mechanism
-    with 1.5 times the error.
+    An attribute samples each person with probability 1/d, and n_j people in all. The sample's frequencies have the variance
+    f(1-f)(1/n_j - 1/n). The variance for people drawn at random includes the term f(1-f)/n_j, but not the finite population's
+    term -f(1-f)/n. The mean of 60 runs must be within five standard deviations: one false alarm in 10^6. The control is a
+    mechanism with 1.5 times the error.
     """
     rng = np.random.default_rng(20_240_601)
     chosen = mechanisms_of(method, TINY.sizes, 2.0, 1.0)

@@ -73,7 +73,7 @@ def test_every_table_and_figure_has_a_target() -> None:
 # ---- computed numbers
 
 
-def test_the_papers_levels_have_round_expected_distances() -> None:
+def test_the_papers_levels_have_simple_expected_distances() -> None:
     """All 20 levels of Table 5 agree to the last digit; two levels of Table 6 are a unit of the last digit too large."""
     rows = [row for number in (5, 6) for row in run(f"free-will-table-{number}").rows]
     assert len(rows) == 40
@@ -105,7 +105,7 @@ def test_mixtures_have_the_mechanisms_of_table_7() -> None:
 
 @pytest.mark.parametrize(("k", "eps", "n"), [(2, 0.3, 50), (20, 1.0, 1000), (384, 6.0, 10_000)])
 def test_propositions_2_and_3_are_exact_for_equal_levels(k: int, eps: float, n: int) -> None:
-    """For an uneven distribution, both equal the sum of the inversion's exact variances. Half the ε is the control."""
+    """For an uneven distribution, both formulas equal the sum of the inversion's exact variances. The control has half the ε."""
     f = np.arange(1, k + 1) / (k * (k + 1) / 2)
     people, e, root = (1 - (f**2).sum()) / n, math.exp(eps), math.exp(eps / 2)
     proposition_2 = people + (k - 1) / n * (k + 2 * (e - 1)) / (e - 1) ** 2
@@ -191,7 +191,7 @@ def test_comparisons_give_the_better_method_and_the_chance() -> None:
 def test_the_generated_city_is_uneven_and_always_the_same() -> None:
     truth, points = city(GRID, CELL_KM)
     assert truth.sum() == pytest.approx(1)
-    assert np.sort(truth)[-38:].sum() > 0.4  # of the people, in a tenth of the cells
+    assert np.sort(truth)[-38:].sum() > 0.4  # more than 40 % of the people are in a tenth of the cells
     assert (points.min(axis=0).tolist(), points.max(axis=0).tolist()) == ([0.25, 0.25], [11.75, 7.75])
     np.testing.assert_array_equal(truth, city(GRID, CELL_KM)[0])
 
@@ -201,8 +201,8 @@ def test_the_generated_city_is_uneven_and_always_the_same() -> None:
 
 @pytest.mark.parametrize("loss", [0.4, 2.8, 6.4, 9.8, 11.2])
 def test_shokris_mechanism_is_not_unique_if_both_losses_agree(loss: float) -> None:
-    """Two very different mechanisms are optimal: the solver's, and the mechanism that reports the truth or else the middle. The
-    optimum is the smaller of Q and the blind guess's error."""
+    """Two very different mechanisms are optimal: the solver's mechanism, and the one that reports the truth or else the middle.
+    The optimum is the smaller of Q and the blind guess's error."""
     k = 40
     apart, profile = line_distances(k), np.full(k, 1 / k)
     both = solved(apart, loss).channel(), TruthOrCentre(apart, loss).channel()
@@ -214,7 +214,7 @@ def test_shokris_mechanism_is_not_unique_if_both_losses_agree(loss: float) -> No
 
 
 def test_figure_13_depends_on_the_optimum_taken() -> None:
-    """With the solver's mechanisms [IBU]_M's distance is above 1.4 times GIBU's; with the others both are about equal."""
+    """[IBU]_M's distance is above 1.4 times GIBU's with the solver's mechanisms, and about GIBU's with the other mechanisms."""
     ratios = []
     for mix in ("shokri-line-small", "shokri-centre-small"):
         found = distances(mix, 20_000, 0, 8, 3)
@@ -233,7 +233,8 @@ def test_table_8s_largest_bounds_are_those_of_a_blind_guess() -> None:
 
 
 def test_gibu_stops_short_of_the_maximum() -> None:
-    """Algorithm 1 returns the maximum by Theorem 1. Stopped by δ, it is only near the maximum, and δ does not bound the gap."""
+    """By Theorem 1, Algorithm 1 returns the maximum. If δ stops it, the result is only near the maximum; δ does not bound the
+    gap."""
     rng, mix = np.random.default_rng(5), build("geometric-line")
     groups = [(m, m.tabulate(m.simulate(rng.choice(100, 2000, p=mix.truth), rng))) for m in mix.mechanisms]
     delta = 1e-6

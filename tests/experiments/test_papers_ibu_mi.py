@@ -124,12 +124,12 @@ def test_a_runs_samples_are_the_same_for_every_k_and_epsilon(monkeypatch: pytest
         errors(name, "triangular", k, 500, 2, False, 1)
     assert all(np.array_equal(seen[i], seen[i % 2]) for i in range(12))
     assert not np.array_equal(seen[0], seen[1])
-    assert np.array_equal(np.minimum(seen[12] // 2, 4), seen[0])  # 12 bins are 6 halved
+    assert np.array_equal(np.minimum(seen[12] // 2, 4), seen[0])  # 12 bins are 6 bins, each halved
 
 
 @pytest.mark.parametrize("shape", ["Unif.", "Poiss."])
 def test_l_grr_has_published_gains_only_with_papers_channel(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cells have full size, with 6 runs. Each of 4 comparisons, at 3 standard deviations, has 3 false alarms in 1000."""
+    """The cells have full size and 6 runs. Each of 4 comparisons allows 3 standard deviations: 3 false alarms in 1000."""
     monkeypatch.setattr(ibu_mi, "QUICK_RUNS", 6)
     plan = Plan(quick=True, best=False, seed=7)
     jobs = ibu_mi.jobs(plan, ["L-GRR"], [shape], ibu_mi.DOMAINS, ibu_mi.SIZES)

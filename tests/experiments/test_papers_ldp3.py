@@ -42,8 +42,8 @@ def test_porto_has_powers_numbers_in_its_column_of_powerns() -> None:
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_published_l1_is_divided_by_k(name: str, protocol: str) -> None:
-    """A count is nearly normal, so the mean absolute error is sqrt(2/π) standard deviations. The tolerance is 5 of the mean's
-    standard deviations."""
+    """A count is nearly normal, so the mean absolute error is sqrt(2/π) standard deviations. The tolerance is 5 standard
+    deviations of the mean."""
     n, k = PEOPLE[name]
     m = mechanism(PROTOCOLS[protocol], k, eps=1.0)
     expected = 1000 * math.sqrt(2 / math.pi * m.variance(1 / k, n))
@@ -74,7 +74,7 @@ def test_the_toolkits_power_raises_counts_far_below_zero() -> None:
 
 
 def test_the_toolkits_power_equals_explicit_sums() -> None:
-    """Compared with sums written out."""
+    """The test writes the sums out."""
     counts, n, variance = np.array([70.0, 20.0, 33.0, 4.0]), 120, 60.0
 
     def of_mean(a: float) -> float:

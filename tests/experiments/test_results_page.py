@@ -1,4 +1,4 @@
-"""The results page shows the commands' output, and lists the commands that did not run."""
+"""The results page shows the output of the commands, and lists the commands that did not run."""
 
 import json
 import math
