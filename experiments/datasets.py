@@ -102,7 +102,7 @@ def load(name: str, folder: Path | None, seed: int = 1) -> Dataset:
     Args:
         name: one of `NAMES`.
         folder: the folder with the files under their publishers' names, or None.
-        seed: of a generated data set.
+        seed: seed of a generated data set.
 
     Raises:
         KeyError: if there is no such data set.

@@ -12,7 +12,7 @@ NONE = "–"
 
 
 def table(title: str, *columns: str, texts: int = 1) -> Table:
-    """An empty table whose first columns are texts and the others numbers."""
+    """An empty table. The first `texts` columns hold texts, the other columns hold numbers."""
     empty = Table(title=title, title_justify="left")
     for i, column in enumerate(columns):
         empty.add_column(column, justify="left" if i < texts else "right", no_wrap=i < texts)

@@ -5,8 +5,8 @@ mechanism here, a Neyman-Pearson test between a and b uses (i, j):
 
     unary encodings   the bits are independent given the value, so all bits but those of a and b cancel:
                       L(i, j) = l(i) - l(j),  l(c) = ln Pr[c ones | the value's bit] - ln Pr[c ones | another's]
-    GRR, hashing      s symbols (k, or g hashed ones): the memo is a, b or one of the s-2 others, and given the memo a report is
-                      a, b or one of the others, so Pr[i, j | a] is a sum of three trinomial terms
+    GRR, hashing      s symbols (k, or g for hashing): the memo is a, b or one of the s-2 other symbols. Given the memo, a
+                      report is also a, b or another symbol. Pr[i, j | a] is therefore a sum of three trinomial terms
     SS                L(i, j) = ε (i - j): a set with the value is e^ε times as likely as a set without the value
 
 For unary encodings and SS the largest L(i, j) is the loss itself. For symbols, the reports of other symbols also carry a little
@@ -62,7 +62,7 @@ def supports(m: Mechanism, reports: Reports) -> Supports:
 
 
 def log_ratios(m: Mechanism, chain: Chain, t: int) -> FloatArray:
-    """(t+1, t+1) ln Pr[i, j | a] - ln Pr[i, j | b]; 0 if (i, j) is impossible or i = j (always, if a and b share a symbol)."""
+    """(t+1, t+1) ln Pr[i, j | a] - ln Pr[i, j | b]; 0 if (i, j) is impossible or i = j. If a and b share a symbol, i = j."""
     if isinstance(m, SubsetSelection):
         once = np.arange(t + 1) * math.log(m.p * (m.k - m.omega) / (m.omega * (1 - m.p)))
         return np.asarray(once[:, None] - once)

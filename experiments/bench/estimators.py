@@ -141,7 +141,7 @@ def _tabulation(name: str, k: int, n: int, target: float, repeats: int, seen: Ca
 
 def timing_table(rows: list[Timing]) -> Table:
     """Table of the timings and targets."""
-    shown = Table("task", "measured", "target", "met", "what was reached", title="Estimators, one core")
+    shown = Table("task", "measured", "target", "met", "iterations and gap", title="Estimators, one core")
     for row in rows:
         rate = row.unit != "s"
         met = "" if row.target is None else "yes" if (row.value >= row.target if rate else row.value <= row.target) else "no"

@@ -14,8 +14,8 @@ Broker, Redis, agents and the measuring process compete for the same processor. 
 - *recovery*: the benchmark kills (SIGKILL) an agent that has just begun to count the log, and starts another agent at once. It
   measures the time until the new agent reads, until its first commit, and until all is counted. Kafka keeps a dead agent's
   partitions assigned to it for the session timeout.
-- *growth*: agents are ready before a log begins to fill, faster than they count. The time runs from the first record sent to
-  the last record counted.
+- *growth*: agents are ready before a log begins to fill. The log then fills faster than the agents count. The time runs from
+  the first record sent to the last record counted.
 - *produced*: rate of the reports that producers' sink sends and Kafka acknowledges.
 """
 
@@ -81,9 +81,9 @@ class Sizes:
     close_attributes: int
     close_steps: int
     close_step_s: int
-    close_reports: int  # of an attribute, in a step
+    close_reports: int  # reports of an attribute in a step
     growth_records: int
-    growth: tuple[tuple[int, int], ...]  # workers, partitions
+    growth: tuple[tuple[int, int], ...]  # (workers, partitions) of each measurement
     sink_records: int
     sink_envelopes: int
     users: int

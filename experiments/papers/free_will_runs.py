@@ -79,7 +79,7 @@ class Runs:
 
     Attributes:
         people: numbers of people, ascending.
-        distances: for each method, (people, repetitions); the methods see the same reports.
+        distances: for each method, (people, repetitions) distances; all methods estimate from the same reports.
     """
 
     people: tuple[int, ...]

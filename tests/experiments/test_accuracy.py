@@ -65,9 +65,7 @@ def test_the_other_library_is_compared_where_it_ran() -> None:
         Row(setting=large, mse={"mi": 1.0}, best="mi"),
     ]
     ((*_, means),) = summary(Result(repeats=1, seed=1, rows=rows))
-    assert means == pytest.approx(
-        {"mi": 2.0, "multi-freq-ldpy: MI": 4.0}
-    )  # its error is twice ours where both exist
+    assert means == pytest.approx({"mi": 2.0, "multi-freq-ldpy: MI": 4.0})  # its error is twice ours where both exist
 
 
 @pytest.mark.parametrize("steps", [1, 4])

@@ -95,7 +95,7 @@ def test_allomfree_loss_of_t_reports() -> None:
     [("L-SUE", 5, True), ("L-GRR", 2, True), ("L-OSUE", 5, False), ("L-OUE", 5, False), ("L-GRR", 5, False)],
 )
 def test_allomfree_variance_with_a_frequency(name: str, k: int, right: bool) -> None:
-    """Eq. (10): the factor of f is p - q only if p + q = 1 in both rounds. The paper uses only f = 0, where Eq. (10) is right."""
+    """Eq. (10): the factor of f is p - q only if p + q = 1 in both rounds. Eq. (10) is right at f = 0, the paper's only use."""
     m = LONGITUDINAL[name](k=k, eps_inf=2.0, eps_1=1.0)
     p1, q1, p2, q2 = m.p1, m.q1, m.p2, m.q2
     for f in (0.0, 0.5):

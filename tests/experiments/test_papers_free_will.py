@@ -105,7 +105,7 @@ def test_mixtures_have_the_mechanisms_of_table_7() -> None:
 
 @pytest.mark.parametrize(("k", "eps", "n"), [(2, 0.3, 50), (20, 1.0, 1000), (384, 6.0, 10_000)])
 def test_propositions_2_and_3_are_exact_for_equal_levels(k: int, eps: float, n: int) -> None:
-    """For an uneven distribution, both formulas equal the sum of the inversion's exact variances. The control has half the ε."""
+    """For an uneven distribution, both formulas equal the sum of the inversion's exact variances. Half the ε is the control."""
     f = np.arange(1, k + 1) / (k * (k + 1) / 2)
     people, e, root = (1 - (f**2).sum()) / n, math.exp(eps), math.exp(eps / 2)
     proposition_2 = people + (k - 1) / n * (k + 2 * (e - 1)) / (e - 1) ** 2
