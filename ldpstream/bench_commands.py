@@ -27,7 +27,7 @@ def mechanisms_command(
     peers: Annotated[bool, typer.Option(help="also time other libraries, in a separate environment")] = True,
     json: JsonFile = None,
 ) -> None:
-    """Measure the reports a second that one core perturbs and counts, beside other libraries."""
+    """Measure how many reports per second one core perturbs and counts, beside other libraries."""
     from experiments.bench.mechanisms import bench
     from experiments.tables import bench_notes, bench_tables
 
@@ -129,9 +129,9 @@ def service_command(
     """Measure the service's speed on the configured Kafka and Redis: about seven minutes.
 
     Compares agents with a bare consumer and with a stock Faust agent. Also measures a time profile, the time for
-    histograms, recovery from a kill, and growth. The command makes its own topics and keys and deletes them. It does not
-    touch other data, but slows others down. If no Kafka or Redis runs, `python -m tests.services.rig` in the source tree
-    starts both and prints the variables to export.
+    histograms, recovery from a kill, and growth. The command creates its own topics and keys and deletes them. It does not
+    touch other data, but slows other users of Kafka and Redis down. If no Kafka or Redis runs, `python -m
+    tests.services.rig` in the source tree starts both and prints the variables to export.
     """
     from experiments.bench.service import FULL, QUICK, bench
     from experiments.bench.service_site import BenchError

@@ -318,7 +318,7 @@ def estimate(
         if until is not None and publication.span == "window":
             console.print(tables.histogram_table(survey, publication, None))
 
-    # the estimator may wait long for an unreachable Kafka; to end it is safe: the next one estimates the unsaved steps
+    # the estimator may wait long for an unreachable Kafka; ending it is safe: the next estimator estimates the unsaved steps
     stop = ends_on_signal(STOP_S if json is None else None)
     history = serve(survey, settings, stop, seen, partial(ensure_topics, settings, survey, "estimator"), until)
     write_json(json, tables.as_json(survey, history, None))

@@ -22,7 +22,7 @@ class Truth:
     """The true answers of simulated participants.
 
     Attributes:
-        counts: (attribute index, step) -> (k,) number of participants by true value.
+        counts: (attribute index, step) -> (k,) number of participants with each true value.
     """
 
     counts: dict[tuple[int, int], IntArray] = field(default_factory=dict)

@@ -11,8 +11,8 @@ COLLECTIONS = {
     "smp": "A device draws one of {d} attributes, once, and answers only that one.",
     "spl": "A device answers all {d} attributes and splits its budget evenly; the losses of the attributes add up.",
     "rs+fd": "A device draws one of {d} attributes, once and in secret. It answers all, the others with fake values. "
-    "The losses below are those of the whole answer. They use no amplification, which does not hold between people "
-    "who differ in several attributes.",
+    "The losses below are losses of the whole answer. They use no privacy amplification, because amplification does not "
+    "hold between people who differ in several attributes.",
 }
 MANY_MEMOS = 8  # more than local hashing usually needs
 HORIZONS = (1, 2, 3, 5, 10, 20, 50, 100, 1000)
@@ -36,8 +36,8 @@ def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
 
     - smp: the largest loss of one attribute, because the device answers only one.
     - spl: the sum, because the reports are independent given the values.
-    - rs+fd: the largest loss. The likelihood of a whole answer is a mean over the attribute that is answered truly. Its terms
-      are products that differ in one factor, and a ratio of sums is at most the largest ratio.
+    - rs+fd: the largest loss. The likelihood of a whole answer is a mean over the attribute that is answered truly. The mean's
+      terms are products. Two values of one attribute change one factor. A ratio of sums is at most the largest ratio of terms.
 
     Args:
         survey: the survey.

@@ -129,7 +129,7 @@ def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, A
 
     Returns:
         Two rows for each level. With `values` "the same" the loss is ε_t, with "any" it is eps_sequence. The level's ε∞ does
-        not change. `eps_1` is None if even ε₁ = 10⁻⁶ costs more.
+        not change. `eps_1` is None if even ε₁ = 10⁻⁶ exceeds the budget.
 
     Raises:
         ValueError: if an argument is out of range.

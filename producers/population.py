@@ -15,13 +15,13 @@ from surveys import Survey
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaneReports:
-    """All reports of one pane: an attribute, level and step. Their order is random, so it reveals no device.
+    """All reports of one pane: an attribute, level and step. The order of the reports is random, so it reveals no device.
 
     Attributes:
         attribute, level: indices in the survey.
         step: time step.
         reports: (n,) rows of the mechanism's `report_dtype`, n >= 1.
-        truth: (k,) int64, number of the n people with each value. Only a simulation has the truth, which is never sent.
+        truth: (k,) int64, number of the n people with each value. Only a simulation has the truth; it is never sent.
     """
 
     attribute: int
@@ -34,10 +34,10 @@ class PaneReports:
 class Population:
     """Simulated devices that answer a survey.
 
-    Each person draws permanent choices. Under smp they answer one random attribute, under spl and rs+fd all of them. Each
-    attribute that they answer has a random level and the mechanism's own choices (`Longitudinal.enroll`). Under rs+fd a
-    person answers one random attribute truthfully. For each other attribute they always report the same uniform fake value. A
-    person reports at every step at which they have a value of the attribute.
+    Each person draws permanent choices. Under smp a person answers one random attribute, under spl and rs+fd all attributes.
+    For each answered attribute, the person draws a level and the mechanism's own choices (`Longitudinal.enroll`). Under rs+fd
+    a person answers one random attribute truthfully. For each other attribute the person always reports the same uniform fake
+    value. A person reports at every step at which they have a value of the attribute.
 
     The reports of a step depend only on the survey, the source and the seed, not on earlier calls.
 

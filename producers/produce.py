@@ -41,7 +41,7 @@ def produce_step(
         sink: receives the envelopes.
         step: the survey's time step, written in the envelopes.
         envelope_bytes: approximate size of an envelope; larger if a single report needs more.
-        turn: the population's step to report; None if it equals the survey's step.
+        turn: the population's step whose reports are sent; None if it equals the survey's step.
 
     Returns:
         (attribute, level) -> true values of the people who report; only pairs with reports.

@@ -68,9 +68,9 @@ class ValueSource(Protocol):
 class MarkovValues:
     """Simulated values: an independent Markov chain for every person and attribute.
 
-    From one step to the next a value stays with probability 0.9; otherwise the chain draws a new value. The popularity of value
-    i falls like 1/(i+1) and drifts with a period of 24 steps, each value with its own phase. Everybody has a value of every
-    attribute at every step.
+    From one step to the next a value stays the same with probability 0.9; otherwise the chain draws a new value. The popularity
+    of value i falls like 1/(i+1) and drifts with a period of 24 steps; each value has its own phase. Everybody has a value of
+    every attribute at every step.
 
     Args:
         survey: the survey with the attributes.

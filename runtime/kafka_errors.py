@@ -31,7 +31,7 @@ class Heard(logging.Handler):
     def turned_away(self) -> bool:
         """True if a reachable broker refused the connection.
 
-        A listener with another protocol closes the connection. A listener that rejects our password may do the same.
+        A listener with another protocol closes the connection. A listener that rejects our password may close it too.
         """
         return any(_TELLING.search(complaint) or _CUT_OFF.search(complaint) for complaint in self._complaints)
 
@@ -44,7 +44,7 @@ class Heard(logging.Handler):
         return (_NAMES.sub("", reason) or reason or type(error).__name__) + hint
 
     def _question(self) -> str:
-        """A hint for the operator. The library often drops the broker's last answer, which has the reason."""
+        """A hint for the operator, because the library often drops the broker's last answer, which has the reason."""
         protocol = self._settings.kafka_security_protocol
         user = f", and are user {self._settings.kafka_user} and password right" if "SASL" in protocol else ""
         return f"does this listener speak {protocol}{user}?"

@@ -70,13 +70,13 @@ class Settings(BaseSettings):
     kafka_user: Name | None = None
     """the client's user name, with SASL"""
     kafka_password: Secret | None = None
-    """its password, with SASL"""
+    """the user's password, with SASL"""
     kafka_ca_file: File | None = None
-    """PEM file of the brokers' certificate authorities; default: those of the system"""
+    """PEM file of the brokers' certificate authorities; default: the system's authorities"""
     kafka_cert_file: File | None = None
     """PEM file of the client's certificate, if brokers require one"""
     kafka_key_file: File | None = None
-    """PEM file of its key, not encrypted"""
+    """PEM file of the client certificate's key, not encrypted"""
     redis: Annotated[SecretStr, AfterValidator(_redis_url)] = SecretStr("redis://127.0.0.1:6379/0")
     """URL of the count store: one server, Sentinels or a Cluster; agents and estimators"""
     redis_user: Name | None = None
@@ -88,11 +88,11 @@ class Settings(BaseSettings):
     redis_sentinel_password: Secret | None = None
     """password of the Sentinels, if they require one"""
     redis_ca_file: File | None = None
-    """as for Kafka, with a URL that begins with `rediss`"""
+    """as `LDPSTREAM_KAFKA_CA_FILE`, for a URL that begins with `rediss`"""
     redis_cert_file: File | None = None
-    """as for Kafka"""
+    """as `LDPSTREAM_KAFKA_CERT_FILE`"""
     redis_key_file: File | None = None
-    """as for Kafka"""
+    """as `LDPSTREAM_KAFKA_KEY_FILE`"""
     survey: str | None = None
     """survey file for `faust -A agents.app worker`; the commands take it as an argument"""
     partitions: Annotated[int, Field(ge=1, le=1024)] = 4
@@ -104,20 +104,20 @@ class Settings(BaseSettings):
     post: Literal["none", "base-pos", "norm", "norm-sub", "norm-mul", "norm-cut", "power", "power-ns"] = "none"
     """post-processing of the published matrix inversion, a method of `estimators.post_processing`"""
     margin_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 500
-    """delay, in ms, after a step's close until the log counts as complete: longer than brokers' clocks differ and replicas
-    lag"""
+    """delay, in ms, after a step's close until the log is considered complete; must exceed clock differences between
+    brokers, and replica lag"""
     metrics_port: Port = 0
     """port of `/metrics`, `/health` and `/ready`; 0 for none (in the image 9100)"""
     metrics_host: str = "127.0.0.1"
-    """address that they listen on (in the image 0.0.0.0)"""
+    """address that the metrics port listens on (in the image 0.0.0.0)"""
     page_port: Port = 8080
     """port of the estimator's page and API; 0 for none (in the demo: a free one)"""
     page_host: str = "127.0.0.1"
-    """address that they listen on; anybody who reaches it may read"""
+    """address that the page and the API listen on; anybody who reaches the address may read"""
     gateway_port: Port = 8081
     """port of the gateway"""
     gateway_host: str = "127.0.0.1"
-    """address that it listens on"""
+    """address that the gateway listens on"""
     gateway_tokens_file: Path | None = None
     """file of accepted bearer tokens, one a line, at least 16 characters each; without it anybody may report"""
     gateway_rate: Annotated[float, Field(gt=0, le=1e9)] = 50.0
@@ -127,11 +127,11 @@ class Settings(BaseSettings):
     gateway_reports_rate: Annotated[float, Field(gt=0, le=1e12)] = 100_000.0
     """limit of reports a second for one client"""
     gateway_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 200
-    """limit of connections at a time from one address; behind proxies, the proxies must limit them"""
+    """limit of simultaneous connections from one address; behind proxies, the proxies must limit the connections"""
     gateway_tls_cert: Path | None = None
     """PEM file of the certificate, if the gateway itself uses TLS"""
     gateway_tls_key: Path | None = None
-    """PEM file of its key"""
+    """PEM file of the gateway certificate's key"""
     gateway_proxies: str = ""
     """trusted proxies, as addresses or networks separated by commas; their X-Forwarded-For names the client"""
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"

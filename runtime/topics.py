@@ -37,7 +37,7 @@ from surveys.errors import UserError
 
 ANSWER_MS = 5_000
 WEEK_MS = 7 * 86_400_000  # minimum retention of reports: after a loss of the count store, agents count the log again
-OVERHEAD_BYTES = 4096  # of a record batch and of a dead letter's headers
+OVERHEAD_BYTES = 4096  # upper bound for the headers of a record batch and of a dead letter
 
 Role = Literal["producer", "agent", "estimator"]
 RIGHTS: dict[Role, dict[str, set[str]]] = {  # needed rights to the survey's topics; READ or WRITE implies DESCRIBE
@@ -57,7 +57,7 @@ class BrokerUnreachable(TopicError, Unreachable):
 
 
 def group_id(survey: Survey) -> str:
-    """Returns the consumer group of a survey's agents. A changed survey gets another group and is counted from the start."""
+    """Returns the consumer group of a survey's agents. Agents of a changed survey use another group and count from the start."""
     return f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
 
 
@@ -70,7 +70,7 @@ def check_broker(settings: Settings) -> None:
 def check_session(settings: Settings, session_s: float) -> None:
     """Checks that the broker allows our session timeout; otherwise the agent can never join.
 
-    Skips the check without the right to read the broker's settings. The watchdog then ends an agent that cannot join.
+    Skips the check if we may not read the broker's settings. The watchdog then ends an agent that cannot join.
 
     Raises:
         TopicError: if the broker is unreachable or does not allow the timeout.
@@ -97,8 +97,8 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) 
     Args:
         settings: the broker's address and our credentials.
         survey: the survey.
-        role: creates and checks only the topics of this role, and checks the role's rights to them. None: all topics, no
-            rights.
+        role: creates and checks only the topics of this role, and checks the role's rights to them. With None: creates and
+            checks all topics, and checks no rights.
 
     Raises:
         TopicError: if the broker is unreachable, denies our login or refuses, or if agents cannot count the reports topic
@@ -220,7 +220,7 @@ def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
 
 
 def _knock(settings: Settings) -> None:
-    """Raises BrokerUnreachable unless one of the addresses accepts a connection. The library would retry for long and log much.
+    """Raises BrokerUnreachable unless one of the addresses accepts a connection. The library itself would retry for long.
 
     With TLS the listener must also answer: the library waits without limit for a silent listener.
     """

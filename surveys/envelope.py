@@ -28,7 +28,7 @@ from surveys.survey import Survey
 
 VERSION: Final = 1
 MAX_ENVELOPE_BYTES = 1_000_000  # a record of Kafka's default message.max.bytes, 1 MiB, with room for its headers
-MAX_ENVELOPE_REPORTS = 100_000  # limits the people that one record can stand for, also if its rows are narrow
+MAX_ENVELOPE_REPORTS = 100_000  # limits the number of people in one record, even if its rows are narrow
 
 EnvelopeReason = Literal[
     "undecodable",
@@ -42,13 +42,13 @@ EnvelopeReason = Literal[
     "step in the future",
     "too large",
 ]
-Reason = Literal[EnvelopeReason, "unreadable batch"]  # the last one is for a whole batch of records
+Reason = Literal[EnvelopeReason, "unreadable batch"]  # "unreadable batch" is for a whole batch of records
 REASONS: Final[tuple[Reason, ...]] = EnvelopeReason.__args__  # type: ignore[attr-defined]
 
 
 class Rejected(Exception):
-    """Raised for a rejected envelope; none of its reports count. The reason is one of `REASONS`; the contents are never
-    shown."""
+    """Raised for a rejected envelope; none of its reports are counted. The reason is one of `REASONS`. The message never shows
+    the contents."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -114,8 +114,8 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
         appended_ms: the record's append time in the log, in ms since 1970; lateness depends on this time alone.
 
     Raises:
-        Rejected: with the first reason that applies, in the order of `REASONS`. For "too large", the envelope's bytes are
-            checked first of all, its number of reports after "wrong length".
+        Rejected: with the first reason that applies, in the order of `REASONS`. For "too large", the size in bytes is checked
+            before all other reasons, and the number of reports is checked after "wrong length".
     """
     if len(raw) > MAX_ENVELOPE_BYTES:
         raise Rejected("too large")

@@ -1,8 +1,8 @@
 """Opens envelopes with equal headers together, for speed.
 
 Most envelopes that arrive together have the same attribute, level, step and number of reports. They differ only in the payload,
-which comes last. The bytes before it are the header. `open_envelope` opens one of them. Every other one with the same length
-and header has the same elements. An envelope for which this is not certain is left over; the caller opens it by itself.
+which comes last. The bytes before the payload are the header. `open_envelope` opens one envelope of each group. Every other
+envelope with the same length and header has the same elements. The caller opens the remaining envelopes one by one.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def open_groups(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int
 
 
 def _header_bytes(survey: Survey, raws: Sequence[bytes], times: IntArray, positions: IntArray) -> int | None:
-    """Length of the header, taken from the first valid envelope; None if none is valid."""
+    """Length of the header, taken from the first valid envelope; None if no envelope is valid."""
     for position in positions.tolist():
         try:
             envelope = open_envelope(survey, raws[position], int(times[position]))

@@ -340,7 +340,7 @@ def parse_survey(document: dict[str, Any], source: str = "survey") -> Survey:
 
 
 def load_survey(path: str | Path) -> Survey:
-    """Read and check a survey file.
+    """Reads and checks a survey file.
 
     Raises:
         SurveyError: if the file cannot be read, is not TOML, or is not a survey.

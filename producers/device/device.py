@@ -1,6 +1,6 @@
 """The device: one person's client, which an application embeds. It turns true values into reports.
 
-    device = Device(load_survey("commute.toml"), folder)      # the first use enrolls, for ever
+    device = Device(load_survey("commute.toml"), folder)      # the first use enrolls the device permanently
     device.report("mode", "bicycle", step)                    # None if this device does not answer "mode"
     for report in device.waiting():                           # includes reports from before a restart
         if post(report.envelope, report.key):                 # retry freely: the key makes all attempts count once
@@ -121,8 +121,8 @@ class Device:
     def report(self, attribute: str, value: str | float, step: int) -> bytes | None:
         """Returns the envelope with this device's report of a value at a step; None if the device doesn't answer the attribute.
 
-        The first call for a step decides. While the step is among the last `lateness_steps` + 2 reported, later calls return
-        the same bytes, whatever the value. For an older step the call raises `StepForgotten` and costs no privacy.
+        The first call for a step draws the report. While the step is among the last `lateness_steps` + 2 reported steps, later
+        calls return the same bytes, whatever the value. For an older step the call raises `StepForgotten` and costs no privacy.
 
         Args:
             attribute: name of the attribute.
@@ -150,7 +150,7 @@ class Device:
         return envelope
 
     def waiting(self) -> list[Waiting]:
-        """Returns the unsettled reports among the last `lateness_steps` + 2 of each attribute, in the order of their steps.
+        """Returns the unsettled reports among the last `lateness_steps` + 2 reports of each attribute, in the order of steps.
 
         The service rejects older reports as too late.
 
@@ -192,7 +192,7 @@ class Device:
         return Spent(t, m.eps_t(t) if memos <= 1 else None, m.eps_sequence(t).value)
 
     def forget(self, *, confirm: str) -> None:
-        """Erases memos, enrolment, envelopes and counts for ever. The next `Device` on the file enrolls again.
+        """Erases memos, enrolment, envelopes and counts permanently. The next `Device` on the file enrolls again.
 
         SQLite overwrites the file's pages but only deletes its rollback journal, so free disk space may still hold old pages.
         Past losses remain: if the device enrols and answers again, a fresh ε∞ adds to them.
@@ -227,7 +227,7 @@ class Device:
         else:
             reports = secure_random.report_once(m, index, self._random)
         envelope = seal(self._survey, a, enrolment.level, step, reports)
-        # the service accepts the current step, the late steps, and one step ahead because of clock skew
+        # the service accepts the current step, late steps within `lateness_steps`, and the next step because of clock skew
         memory.keep(a, step, envelope, key, self._survey.lateness_steps + 2, secrets.token_urlsafe(16))
         return envelope
 

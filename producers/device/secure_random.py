@@ -8,12 +8,12 @@ digits 0.d₁d₂…. A toss draws the digits of a uniform number one by one and
 Hence Pr[yes] = Σ dᵢ 256^-i exactly, also for the smallest probabilities. A toss draws 1.004 bytes on average. The code never
 computes or compares a floating-point number that depends on a value (Mironov 2012 shows how such numbers leak the value).
 
-Realised loss. A mechanism states its probabilities in pairs, an event's and its opposite's, each a double with relative
-error at most δ. The coin uses the smaller of the two unchanged. The larger becomes one minus the smaller, with relative
-error at most δ as well. Every probability that a device realises is thus within a factor 1 ± δ of the ideal one, and
+Realised loss. A mechanism states its probabilities in pairs, of an event and of its opposite. Each is a double with relative
+error at most δ. The coin uses the smaller of the two unchanged. The larger becomes one minus the smaller, with relative error
+at most δ as well. Every probability that a device realises is thus within a factor 1 ± δ of the ideal probability, and
 
     |loss of the memo - ε∞|, |loss of a one-time report - ε|  <=  4δ     (a ratio of two symbols, or two ratios of two bits)
-    |loss of t reports of a memo - ε_t|                       <=  4(t+1)δ, and the whole is never above ε∞ + 4δ
+    |loss of t reports of a memo - ε_t|                       <=  4(t+1)δ, and the loss of t reports is at most ε∞ + 4δ
 
 up to terms in δ². The third bound holds because the probability of t reports is a sum over memos of products of t+1 such
 probabilities, all positive. The bound ε∞ + 4δ holds because the reports are drawn from the memo alone. δ is a few units in the

@@ -1,7 +1,7 @@
 """Admission control of the gateway: tokens, rate limits, memory limits and acknowledged requests.
 
-Pure: the time comes in as an argument. All state is in memory. The state of a client is dropped when its limits no longer need
-it.
+The time is an argument; no function reads a clock. All state is in memory. The gateway drops a client's state when the client's
+limits no longer need it.
 """
 
 import hashlib
@@ -45,13 +45,14 @@ class Tokens:
 class RateLimit:
     """A token bucket for each client, stored as the time when the bucket is full again (generic cell rate algorithm, GCRA).
 
-    The bucket limits requests, bytes or reports. Bytes and reports are known only after the request was read. A client is
-    therefore admitted if its bucket is not overdrawn, and charged afterwards.
+    The bucket limits requests, bytes or reports. Bytes and reports are known only after the request was read. The gateway
+    therefore admits a client whose bucket is not overdrawn, and charges the client afterwards.
 
     Args:
         rate: sustained rate of a client, per second.
         burst: size of a full bucket, at least 1.
-        max_clients: clients remembered; one more drops the client seen first, whose bucket is then full again.
+        max_clients: number of clients remembered. One more client drops the client seen first; a dropped client starts again
+            with a full bucket.
     """
 
     def __init__(self, rate: float, burst: float, max_clients: int = 100_000) -> None:

@@ -7,24 +7,24 @@
     GET  /openapi.json    this API as an OpenAPI document
 
 **Batches.** A batch is one msgpack array of binaries, each an envelope: 1 to 10 000 of them and at most 750 000 bytes in all.
-The gateway accepts all of a batch or nothing, and so does the log. If one envelope cannot be counted, the gateway refuses the
-batch. The problem document lists the index and the reason of each such envelope (`elements`, the first 100). A single envelope
-may have at most 1 000 000 bytes.
+The gateway accepts all of a batch or nothing, and the log appends all of it or nothing. If an envelope cannot be counted, the
+gateway refuses the batch. The problem document lists the index and the reason of each such envelope (`elements`, the first
+100). A single envelope may have at most 1 000 000 bytes.
 
 **Checks.** The gateway makes all checks that the agents make, by its own clock. The log's timestamp is decisive: an envelope
 accepted just before its step closes may be too late in the log, and the agents then reject it. A step in the future may count
 later: the answer is 409, with the seconds until the step opens in ``Retry-After`` (at most a day).
 
 **Delivery.** A 202 means that the log has the reports, once. A 4xx or a 503 means that this attempt never appends the reports
-to the log. After 400, 413, 415 and 422 the same body never counts; after the others it may count if sent again after
-``Retry-After``. The outcome is unknown after 500, the 504 ``outcome unknown``, a proxy's own 502 or 504, and a missing answer.
-The client then has three choices:
+to the log. After 400, 413, 415 and 422 the same body never counts. After another 4xx or a 503, the body may count if the client
+sends it again after ``Retry-After``. The outcome is unknown after 500, the 504 ``outcome unknown``, a proxy's own 502 or 504,
+and a missing answer. The client then has three choices:
 
-- no retry: its reports count at most once;
-- a retry without a key: at least once;
-- an ``Idempotency-Key``, the same in every attempt: exactly once, if all attempts reach the same process and the log
-  acknowledges within two minutes. If the log never acknowledges, the gateway makes no other attempt with that key. The gateway
-  answers ``outcome unknown``, and the reports count at most once.
+- no retry: the reports count at most once;
+- a retry without a key: the reports count at least once;
+- an ``Idempotency-Key``, the same in every attempt: the reports count exactly once, if all attempts reach the same process and
+  the log acknowledges within two minutes. If the log never acknowledges, the gateway makes no other attempt with that key. The
+  gateway answers ``outcome unknown``, and the reports count at most once.
 
 The key has 16 to 64 letters, digits, ``-`` and ``_``, with at least 128 random bits. The client draws a new key for every body
 and keeps the key until the 202. The gateway keeps a hash of key and body in memory for at least five minutes after the
@@ -35,8 +35,9 @@ Several gateways share no memory: let the load balancer choose the gateway by th
 consistent``). A retry that reaches another or restarted gateway is a new request. A shared store would not prevent such double
 counting: a gateway can crash between the log's acknowledgement and its write to the store.
 
-**Limits.** A client (one token at one address) has a rate of requests, of bytes and of reports. Above any of them the gateway
-answers 429 ``too many requests``. It also limits the connections of an address and closes any further connection at once.
+**Limits.** A client (one token at one address) has a limit on its rate of requests, of bytes and of reports. Above any of these
+limits the gateway answers 429 ``too many requests``. It also limits the connections of an address and closes any further
+connection at once.
 
 No log line or metric contains an address, token or key. The gateway keeps an address only as long as these limits need it.
 """

@@ -27,7 +27,8 @@ class GatewaySink:
     Args:
         url: the gateway's URL, ``http[s]://host[:port][/path]``.
         token: bearer token, if the gateway needs one.
-        patience_s: retry a batch for this many seconds while the gateway does not answer or asks to wait.
+        patience_s: the sink retries a batch for this many seconds if the gateway does not answer, or answers that a retry may
+            succeed.
 
     Raises:
         SinkError: if the URL is malformed.

@@ -25,10 +25,10 @@ from surveys.envelope import MAX_ENVELOPE_BYTES
 ENVELOPE, BATCH = "application/vnd.ldpstream.envelope", "application/vnd.ldpstream.envelopes"
 ENVELOPES = (ENVELOPE, "application/octet-stream")
 KEY = r"[A-Za-z0-9_-]{16,64}"
-MEMORY_BYTES = 64 * 2**20  # of bodies that are being read or not yet acknowledged
+MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged
 OVERHEAD_BYTES = 2048  # memory for a request besides its body
 BODY_S, ACKNOWLEDGE_S = 10.0, 10.0
-STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # once the process is stopping
+STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # time limits once the process is stopping
 TIDY_S = 5.0
 UNKNOWN = -1  # in place of a number of reports: the log may have the reports but will never acknowledge them
 BREATH = 250  # envelopes checked before other tasks run, about 0.01 s
@@ -329,7 +329,7 @@ def _no_binaries(body: bytes) -> list[Element]:
 
 
 def _refusal(refused: list[Element], in_batch: bool) -> Problem:
-    """Returns the problem for refused envelopes: the first final reason, else "step in the future"."""
+    """Returns the problem for refused envelopes: the first reason that is final, else "step in the future"."""
     final = next((element for element in refused if STATUS[element["reason"]] in FINAL), None)
     elements = refused if in_batch else []
     if final is not None:

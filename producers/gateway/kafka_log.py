@@ -1,14 +1,14 @@
 """The gateway's producer. Each append ends as acknowledged (in the log once), not appended, or unknown.
 
-The gateway uses aiokafka's producer, not kafka-python's as in `producers.sinks`. The gateway waits for thousands of
-acknowledgements at once, each for another request, which suits an event loop. kafka-python's thread needs three times the
-processor time per acknowledgement: 22 to 32 µs against 7 to 9 µs, for one report and 64 to 256 requests at once. Envelopes of
-16 KiB cost both the same.
+The gateway uses aiokafka's producer; `producers.sinks` uses kafka-python's. An event loop suits the gateway, which waits for
+thousands of acknowledgements at once, each for another request. kafka-python's thread needs three times the processor time per
+acknowledgement: 22 to 32 µs against 7 to 9 µs, for envelopes of one report and 64 to 256 requests at once. For envelopes of
+16 KiB both producers need the same time.
 
 aiokafka's idempotent producer never drops an envelope: while the broker is unreachable the producer retries in order, without
-duplicates. An envelope that was not acknowledged in time may thus reach the log later. The answer is then "outcome unknown". A
-client that sends the envelope again as a new request duplicates it. `ready` therefore turns false as soon as the broker is
-known to be unreachable, and the gateway refuses new envelopes before they are queued.
+duplicates. An envelope that was not acknowledged in time may thus reach the log later. The answer is then "outcome unknown". If
+the client then sends the envelope as a new request, the log may have it twice. `ready` therefore turns false as soon as the
+broker is known to be unreachable, and the gateway refuses new envelopes before they are queued.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ MAX_BATCH_BYTES = 750_000  # … and bytes: with at most 21 bytes of overhead a 
 REQUEST_MS = 10_000
 QUEUE_S = 3.0  # longest wait for room in the producer's batches
 OVERDUE_S = 2.0  # not ready while an acknowledgement takes longer
-PROBE_S = 1.0  # between two health checks of the broker
+PROBE_S = 1.0  # time between two health checks of the broker
 ANSWER_S = 3.0  # time limit of a health check
 GIVE_UP_S = 120.0  # longest wait for an acknowledgement before the producer is replaced
 CLOSE_S = 1.5
@@ -75,8 +75,8 @@ def kafka_producer(settings: Settings) -> AIOKafkaProducer:
 class KafkaLog:
     """A Kafka topic as log. Each envelope is a record without a key; partitions take turns.
 
-    Several envelopes travel as one record batch, which the broker appends as a whole or not at all. A producer that failed to
-    deliver is replaced: after a gap in a producer's sequence numbers the broker accepts nothing more from that producer.
+    The producer sends several envelopes as one record batch, which the broker appends as a whole or not at all. `KafkaLog`
+    replaces a producer that failed to deliver: after a gap in a producer's sequence numbers the broker accepts nothing more from it.
 
     Args:
         topic: an existing topic that accepts record batches of `MAX_ENVELOPE_BYTES` and their header.

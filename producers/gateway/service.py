@@ -1,9 +1,9 @@
 """The gateway process: sockets, signals, shutdown.
 
 uvicorn serves the gateway without an access log, so no address is logged. On SIGTERM or SIGINT the gateway refuses new
-requests, answers those under way and exits within ten seconds, in any state of the broker. `/metrics` has a separate port,
-which devices need not reach. uvicorn itself answers non-HTTP input and connections beyond 2000, in plain text. If an address
-has too many connections, the gateway closes the next one.
+requests, answers the requests in progress and exits within ten seconds, in any state of the broker. `/metrics` has a separate
+port, which devices need not reach. uvicorn itself answers non-HTTP input and connections beyond 2000, in plain text. If an
+address has too many connections, the gateway closes any further connection.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ log = structlog.get_logger("ldpstream.gateway")
 MIN_TOKEN = 16
 MAX_CONNECTIONS = 2000
 HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # limits of a request's head, and of input outside bodies
-GRACEFUL_S = 5  # shutdown: for requests under way; the intake answers them sooner
+GRACEFUL_S = 5  # time limit at shutdown for requests in progress; the intake answers them before this limit
 
 
 def serve(survey: Survey, toml: str, settings: Settings, check_topics: Callable[[], None]) -> None:
@@ -212,8 +212,8 @@ def bounded_protocol(limit: int) -> type[HttpToolsProtocol]:
 class _Protocol(HttpToolsProtocol):
     """uvicorn's protocol with limits on heads, trailers and chunk frames: uvicorn itself has no such limits.
 
-    A new connection must begin a head within `HEAD_S` seconds, and each head must end within `HEAD_S`. A request that was
-    answered before its end must also end within `HEAD_S`.
+    A new connection must begin a request's head within `HEAD_S` seconds, and each head must end within `HEAD_S`. If the
+    gateway answers a request before the request's end, the rest of the request must arrive within `HEAD_S`.
     """
 
     _loose_bytes = 0  # received since the head began, or since the last piece of the body
