@@ -98,7 +98,7 @@ def coverage_command(
 
 @app.command(name="advice")
 def advice_command(
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; what it lacks is generated")] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; missing ones are generated")] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="a data set; repeatable", show_default="all")] = None,
     repeats: Annotated[int, typer.Option(min=10, max=10_000, help="repetitions of each setting")] = 50,
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
@@ -123,7 +123,7 @@ def advice_command(
 
 @app.command(name="service")
 def service_command(
-    quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; its figures mean nothing")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
     json: JsonFile = None,
 ) -> None:
     """Measure the service's speed on the configured Kafka and Redis: about seven minutes.

@@ -104,5 +104,5 @@ def _path(kind: str, path: str) -> tuple[str, int]:
     if not re.fullmatch(r"\d{0,3}", db) or (kind == "sentinel" and not re.fullmatch(r"[A-Za-z0-9._-]+", service)):
         raise ValueError(ALLOWED)
     if kind == "cluster" and db not in ("", "0"):
-        raise ValueError("a cluster has no database but 0")
+        raise ValueError("a cluster has only database 0")
     return service, int(db or 0)

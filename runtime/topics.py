@@ -57,7 +57,7 @@ class BrokerUnreachable(TopicError, Unreachable):
 
 
 def group_id(survey: Survey) -> str:
-    """Returns the consumer group of a survey's agents. Agents of a changed survey use another group and count from the start."""
+    """Returns the consumer group of a survey's agents. A changed survey has another group, which counts from the start."""
     return f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
 
 

@@ -76,7 +76,7 @@ class KafkaLog:
     """A Kafka topic as log. Each envelope is a record without a key; partitions take turns.
 
     The producer sends several envelopes as one record batch, which the broker appends as a whole or not at all. `KafkaLog`
-    replaces a producer that failed to deliver: after a gap in a producer's sequence numbers the broker accepts nothing more from it.
+    replaces a producer that failed to deliver: after a gap in its sequence numbers the broker accepts nothing more from it.
 
     Args:
         topic: an existing topic that accepts record batches of `MAX_ENVELOPE_BYTES` and their header.

@@ -80,7 +80,7 @@ SAID = [
     ("README.md", f"(default `{DEFAULTS['redis'].get_secret_value()}`)"),
     ("README.md", f"`LDPSTREAM_PAGE_PORT`, default {DEFAULTS['page_port']}"),
     ("README.md", f"`LDPSTREAM_GATEWAY_PORT`, default {DEFAULTS['gateway_port']}"),
-    ("README.md", f"ahead of the brokers' by more than {DEFAULTS['margin_ms'] / 1000} s"),
+    ("README.md", f"ahead of the brokers' clocks by more than {DEFAULTS['margin_ms'] / 1000} s"),
 ]
 
 
