@@ -27,7 +27,7 @@ has_java() {
     [[ $("${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1) =~ $version ]] && ((BASH_REMATCH[1] >= least_java))
 }
 
-# Without Maven this succeeds only if the cache already has the jars.
+# Without Maven the script succeeds only if the cache already has the jars.
 has_jars() {
     "$python" tests/services/kafka_jars.py >/dev/null 2>&1
 }

@@ -314,7 +314,7 @@ def test_stores_leave_room_below_their_memory_limit() -> None:
 
 
 def hash_keys(ingress: Resource) -> dict[str, str | None]:
-    """Returns, by ingress controller, the nginx variable that it hashes by; None without a consistent hash."""
+    """Returns, for each ingress controller, the nginx variable that it hashes; None without a consistent hash."""
     given = ingress["metadata"].get("annotations", {})
     by_method = re.fullmatch(r"hash \$(\w+) consistent", given.get("nginx.org/lb-method", ""))
     by_annotation = re.fullmatch(r"\$(\w+)", given.get("nginx.ingress.kubernetes.io/upstream-hash-by", ""))

@@ -1,9 +1,9 @@
 """Checkers of manifests that are not in our lock files, fetched once into a cache outside the source tree.
 
-    python -m tests.deploy.tools      fetches the missing ones (needs only npm and pip)
+    python -m tests.deploy.tools      fetches the missing checkers (needs only npm and pip)
 
-- models of custom resources, as npm packages. Each kind has a validator compiled from its operator's schema, for types,
-  patterns and required keys. Each kind also has a TypeScript interface, with which the compiler refuses unknown keys.
+- models of custom resources, as npm packages. Each kind of resource has a validator compiled from its operator's schema, for
+  types, patterns and required keys. Each kind also has a TypeScript interface: the compiler refuses keys outside the interface.
 - checkov, in a separate virtual environment, because its hundred dependencies would constrain ours
 """
 
@@ -98,7 +98,7 @@ def _run(command: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Fetch both; an error goes to standard error with exit code 1."""
+    """Fetches models and checkov. An error is printed to standard error and gives exit code 1."""
     try:
         models()
         checkov()

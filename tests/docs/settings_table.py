@@ -1,6 +1,6 @@
 """Renders the table of settings in docs/operate.md from the fields of `runtime.settings.Settings`.
 
-python -m tests.docs.settings_table      writes the table anew, after a change of a setting
+python -m tests.docs.settings_table      rewrites the table; run it after a change of a setting
 """
 
 import ast

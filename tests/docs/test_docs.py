@@ -1,4 +1,4 @@
-"""Checks the documents: their links, commands and settings exist; example bytes and numbers are those of the code."""
+"""Checks the documents: their links, commands and settings exist; example bytes and numbers agree with the code."""
 
 import math
 import re

@@ -125,7 +125,7 @@ def _reason(text: str) -> Reason:
 
 
 def test_several_faults_give_the_first_reason_of_the_table() -> None:
-    """Corrects one fault after the other, in the order of the table."""
+    """Corrects the faults one by one, in the order of the table."""
     good: list[Any] = msgspec.msgpack.decode(sound(SURVEY, np.random.default_rng(1), STEP, 0))
     many = (MAX_ENVELOPE_REPORTS + 1) * b"\xff"
     fields = [2, bytes(8), 9, 9, -1, 2, many]
@@ -260,7 +260,7 @@ def test_the_canonical_survey_is_as_described() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stored_table_has_the_documented_size(name: str) -> None:
-    """The size is the one in docs/operate.md."""
+    """docs/operate.md gives the size."""
     text = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
     assert "8 bytes × (k + 1) (local hashing: 8 × (S × g + 1), S the least power of g that is at least k)" in text
     for k in (2, 100, 1000):

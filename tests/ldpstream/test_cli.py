@@ -206,8 +206,8 @@ main()
 
 @pytest.mark.parametrize("module", ["ldpstream.shadow", "numpy", "ldpstream.cli", "scipy.stats", "fastapi"])
 def test_ctrl_c_during_the_start_prints_nothing(module: str) -> None:
-    """Includes the imports of a command. The program sets the handler, because Ctrl-C is ignored if tests run in the
-    background."""
+    """The start includes the imports of a command. The program sets the handler, because Ctrl-C is ignored if tests run in
+    the background."""
     program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)" + CTRL_C.replace("MODULE", module)
     if module in ("scipy.stats", "fastapi"):  # imported by the command
         program = program.replace("ARGUMENTS", repr(["demo", "--page", "--users", "1", "--steps", "1"]))
@@ -216,7 +216,7 @@ def test_ctrl_c_during_the_start_prints_nothing(module: str) -> None:
 
 
 def test_an_ignored_ctrl_c_stays_ignored() -> None:
-    """A script's background command starts with Ctrl-C ignored."""
+    """A shell script starts a background command with Ctrl-C ignored."""
     program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + CTRL_C.replace("MODULE", "ldpstream.cli")
     done = run_python(program.replace("ARGUMENTS", repr(["check", str(DEMO)])))
     assert done.returncode == 0, done.stderr

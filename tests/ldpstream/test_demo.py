@@ -19,7 +19,7 @@ PEOPLE, STEPS = 20_000, 8
 
 @pytest.mark.parametrize("collection", ["smp", "spl", "rs+fd"])
 def test_the_intervals_contain_the_truth_as_often_as_stated(collection: str) -> None:
-    """A run has 72 intervals of 95 %. 16 or more misses have a probability below 1e-6. The intervals are wider than needed,
+    """A run has 72 intervals of 95 %. The probability of 16 or more misses is below 1e-6. The intervals are wider than needed,
     because the truth is the histogram of the participants themselves. Control: halved intervals must miss more often."""
     document = copy.deepcopy(DEMO) | {"collection": collection}
     survey = parse_survey(document)

@@ -27,8 +27,8 @@ TOML = "# the survey's file\n"
 
 
 class FakeLog:
-    """Stores appended envelopes. While `gate` is closed, the log does not acknowledge. If `failure` is set, append raises
-    it."""
+    """Stores appended envelopes. While `gate` is closed, the log does not acknowledge. If `failure` is set, `append` raises
+    `failure`."""
 
     def __init__(self) -> None:
         self.ready = True
@@ -104,7 +104,7 @@ class Served:
 
 
 def envelopes(count: int, n: int = 3, step: int = STEP, seed: int = 1) -> list[bytes]:
-    """Returns sound envelopes of n reports each, over all panes in turn."""
+    """Returns valid envelopes of n reports each, one pane after the other."""
     rng = np.random.default_rng(seed)
     return [sound(SURVEY, rng, step, index % 3, n) for index in range(count)]
 

@@ -14,7 +14,7 @@ EPS_INF, EPS_1 = 4.0, 2.0
 
 
 def level(mechanism: str, eps_inf: float = EPS_INF, eps_1: float = EPS_1) -> dict[str, object]:
-    """A level with this mechanism, named after it; a one-time mechanism gets eps_1."""
+    """A level with this mechanism and its name; a one-time mechanism gets eps_1."""
     losses = {"eps_inf": eps_inf, "eps_1": eps_1} if mechanism in LONGITUDINAL else {"eps": eps_1}
     return {"name": mechanism, "mechanism": mechanism, **losses}
 

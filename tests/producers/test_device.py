@@ -416,7 +416,7 @@ def test_no_report_leaves_when_the_disk_is_full(tmp_path: Path, monkeypatch: pyt
 
 
 def test_fake_data_hides_the_attribute_answered_truthfully(tmp_path: Path) -> None:
-    """With GRR at ε = 700 a report equals its input: one attribute follows the value, the others never change."""
+    """With GRR at ε = 700 a report equals its input: one attribute follows the value, all other attributes never change."""
     sure = {"mechanism": "GRR", "eps": 700.0}
     asked = survey((sure,), (sure,), (sure,), collection="rs+fd", k=50)
     truly = Counter[str]()

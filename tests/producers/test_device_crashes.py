@@ -1,8 +1,8 @@
 """A device keeps one memo for each key and one report for each step despite killed or parallel processes.
 
 All processes are real: `drive` runs in a separate interpreter, forks children that report, and kills them with SIGKILL. The
-survey's second round is nearly certain, so every envelope shows its memo. The test notices a memo drawn twice with probability
-0.997 each time.
+survey's second round almost never changes the memo, so every envelope shows its memo. If a device draws a second memo, the test
+notices with probability 0.997.
 
 A kill is not a power cut: the system still writes the data that it received from the process. With the settings that
 `test_device.py` checks, SQLite guarantees that commits reach the disk.
@@ -48,7 +48,7 @@ Emitted = list[tuple[int, str]]  # step and envelope, as hexadecimal digits, in 
 
 
 def value_at(step: int) -> int:
-    """A true value: mostly new, sometimes an old one."""
+    """Returns a true value: mostly a new value, sometimes an old value."""
     return step * 37 % 300
 
 

@@ -113,9 +113,9 @@ class Patience:
 def appended_by_devices(
     commute: Survey, gateway: Served, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[list[list[bytes]], int]:
-    """Runs the program for 60 devices. Returns the envelopes that each appended, and the number of lost answers.
+    """Runs the program for 60 devices. Returns the envelopes that each device appended, and the number of lost answers.
 
-    A killed program is restarted. After it ends, each program is started once more.
+    A killed program is restarted. Each program that has ended is started once more.
     """
     network = Network(gateway.url, seed=1)
     monkeypatch.setattr(urllib.request, "urlopen", network.urlopen)

@@ -84,7 +84,7 @@ async def test_an_uncountable_envelope_is_refused_with_its_reason(reason: Reason
 
 
 async def test_a_refused_batch_lists_every_bad_envelope() -> None:
-    """The list has index and reason of the first 100, and no contents."""
+    """The list has index and reason of the first 100 bad envelopes, and no contents."""
     rig, batch, rng = Rig(), envelopes(300), np.random.default_rng(1)
     bad: dict[int, Reason] = {3: "step in the future", 7: "padding bits set", 251: "wrong survey"}
     for index, reason in bad.items():
@@ -159,7 +159,7 @@ async def test_the_largest_batch_is_accepted() -> None:
 
 
 def damaged() -> st.SearchStrategy[bytes]:
-    """Any bytes, sound envelopes, and envelopes with a few bytes changed, cut off or added."""
+    """Any bytes, valid envelopes, and envelopes with a few bytes changed, cut off or added."""
     pool = envelopes(9) + envelopes(3, step=0) + [spoilt(SURVEY, np.random.default_rng(2), STEP, r) for r in REASONS[:-1]]
 
     def change(envelope: bytes, position: int, byte: int, length: int) -> bytes:
@@ -404,7 +404,7 @@ async def test_an_attempt_that_was_not_appended_can_be_retried() -> None:
 
 @pytest.mark.parametrize("failure", [Unacknowledged(), ZeroDivisionError()], ids=["unacknowledged", "unexpected"])
 async def test_an_attempt_that_may_be_appended_is_not_repeated(failure: Exception) -> None:
-    """A second append would count twice if the log has the first."""
+    """A second append would count the reports twice if the log has the first append."""
     rig, (envelope,) = Rig(), envelopes(1)
     expected = "outcome unknown" if isinstance(failure, Unacknowledged) else "internal error"
     rig.log.failure = failure

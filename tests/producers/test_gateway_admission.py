@@ -76,7 +76,7 @@ def test_charging_afterwards_keeps_to_the_rate(asked: list[tuple[int, int]]) -> 
 
 
 def max_debt(asked: list[tuple[int, int]]) -> float:
-    """Returns how much the bucket finally lacks to hold 1; a bucket may be overdrawn."""
+    """Returns the amount that the bucket finally needs to hold 1; a bucket may be overdrawn."""
     level = BURST
     for gap, count in asked:
         level = min(BURST, level + gap / 16 * RATE)

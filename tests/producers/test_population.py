@@ -88,7 +88,7 @@ def reports_of_a_b_a(name: str) -> list[list[object]]:
 # the second round of L-SOUE and L-OUE keeps a one with probability 1/2, so their reports cannot show the memo
 @pytest.mark.parametrize("name", [name for name in LONGITUDINAL if not name.endswith("OUE") or name == "L-OSUE"])
 def test_the_reports_show_the_memo(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A symbol or bit of a report differs from its memo with probability below 2e-12; the test compares 15 000 of them."""
+    """A symbol or bit of a report differs from its memo with probability below 2e-12. 15 000 are compared."""
     first, _, again = reports_of_a_b_a(name)
     assert again == first
     monkeypatch.setattr(Memos, "recall", forget)

@@ -121,8 +121,8 @@ def test_the_operating_systems_randomness_is_uniform() -> None:
 
 
 class Decisions(SecureRandom):
-    """Follows a path of decisions, then takes the first alternative each time. `weight` is the probability of the whole
-    path."""
+    """Follows a path of decisions, then takes the first alternative at each further decision. `weight` is the probability of
+    the whole path."""
 
     def __init__(self, path: tuple[int, ...]) -> None:
         self.path, self.weight, self.alternatives = path, Fraction(1), list[tuple[int, ...]]()

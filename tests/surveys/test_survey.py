@@ -1,4 +1,4 @@
-"""The survey file: accepted surveys, error messages for invalid ones, and time arithmetic."""
+"""The survey file: accepted surveys, error messages for invalid surveys, and time arithmetic."""
 
 import copy
 import tomllib
