@@ -36,8 +36,8 @@ def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
 
     - smp: the largest loss of one attribute, because the device answers only one.
     - spl: the sum, because the reports are independent given the values.
-    - rs+fd: the largest loss. The likelihood of a whole answer is a mean over the attribute that is answered truly. The mean's
-      terms are products. Two values of one attribute change one factor. A ratio of sums is at most the largest ratio of terms.
+    - rs+fd: the largest loss. The likelihood of a whole answer is a mean over the attribute that is answered truly. Each term
+      is a product in which one factor depends on the person's values. A ratio of sums is at most the largest ratio of terms.
 
     Args:
         survey: the survey.
