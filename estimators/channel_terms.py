@@ -8,8 +8,8 @@ A term needs only products A x and Aᵀ f. Each mechanism has its own method: de
 (truncated geometric), blocks (planar geometric), or the Radon transform (local hashing). Calling a term with f returns L and
 the gradient of L. The gradient times f, normalised, is one EM step. No formula here needs Σ f = 1.
 
-For a memoizing mechanism this is the likelihood of single reports. Over several steps, it treats one person's reports as
-reports of several people with the same distribution. The estimate stays consistent, with larger errors.
+For a memoizing mechanism, L(f) is the likelihood of single reports. Over several steps, this likelihood treats one person's
+reports as reports of several people with the same distribution. The estimate stays consistent, with larger errors.
 """
 
 import math
@@ -34,7 +34,7 @@ class ChannelTerm(ABC):
 
     Args:
         k: domain size.
-        counts: (outputs,) reports of each output, at least 0.
+        counts: (outputs,) number of reports of each output, at least 0.
         offset: constant added to Σ c ln m to give L, in nats.
 
     Attributes:
@@ -58,7 +58,7 @@ class ChannelTerm(ABC):
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
         """Returns L(f) in nats and its gradient, (k,).
 
-        L is -inf if f makes a received report impossible. The gradient stays finite: it uses 1e-140 for any smaller m.
+        L is -inf if f makes a received report impossible. The gradient uses 1e-140 for any smaller m, so it stays finite.
         """
         m = self._forward(f)
         gradient = self._adjoint(self._counts / np.maximum(m, FLOOR))
@@ -139,7 +139,7 @@ class HashingTerm(ChannelTerm):
 
 
 class GeometricTerm(ChannelTerm):
-    """Term of the truncated geometric mechanism on a line, O(k) a step: one recursion from each end applies e^{-ε|z-x|}."""
+    """Term of the truncated geometric mechanism on a line. A step is one recursion from each end, with e^{-ε|z-x|}; O(k)."""
 
     def __init__(self, m: TruncatedGeometric, table: CountTable) -> None:
         m.require(table)
@@ -164,11 +164,11 @@ class GeometricTerm(ChannelTerm):
 class PlanarTerm(ChannelTerm):
     """Term of the planar geometric mechanism on a grid with both sides at least 2.
 
-    The channel has few distinct blocks. A block is the channel from one line of cells to another, along the longer side. It
-    depends only on the distance of the two lines, and on whether the second line is at an edge. An edge line also receives all
-    outputs beyond the edge. A step is a few small matrix products and sums over pairs of lines: 4 times faster than the dense
-    product at k = 4096. A fast Fourier transform would be faster, but has an error of 1e-16 of the largest m: far cells would
-    lose all digits. Here all terms are positive and none is lost.
+    The channel has few distinct blocks. A block is the channel from one line of cells to another, along the longer side. A
+    block depends only on the distance of the two lines, and on whether the second line is at an edge. An edge line also
+    receives all outputs beyond the edge. A step is a few small matrix products and sums over pairs of lines: 4 times faster
+    than the dense product at k = 4096. A fast Fourier transform would be faster, but has an error of 1e-16 of the largest m:
+    far cells would lose all digits. Here all terms are positive, so no digits are lost.
     """
 
     def __init__(self, m: PlanarGeometric, table: CountTable) -> None:
@@ -238,7 +238,7 @@ def exact_term(m: Mechanism, table: CountTable) -> ChannelTerm | FakeDataTerm | 
 
     Returns:
         A term for local hashing and for the location mechanisms, with or without fake data. Otherwise None: use the likelihood
-        of the support counts, Σ c ln(q + (p-q) f). For GRR and L-GRR that is the true likelihood. For unary encodings and
+        of the support counts, Σ c ln(q + (p-q) f). For GRR and L-GRR this is the true likelihood. For unary encodings and
         subsets, bit counts do not determine the true likelihood; `estimators.reports_term` computes it from the reports.
 
     Raises:

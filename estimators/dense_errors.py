@@ -29,7 +29,7 @@ def score_moments(m: Mechanism, f: FloatArray, steps: int, exact: bool) -> tuple
     """Returns the Hessian of one report, and the covariance of one person's scores over some steps, at f.
 
     Scores of the true likelihood omit the part that is the same for all values. Frequencies that sum to 1 do not affect that
-    part. At a small budget it would use up all digits of double precision.
+    part. For small ε that part would use up all digits of double precision.
 
     Args:
         m: a mechanism for which `is_dense` is true.

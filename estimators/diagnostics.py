@@ -3,11 +3,11 @@
 Honest reports have properties that do not depend on the values. Forged reports that distort a histogram violate these
 properties. Each property has its own test. The fit's p-value is the smallest p-value times the number of tests.
 
-    ones        unary encodings: the ones per report have the mean p + (k-1) q. Mean and variance do not depend on the values.
-                Two-sided: too many ones (to push many values at once) or too few (empty reports)
+    ones        unary encodings: the number of ones per report has the mean p + (k-1) q. Mean and variance do not depend on the
+                values. The test is two-sided: too many ones (forged to raise many values at once) or too few (empty reports)
     floor       every pure mechanism: at least a share q of the reports supports each value, up to chance. Reports forged for
                 some values lower all the other counts. The test sums the squares of standardised support counts below q
-    least       the same for the least supported value alone
+    least       the floor test for the least supported value alone
     functions   local hashing: devices draw hash functions uniformly. The test counts pairs of reports with the same function
     symbols     local hashing: under a uniform function every symbol but 0 is equally likely. (Every linear form hashes the
                 value 0 to 0, so the share of symbol 0 depends on the values.)
@@ -21,10 +21,11 @@ The null distributions are:
     least       normal
     functions   a gamma distribution with the exact mean, variance and third moment
     symbols     χ²
-    counts      at most the distribution of the true distribution's deviance
+    counts      at most the null distribution of the deviance of the true distribution of values
 
 In a window, the tests assume that the same people report at every step, from kept memos. If other people report, all tests err
-towards no alarm. A kept memo keeps its hash function. Functions that are uneven by chance therefore stay uneven in later steps.
+towards no alarm. A kept memo keeps its hash function. If the numbers of devices per function are uneven by chance, they
+therefore stay uneven in later steps.
 
 The number of ones of a subset (SS) needs no test: `Mechanism.table` rejects a table with any other number. No test of counts
 can detect a forger who chooses values and sends exactly the reports of honest devices with these values.
@@ -48,12 +49,12 @@ from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 MAX_Z = 1e6
 ENOUGH_PAIRS = 50.0  # pairs of reports with multiples of one function; with fewer, one pair shifts the floor test too much
-FEW = 5.0  # reports per symbol; below it χ² is not valid
+FEW = 5.0  # reports per symbol; with fewer, χ² is not valid
 
 NORMAL_VARIANCE = 10_000.0  # above this variance of the number of ones, the normal tail is accurate to six standard deviations
 RAREST = 1e-11  # smallest probability that the Fourier transform resolves
 
-LogP = tuple[float, int]  # ln p of one test, and the side of the deviation: +1 too much, -1 too little
+LogP = tuple[float, int]  # ln p of one test, and the sign of the deviation: +1 above the mean, -1 below the mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Fit:
     """Agreement of counts with the mechanism.
 
     Attributes:
-        z: the p-value as a two-sided normal score, positive for too much and negative for too little; 0 if nothing deviates.
+        z: the p-value as a two-sided normal score: positive above the expected number, negative below; 0 without a deviation.
             Beyond ±6 (p < 2e-9) the reports are forged or the survey is wrong.
         p: upper bound on the probability of so strong a deviation by chance (Bonferroni over the tests).
         sign: name of the test with the smallest p-value.
@@ -115,7 +116,7 @@ def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None
 
 
 def _ones(m: UnaryEncoding | LongitudinalUnary, table: CountTable, steps: int) -> LogP | None:
-    """Tests the ones in all reports against their mean. Mean and variance depend on neither real nor fake values."""
+    """Tests the number of ones in all reports. Its mean and variance depend on neither real nor fake values."""
     own, other = m.support_covariance(np.array([1.0, 0.0]), steps)[0]
     variance = table.n / steps * (own + (m.k - 1) * other)
     ones = int(table.counts.sum(dtype=object))
@@ -170,7 +171,7 @@ def _log_tail_of_ones(m: UnaryEncoding | LongitudinalUnary, n: int, steps: int, 
 
 
 def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
-    """(k,) standardised support counts where below the mean count of a value that nobody has; elsewhere 0."""
+    """(k,) standardised support counts below the mean count of a value that nobody has; other counts become 0."""
     variance = float(m.support_covariance(np.zeros(1), steps)[0][0]) * table.n / steps
     if not variance:
         return np.zeros(0)
@@ -196,7 +197,7 @@ def _functions(table: CountTable, size: int, repeats: int) -> LogP | None:
     """Tests the number of pairs of reports with equal functions: n (n-1) / 2 pairs, each equal with probability 1/size.
 
     Pairs are uncorrelated. The three pairs among three reports are dependent; this dependence gives the third moment. The test
-    is one-sided: if other people reported at every step, dividing by the repeats makes the counts too even.
+    is one-sided: if other people report at every step, dividing by `repeats` makes the counts too even.
     """
     n, chance = table.n / repeats, 1 / size
     if n < 2:
@@ -211,7 +212,7 @@ def _functions(table: CountTable, size: int, repeats: int) -> LogP | None:
 
 
 def _symbols(table: CountTable, repeats: int) -> LogP | None:
-    """Pearson's χ² of all symbols but 0, divided by `repeats`: a kept memo sends the same symbol at most `repeats` times."""
+    """Pearson's χ² of all symbols except 0, divided by `repeats`: a kept memo is reported at most `repeats` times."""
     reports = table.counts.sum(axis=0)[1:].astype(np.float64)
     if reports.size < 2 or reports.mean() < FEW:
         return None
@@ -240,7 +241,8 @@ def _deviance_moments(means: FloatArray) -> tuple[float, float]:
     """Mean and variance of the deviance Σ 2 c ln(c/μ) of multinomial counts c with means μ.
 
     The calculation starts from independent Poisson counts: by definition for μ < 30, else by χ² with the mean 1 + 1/(6μ).
-    Fixing the sum reduces the mean by 1. It reduces the variance by one k-th and by the part that varies with the sum.
+    Fixing the sum reduces the mean by 1. Fixing the sum reduces the variance by one k-th and by the part that varies with the
+    sum.
     """
     small = means[means < 30]
     values = np.arange(100.0)[:, None]
@@ -258,7 +260,7 @@ def _deviance_moments(means: FloatArray) -> tuple[float, float]:
 
 
 def _log_gamma_tail(x: float, shapes: FloatArray) -> FloatArray:
-    """ln Pr[Gamma(shape) >= x] for every shape; where that underflows, the bound x^(a-1) e^-x / (Γ(a) (1 - (a-1)/x))."""
+    """ln Pr[Gamma(a) >= x] for every shape a; if Pr underflows, ln of the bound x^(a-1) e^-x / (Γ(a) (1 - (a-1)/x))."""
     if x <= 0:
         return np.zeros(shapes.size)
     with np.errstate(divide="ignore"):
@@ -288,8 +290,8 @@ def drift(before: Estimate, after: Estimate) -> Drift | None:
     """Returns the largest change of a frequency; None if one of the two estimates has no reports.
 
     The errors of the two estimates are treated as independent. With kept memos and the same people, part of the errors is
-    common and cancels. `sigma` is then conservative: without drift, it is far below a standard normal variable. A `sigma` above
-    5 is rarely due to chance, even for k = 10 000 (p = 0.6 %).
+    common and cancels. `sigma` is then conservative: without drift, `sigma` is far below a standard normal variable. A `sigma`
+    above 5 is rarely due to chance, even for k = 10 000 (p = 0.6 %).
     """
     spread = np.hypot(before.standard_errors, after.standard_errors)
     moved = np.abs(after.frequencies - before.frequencies)

@@ -9,15 +9,15 @@ from mechanisms import Mechanism
 from mechanisms.arguments import FloatArray, integer, real
 from mechanisms.table import CountTable
 
-Group = tuple[Mechanism, CountTable]  # the counts of one level, with their mechanism (group A in GIBU)
+Group = tuple[Mechanism, CountTable]  # one level's mechanism and counts (group A in GIBU)
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Estimated frequencies with their uncertainty.
 
-    Every estimator returns `Estimate.of_nothing` if the counts carry no information. This is so if there are no reports, if
-    every mechanism has p = q, or (for a likelihood of support counts) if no report supports any value.
+    Every estimator returns `Estimate.of_nothing` if the counts carry no information. Counts carry no information if there are
+    no reports, if every mechanism has p = q, or (for a likelihood of support counts) if no report supports any value.
 
     Attributes:
         frequencies: (k,) estimated share of each value; NaN if the counts carry no information.

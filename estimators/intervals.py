@@ -12,7 +12,7 @@ from estimators.estimate import Estimate, Group
 from estimators.matrix_inversion import combined_inversion
 from mechanisms.arguments import FloatArray
 
-ROUNDING = 1e-7  # smallest standard error: iterations end about this far from their limit
+ROUNDING = 1e-7  # smallest standard error that `bias` uses: iterations end about this far from their limit
 CLEAR = 2.0  # a frequent value is at least this many standard errors above zero
 MAX_BIAS = 0.4  # standard errors; a 95 % normal interval with this bias still has 93 % coverage
 
@@ -21,7 +21,7 @@ def free_maximum(groups: list[Group], raw: Estimate, steps: int = 1) -> FloatArr
     """First-order approximation of the maximum of the support counts' likelihood, if frequencies could be negative.
 
     The approximation is the mean of the groups' inversions, with the likelihood's weights h = n (p-q)² / γ. A shift in
-    proportion to 1/h makes the sum 1. For many reports, the maximum is the same.
+    proportion to 1/h makes the sum 1. For many reports, the approximation equals the maximum.
 
     Args:
         groups: mechanisms with their tables; no location mechanisms.

@@ -20,17 +20,18 @@ def support_em(
 
         r_a = c_a / (q_a + slope_a f),   f ← f Σ_a (q_a Σr_a + slope_a r_a) / Σc
 
-    Values with equal counts and equal starting frequencies always keep equal frequencies. They form a kind, computed once.
+    Values with equal counts and equal starting frequencies always keep equal frequencies. These values form a kind, and the
+    loop computes each kind once.
 
     Division by Σc makes Σ f = 1 again, by (1) of `estimators.terms`.
 
     Args:
         support: (groups, kinds) support counts, not all zero.
-        times: (kinds,) number of values of each kind; the sums above run over values.
+        times: (kinds,) number of values of each kind; the sums in the formulas run over values.
         q, slope: (groups,) q > 0 and p - q.
         f: (kinds,) starting frequencies, positive, with sum 1 over the values; overwritten.
         max_iter, tol: stop after max_iter iterations, or when no frequency changes by more than tol.
-        delta: stop when Σ c ln γ changes by less than delta; 0 disables this.
+        delta: stop when Σ c ln γ changes by less than delta; 0 disables this test.
 
     Returns:
         Number of iterations, and true if a tolerance was met.

@@ -38,8 +38,8 @@ class LevelsDifference:
 def levels_difference(groups: list[Group], steps: int = 1) -> LevelsDifference | None:
     """Compares the matrix inversions of all pairs of levels, value by value.
 
-    The difference D is a sum of independent contributions, one per person, each at most b = 1 / (people |p - q|). Its variance
-    V is known. If both levels have the same histogram, Bernstein's inequality holds for any number of people:
+    The difference D is a sum of independent contributions, one per person, each at most b = 1 / (people |p - q|). The variance
+    V of D is known. If both levels have the same histogram, Bernstein's inequality holds for any number of people:
 
         Pr[|D| >= d] <= 2 exp(-d² / (2 (V + b d / 3)))
 

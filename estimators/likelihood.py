@@ -42,7 +42,7 @@ def ibu(
 
         r = c / (q + (p-q) f),   f ← f (q Σr + (p-q) r), normalised
 
-    Each iteration raises the likelihood. For support counts an iteration costs O(number of different counts), at most 1.6 µs
+    Each iteration raises the likelihood. For support counts an iteration takes O(number of different counts), at most 1.6 µs
     for k = 1000. Early stopping regularises: see the docstring of `estimators.likelihood`. `mle` returns the maximum.
 
     Args:
@@ -52,12 +52,12 @@ def ibu(
         tol: stop when no frequency changes by more than `tol`, in [0, 1].
         steps: as in `matrix_inversion`.
         delta: stop when the log-likelihood per report changes by less than `delta`, in nats, at least 0 (δ in GIBU); 0 disables
-            this.
+            this test.
         start: (k,) starting distribution instead of the uniform one, for example the previous step's estimate. One percent of
-            uniform is mixed in, since EM keeps zeros at zero.
+            the uniform distribution is mixed in, since EM keeps zeros at zero.
         likelihood: ``"exact"`` uses the true likelihood where the table determines it (GRR, L-GRR, local hashing, location
             mechanisms), else the likelihood of the support counts. ``"support"`` always uses the likelihood of the support
-            counts, as in the papers; for local hashing this is far cheaper. Only pure mechanisms have support counts.
+            counts, as in the papers; for local hashing that is far faster. Only pure mechanisms have support counts.
 
     Raises:
         ValueError: if the table belongs to another mechanism or holds invalid counts, or an argument is outside its range.
@@ -80,7 +80,8 @@ def gibu(
     """IBU over several mechanisms at once: one EM for the sum of the groups' log-likelihoods, each with its own channel.
 
     `gibu` returns one estimate for people who chose different mechanisms or privacy levels. It leaves out groups without
-    information (no reports, or p = q). Arguments as for `ibu`. `gibu` converges to the maximum that `combined_mle` returns.
+    information (no reports, or p = q). The arguments are as for `ibu`. `gibu` converges to the maximum that `combined_mle`
+    returns.
 
     Source: free-will privacy (GIBU), Algorithm 1. That algorithm stops by `delta` alone.
     """
@@ -106,16 +107,16 @@ def mle(m: Mechanism, table: CountTable, steps: int = 1, *, likelihood: str = "e
         f = max(0, c/λ - q/(p-q)),  λ such that Σ f = 1
 
     For other likelihoods, the iteration ends when the gap is proven to be at most 1e-9 nats per report. `iterations` is then
-    the number of evaluations of the likelihood. `converged` is true if 10 000 evaluations were enough. There is no `start`: in
-    our measurements the previous step's estimate saved no evaluation.
+    the number of evaluations of the likelihood. `converged` is true if 10 000 evaluations were enough. `mle` has no argument
+    `start`: in our measurements, starting from the previous step's estimate saved no evaluation.
 
-    Arguments, and the result if the counts carry no information, are as for `ibu`.
+    `ibu` describes the arguments, and the result if the counts carry no information.
     """
     return combined_mle([(m, table)], steps, likelihood=likelihood)
 
 
 def combined_mle(groups: list[Group], steps: int = 1, *, likelihood: str = "exact") -> Estimate:
-    """Returns the maximum of the groups' likelihood, the limit of `gibu`. Arguments and accuracy as for `mle`.
+    """Returns the maximum of the groups' likelihood, the limit of `gibu`. Arguments and accuracy are as for `mle`.
 
     For support counts the maximum is exact to machine precision, for any number of groups: see `estimators.optimum`.
     """
@@ -133,7 +134,7 @@ def combined_mle(groups: list[Group], steps: int = 1, *, likelihood: str = "exac
 
 
 def _terms(groups: list[Group], likelihood: str) -> list[Term]:
-    """Log-likelihoods of the groups with information: those with reports that depend on the value."""
+    """Log-likelihoods of the groups with information: groups whose reports depend on the value."""
     exact = one_of("likelihood", likelihood, LIKELIHOODS) == "exact"
     return [(exact_term(m, table) if exact else None) or SupportTerm(m, table) for m, table in groups if table.n and m.p != m.q]
 

@@ -38,9 +38,9 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) 
     """Unbiased frequencies from several mechanisms' counts: for each bin, a weighted mean of the mechanisms' inversions.
 
     The weights are 1 / variance under uniform frequencies. They do not depend on the counts, so the mean stays unbiased. With
-    one group the result is `matrix_inversion`. If a group's channel is not invertible (Shokri's often is not), its least
-    squares add a bias that the standard errors do not include. A group without information (no reports, or p = q) is left
-    out. If no group remains, the result is `Estimate.of_nothing`.
+    one group the result is `matrix_inversion`. If a group's channel is not invertible (often for Shokri's mechanism), the
+    least-squares inversion adds a bias that the standard errors do not include. A group without information (no reports, or
+    p = q) is left out. If no group remains, the result is `Estimate.of_nothing`.
     """
     check_method(post)
     k = check_groups(groups, steps)
@@ -72,7 +72,7 @@ def _invert(m: Mechanism, table: CountTable, steps: int) -> tuple[FloatArray, Fl
 
 
 def _invert_channel(m: ChannelMechanism, table: CountTable, steps: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Like `_invert` for a location mechanism, by least squares, with the variances at the nearest distribution."""
+    """Like `_invert` for a location mechanism, by least squares. Variances are at the distribution nearest to the result."""
     inverted = m.inversion(table.counts / table.n)
     typical = m.inversion_variances(np.full(m.k, 1 / m.k), 1, steps)
     return inverted, m.inversion_variances(norm_sub(inverted, 1.0), 1, steps), typical

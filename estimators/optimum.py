@@ -14,7 +14,7 @@ import numpy as np
 from estimators.terms import TINY, SupportTerm, Term
 from mechanisms.arguments import FloatArray
 
-PAIRS = 20  # steps that L-BFGS keeps
+PAIRS = 20  # number of past steps that L-BFGS keeps
 SHORTEST = 1e-9  # smallest fraction of a quasi-Newton step to try
 ROUNDING = 1e-14  # log-likelihoods with a smaller relative difference are treated as equal
 
@@ -26,12 +26,14 @@ def evaluate(terms: list[Term], f: FloatArray) -> tuple[float, FloatArray]:
 
 
 def duality_gap(f: FloatArray, gradient: FloatArray) -> float:
-    """Returns max_v g_v - Σ f_v g_v, in nats. No distribution's log-likelihood exceeds the log-likelihood of f by more."""
+    """Returns max_v g_v - Σ f_v g_v, in nats. No distribution's log-likelihood exceeds that of f by more than this gap."""
     return max(float(gradient.max() - (f * gradient).sum()), 0.0)
 
 
 def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
-    """Returns the maximum of a sum of support terms and the number of passes. At least one term has a slope and a support.
+    """Returns the maximum of a sum of support terms and the number of passes.
+
+    At least one term must have a positive slope and a positive support count.
 
     With Σ f = 1 the sum is Σ_v φ_v(f_v), and at its maximum φ'_v(f_v) = 1/μ where f_v > 0, φ'_v(0) <= 1/μ elsewhere:
 
@@ -67,7 +69,7 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
 def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Returns for every bin the x >= 0 with 1/φ'(x) = μ, or 0 if 1/φ'(0) >= μ, and the slope of 1/φ' at x.
 
-    With one term 1/φ' is linear. Otherwise, from its second point on, Newton's method rises to the root and never passes the
+    With one term 1/φ' is linear. Otherwise Newton's method, from its second point on, rises to the root and never passes the
     root.
     """
     if len(support) == 1:

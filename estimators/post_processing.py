@@ -6,12 +6,12 @@ two shrink again. No method reverses the order of two numbers (for power: with e
 
     none            nothing: the numbers do not change
     base-pos        non-negative numbers
-    norm            the sum
-    norm-sub        both: the Euclidean projection onto the simplex
-    norm-mul        both (the same as clipping and normalising)
-    norm-cut        both
+    norm            the total
+    norm-sub        non-negative numbers and the total: the Euclidean projection onto the simplex
+    norm-mul        non-negative numbers and the total (the same as clipping and normalising)
+    norm-cut        non-negative numbers and the total
     power           non-negative numbers
-    power-ns        both
+    power-ns        non-negative numbers and the total
 
 Sources: Wang et al. 2020, "Locally Differentially Private Frequency Estimation with Consistency"; for power Jia and Gong 2019,
 "Calibrate".
@@ -40,7 +40,7 @@ def base_pos(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm(x: FloatArray, total: float) -> FloatArray:
-    """Adds the same number to all, to reach the total.
+    """Adds the same number to all numbers, to reach the total.
 
     >>> norm(np.array([0.7, 0.5, -0.5]), 1.0).round(12).tolist()
     [0.8, 0.6, -0.4]
@@ -49,7 +49,7 @@ def norm(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm_sub(x: FloatArray, total: float) -> FloatArray:
-    """Subtracts the same number from all and clips at zero, to reach the total: the projection onto the simplex.
+    """Subtracts the same number from all numbers and clips at zero, to reach the total: the projection onto the simplex.
 
     O(k log k) by one sort. Source of the algorithm: Duchi et al. 2008.
 
@@ -65,7 +65,7 @@ def norm_sub(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm_mul(x: FloatArray, total: float) -> FloatArray:
-    """Clips at zero and multiplies all by the same number, to reach the total; uniform if no number is positive.
+    """Clips at zero and multiplies all numbers by one factor, to reach the total; uniform if no number is positive.
 
     This is the clip-and-normalise method of Arcolezi, Cerna and Palamidessi 2023.
 
@@ -110,8 +110,8 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
         x: (k,) estimates.
         total: the sum that the results should have.
         variance: noise variance of each estimate, a number or (k,), at least 0, in the estimates' unit squared. For
-            frequencies it is `Mechanism.variance` for n people; for counts, n² times `Mechanism.variance`. (One toolkit
-            mistakenly passes the domain size for n.)
+            frequencies the variance is `Mechanism.variance` for n people; for counts, n² times `Mechanism.variance`. (One
+            toolkit mistakenly passes the domain size as n.)
     """
     lowest = total / (100 * x.size)
     spread = np.sqrt(np.broadcast_to(np.asarray(variance, float), x.shape))
@@ -217,7 +217,7 @@ def _far_from_zero(x: FloatArray, spread: FloatArray, exponents: FloatArray) -> 
 def _width(beyond: FloatArray, spread: FloatArray) -> FloatArray:
     """Distance that the posterior extends from the nearest possible number: ten standard errors.
 
-    For an estimate at a distance d beyond a bound, the posterior falls by a factor of e over σ²/d; the result is 40 times that.
+    For an estimate at a distance d beyond a bound, the posterior falls by a factor of e over σ²/d. The width is then 40 σ²/d.
     """
     return np.asarray(4 * _REACH * spread / (beyond / spread + 4))
 
@@ -278,6 +278,6 @@ def post_process(
         return METHODS[method](x, total)
     noise = np.asarray(math.nan if variance is None else variance, float)
     if noise.shape not in ((), x.shape) or not ((noise >= 0) & (noise < np.inf)).all():
-        raise ValueError(f"variance must be at least 0 for {method}, one number or {x.size} of them, got {variance!r}")
+        raise ValueError(f"variance must be at least 0 for {method}, one number or {x.size} numbers, got {variance!r}")
     estimate = power(x, total, noise)
     return norm_sub(estimate, total) if method == "power-ns" else estimate

@@ -22,7 +22,7 @@ from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 
 class ReportsTerm(ChannelTerm):
-    """Term of reports of SUE, OUE, THE, a chain of them (one report a person), or SS; without fake data.
+    """Term of reports of SUE, OUE, THE, a memoized unary encoding (one report a person), or SS; without fake data.
 
     A step costs n ⌈k/8⌉ additions for each of two passes over the packed bits; the bits are never unpacked. If there are more
     reports than distinct possible reports, equal reports are counted together.

@@ -20,9 +20,9 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, ex
     P J P is the inverse of Fisher's information. All k bins are treated as free: this is conservative where the estimate is 0.
 
     For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av. J then comes from `Mechanism.support_covariance`: O(k) a
-    group. Local hashing and location mechanisms on at most 128 values use matrices (`estimators.dense_errors`). Hashing on
-    more values uses the formula for support counts, without the dependence among three values. The estimate from the true
-    likelihood of hashing is more accurate than these errors state.
+    group. Local hashing and location mechanisms on at most 128 values use matrices (`estimators.dense_errors`). Local hashing
+    on more values uses the formula for support counts, without the dependence among three values. These errors are then too
+    large for the estimate from the true likelihood of local hashing.
 
     The errors are NaN if there are no reports, if p = q, or if the reports do not distinguish all values. They are also NaN for
     location mechanisms on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated

@@ -58,7 +58,7 @@ class Mechanism(ABC):
 
     @property
     def device(self) -> "Mechanism":
-        """The mechanism that a device runs: this mechanism, or the one without fake data, for both real and fake values."""
+        """The mechanism that a device runs, for real and fake values: this mechanism without the fake data."""
         return self._device or self
 
     def with_fake_data(self, d: int) -> "Mechanism":
@@ -191,10 +191,10 @@ class Mechanism(ABC):
             steps = W:  Var S / (n W² (p - q)²),
                         Var S = W [π p₂(1-p₂) + (1-π) q₂(1-q₂)] + W² (p₂-q₂)² π (1-π),  π = f a + (1-f) b
 
-        The n people are drawn at random from a population in which a share f has the value. All report at each of the W
-        steps, with unchanged values. a is the probability that the memo supports the value, for a person with that value; b
-        is the same for a person with another value. The memo's noise does not average out, so the second formula is not the
-        first formula divided by W.
+        The n people are drawn at random from a population in which a share f has the value. Every device reports at each of
+        the W steps, with an unchanged value. a is the probability that the memo of a person with the value supports the
+        value; b is this probability for a person with another value. The memo's noise does not average out, so the second
+        formula is not the first formula divided by W.
 
         Args:
             f: true frequency of the bin, in [0, 1].
@@ -215,7 +215,7 @@ class Mechanism(ABC):
         Cov(S_u, S_v) = -Σ_r x_ru x_rv for u ≠ v, and Var S_v = d_v; S_v counts the person's reports that support v.
 
         Args:
-            frequencies: true frequencies of all values, each in [0, 1]; for variances alone, some values are enough.
+            frequencies: true frequencies of all values, each in [0, 1]; variances alone need only the values in question.
             steps: W, at least 1.
 
         Returns:
@@ -232,14 +232,15 @@ class Mechanism(ABC):
         return steps * fresh + steps**2 * kept, self._covariance_factors(frequencies, steps)
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """The rows x of `support_covariance`. Given the value, bits are independent; only the value makes them dependent."""
+        """The rows x of `support_covariance`. Bits are independent, given the value; only the value makes bits dependent."""
         return np.asarray([steps * (self.p - self.q) * frequencies])
 
     @abstractmethod
     def rounds(self) -> tuple[float, float, float, float]:
-        """Pr[memo supports v | value is v], the same for another value; Pr[report supports v | memo does], | does not].
+        """(a, b, p₂, q₂): a = Pr[memo supports v | value is v], b = Pr[memo supports v | value is not v],
+        p₂ = Pr[report supports v | memo supports v], q₂ = Pr[report supports v | memo does not support v].
 
-        A one-time mechanism counts as one whose memo is the value: (1, 0, p, q).
+        The memo of a one-time mechanism is the value itself: (1, 0, p, q).
         """
 
     @abstractmethod
@@ -261,9 +262,9 @@ class Mechanism(ABC):
     def guess(self, t: float = 1) -> float:
         """Probability that an attacker who sees t reports of an unchanged value guesses the value, with a uniform prior.
 
-        Exact for one report, and for up to 100 reports of one memo. For more reports of one memo it is the probability for
-        infinitely many reports. Otherwise it is the bound that `eps_t` implies. With fake data the attacker knows which
-        reports are true.
+        The result is exact for one report, and for up to 100 reports of one memo. For more reports of one memo the result is
+        the probability for infinitely many reports. In all other cases the result is the bound that `eps_t` implies. With fake
+        data the attacker knows which reports are true.
 
         Args:
             t: number of reports, at least 1; `math.inf` for infinitely many reports.
@@ -334,7 +335,7 @@ class OneTime(Mechanism):
 
 
 class Longitudinal(Mechanism):
-    """A memoizing mechanism. It sanitizes a value once (the memo, ε∞) and then sanitizes the memo for every report (ε₁).
+    """A memoizing mechanism. The device sanitizes a value once (the memo, ε∞), then sanitizes the memo for every report (ε₁).
 
     Attributes:
         p1, q1: probabilities of the first round (bits of a unary encoding, symbols of GRR, the g hashed symbols of L-LH).
@@ -351,7 +352,7 @@ class Longitudinal(Mechanism):
     max_memos: int
 
     def enroll(self, n: int, rng: np.random.Generator) -> IntArray:
-        """(n,) enrolments, which devices draw once and keep: the index of the device's hash function, 0 if it has none."""
+        """(n,) enrolments: the index of each device's hash function, 0 without hashing. A device draws its enrolment once."""
         return np.zeros(integer("n", n, 0, 2**40), np.int64)
 
     def memo_keys(self, values: npt.ArrayLike, enrolment: IntArray) -> IntArray:
@@ -360,7 +361,7 @@ class Longitudinal(Mechanism):
 
     @abstractmethod
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
-        """First round: a fresh memo for each value, in rows of `report_dtype`. A device draws it once for each memo key.
+        """First round: a fresh memo for each value, in rows of `report_dtype`. A device draws one memo for each memo key.
 
         Args:
             values: (n,) integers in [0, k).

@@ -12,7 +12,7 @@ from mechanisms.arguments import IntArray
 
 Rows = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
-MANY_BYTES = 2**15  # bytes of rows; for fewer bytes, loading the compiled loop takes too long
+MANY_BYTES = 2**15  # the compiled loop is worth loading for at least this many bytes of rows
 
 
 def row_bytes(k: int) -> int:
@@ -72,8 +72,8 @@ def set_bits(rows: Rows, values: IntArray, on: npt.NDArray[np.bool_]) -> None:
 def count_ones(rows: Rows, k: int) -> IntArray:
     """(k,) number of rows in which each bit is set.
 
-    Rows are grouped to fill whole 64-bit words, and each group is treated as one long row. The counts of a group's rows are
-    added at the end. This avoids padding.
+    Rows are grouped to fill whole 64-bit words without padding, and each group is treated as one long row. The counts of a
+    group's rows are added at the end.
     """
     if rows.size < MANY_BYTES:
         return _count_ones(rows)[:k]

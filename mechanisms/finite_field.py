@@ -1,9 +1,9 @@
 """Arithmetic tables of the finite fields GF(g), g a prime power. The linear hash functions use this arithmetic.
 
-An element is an integer 0 … g-1. For g = r^e with r prime, it stands for the polynomial whose coefficients are its base-r
-digits, least significant first. Sums and products are taken modulo r and modulo one irreducible monic polynomial of degree e:
-the first one, if the low coefficients are read as a base-r number (for g = 4: x²+x+1, for 8: x³+x+1, for 9: x²+1, for 16:
-x⁴+x+1). Any implementation of these rules computes the same hash.
+An element is an integer 0 … g-1. For g = r^e with r prime, the element stands for the polynomial whose coefficients are the
+integer's base-r digits, least significant first. Sums and products are taken modulo r and modulo one irreducible monic
+polynomial of degree e. It is the smallest such polynomial, if the low coefficients are read as a base-r number: x²+x+1 for
+g = 4, x³+x+1 for g = 8, x²+1 for g = 9, x⁴+x+1 for g = 16. Any implementation of these rules computes the same hash.
 """
 
 from functools import cache

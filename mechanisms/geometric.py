@@ -1,8 +1,8 @@
 """Geometric mechanisms on a line and on a grid: noise that decreases with the distance. Their ε is not an LDP ε.
 
 Both are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in cells. Multiply
-an ε per kilometre by the cell's side in kilometres. Both draw a cell of the infinite lattice, and report the domain's cell
-nearest to it. This step is post-processing and costs no privacy.
+an ε per kilometre by the cell's side in kilometres. Both mechanisms draw a cell of the infinite lattice, and report the
+domain's nearest cell. Moving to the nearest cell is post-processing and costs no privacy.
 
     line: Pr[cell z | x] ∝ e^{-ε |z - x|}        grid: Pr[cell z | x] ∝ e^{-ε ‖z - x‖₂}
 
@@ -97,7 +97,7 @@ class TruncatedGeometric(ChannelMechanism):
 
     @cached_property
     def eps_distance(self) -> float:
-        """Equals ε exactly: the report z = x has a loss of ε |x - x'| between x and any x'."""
+        """Returns exactly ε: the report z = x has a loss of ε |x - x'| between x and any x'."""
         return self.eps
 
 
@@ -115,8 +115,8 @@ class PlanarGeometric(StoredChannel):
 
         P(z|x) = λ Σ_{y ∈ R(z)} e^{-ε ‖y - x‖₂},   1/λ = Σ_{y ∈ Z²} e^{-ε ‖y‖₂}
 
-    R(z) is the set of lattice cells whose nearest grid cell is z. Inside the grid R(z) is z alone, at an edge a half-line of
-    cells, at a corner a quadrant. The nearest cell is unique, since each coordinate is clipped separately. `lattice_sums`
+    R(z) is the set of lattice cells whose nearest grid cell is z. R(z) is z alone inside the grid, a half-line of cells at an
+    edge, and a quadrant at a corner. The nearest cell is unique, since each coordinate is clipped separately. `lattice_sums`
     computes the infinite sums.
 
     The mechanism is geo-indistinguishable with ε. If both sides are at least 2 and one is at least 3, no smaller value is
@@ -181,7 +181,7 @@ def lattice_sums(width: int, height: int, eps: float) -> FloatArray:
     all integers. The very last entry is therefore 1/λ.
 
     All terms are positive and none is subtracted. Sums stop at the offset N = ⌈45/ε⌉ + 2r of the longer axis. The omitted
-    terms are below e^{-44} of any of these sums. NumPy sums pairwise, so the relative error is a few 1e-16.
+    terms are below e^{-44} of any of these sums. NumPy uses pairwise summation, so the relative error is a few 1e-16.
 
     Returns:
         (2 max(width, 2) + 1, 2 max(height, 2) + 1) float64.

@@ -33,8 +33,8 @@ from mechanisms.arguments import (
 from mechanisms.base import Longitudinal, Mechanism, OneTime, Reports
 
 CALIBRATIONS = ("exact", "paper")
-MANY = 2**16  # for at least this many reports, a compiled loop is worth loading
-NARROW = 2**14  # for at most this many symbols, the loop's four count tables fit the cache
+MANY = 2**16  # the compiled loop is worth loading for at least this many reports
+NARROW = 2**14  # the loop's four count tables fit the cache for at most this many symbols
 
 
 def unsigned(symbols: int) -> np.dtype[np.unsignedinteger]:
@@ -91,7 +91,10 @@ class _Symbols(Mechanism):
         return np.asarray(count_symbols(reports, self.k))
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """A report supports exactly one value: -γ_u γ_v within a step; -(p₂-q₂)² π_u π_v between steps, from the memo."""
+        """Covariance of two values u, v: -γ_u γ_v within a step; -(p₂-q₂)² π_u π_v between steps, from the memo.
+
+        A report supports exactly one value.
+        """
         memo_p, memo_q, p2, q2 = self.rounds()
         hit = frequencies * memo_p + (1 - frequencies) * memo_q
         return np.asarray([

@@ -15,7 +15,7 @@ from scipy.special import gammaln, xlog1py, xlogy
 
 from mechanisms.arguments import FloatArray
 
-MAX_EXACT_REPORTS = 100  # of one memo; for more, we give the probability for ever: a bound, and nearly exact
+MAX_EXACT_REPORTS = 100  # of one memo; for more, we return the limit for infinitely many reports: a bound, and nearly exact
 
 
 def bound(eps: float, k: int) -> float:
@@ -34,8 +34,8 @@ def among_bits(k: int, one: npt.ArrayLike, zero: npt.ArrayLike) -> float:
 
     Args:
         k: number of values.
-        one: Pr[evidence j | this is the true value], in ascending order of the likelihood ratio one/zero.
-        zero: Pr[evidence j | this is not the true value].
+        one: Pr[evidence j of a value | it is the true value], in ascending order of the likelihood ratio one/zero.
+        zero: Pr[evidence j of a value | it is not the true value].
     """
     hot, cold = np.asarray(one, np.float64), np.asarray(zero, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -58,7 +58,7 @@ def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
     total = 0.0
     for reported, chance in enumerate(binomial(t, p)):
         rest = t - reported
-        if reported > rest:  # no other symbol can be reported as often
+        if reported > rest:  # no other symbol can be reported as often as m
             total += chance
             continue
         if reported == 0:  # all n symbols tie if every report is one of the other g - n symbols

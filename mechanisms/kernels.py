@@ -92,7 +92,7 @@ def subset_rows(values: Table, with_value: Table, omega: int, k: int, rows: Tabl
 def count_symbols(symbols: Table, k: int) -> Table:
     """(k,) number of times that each symbol occurs; every symbol must be below k. Other threads can run meanwhile.
 
-    Four count tables are used in turn. Adjacent equal symbols then do not wait for each other's write.
+    The loop uses four count tables in turn. The count of a symbol then does not wait for the previous count of an equal symbol.
     """
     counts = np.zeros((4, k), np.int64)
     whole = symbols.size - symbols.size % 4
@@ -145,9 +145,9 @@ def _empty(tallies: Words, weight: int, counts: Table) -> None:
 def count_bits(words: Words) -> Table:
     """(w, 64) number of rows of the (n, w) words in which each bit is set, the least significant bit first.
 
-    Harley and Seal's method (Warren, Hacker's Delight, §5-2). Partial sums of weights 1, 2, 4 and 8 absorb sixteen rows at a
-    time and produce one carry row of weight 16. Sixteen rows need fifteen additions of five operations, on all bits of a word
-    at once.
+    Harley and Seal's method (Warren, Hacker's Delight, §5-2). The loop adds sixteen rows at a time to partial sums of weights
+    1, 2, 4 and 8, and gets one carry row of weight 16. Sixteen rows need fifteen additions of five operations each, on all
+    bits of a word at once.
     The loop keeps the interpreter's lock. Releasing it cost an agent more time than the agent's reading thread gained.
     """
     n, width = words.shape
@@ -228,7 +228,7 @@ def fold_functions(table: Table, add: Table, multiply: Table, cells: Table) -> N
 def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place: int, g: int, back: bool) -> None:
     """Copies high x low columns of x, an array (g symbols, …, g digits, place), to a block (g digits, g symbols, columns).
 
-    first is the first column's index in x for digit and symbol 0. If back, the block is copied to x instead.
+    first is the first column's index in x for digit and symbol 0. If back is true, the block is copied to x instead.
     """
     width = high * low
     for s in range(g):

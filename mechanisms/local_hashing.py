@@ -8,7 +8,8 @@ a report supports a value other than the device's with probability q = 1/g exact
 With memoization, a device never changes its function and draws one memo for each hashed symbol: at most min(k, g) memos in its
 lifetime.
 
-A report is the function's number a in [0, S), then the symbol in [0, g). Each is the smallest little-endian unsigned integer.
+A report is the function's number a in [0, S), then the symbol in [0, g). Each number has the smallest little-endian unsigned
+integer type that holds its range.
 """
 
 import math
@@ -26,7 +27,7 @@ from mechanisms.linear_pool import LinearPool, digits_needed
 from mechanisms.table import CountTable
 
 MAX_TABLE = 2**26  # counts, 512 MiB of int64
-AUTO_TABLE = 2**23  # counts, 64 MiB: limit for an automatic g, if any g is within it; the services can store such a table
+AUTO_TABLE = 2**23  # counts, 64 MiB, which the services can store: limit for an automatic g, if any g is within this limit
 MAX_HASH_K = 2**24
 
 
@@ -36,7 +37,7 @@ def fits(k: int, g: int, limit: int = MAX_TABLE) -> bool:
 
 
 def _limit(k: int) -> int:
-    """The largest table allowed for an automatic g. If g = 2 exceeds the smaller limit, so does every g."""
+    """The largest table allowed for an automatic g. If the table of g = 2 exceeds the smaller limit, every g exceeds it."""
     return AUTO_TABLE if 2 * k <= AUTO_TABLE else MAX_TABLE
 
 
@@ -79,7 +80,7 @@ class _Hashed(Mechanism):
 
     g: int
     pool: LinearPool
-    other_symbol: float  # Pr[report is y | hashed symbol is not y]; p is Pr[report is the hashed symbol]
+    other_symbol: float  # Pr[report is y | hashed symbol is not y]; p is Pr[report is y | hashed symbol is y]
 
     def _set_domain(self, k: object) -> None:
         self.k = integer("k", k, 2, MAX_HASH_K)

@@ -68,8 +68,9 @@ class ChannelMechanism(OneTime):
     def inverse(self) -> FloatArray:
         """Pseudo-inverse B of the channel, (k, k): the least-squares inversion of a count table is ``counts / n @ B``.
 
-        If the channel is invertible, the inversion is unbiased and sums to 1. If not (often for Shokri's), the result is the
-        least-squares vector of smallest norm. That vector is biased: values that reports cannot distinguish get equal shares.
+        If the channel is invertible, the inversion is unbiased and sums to 1. Otherwise (often for Shokri's mechanism) the
+        result is the least-squares vector of smallest norm. That vector is biased: values that reports cannot distinguish get
+        equal shares.
         Singular values below 1e-13 of the largest one are treated as zero.
 
         Raises:
@@ -89,7 +90,7 @@ class ChannelMechanism(OneTime):
 
     def with_fake_data(self, d: int) -> "Mechanism":
         mixed = super().with_fake_data(d)
-        mixed.__dict__.pop("_pseudo_inverse", None)  # the cached one belongs to the channel without fake data
+        mixed.__dict__.pop("_pseudo_inverse", None)  # the cached inverse belongs to the channel without fake data
         return mixed
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
@@ -97,9 +98,9 @@ class ChannelMechanism(OneTime):
 
             Var f̂_v = [ W (Σ_z γ_z B_zv² - Σ_x f_x H_xv²) + W² (Σ_x f_x H_xv² - (Σ_z γ_z B_zv)²) ] / (n W²)
 
-        with γ = f A, B = `inverse()` and H = A B. The n people are drawn at random from a population with frequencies f. All
-        report at each of the W steps, with unchanged values and new noise. Given the value, the reports are independent, so
-        the noise averages out. The variance from drawing the people, the term in W², does not average out.
+        with γ = f A, B = `inverse()` and H = A B. The n people are drawn at random from a population with frequencies f. Every
+        device reports at each of the W steps, with an unchanged value and new noise. Given the value, the reports are
+        independent, so the noise averages out. The term in W², the variance from drawing the people, does not average out.
 
         Args:
             frequencies: (k,) true frequencies f of all values. A bin's variance needs all frequencies, unlike for a pure
@@ -152,7 +153,7 @@ class ChannelMechanism(OneTime):
 
 
 class StoredChannel(ChannelMechanism):
-    """A mechanism that stores its channel. It draws reports by inverting the distribution function of the value's row.
+    """A mechanism that stores its channel, and draws a report by inverting the distribution function of the value's row.
 
     Reports follow the channel to within 2^-53, the resolution of a uniform double. A zero entry is never drawn.
     """

@@ -57,8 +57,8 @@ def mechanism(
         eps_inf, eps_1: losses of the memo and of a single report of a longitudinal mechanism, in nats,
             1e-9 <= eps_1 < eps_inf <= 700.
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
-        g: number of hashed symbols, for local hashing; default: the best one.
-        omega: size of the set, for subset selection; default: the best one.
+        g: number of hashed symbols, for local hashing; default: the number with the smallest variance.
+        omega: size of the set, for subset selection; default: the size with the smallest variance.
 
     Raises:
         ValueError: naming the argument, the given value and the allowed values.

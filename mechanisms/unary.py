@@ -108,8 +108,8 @@ def largest_eps_1(first: Round, second: str) -> float:
     """The supremum of ε₁ for the given first round and form of the second round: ε∞ for SUE, less for OUE.
 
     An OUE second round turns a one into a coin flip. Even with q₂ = 0 a reported zero reveals little. The supremum is
-    ln[p₁(2-q₁) / ((2-p₁)q₁)]. For small ε∞ the supremum is 2/3 ε∞. For large ε∞ it is half of ε∞ if the first round is SUE, and
-    nearly ε∞ if the first round is OUE.
+    ln[p₁(2-q₁) / ((2-p₁)q₁)]. For small ε∞ the supremum is 2/3 ε∞. For large ε∞ the supremum is half of ε∞ if the first round
+    is SUE, and nearly ε∞ if the first round is OUE.
     """
     if second == "SUE":
         return first.eps()
@@ -225,8 +225,8 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
         name: ``"L-SUE"``, ``"L-OSUE"``, ``"L-SOUE"`` or ``"L-OUE"``.
         k: domain size, in [2, 2^31).
         eps_inf: loss of the memo, up to 700 nats.
-        eps_1: loss of a single report, in [1e-9, eps_inf) nats; lower maximum with an OUE second round, see `largest_eps_1`.
-        calibration: both settings are equal here, since ALLOMFREE's second round is exact for unary encodings.
+        eps_1: loss of a single report, in [1e-9, eps_inf) nats. With an OUE second round the maximum is lower: `largest_eps_1`.
+        calibration: ``"exact"`` or ``"paper"``. Both give the same result, since ALLOMFREE's second round is exact here.
 
     >>> LongitudinalUnary("L-OUE", k=10, eps_inf=2.0, eps_1=1.7)
     Traceback (most recent call last):

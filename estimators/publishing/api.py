@@ -9,10 +9,10 @@ It serves only published aggregates of randomized reports. The page contacts no 
     GET /api/v1/attributes/{attribute}/histogram      one estimate with its intervals (also histogram.csv)
     GET /api/v1/attributes/{attribute}/series         some values over time (also series.csv)
     GET /api/v1/events                                server-sent events: `published` after every publication
-    GET /openapi.json                                 OpenAPI description of the above
+    GET /openapi.json                                 OpenAPI description of these requests
 
 Errors are problem documents (RFC 9457): status 404 if something does not exist (yet), 422 if a parameter is not allowed, and
-503 while the store does not answer.
+503 while the store of results does not answer.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from surveys import Reason, Survey
 
 PAGE = FilePath(__file__).parent / "page"
 POLL_S = 0.5  # time between two polls of the results
-BEAT_S = 15.0  # silence of an event stream before a keep-alive
+BEAT_S = 15.0  # time without an event after which a stream sends a keep-alive
 HISTOGRAM_COLUMNS = (
     "value", "label", "frequency", "standard_error", "low", "high", "truth",
     "step", "start", "end", "reports", "complete", "interval_withheld",
@@ -84,8 +84,8 @@ def create_api(
         survey: the survey.
         source: reads the survey's publications.
         rejected: returns the number of envelopes rejected so far, by reason.
-        post: the post-processing with which "mi" is published.
-        truth: returns the true frequencies of a publication's span; only a simulation knows them.
+        post: the post-processing of the published "mi".
+        truth: returns the true frequencies of a publication's span; only a simulation has true frequencies.
     """
     responses = ApiResponses(survey, source, post, truth)
     news = _News(source)
@@ -166,7 +166,7 @@ def create_api(
 
     @api.get("/api/v1/events", response_class=_Events)
     async def get_events() -> StreamingResponse:
-        """Server-sent events `published`, with the latest step as data: one immediately, then one after every publication."""
+        """Server-sent events `published` with the latest step as data: one event at once, then one after every publication."""
         return _Events(news.stream(), headers={"X-Accel-Buffering": "no"})
 
     @api.get("/", include_in_schema=False)
@@ -182,7 +182,7 @@ def create_api(
 
 
 class _Api(FastAPI):
-    """FastAPI with the width of every number in the OpenAPI document. Without it, client generators assume 32 bits."""
+    """FastAPI with the width of every number in the OpenAPI document. Without a width, client generators assume 32 bits."""
 
     def openapi(self) -> dict[str, Any]:
         document: dict[str, Any] = with_formats(super().openapi())
@@ -208,7 +208,7 @@ class _Events(StreamingResponse):
 
 
 class _News:
-    """Polls the progress once for all listeners and notifies them of every change."""
+    """Polls the progress, once for all listeners, and notifies the listeners of every change."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._changed = source, asyncio.Condition()

@@ -26,13 +26,13 @@ class NotAllowed(Exception):
 
 
 class Source(Protocol):
-    """Reads saved publications; implemented by `estimators.publishing.results`. Methods may raise StoreUnavailable."""
+    """Reader of saved publications; `estimators.publishing.results` implements it. Methods may raise StoreUnavailable."""
 
     def progress(self) -> Progress | None:
-        """Returns the progress last saved; None before the first."""
+        """Returns the progress last saved; None before the first save."""
 
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        """Returns the publications with these keys (`Publication.key`), None for a missing one."""
+        """Returns the publications with these keys (`Publication.key`), None for a missing publication."""
 
 
 class ApiResponses:
@@ -41,8 +41,8 @@ class ApiResponses:
     Args:
         survey: the survey.
         source: reads the survey's publications.
-        post: the post-processing with which "mi" is published.
-        truth: returns the true frequencies of a publication's span; only a simulation knows them.
+        post: the post-processing of the published "mi".
+        truth: returns the true frequencies of a publication's span; only a simulation has true frequencies.
 
     Raises (all methods):
         NotFound: if the attribute is unknown, or the estimate does not exist yet.

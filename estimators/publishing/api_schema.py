@@ -9,7 +9,7 @@ from surveys import Reason
 class Level(msgspec.Struct, frozen=True, kw_only=True):
     """One privacy level: the mechanism's signature; eps_1 of one report and eps_inf of all reports, in nats (None: no bound).
 
-    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report or from any number of reports.
+    guess_1, guess_inf: chance of a right guess of a value that never changes, from one report and from any number of reports.
     The guesser sees the reports and considers all values equally likely beforehand. guess_year: bound of the chance of a right
     guess of the value at one step, from a report at every step of a year, even if the value changes.
     """
@@ -33,7 +33,7 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The survey. `post`: post-processing of "mi". `post_methods`: allowed in requests. `simulated`: true if truth is known."""
+    """The survey. `post`: post-processing of "mi". `post_methods`: methods allowed in requests. `simulated`: truth is known."""
 
     name: str
     fingerprint: str
@@ -58,8 +58,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of an attribute's latest estimate: its three most frequent values (none if nobody reported) and privacy loss.
 
-    fit_z (by level), drift_sigma, drift_p and drift_label (the value that changed most) are for the latest step, with any span.
-    levels_sigma, levels_p, levels_label and levels_pair are for the span. See `publication.Diagnostics`.
+    fit_z (by level), drift_sigma, drift_p and drift_label (the value that changed most) describe the latest step, for both
+    spans. levels_sigma, levels_p, levels_label and levels_pair describe the span. See `publication.Diagnostics`.
     """
 
     attribute: str

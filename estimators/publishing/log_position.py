@@ -64,7 +64,7 @@ class KafkaLogPosition:
         return min((entry.timestamp for entry in found.values() if entry.offset >= 0), default=None)
 
     def _offsets(self, partitions: list[TopicPartition], at: OffsetSpec | int) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Returns the offsets of every partition. A consumer would omit partitions with an unknown leader."""
+        """Returns the offsets of every partition. A consumer's request would omit partitions with an unknown leader."""
         try:
             found: dict[TopicPartition, OffsetAndTimestamp] = self._admin.list_partition_offsets(dict.fromkeys(partitions, at))
         except KafkaError as error:

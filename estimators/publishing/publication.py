@@ -21,8 +21,8 @@ from surveys import Survey
 
 Span = Literal["step", "window"]
 Withheld = Literal["bias", "levels"]
-LEVELS_CHANCE = 5.7e-7  # threshold of the alert
-MAX_LEVEL_NUMBERS = 10_000  # values times levels; above this the levels' own estimates are not published
+LEVELS_CHANCE = 5.7e-7  # threshold of `levels_p` for the alert
+MAX_LEVEL_NUMBERS = 10_000  # values times levels; above this number the levels' own estimates are not published
 MAX_IBU_WORK = 200_000_000  # iterations times values times levels, a third of a second; for more work, IBU has fewer iterations
 
 
@@ -74,8 +74,8 @@ class Privacy(msgspec.Struct, frozen=True, kw_only=True):
     """Privacy loss, in nats, of a participant of one level who has reported at every step so far.
 
     eps_t: loss if the value never changed. eps_sequence: loss between any two value sequences; the exact loss if
-    `eps_sequence_exact`, else an upper bound. eps_inf: bound of eps_t for any number of reports; None for a one-time mechanism:
-    its loss has no bound.
+    `eps_sequence_exact`, else an upper bound. eps_inf: bound of eps_t for any number of reports; None for a one-time mechanism,
+    whose loss has no bound.
     """
 
     mechanism: str
@@ -96,7 +96,7 @@ class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
-    """Diagnostics of an estimate: fit of the counts, drift, and differences between levels. None if not available.
+    """Diagnostics of an estimate: fit of the counts, drift, and differences between levels. A missing number is None.
 
     Attributes:
         mass_below_zero: sum of the negative frequencies of the raw inversion, as a positive number.
@@ -133,13 +133,13 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         fingerprint: the survey's fingerprint, in hex.
         panes: number of steps with reports in the span.
-        reports: number of reports counted. If 0, all numbers of every estimator are None, and none has converged.
+        reports: number of reports counted. If 0, all numbers of every estimator are None, and no estimator has converged.
         complete: true if no report could be missing when the publication was made.
         estimators: by name, over all levels together. "mi" is matrix inversion, "mle" the maximum likelihood. "ibu" is
-            expectation maximisation (EM) from uniform, stopped after 10 000 iterations as in the literature, or earlier above
-            20 000 values times levels. "ibu" and "mle" agree for few values or many reports; otherwise "ibu" is smoother.
-            `gap` bounds how far below the maximum "ibu" stopped. Both use the likelihood of the support counts and no earlier
-            steps, so a step's estimate is a function of the step's counts alone.
+            expectation maximisation (EM) from uniform. EM stops after 10 000 iterations as in the literature, or earlier if
+            values times levels exceed 20 000. "ibu" and "mle" agree for few values or many reports; otherwise "ibu" is
+            smoother. `gap` bounds how far below the maximum "ibu" stopped. "ibu" and "mle" use the likelihood of the support
+            counts and no earlier steps, so a step's estimate is a function of the step's counts alone.
         privacy: by level.
         diagnostics: fit, drift and differences between levels.
         levels: with several levels, each level's own estimate, for at most 10 000 values times levels; otherwise empty.
@@ -257,7 +257,7 @@ def _processed(raw: Estimate, post: str) -> Estimate:
 
 
 def _withheld(estimate: Estimate, raw: Estimate, free: FloatArray) -> Withheld | None:
-    """Returns "bias" if an estimate's intervals must not be published. The raw inversion's intervals have no bias."""
+    """Returns "bias" if an estimate's intervals must not be published, else None. The raw inversion has no bias."""
     return "bias" if estimate is not raw and bias(estimate, raw, free) > MAX_BIAS else None
 
 
@@ -265,7 +265,7 @@ def _number(x: float) -> float | None:
     return None if math.isnan(x) else x
 
 
-@lru_cache(maxsize=4096)  # the result can take a part of a second; a step, its window and `Schedule.prepare` share it
+@lru_cache(maxsize=4096)  # a result can take a part of a second; a step, its window and `Schedule.prepare` share the result
 def spent(m: Mechanism, t: int) -> Privacy:
     """Returns the privacy loss of t reports; see `Privacy`."""
     sequence = m.eps_sequence(t)

@@ -20,7 +20,7 @@ from runtime.kafka_producer import Producer
 from runtime.settings import Settings, SettingsError
 from surveys import Survey
 
-MAX_PUBLICATION_BYTES = 16 * 2**20  # the topic's limit; a publication takes about 140 bytes a value
+MAX_PUBLICATION_BYTES = 16 * 2**20  # the topic's limit; a publication has about 140 bytes a value
 CONNECT_MS = 10_000
 REQUEST_MS = 10_000
 DELIVERY_MS = 20_000
@@ -38,8 +38,9 @@ class TopicUnavailable(LogUnavailable):
 class KafkaPublisher:
     """The survey's compacted topic of estimates: one JSON record per publication, keyed by `Publication.key`.
 
-    One estimator writes at a time. `take_over` fences all others: they share a transactional id, so the broker refuses their
-    transactions. An estimator that hung while another one continued cannot publish its old estimates.
+    One estimator writes at a time. `take_over` fences all others: all estimators share a transactional id, so the broker
+    refuses transactions of the fenced estimators. An estimator that hung while another one continued cannot publish its old
+    estimates.
 
     Args:
         survey: the survey.
@@ -60,7 +61,7 @@ class KafkaPublisher:
         self._connect(f"{self._transactional_id}-check").close(timeout=CLOSE_S)
 
     def _connect(self, transactional_id: str) -> Producer:
-        """Returns a producer that owns this transactional id; the broker fences every earlier one."""
+        """Returns a producer that owns this transactional id; the broker fences every earlier producer with this id."""
         producer = None
         with hearing(self._settings) as heard:
             try:
@@ -114,7 +115,7 @@ class KafkaPublisher:
             raise self._unavailable("another estimator leads")
 
     def _note(self, key: bytes | None, value: bytes | None, offset: int) -> None:
-        """Keeps a record's summary, unless the record is from another survey of this name or is not a publication."""
+        """Keeps a record's summary, if the record is a publication of this survey and not of another survey of this name."""
         try:
             summary = msgspec.json.decode(value or b"", type=PublicationSummary)
         except msgspec.DecodeError:
@@ -123,7 +124,7 @@ class KafkaPublisher:
             self._in_topic[key.decode(errors="replace")] = msgspec.structs.replace(summary, offset=offset)
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
-        """See `schedule.EstimatesTopic`. Leaves out a record of another version that this version cannot read.
+        """See `schedule.EstimatesTopic`. Leaves out records of other software versions that this version cannot read.
 
         Raises:
             LogUnavailable: if the broker does not answer.
@@ -144,7 +145,7 @@ class KafkaPublisher:
         return list(found.values())
 
     def _reader(self) -> KafkaConsumer:
-        """Returns a consumer of committed records, in no group."""
+        """Returns a consumer of committed records, without a consumer group."""
         consumer = KafkaConsumer(
             **self._settings.kafka_options(),
             bootstrap_timeout_ms=CONNECT_MS,
@@ -221,7 +222,7 @@ class KafkaPublisher:
 
 
 class PrometheusPublisher:
-    """Gauges of the latest estimates. A gauge without a number in the latest estimate is NaN, never an older number.
+    """Gauges of the latest estimates. A gauge is NaN if the latest estimate has no number for it; an older number never stays.
 
     Aggregates are always exported. If the survey lists an attribute's values (at most 256), each value has a time series of
     its frequency. For other attributes only the 20 most frequent values of the first estimate have a time series; later
@@ -269,7 +270,7 @@ class PrometheusPublisher:
             self._published.labels(p.survey).inc()
 
     def show(self, publications: list[Publication]) -> None:
-        """Sets the gauges. A step older than the latest step leaves the gauges unchanged."""
+        """Sets the gauges. Publications of a step before the latest step leave the gauges unchanged."""
         for p in publications:
             if p.step < self._latest.get((p.attribute, p.span), 0):
                 continue
@@ -283,7 +284,7 @@ class PrometheusPublisher:
                 found = result.estimate()
                 attribute = self._survey.attributes[self._survey.index(p.attribute)]
                 for i in self._values(p):
-                    value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # zeros make the text sort by number
+                    value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # leading zeros: text sorts by number
                     self._frequency.labels(*labels, name, *value).set(found.frequencies[i])
                     self._error.labels(*labels, name, *value).set(found.standard_errors[i])
             for level, privacy in p.privacy.items():

@@ -114,8 +114,8 @@ class RedisResults:
     def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
         """See `estimators.publishing.schedule.Results`.
 
-        Redis compares bytes, and another version may encode the same progress differently. We therefore send the bytes that we
-        read.
+        Redis compares bytes, and another software version may encode the same progress differently. For `before` we therefore
+        send the bytes that we read.
         """
         old = [msgspec.structs.replace(p, step=p.step - KEPT_STEPS).key for p in publications]
         written = b"" if before is None else msgspec.json.encode(before)

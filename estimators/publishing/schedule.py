@@ -1,18 +1,18 @@
-"""Schedule of the estimates. A step is estimated when no report can be missing, or at its deadline and again when complete.
+"""Schedule of the estimates. A step is estimated once no report can be missing, or at its deadline and again once complete.
 
 A step closes at `Survey.closes_ms`. A report appended to the log later is not counted. No report is missing once every
-partition's checkpoint has passed the first offset appended at or after the close (the partition's end if there is none yet).
-The schedule reads the offsets from the log and the checkpoints from the count store; no clock of an agent is involved.
+partition's checkpoint has reached the first offset appended at or after the close (the partition's end if there is no such
+offset yet). The schedule reads the offsets from the log and the checkpoints from the count store; it uses no agent's clock.
 
-Records may be lost before they are counted (`Missing`). Steps that lost records may belong to are published once everything
-else is counted. These steps stay incomplete permanently. The same holds for windows that contain such a step, and for spans
-with a step of which a partition's tables have been pruned.
+Records may be lost before they are counted (`Missing`). A step to which lost records may belong is published once all other
+records are counted, and stays incomplete permanently. Windows that contain such a step stay incomplete too. So do spans with
+a step whose tables of some partition have been pruned.
 
-The schedule saves its position with its results (`Progress`), so a restart neither skips nor doubles a step. Estimating a step
+The schedule saves its position with its results (`Progress`), so a restart neither skips nor repeats a step. Estimating a step
 twice gives publications with the same keys and the same contents.
 
 An estimator may hang at any line while another one continues. Meanwhile the store may be restored from an older copy. Every
-effect is therefore fenced. The topic refuses an estimator's publications after another estimator has taken the topic over.
+write is therefore fenced. The topic refuses an estimator's publications after another estimator has taken the topic over.
 Results are saved only if the stored progress is still the progress that was read. Tables are pruned only if the stored
 checkpoints follow the checkpoints that were read (`Checkpoint.follows`).
 
@@ -20,7 +20,7 @@ An estimator takes the topic over if the stored progress is not the progress tha
 publications:
 
     a step that is complete in the topic but not in the results     saved from the topic, not estimated again
-    any other step                                                  estimated; a poorer publication never replaces a better one
+    any other step                                                  estimated; never replaces a better publication (`_quality`)
 
 """
 
@@ -37,7 +37,7 @@ from stores.checkpoint import Checkpoint, Missing, sum_tables
 from stores.count_store import CountStore
 from surveys import Survey
 
-KEPT_STEPS = 1000  # steps of history in the results; the topic keeps everything
+KEPT_STEPS = 1000  # steps of history in the results; the topic keeps all steps
 TAKE_OVER_MS = 60_000  # lease while a topic is being taken over and read
 
 
@@ -48,8 +48,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         first_step: the first step ever estimated; windows hold no earlier pane.
         next_step: the first step not yet published.
         incomplete: earlier steps that were published incomplete at their deadline.
-        owner: random name of the take-over that saved this progress. The name fences an estimator that hung before the
-            take-over.
+        owner: random name of the take-over after which this progress was saved. The name fences an estimator that hung before
+            the take-over.
     """
 
     first_step: int
@@ -68,14 +68,14 @@ class LogPosition(Protocol):
         """Returns the append time of the oldest record in the log; None if the log is empty."""
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
-        """Returns each partition's first offset appended at or after the time; the end offset if there is no such record."""
+        """Returns the offset of each partition's first record appended at or after the time, or the end offset without one."""
 
 
 class Results(Protocol):
     """Store of publications and progress together."""
 
     def progress(self) -> Progress | None:
-        """Returns the progress last saved; None before the first."""
+        """Returns the progress last saved; None before the first save."""
 
     def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
         """Saves the publications (replacing those with the same keys) and the progress, in one atomic step.
@@ -85,10 +85,10 @@ class Results(Protocol):
         """
 
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        """Returns the last saved publications with these keys, None for a missing one."""
+        """Returns the last saved publications with these keys, None for a missing publication."""
 
     def lead(self, for_ms: int | None = None) -> bool:
-        """Takes or renews the leader's lease (by default for a few seconds); false if another estimator holds it.
+        """Takes or renews the leader's lease (by default for a few seconds); False if another estimator holds the lease.
 
         The lease only saves work. Two leaders do no harm, since `save` lets only one of them continue.
         """
@@ -108,7 +108,7 @@ class EstimatesTopic(Protocol):
     """The topic of estimates: keeps the last publication of each key, and accepts publications of one estimator only."""
 
     def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, PublicationSummary]:
-        """Fences all other estimators from now on; raises an error once `still` returns False.
+        """Fences all other estimators. Raises an error if `still` returns False during the take-over.
 
         Returns:
             The last publication of each key of this survey, at least for keys published since `since_ms`.
@@ -129,7 +129,7 @@ class Publisher(Protocol):
 
 
 class Schedule:
-    """Estimates every step of a survey in order. Several may run at once: one works, the others stand by.
+    """Estimates every step of a survey in order. Several schedules may run at once: one works, the others stand by.
 
     Args:
         survey: the survey.
@@ -217,7 +217,7 @@ class Schedule:
             for publisher in self._publishers:
                 publisher.publish(publications)
             if not self._results.save(publications, saved, after):
-                break  # another estimator has continued, or the store is an older copy
+                break  # another estimator has continued, or the store was restored from an older copy
             self._prune(after, checkpoints)
             saved = progress = after
             made += publications
@@ -231,7 +231,7 @@ class Schedule:
         """Computes one mechanism's privacy loss for the next step, before that step closes. This takes a part of a second.
 
         Returns:
-            False if there was no loss to compute, also before `run` and while another estimator works.
+            False if there was no loss to compute: also before `run`, and while another estimator works.
         """
         if self._next_step is None or not self._unprepared:
             return False
@@ -267,9 +267,10 @@ class Schedule:
         return [best[p.key] if _quality(best.get(p.key)) > _quality(p) else p for p in concluded]
 
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
-        """Returns the next step to publish, True if that step is passed, and the progress afterwards; None if no step is due.
+        """Returns the next step to publish, if that step is passed (`_passed`), and the progress afterwards.
 
-        Later steps are never passed before earlier ones, so only the first incomplete step is checked. See `_passed`.
+        Returns None if no step is due. A later step is never passed before an earlier step, so only the first incomplete step
+        is checked.
         """
         if progress.incomplete and self._passed(progress.incomplete[0]):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
@@ -287,7 +288,7 @@ class Schedule:
         return self._survey.closes_ms(step) + self._survey.step_ms
 
     def _begin(self, now_ms: int) -> Progress:
-        """Begins with the first step that the log can have a countable report of, or the topic's oldest step if earlier."""
+        """Begins with the first step of which the log can hold a countable report, or the topic's oldest step if earlier."""
         earliest = self._position.earliest_ms()
         begin_ms = now_ms if earliest is None else min(earliest, now_ms)
         first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
@@ -298,19 +299,19 @@ class Schedule:
     def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
         """True if every record that the log may hold for the step is counted.
 
-        Uses the given checkpoints, by default the checkpoints now in the store.
+        Uses the given checkpoints, by default the store's current checkpoints.
         """
         needed = self._position.offsets_at(self._survey.closes_ms(step))
-        log_id = self._position.log_id()  # read last: the offsets belong to this log or to an earlier one
+        log_id = self._position.log_id()  # read last: the offsets belong to this log or to an earlier log
         heads = self._store.heads() if checkpoints is None else checkpoints
         if log_id and any(head.log_id not in ("", log_id) for head in heads.values()):
-            return False  # the log was deleted, and its uncounted records are not yet stored as missing
+            return False  # the log was deleted, and the uncounted records of that log are not yet stored as missing
         # a partition that was never written to has no checkpoint and needs none
         reached = {partition: head.next_offset for partition, head in heads.items()}
         return all(reached.get(partition, 0) >= offset for partition, offset in needed.items())
 
     def _conclude(self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool) -> list[Publication] | None:
-        """Returns the publications of a step, with a window that begins at `first`; None if another estimator leads now."""
+        """Returns the publications of a step, whose window begins at `first`; None if another estimator leads now."""
         survey = self._survey
         tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
         gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]

@@ -42,7 +42,7 @@ def serve(
 ) -> list[Publication]:
     """Estimates every step as it closes, until `stop` is set or all steps through `until` are final.
 
-    Several estimators may run: one works, and another takes over within seconds after the first one ends.
+    Several estimators may run: one works, and another takes over within seconds after the working estimator ends.
 
     The estimator waits while Kafka or Redis is unreachable, also at start-up.
 
@@ -59,7 +59,7 @@ def serve(
 
     Raises:
         Stopped: if `stop` is set before Kafka and Redis have answered.
-        StoreRefused: if Redis refuses a command that the service needs. It also raises any other error of `check_topics`.
+        StoreRefused: if Redis refuses a command that the service needs. `serve` also raises any other error of `check_topics`.
         SettingsError: if an attribute has too many values to be published.
     """
     for attribute in survey.attributes:
@@ -81,7 +81,7 @@ def serve(
 
     def reach_kafka() -> tuple[KafkaLogPosition, KafkaPublisher]:
         check_topics()
-        publisher = KafkaPublisher(survey, settings)  # created first, since it keeps no connection open
+        publisher = KafkaPublisher(survey, settings)  # created first, since the publisher keeps no connection open
         return KafkaLogPosition(survey, settings), publisher
 
     prometheus = PrometheusPublisher(survey, REGISTRY)

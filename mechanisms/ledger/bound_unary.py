@@ -16,8 +16,8 @@ h = 0. The bound replaces u_h by a linear lower bound. The coefficients of a lin
    therefore at a vertex. At a vertex the gain is convex in n between the sizes at which vertices change. A few sizes n
    therefore suffice (`_few_blocks`).
 3. For an x with r or more blocks let γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)) > 0. Two blocks of only ones, or of only
-   zeros, lose at least γ against one block. A bit that is cold in x has at most N_r(s): the sum of u_0 over r pure blocks, all
-   but two of them single steps. A bit that is hot in a block of size n has at most
+   zeros, lose at least γ against one block. A bit that is cold in x adds at most N_r(s): the sum of u_0 over r pure blocks, all
+   but two of them single steps. A bit that is hot in a block of size n adds at most
    u_1(αa - β(n-a)) + u_0(αa') + u_0(-βb') - (r-3)γ with a' ones and b' zeros elsewhere (`_many_blocks`).
 4. A linear programme with cutting planes finds the prices with the smallest bound. The bound is computed anew from these
    prices, so it is valid even if the programme's solution is inaccurate. Every R is tried, unless both t > 64 and k > 16. In
@@ -36,22 +36,22 @@ from scipy.optimize import linprog
 
 from mechanisms.arguments import FloatArray, IntArray
 
-_FULL_T, _FULL_VALUES = 64, 16  # up to this many steps, or values of x', every interval has its own κ
-_FEW_BITS = 8  # up to this k, every x with three blocks is tried
-_LATTICE = 1024  # up to this many zeros in a block, every number of zeros is tried
+_FULL_T, _FULL_VALUES = 64, 16  # every interval has its own κ up to this many steps or values of x'
+_FEW_BITS = 8  # we try every x with three blocks up to this k
+_LATTICE = 1024  # we try every number of zeros in a block up to this number
 _TOLERANCE = 1e-10  # relative
 _ACCURATE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
 @dataclass(frozen=True, slots=True)
 class UnaryRounds:
-    """Both rounds of a memoized unary encoding, as natural logarithms: they are accurate for ε up to 700.
+    """Both rounds of a memoized unary encoding, as natural logarithms. The logarithms are accurate for ε up to 700.
 
     Attributes:
         log_p1, log_not_p1: ln p₁ and ln(1-p₁), p₁ = Pr[memo bit is 1 | the bit is 1].
-        log_q1, log_not_q1: the same for q₁ = Pr[memo bit is 1 | the bit is 0] < p₁.
-        log_p2, log_not_p2: the same for p₂ = Pr[report bit is 1 | memo bit is 1].
-        log_q2, log_not_q2: the same for q₂ = Pr[report bit is 1 | memo bit is 0] < p₂.
+        log_q1, log_not_q1: ln q₁ and ln(1-q₁), q₁ = Pr[memo bit is 1 | the bit is 0] < p₁.
+        log_p2, log_not_p2: ln p₂ and ln(1-p₂), p₂ = Pr[report bit is 1 | memo bit is 1].
+        log_q2, log_not_q2: ln q₂ and ln(1-q₂), q₂ = Pr[report bit is 1 | memo bit is 0] < p₂.
 
     Raises:
         ValueError: if a logarithm is positive or infinite, if the probabilities of a pair do not sum to 1, or if not q < p.
@@ -118,7 +118,7 @@ class _Kind:
 
 
 class _Bits(NamedTuple):
-    """Bits with the same role in x: their number (fractional for a mean), their `_Kind`'s index, and a term to add."""
+    """Bits with the same role in x: the number of bits (fractional for a mean), their `_Kind`'s index, and a term to add."""
 
     many: float
     kind: int

@@ -59,10 +59,12 @@ def _few_values(t: int, k: int, rounds: GRRRounds) -> tuple[float, str]:
 
 
 def _spread(own: tuple[int, ...], others: tuple[int, ...], k: int, rounds: GRRRounds) -> float:
-    """max_x ln P(y|x) - min_x' ln P(y|x'), if y has `own` reports of the k values' symbols and `others` of other symbols.
+    """max_x ln P(y|x) - min_x' ln P(y|x') of an output y.
 
-    ln P(y|x) is a sum over values v: f_v of the counts that were reported while x was v. Values are added one at a time.
-    `least` and `most` are the extremes over all ways to divide every part of the counts among the values so far.
+    `own` holds the numbers of reports of the k values' symbols, `others` the numbers of reports of the other symbols.
+    ln P(y|x) is the sum of f_v(c_v) over values v. c_v holds the numbers of reports of each symbol while x was v.
+    Values are added one at a time. `least` and `most` are the extremes over all ways to divide every part of the counts
+    among the values so far.
     """
     shape = tuple(n + 1 for n in own + others)
     states = np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1)

@@ -31,8 +31,8 @@ where f_v is convex and f_v(0) = 0. For every y the maximum splits into a maximu
    vertices replace M = k: counts q + r/M for M < k symbols and q for the others. There are three choices of prices:
    - π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`_free_rows`). Exact if the best M
      divides t and M + t/M <= k. Then x has M values t/M times each; x' has t/M others, each once with each value of x.
-   - The smallest prices with which the bracket is at most a given V. All v have the same κ, computed from f_v without its own
-     symbol. The bound is convex in V, and the best V is used (`_best_bracket`).
+   - The smallest prices that keep the bracket at most a given V. All v have the same κ, computed from f_v without the symbol
+     v. The bound is convex in V, and the best V is used (`_best_bracket`).
    - For k <= 16, the prices that minimise the bound. Linear programming finds them (`_programme`).
 
 No single pair, such as 'constant against all-distinct', is the worst for all parameters and all t. For small t and large k the
@@ -165,7 +165,7 @@ class GRRRounds:
         return np.asarray(np.logaddexp(self.e1 - self.log_total, others))
 
     def row(self, counts: npt.ArrayLike, own: int | None = None) -> FloatArray:
-        """f_v of counts of some symbols (last axis). v is the symbol at index `own`; None: v is not among the symbols."""
+        """f_v of the counts of some symbols (last axis). v is the symbol at index `own`, or no such symbol if `own` is None."""
         terms = log_expm1(self.e2 * np.asarray(counts))
         if own is not None:
             terms[..., own] += self.e1
@@ -222,8 +222,8 @@ def _exact(t: int, rounds: GRRRounds) -> SequenceLoss:
 def _least_likely(n: IntArray, rounds: GRRRounds) -> tuple[float, IntArray]:
     """min_x' ln P(y|x') for counts n of the reported symbols, and the matrix that reaches this minimum.
 
-    The matrix has the rows of the reported symbols, then the rows of other symbols. A state of the dynamic programme is the
-    counts divided among the rows so far: first the rows of unreported symbols, then the row of each reported symbol.
+    The matrix has the rows of the reported symbols, then the rows of other symbols. A state of the dynamic programme holds the
+    counts already divided among rows: first the rows of unreported symbols, then the row of each reported symbol.
     """
     used, shape = len(n), tuple(int(x) + 1 for x in n)
     states = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1)
@@ -269,8 +269,8 @@ def _widths(t: int, k: int) -> IntArray:
 def _free_rows(t: int, rounds: GRRRounds) -> float:
     """The bound from the slopes of f_v at 0. In this bound x' may have any number of values that are never reported.
 
-    M φ(t/M) and ln(1+MX)/M are both convex in M. Between two computed widths, the first therefore lies below its chord, and the
-    second above its tangents. The point where the tangents meet bounds all widths in between.
+    M φ(t/M) and ln(1+MX)/M are both convex in M. Between two computed widths, M φ(t/M) therefore lies below its chord, and
+    ln(1+MX)/M above its tangents. The point where the tangents meet bounds all widths in between.
     """
     m = _widths(t, rounds.k)
     total = rounds.once(m)
@@ -287,7 +287,7 @@ def _free_rows(t: int, rounds: GRRRounds) -> float:
 
 
 def _best_bracket(t: int, rounds: GRRRounds) -> float:
-    """The bound from the smallest prices with which the bracket is at most V, for the best V."""
+    """The bound for the best V. Its prices are the smallest that keep the bracket at most V."""
     k = rounds.k
     m = np.arange(1, min(t, k) + 1)
     gain = m * rounds.phi(t / m)
@@ -313,7 +313,7 @@ def _depth(t: int, rounds: GRRRounds) -> int:
 
 
 def _dearest_row(prices: FloatArray, t: int, rounds: GRRRounds) -> float:
-    """κ = max_c Σ π_m c_m - f(c), if c has no reports of the row's own symbol; see `_dearest_rows`."""
+    """κ = max_c Σ π_m c_m - f_v(c) over counts c without reports of symbol v; see `_dearest_rows`."""
     if not len(prices):
         return 0.0
     depth = _depth(t, rounds)
@@ -326,7 +326,7 @@ def _dearest_row(prices: FloatArray, t: int, rounds: GRRRounds) -> float:
 
 
 def _dearest_rows(prices: FloatArray, t: int, rounds: GRRRounds) -> tuple[FloatArray, FloatArray]:
-    """κ_v = max_c Σ π_m c_m - f_v(c) for every symbol v, and the counts c; for positive prices with sum ε₂ at most.
+    """κ_v = max_c Σ π_m c_m - f_v(c) for every symbol v, and the counts c. The prices are positive, with sum at most ε₂.
 
     Since -ln H = max_h [1 - ln h - H/h], the best counts for a given h include exactly those increments E^c → E^{c+1} of symbol
     m for which w_m E^c (E-1)/π_m <= h. The candidates are therefore a chain, ordered by this threshold. Counts without a zero
@@ -360,7 +360,7 @@ def _vertices(t: int, k: int) -> FloatArray:
 def _programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
     """The bound from the best prices, and count matrices near the worst matrix.
 
-    The linear programme uses cutting planes: rows c with the largest Σ π_m c_m - f_v(c) are added until no row violates its
+    The linear programme uses cutting planes: it adds the rows c with the largest Σ π_m c_m - f_v(c) until no such sum exceeds
     κ_v. The bound is computed anew from the programme's prices, so it is valid even if the programme's solution is inaccurate.
     The variables are d, with π = ε₂/k + d k/t, then κ, then the bracket minus ε₂ t (1-1/k).
     """
@@ -414,7 +414,7 @@ def _programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
 
 
 def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The best pair of this kind: M values in x, R others in x', and all M·R combinations about equally often."""
+    """The best pair of this kind: x has M values, x' has R others, and all M·R combinations occur about equally often."""
     m = _widths(t, rounds.k)
     m = m[m < rounds.k]
     values = np.minimum(-(-t // m), rounds.k - m)

@@ -30,7 +30,7 @@ from mechanisms.arguments import MAX_K, IntArray, integer
 from mechanisms.ledger.bound_unary import PriceProgramme, UnaryRounds
 from mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, between, partitions
 
-_EXACT_T = {2: 12, 3: 8, 4: 7}  # number of bits k: largest t with an exact loss
+_EXACT_T = {2: 12, 3: 8, 4: 7}  # from the number of bits k to the largest t with an exact loss
 _EXACT_T_OTHERS = 6
 
 
@@ -77,9 +77,9 @@ class _Pair:
     """Two sequences, up to a renaming of their values, and reported bits to try.
 
     Attributes:
-        steps: (blocks of x, kinds of blocks of x'), number of steps in both blocks.
+        steps: (blocks of x, kinds of blocks of x'), number of steps that a block of x and a block of x' share.
         times: (kinds of blocks of x',), number of blocks of each kind.
-        ones: (tries, blocks of x, kinds of blocks of x'), number of reported ones among the steps in both blocks.
+        ones: (tries, blocks of x, kinds of blocks of x'), number of reported ones among the shared steps.
     """
 
     steps: IntArray
@@ -95,8 +95,8 @@ class _Pair:
 def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, str]:
     """Loss of the pair with the best common values and the best reported bits, and a description of the pair.
 
-    A block of x has the same value as a block of x', or a value that x' lacks. Every choice moves bits between the four kinds
-    (hot in x or not, hot in x' or not), so the best choice is an assignment of the blocks of x.
+    A block of x has the same value as a block of x', or a value that x' lacks. Every choice of values moves bits between the
+    four kinds (hot in x or not, hot in x' or not). The best choice therefore solves an assignment problem for the blocks of x.
     """
     left = rounds.weight(total := (pair.ones * pair.times).sum(axis=2), (pair.steps * pair.times).sum(axis=1) - total)
     right = rounds.weight(total := pair.ones.sum(axis=1), pair.steps.sum(axis=0) - total)
@@ -119,7 +119,7 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, str]:
 
 
 def _describe(pair: _Pair, partner: IntArray) -> str:
-    """Describes a pair of sequences. partner: for every block of x, the kind of the block of x' with the same value."""
+    """Describes a pair of sequences. `partner` holds, for every block of x, the kind of the block of x' with the same value."""
     parts, fresh = [], len(pair.steps)
     for kind, times in enumerate(pair.times):
         same = np.flatnonzero(partner == kind)
@@ -144,7 +144,7 @@ def _fillings(steps: IntArray) -> IntArray:
 def _pairs(t: int, most: int) -> tuple[_Pair, ...]:
     """All pairs of sequences of t steps with at most `most` values each, with all reported bits.
 
-    Of pairs that differ only by names or order, one is returned.
+    Returns one pair of all pairs that differ only by names or order.
     """
     found = {}
     for sizes in partitions(t, most):

@@ -318,7 +318,7 @@ def test_a_withheld_interval_is_explained(open_page: OpenPage) -> None:
     try:
         page = open_page(server.url)
         summary = page.locator("#summary")
-        expect(summary).to_contain_text("500 reports in 1 step up to step 1, no intervals. They would not cover")
+        expect(summary).to_contain_text("500 reports in 1 step up to step 1, no intervals. Intervals would not cover")
         page.locator("#histogram").focus()
         page.keyboard.press("ArrowRight")
         assert "%, without an interval" in page.locator("#readout").inner_text()

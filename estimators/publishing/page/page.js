@@ -5,8 +5,8 @@ const $ = (id) => document.getElementById(id);
 const MOST_BARS = 2000;
 const [FIT_LIMIT, ALARM_CHANCE] = [6, 5.7e-7]; // thresholds of the alerts
 const WITHHELD = {
-  bias: "They would not cover the truth: with few reports and many values this estimator is biased. Matrix inversion has intervals.",
-  levels: "They would not cover the truth: the levels' histograms differ, so an estimate over all of them is biased.",
+  bias: "Intervals would not cover the truth: with few reports and many values this estimator is biased. Matrix inversion has intervals.",
+  levels: "Intervals would not cover the truth: the levels' histograms differ, so an estimate over all levels is biased.",
 };
 const state = { survey: null, attribute: null, latest: null, shown: null, series: null, read: null };
 const UNREAD = document.getElementById("readout").textContent;
