@@ -127,7 +127,7 @@ def test_post_processing_applies_only_to_the_raw_inversion(client: TestClient, d
         assert "post must be one of" in refused.json()["detail"]
     processed = create_api(SURVEY, demo.service.results, demo.service.rejected, post="norm")
     with TestClient(processed) as other:
-        assert other.get(url, params={"estimator": "mi", "post": "norm-sub"}).status_code == 422  # no second post-processing
+        assert other.get(url, params={"estimator": "mi", "post": "norm-sub"}).status_code == 422  # already post-processed
         assert other.get("/api/v1/survey").json()["post_methods"] == ["norm"]
 
 
@@ -183,7 +183,7 @@ def schemas(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_the_description_states_the_width_of_numbers(demo: Demo) -> None:
-    """Checks the API of estimates and the gateway. Without a format, generated clients assume 32 bits."""
+    """Checks the API of estimates and the gateway's API. Without a format, generated clients assume 32 bits."""
     widths = {"integer": "int64", "number": "double"}
     for document in (api_of(demo).openapi(), description("demo", tokens_required=True)):
         numbers = [schema for schema in schemas(document) if schema["type"] in widths]

@@ -80,7 +80,7 @@ def people(m: LocalHashing | LongitudinalHashing, table: FloatArray, given: dict
     ],
 )
 def test_score_moments_of_hashing_equal_enumeration(name: str, g: int, steps: int, exact: bool) -> None:
-    """For the true likelihood, compares only changes of the frequencies that keep the sum; only these are used."""
+    """For the true likelihood, compares only along changes of the frequencies that keep the sum; no other changes are used."""
     m, along = hashing(name, g), helmert(F.size) if exact else np.eye(F.size)
     for found, expected in zip(score_moments(m, F, steps, exact), enumerated(m, steps, exact), strict=True):
         np.testing.assert_allclose(along @ found @ along.T, along @ expected @ along.T, rtol=1e-10, atol=1e-12)
@@ -132,7 +132,7 @@ def test_location_mechanisms_have_errors_and_mix_with_others() -> None:
 
 @pytest.mark.parametrize("eps", [20.0, 35.0, 60.0, 100.0, 700.0])
 def test_location_mechanisms_have_errors_at_large_budgets_too(eps: float) -> None:
-    """Nobody has value 5; reports of value 5 would be almost exact. The other values have the standard errors of a count."""
+    """Nobody has value 5; reports of value 5 would be almost exact. Other values have the standard errors of exact reports."""
     m = LOCATION["truncated-geometric"](k=6, eps=eps)
     found = mle(m, m.tabulate(m.report(np.arange(200) % 5, np.random.default_rng(2))))
     np.testing.assert_allclose(found.standard_errors[:5], np.sqrt(0.2 * 0.8 / 200), rtol=0.05)

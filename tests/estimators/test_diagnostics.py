@@ -59,7 +59,7 @@ def test_honest_counts_raise_alarms_as_rarely_as_stated(name: str) -> None:
     """2000 surveys of 300 people who all have the same value: one step, or three steps from memos. Alarms at 5 % and 0.1 % are
     not more frequent than stated; a correct test fails with probability 1e-6.
 
-    The test `ones` is exact, so its alarms are also not rarer than stated. `functions` is exact too, and is tested below.
+    The test `ones` is exact, so alarms of `ones` are also not rarer than stated. `functions` is exact too: see below.
     """
     m, rng, steps = build(name), np.random.default_rng(CHOSEN.index(name)), 3 if name in LONGITUDINAL else 1
     fits = [fit(m, table, steps) for table in surveys(m, rng, 2000, 300, steps, POINT)]
@@ -114,8 +114,9 @@ def test_the_chance_of_ones_equals_enumeration(name: str, k: int, eps: float, pe
 
 @pytest.mark.parametrize(("name", "k", "eps", "people", "steps"), FEW_ONES)
 def test_few_almost_exact_reports_raise_alarms_as_stated(name: str, k: int, eps: float, people: int, steps: int) -> None:
-    """3000 surveys: alarms at 5 %, 0.1 % and 1e-6 are not more frequent; a correct test fails with probability 1e-6.
+    """3000 surveys: alarms at 5 %, 0.1 % and 1e-6 are not more frequent than stated.
 
+    A correct test fails with probability 1e-6.
     The control uses the normal distribution. If one survey in forty has a false report, this control puts a single false report
     above 6 standard deviations.
     """
@@ -346,8 +347,8 @@ def test_mass_below_zero_sums_the_raw_negative_frequencies() -> None:
 
 
 def test_few_reports_of_many_hashed_values_raise_no_alarm() -> None:
-    """With few reports, two reports with the same function move all support counts together. The sum is then far from χ². With
-    the floor test, 2 of these 60 runs exceeded 5; the expected number was 4e-5."""
+    """With few reports, two reports with the same function move all support counts together. The floor test's sum is then far
+    from χ². With the floor test, 2 of these 60 runs exceeded 5; the expected number was 4e-5."""
     m = mechanism("L-BLH", k=30_000, eps_inf=2.0, eps_1=1.0)
     assert isinstance(m, Longitudinal)
     for seed in range(50, 110):

@@ -111,15 +111,15 @@ def exceedances(m: Mechanism, method: str, steps: int, runs: int, people: int, s
 @pytest.mark.parametrize("method", ["mi", "mle"])
 @pytest.mark.parametrize("name", NAMES)
 def test_intervals_cover_as_often_as_stated(name: str, method: str, steps: int) -> None:
-    """400 repetitions: the expected number of misses is 20. In each of 48 cases it is outside [5, 38] with probability below
-    2e-4."""
+    """400 repetitions: the expected number of misses is 20. In each of 48 cases the number of misses is outside [5, 38] with
+    probability below 2e-4."""
     m = make(name, 6, eps_1=2.0)
     assert 5 <= exceedances(m, method, steps, 400, 3000) <= 38
 
 
 @pytest.mark.parametrize("name", ["L-GRR", "L-OSUE", "L-OLH"])
 def test_control_a_window_as_independent_steps_undercovers(name: str) -> None:
-    """Intervals that assume that the memo's noise averages out are too narrow, and the test above would fail."""
+    """Intervals that assume that the memo's noise averages out are too narrow; with them the test above would fail."""
     m = make(name, 6, eps_1=2.0)
     narrow = math.sqrt(m.variance(0.2, 1, 1) / 4 / m.variance(0.2, 1, 4))
     assert exceedances(m, "mi", 4, 400, 3000, scale=narrow) > 38

@@ -1,4 +1,4 @@
-"""The free-will paper's alternatives to GIBU, against the paper's formulas and examples."""
+"""Compares the free-will paper's alternatives to GIBU with the paper's formulas and examples."""
 
 import math
 
@@ -53,7 +53,7 @@ def test_the_average_of_rappors_is_a_rappor() -> None:
 
 
 def test_results_are_averaged_by_number_of_reports() -> None:
-    """Eqs. 4 and 5."""
+    """Checks Eqs. 4 and 5 of the paper."""
     groups = grr(0.5, 2.0)
     n = sum(t.n for _, t in groups)
     expected = np.sum([t.n / n * matrix_inversion(m, t, post="norm-mul").frequencies for m, t in groups], axis=0)
@@ -91,7 +91,7 @@ def report_by_report(groups: list[Group], iterations: int) -> np.ndarray:
 @pytest.mark.parametrize("iterations", [1, 5, 25])
 def test_all_alternatives_equal_the_papers_sums(iterations: int) -> None:
     """GRR at two levels and a geometric mechanism, 90 reports. Compares GIBU with Eq. 15 for each report, and [IBU]_M (Eq. 10)
-    and [INV]_M (Eq. 7) on the average channel. GIBU differs from all others."""
+    and [INV]_M (Eq. 7) on the average channel. GIBU differs from all alternatives."""
     line = LOCATION["truncated-geometric"](k=K, eps=0.7)
     groups = groups_of(mechanism("GRR", k=K, eps=0.5), line, mechanism("GRR", k=K, eps=3.0), n=15)
     found = gibu(groups, max_iter=iterations, tol=0.0).frequencies

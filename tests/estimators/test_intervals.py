@@ -49,7 +49,8 @@ def one(survey: Survey, table: CountTable, post: str = "none") -> Publication:
 
 def test_intervals_that_would_not_cover_are_withheld() -> None:
     """20 surveys of 5000 people and 500 values. The control: the withheld intervals cover the four frequent values in fewer
-    than 70 % of the cases (IBU: 10 %). The inversion's published intervals cover them in more than 85 % (by chance not: 1e-6).
+    than 70 % of the cases (IBU: 10 %). The inversion's published intervals cover these values in more than 85 % of the cases; a
+    correct program fails with probability 1e-6.
     """
     survey, rng = survey_of(500, mechanism="L-OSUE", eps_inf=2.0, eps_1=1.0), np.random.default_rng(1)
     (m,) = survey.mechanisms[0]
@@ -69,7 +70,7 @@ def test_intervals_that_would_not_cover_are_withheld() -> None:
     assert held["mi"] > 0.85
 
 
-CELLS = [  # mechanism, ε₁, values, people; for a Zipf and a geometric law
+CELLS = [  # mechanism, ε₁, number of values, number of people; for a Zipf and a geometric law
     ("GRR", 1.0, 10, 5000), ("OUE", 1.0, 30, 20_000), ("L-OSUE", 1.0, 100, 20_000), ("L-OSUE", 1.0, 500, 100_000),
     ("SUE", 3.0, 300, 100_000), ("L-GRR", 2.0, 30, 5000),
 ]  # fmt: skip
@@ -107,7 +108,7 @@ def test_well_behaved_intervals_stay_published(name: str, steps: int) -> None:
 
 
 def test_well_behaved_intervals_over_levels_stay_published() -> None:
-    """The levels have very unequal ε. The likelihood and the inversion weight levels differently; this is not a bias."""
+    """The levels have very unequal ε. The likelihood and the inversion weight levels differently; the difference is no bias."""
     rng, shares = np.random.default_rng(5), np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
     for _ in range(20):
         groups = [(m, draw(m, shares, n, rng)) for m, n in ((build("OUE", 6, 0.5), 40_000), (build("GRR", 6, 4.0), 4000))]

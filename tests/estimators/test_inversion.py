@@ -48,10 +48,10 @@ def test_the_examples_include_a_singular_channel() -> None:
 @pytest.mark.parametrize("m", PLACES, ids=repr)
 @pytest.mark.parametrize("steps", [1, 4])
 def test_estimates_and_errors_match_repeated_surveys(m: ChannelMechanism, steps: int) -> None:
-    """400 surveys of 500 people. Mean and variance of every bin differ from the stated ones by less than 6 standard errors
-    (1e-8 each by chance). The control, a single step's variance divided by the steps, differs by more. A singular channel has
-    the bias of least squares, A⁺A f.
-    (For the pure mechanisms: `tests/mechanisms/test_variance.py`.)
+    """400 surveys of 500 people. Mean and variance of every bin differ from the stated mean and variance by less than 6
+    standard errors; a larger difference has probability 1e-8. The control, a single step's variance divided by the number of
+    steps, differs by more. A singular channel has the bias of least squares, A⁺A f.
+    (`tests/mechanisms/test_variance.py` tests the pure mechanisms.)
     """
     rng = np.random.default_rng([steps, m.k, len(m.signature)])
     found = [matrix_inversion(m, collect(m, rng.choice(6, 500, p=F), rng, steps), steps=steps) for _ in range(400)]
@@ -92,7 +92,8 @@ def test_a_line_of_a_million_cells_is_inverted() -> None:
 
 @pytest.mark.parametrize("m", PLACES[:2], ids=repr)
 def test_fake_data_are_inverted(m: ChannelMechanism) -> None:
-    """The inversion is exact on expected counts. The variance is that of the device's mechanism on real and fake values."""
+    """The inversion is exact on expected counts. With one true report in d = 3, the variance is d² times the variance of the
+    device's mechanism at the frequencies of real and fake values."""
     m.inverse()
     mixed = m.with_fake_data(3)
     assert isinstance(mixed, ChannelMechanism)
@@ -103,7 +104,8 @@ def test_fake_data_are_inverted(m: ChannelMechanism) -> None:
 
 
 def test_mixed_groups_combine_without_bias_and_more_accurately() -> None:
-    """300 surveys of a pure and both geometric mechanisms. No bin's mean is wrong by 6 standard errors (by chance: 1e-8)."""
+    """300 surveys of a pure and both geometric mechanisms. Every bin's mean is right to within 6 standard errors; by chance a
+    mean is not, with probability 1e-8."""
     rng, kinds = np.random.default_rng(5), [pure("L-OSUE", eps_1=1.0), *PLACES[:2]]
     found = []
     for _ in range(300):

@@ -60,7 +60,7 @@ def test_the_second_works_only_after_the_first_has_stopped(
     assert two.run(now_ms(1)) == []
     assert one.run(now_ms(1))
     assert tolds[1].publications == []
-    deadline = time.monotonic() + 20  # the first is dead and renews no lease
+    deadline = time.monotonic() + 20  # the first estimator is dead and renews no lease
     while not two.run(now_ms(2)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -74,7 +74,7 @@ def test_the_second_works_only_after_the_first_has_stopped(
 
 
 def test_losing_the_lease_during_a_step_loses_no_step(store: MemoryCountStore, client: redis.Redis) -> None:
-    """The lease only saves work: the results are the same if an estimator loses it without noticing."""
+    """The lease only saves work: the results are the same if an estimator loses the lease without noticing."""
     told = Told()
     (one, results), (two, _) = (schedule(store, client, told) for _ in range(2))
     leads, lead = 0, results.lead

@@ -55,7 +55,7 @@ def tables(draw: st.DrawFn, wild: bool = True) -> Group:
     eps = [0.5, 1.0, 2.0] + [1e-3] * wild + [300.0] * (wild and "LH" not in name)
     m = make(name, eps_1=draw(st.sampled_from(eps)))
     top = draw(st.sampled_from([1, 20, 10**6] + [2**62 // math.prod(m.table_shape)] * wild))
-    if isinstance(m, SubsetSelection):  # any sets of ω values, each any number of times
+    if isinstance(m, SubsetSelection):  # any sets of ω values, each set any number of times
         times = draw(st.lists(st.integers(0, top // K), min_size=1, max_size=K))
         sets = [draw(st.permutations(range(K)))[: m.omega] for _ in times]
         counts = sum((n * np.isin(np.arange(K), members) for n, members in zip(times, sets)), np.zeros(K, np.int64))
@@ -154,7 +154,8 @@ def test_ten_thousand_fast_steps_equal_dense_ones() -> None:
 
 @pytest.mark.parametrize(("tol", "delta"), [(0.0, 0.0), (1e-5, 0.0), (0.0, 1e-7)])
 def test_values_with_equal_counts_and_starts_stay_equal(tol: float, delta: float) -> None:
-    """Few of many values differ in the counts of two groups and in the start. The loop over kinds equals a loop over values."""
+    """Few of many values differ in two groups' counts and in the start. The loop over kinds gives the result of a loop over
+    values."""
     rng, k = np.random.default_rng(11), 97
     sharp, blunt = make("OUE", k, 3.0), make("L-OSUE", k, 0.5)
     groups = [(m, m.table(400, rng.integers(100, 104, k))) for m in (sharp, blunt)]
@@ -355,7 +356,7 @@ def test_projected_steps_raise_the_likelihood_to_the_gap() -> None:
     f, evaluations = projected_maximum(terms, uniform, 4000 * 1e-9, 10_000)
     best, gradient = evaluate(terms, f)
     assert duality_gap(f, gradient) <= 4000 * 1e-9
-    assert (f == 0).any()  # it reaches the boundary exactly
+    assert (f == 0).any()  # the steps reach the boundary exactly
     path = [value(terms, projected_maximum(terms, uniform, 0.0, i)[0]) for i in range(1, evaluations, 3)]
     assert all(b >= a - 1e-12 * abs(a) for a, b in itertools.pairwise(path))
     assert path[-1] <= best + 4000 * 1e-9
@@ -434,7 +435,7 @@ def test_no_count_and_no_eps_overflows(name: str, k: int, eps: float) -> None:
 
 
 def test_a_mechanism_without_information_gives_no_estimate() -> None:
-    """Beside such a mechanism, a group with information has the same estimate as alone."""
+    """A group with information has the same estimate beside such a mechanism as alone."""
     m = copy.copy(make("GRR"))
     m.p = m.q = 1 / K  # a "paper" calibration can have p = q
     table = m.table(60, np.array([60, 0, 0, 0, 0, 0]))

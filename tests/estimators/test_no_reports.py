@@ -1,4 +1,4 @@
-"""Tests that every output shows a step without reports without numbers."""
+"""Tests that no output shows numbers for a step without reports."""
 
 import csv
 import io

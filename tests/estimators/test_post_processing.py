@@ -71,8 +71,8 @@ def test_power_keeps_the_order(x: np.ndarray, log_noise: float, log_scale: float
 def test_norm_sub_is_the_projection_onto_the_simplex(x: np.ndarray) -> None:
     f = apply(x, "norm-sub")
     shift = (x - f)[f > 0]
-    np.testing.assert_allclose(shift, shift.mean(), atol=1e-9)  # one number is subtracted from the positive ones
-    assert (x[f == 0] <= shift.mean() + 1e-9).all()  # the other numbers are not above it: conditions of a projection
+    np.testing.assert_allclose(shift, shift.mean(), atol=1e-9)  # one number is subtracted from all positive numbers
+    assert (x[f == 0] <= shift.mean() + 1e-9).all()  # no other number exceeds the shift: conditions of a projection
 
 
 @pytest.mark.parametrize("outliers", [[], [0.999, 1.001, 1.5], [-0.01, 1e-7, 2.6e-4]])
@@ -141,7 +141,7 @@ def test_power_keeps_estimates_without_noise() -> None:
 
 
 def test_power_with_the_variance_of_k_reports_is_inaccurate() -> None:
-    """A toolkit has this mistake: it multiplies the variance of one report by k. The noise variance of counts is n times the
+    """A toolkit makes this mistake: it multiplies the variance of one report by k. The noise variance of counts is n times the
     variance of one report."""
     k, n = 100, 20_000
     m = mechanism("OUE", k, eps=1.0)

@@ -1,4 +1,4 @@
-"""Tests that the schedule skips and doubles no step, and publishes no step as complete while reports could be missing."""
+"""Tests that the schedule skips and repeats no step, and publishes no step as complete while reports could be missing."""
 
 import contextlib
 import math
@@ -88,7 +88,7 @@ def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountSt
     store.commit(0, (1, ""), Checkpoint(2, close))
     assert schedule.run(now) == []  # partition 1 has a record and no checkpoint
     store.commit(1, None, Checkpoint(1, close, pane(0)))  # type: ignore[arg-type]
-    assert schedule.run(now - 1) == []  # too early by the clock
+    assert schedule.run(now - 1) == []  # one millisecond before the step is due
     made = schedule.run(now)
     assert keys(made) == [(0, True)]
     assert made[0].reports == 10
@@ -120,7 +120,7 @@ def test_privacy_losses_are_computed_before_the_close(store: MemoryCountStore, m
         assert schedule.run(due - 1) == []
         assert [schedule.prepare() for _ in range(n_mechanisms + 1)] == [True] * n_mechanisms + [False]
         assert schedule.run(due - 1) == []
-        assert not schedule.prepare()  # once a step
+        assert not schedule.prepare()  # the loss is computed once a step
         with monkeypatch.context() as patch:
             for m in {m for mechanisms in SURVEY.mechanisms for m in mechanisms}:
                 patch.setattr(m, "eps_sequence", None)
@@ -155,7 +155,7 @@ def test_a_late_step_is_published_at_its_deadline_and_again(store: MemoryCountSt
     again = schedule.run(deadline)
     assert keys(again) == [(0, True)]
     assert again[0].reports == 6
-    assert {(p.step, p.complete) for p in results.history()} == {(0, True)}  # replaced, not added
+    assert {(p.step, p.complete) for p in results.history()} == {(0, True)}  # the second publication replaces the first
 
 
 def test_expired_and_unused_partitions_do_not_delay_steps(store: MemoryCountStore) -> None:
@@ -316,7 +316,7 @@ def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountSt
 
     class Forgetful(MemoryCountStore):
         def heads(self) -> dict[int, Checkpoint]:
-            return {0: Checkpoint(2)}  # the second write is lost after this
+            return {0: Checkpoint(2)}  # the second write is lost after this read
 
         def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
             return store.checkpoints(steps)
@@ -444,7 +444,7 @@ def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
 
 @pytest.mark.parametrize("window_steps", [1, 3])
 def test_diagnostics_are_published(window_steps: int) -> None:
-    """Three steps: honest, changed, forged. The previous step is available even with the shortest window."""
+    """Three steps: honest reports, changed values, forged reports. Even the shortest window keeps the previous step."""
     survey = parse_survey(
         tomllib.loads(f"""
         name = "signs"
@@ -473,7 +473,7 @@ def test_diagnostics_are_published(window_steps: int) -> None:
     store.commit(0, None, Checkpoint(3, survey.closes_ms(2) - 1, panes))
     log = Log([survey.opens_ms(step) for step in range(3)])
     schedule = Schedule(survey, store, log, results, [told, PrometheusPublisher(survey, registry)])
-    for step in range(3):  # one at a time, so that old tables are pruned
+    for step in range(3):  # one step at a time, so that old tables are pruned
         schedule.run(survey.closes_ms(step) + MARGIN_MS)
     found = {(p.step, p.span): p.diagnostics for p in told.publications}
     assert found == {
@@ -517,7 +517,7 @@ class Unmarked(MemoryCountStore):
 
 
 def full(store: MemoryCountStore, steps: int, writer: str) -> Log:
-    """Counts five reports in each of `steps` steps; returns their log."""
+    """Counts five reports in each of `steps` steps; returns the log of these reports."""
     panes = {key: table for step in range(steps) for key, table in pane(step).items()}
     change = Checkpoint(steps, SURVEY.opens_ms(steps - 1), panes, writer=writer)  # type: ignore[arg-type]
     assert store.commit(0, None, change)

@@ -7,7 +7,7 @@ sequences x and y of length t
 
 The functions below sum and multiply these probabilities over all sequences. GRR's symbols are enumerated directly. The bits of
 a unary encoding are independent given x, so the loss of a pair (x, x') is a sum over bits. All bits that are not a value of
-either sequence have the same loss. `all_bits_loss` does not use these simplifications.
+either sequence have the same loss. `all_bits_loss` does not use these two simplifications.
 """
 
 import math
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Steps = tuple[int, ...]
-Values = Sequence[int] | None  # all, if None
+Values = Sequence[int] | None  # None: all values
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Rounds:
 
 
 def grr_rounds(k: int, eps_inf: float, eps_1: float, *, paper: bool = False) -> Rounds:
-    """L-GRR: E = [e^{ε₁}(e^{ε∞}+k-2) - (k-1)] / (e^{ε∞} - e^{ε₁}). The paper uses the E for k = 2."""
+    """L-GRR: E = [e^{ε₁}(e^{ε∞}+k-2) - (k-1)] / (e^{ε∞} - e^{ε₁}). The paper uses the E of k = 2 for every k."""
     e1, e = math.exp(eps_inf), math.exp(eps_1)
     symbols = 2 if paper else k
     e2 = (e * (e1 + symbols - 2) - (symbols - 1)) / (e1 - e)
@@ -110,7 +110,7 @@ def bit_log_likelihood(rounds: Rounds, x: Steps, bit: int) -> Floats:
 def bits_pair_loss(k: int, rounds: Rounds, x: Steps, other: Steps) -> float:
     """The maximal loss over all outputs for one pair of sequences on k bits."""
     hot = set(x) | set(other)
-    bits = [(bit, 1) for bit in hot] + [(max(hot) + 1, k - len(hot))]  # the last bit represents all bits that are no value
+    bits = [(bit, 1) for bit in hot] + [(max(hot) + 1, k - len(hot))]  # the last bit represents all bits that are not a value
     losses = [bit_log_likelihood(rounds, x, bit) - bit_log_likelihood(rounds, other, bit) for bit, _ in bits]
     return sum(count * float(loss.max()) for loss, (_, count) in zip(losses, bits))
 
@@ -138,7 +138,7 @@ def bits_loss(k: int, rounds: Rounds, t: int) -> float:
 
 
 def all_bits_loss(k: int, rounds: Rounds, t: int) -> float:
-    """The same as `bits_loss` without simplification: over all pairs of sequences and all 2^(kt) outputs."""
+    """Equals `bits_loss`, without simplification: the maximum over all pairs of sequences and all 2^(kt) outputs."""
     rows = []
     for x in product(range(k), repeat=t):
         joint = np.zeros(1)

@@ -1,4 +1,4 @@
-"""Reference for tests of the mechanisms: slow, dense, and written from the docstrings alone.
+"""Reference for tests of the mechanisms: slow, dense code, written from the docstrings alone.
 
 `rounds` builds a mechanism's probabilities for each symbol and bit from p, q (p₁, q₁, p₂, q₂). The other functions compute with
 these probabilities. The axes of the arrays are (value, block, …). A block is a constant, public part of a person's reports: the
@@ -31,7 +31,7 @@ def build(name: str, k: int, eps_inf: float, eps_1: float, **options: Any) -> Me
 
 
 def grid(ks: tuple[int, ...] = (2, 3, 8), pairs: tuple[tuple[float, float], ...] = ((2.0, 1.0),)) -> list[Mechanism]:
-    """All registered mechanisms in all calibrations, and some with other g or omega, for all k and (eps_inf, eps_1)."""
+    """All registered mechanisms in all calibrations, and some mechanisms with other g or omega, for all given parameters."""
     found = []
     for k, (eps_inf, eps_1) in product(ks, pairs):
         found += [build(name, k, eps_inf, eps_1) for name in NAMES]
@@ -113,7 +113,8 @@ def hashes(g: int, k: int) -> Ints:
 
 
 def all_reports(m: Mechanism) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Every possible report in the order of the channel's columns, and (outputs, k) true for the values it supports."""
+    """Every possible report, in the order of the channel's columns, and a boolean array (outputs, k): true where a report
+    supports a value."""
     if isinstance(m, (LocalHashing, LongitudinalHashing)):
         table = hashes(m.g, m.k)
         pairs = list(product(range(len(table)), range(m.g)))
@@ -138,12 +139,15 @@ def column_of(m: Mechanism, reports: npt.NDArray[Any]) -> Ints:
 
 
 def symbols(k: int, p: float, q: float) -> Floats:
-    """(k, k) one round on k symbols."""
+    """(k, k) probabilities of one round on k symbols."""
     return np.where(np.eye(k, dtype=bool), p, q)
 
 
 def bits(k: int, p: float, q: float, inputs: Floats | None = None) -> Floats:
-    """(inputs, 2^k) one round on k bits, of one-hot vectors or the given inputs. Bit v of a column's index is bit v."""
+    """(inputs, 2^k) probabilities of one round on k bits, from one-hot vectors or the given inputs.
+
+    Bit v of a column's index is bit v of the output.
+    """
     rows = np.eye(k) if inputs is None else inputs
     outputs = np.array([digits(i, 2, k) for i in range(2**k)])
     one = np.where(rows == 1, p, q)[:, None, :]

@@ -60,7 +60,7 @@ def test_eps_1_must_be_less_than_eps_inf(name: str, eps_1: float) -> None:
 @pytest.mark.parametrize("name", ["L-SOUE", "L-OUE"])
 @pytest.mark.parametrize("eps_inf", [1e-3, 0.5, 2.0, 20.0, 700.0])
 def test_an_unreachable_eps_1_is_rejected_with_the_largest_one(name: str, eps_inf: float) -> None:
-    """A second round that keeps every zero reaches the limit. The test computes the limit from such a round."""
+    """A second round that keeps every zero reaches the limit. The test computes the limit from such a second round."""
     p1, q1 = ((first := ROUNDS[CHAINS[name][0]](eps_inf)).p, first.q)
     limit = math.log(p1 / q1 * (1 - q1 / 2) / (1 - p1 / 2))
     assert largest_eps_1(first, "OUE") == pytest.approx(limit)
@@ -140,7 +140,7 @@ def test_an_invalid_memo_is_rejected_and_not_shown(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["L-BLH", "L-OLH"])
 def test_an_invalid_enrolment_is_rejected(name: str) -> None:
-    """Otherwise the compiled hash would read outside its tables."""
+    """Without this check the compiled hash function would read outside its tables."""
     m, rng = LONGITUDINAL[name](k=77, eps_inf=2.0, eps_1=1.0), np.random.default_rng(1)
     size = m.table_shape[0]
     for bad in ([0, 1, 2], [0], [0, size], [-1, 0], [0.0, 1.0], [True, False], [[0, 1]]):
@@ -246,7 +246,7 @@ def test_one_report_loses_exactly_the_given_eps_1(name: str, k: int, pair: tuple
 @settings(max_examples=60)
 @given(st.floats(0.1, 40), st.floats(0.05, 0.999))
 def test_lolohas_g_follows_the_printed_formula(eps_inf: float, share: float) -> None:
-    """Compares with the formula in 100 digits (because of its cancellation), rounded down to a prime power."""
+    """Compares with the formula, rounded down to a prime power. The formula needs 100 digits because of cancellation."""
     eps_1 = eps_inf * share
     with localcontext(prec=100):
         a, b = Decimal(eps_inf).exp(), Decimal(eps_1).exp()

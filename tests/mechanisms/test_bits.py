@@ -137,7 +137,7 @@ def test_numbers_next_to_the_threshold_are_compared_exactly(threshold: int) -> N
 
 @pytest.mark.parametrize("threshold", THRESHOLDS)
 def test_both_paths_have_the_stated_share_of_ones(threshold: int) -> None:
-    """2 × 12 comparisons with the exact mean at 6 standard deviations; false-alarm rate 5e-8."""
+    """Makes 2 × 12 comparisons with the exact mean at 6 standard deviations; the false-alarm rate is 5e-8."""
     size = 20_000
     compiled = np.empty(size, np.uint64)
     draw(compiled, threshold, (11, 12, 13, 14))
@@ -165,7 +165,8 @@ def test_certain_bits_and_padding_are_exact(kind: str, k: int, n: int) -> None:
 def test_all_lanes_have_the_stated_share_and_are_independent(kind: str, probability: float) -> None:
     """Each of the 64 lanes has the stated share of ones, and neighbouring bits and words are uncorrelated.
 
-    6 × 2 × 64 × 3 scores at 7 standard deviations (12 more for the Poisson tails of rare bits); false-alarm rate < 1e-8.
+    The test compares 6 × 2 × 64 × 3 scores with 7 standard deviations (12 more for the Poisson tails of rare bits). The
+    false-alarm rate is below 1e-8.
     """
     n = 40_000
     rows = bernoulli_rows(probability, n, 64, generator(kind, 20240609))
@@ -184,7 +185,7 @@ def test_all_lanes_have_the_stated_share_and_are_independent(kind: str, probabil
 
 
 def test_a_device_source_provides_every_random_bit() -> None:
-    """A device's cryptographic generator must not only seed a predictable one."""
+    """A device's cryptographic generator must provide every bit, not only the seed of a predictable generator."""
     asked = []
 
     class Counting(np.random.Generator):

@@ -43,7 +43,7 @@ def test_the_examples_in_the_docstrings_run(module: str) -> None:
 
 @one_of_each
 def test_simulated_reports_are_those_of_the_separate_calls(m: Mechanism) -> None:
-    """A longitudinal mechanism draws one memo for each person, and all the person's reports from it."""
+    """A longitudinal mechanism draws one memo for each person, and all the person's reports from that memo."""
     values, rng = np.arange(100) % m.k, np.random.default_rng(1)
     if isinstance(m, Longitudinal):
         memos = m.memoize(values, rng)

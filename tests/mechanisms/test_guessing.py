@@ -1,4 +1,4 @@
-"""Compares the probability of a right guess with enumeration: of the channel for one report, of all outputs for several."""
+"""Compares the probability of a right guess with the channel (one report) and with all enumerated outputs (several reports)."""
 
 import math
 

@@ -300,7 +300,7 @@ def test_bounds_of_unary_encodings_are_valid(name: str, eps_inf: float, share: f
 
 @pytest.mark.parametrize("name", UNARY)
 def test_bounds_with_shared_constants_are_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests the linear programme for large t and for blocks beyond the lattice, with a t that is small enough to enumerate."""
+    """Tests the code for large t and for blocks beyond the lattice at numbers t that are small enough to enumerate."""
     monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_T", 1)
     monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_VALUES", 1)
     rounds = log_rounds(unary_rounds(name, 2.0, 1.0))
@@ -334,7 +334,7 @@ def test_eps_sequence_of_bits_grows_and_is_at_least_eps_t(name: str, k: int, pai
 
 
 def check(now: ledger.SequenceLoss, later: ledger.SequenceLoss, unchanged: float, trivial: float) -> None:
-    """Checks that apply to every loss. trivial: the loss of t reports from the second round alone."""
+    """Checks properties of every loss. `trivial` is the loss of t reports from the second round alone."""
     assert now.value <= later.value * (1 + 1e-9)
     assert unchanged * (1 - 1e-9) <= now.value <= trivial * (1 + 1e-9)
     assert 0 <= now.gap < now.value

@@ -203,8 +203,8 @@ def test_the_number_of_digits_is_minimal(k: int) -> None:
 
 
 def test_the_best_g_has_the_smallest_variance_of_all_that_fit() -> None:
-    """A larger g may fit although a smaller g does not (4 and 3 at k = 2^24). The limit is 64 MiB if any g has so small a
-    table."""
+    """A larger g may fit although a smaller g does not (4 and 3 at k = 2^24). The limit is 64 MiB if the table of any g is
+    within 64 MiB."""
     assert not fits(2**24, 3)
     assert fits(2**24, 4)
     for k, eps in itertools.product((2, 100, 10**5, 2**22, 2**22 + 1, 3**14 + 1, 2**24 - 1, 2**24), (0.1, 1.0, 2.0, 3.0, 5.0)):

@@ -1,7 +1,7 @@
 """Compares channels of location mechanisms with direct sums, guarantees with enumeration, and reports with the channel.
 
-Seeds are fixed. Every p-value is compared with `LIMIT` = 1e-9. A correct mechanism must pass about 50 of them; with new seeds
-a correct mechanism would fail with probability 5e-8. Each test has a control that must fail.
+Seeds are fixed. Every p-value is compared with `LIMIT` = 1e-9. There are about 50 p-values; with new seeds a correct mechanism
+would fail with probability 5e-8. Each test has a control that must fail.
 """
 
 import math
@@ -217,8 +217,8 @@ PUBLISHED: list[tuple[str, Callable[[float], FloatArray], FloatArray, str, tuple
 def test_the_papers_parameters_give_round_expected_losses(
     channel: Callable[[float], FloatArray], distances: FloatArray, printed: str, losses: tuple[float, ...]
 ) -> None:
-    """Each printed ε gives the expected loss in `losses`, to the printed digits. One unit of the last digit is added to ε and
-    subtracted from ε: the loss is then smaller and larger than in `losses`."""
+    """Each printed ε gives the expected loss in `losses`, to the printed digits. One unit of the last digit is added to ε, then
+    subtracted from ε: the loss must be smaller, then larger, than in `losses`."""
     prior = np.full(len(distances), 1 / len(distances))
     for eps, loss in zip(printed.split(), losses, strict=True):
         unit = 10.0 ** -len(eps.split(".")[1])

@@ -1,4 +1,4 @@
-"""Compares our numbers with published ones, to every printed digit.
+"""Compares our numbers with published numbers, to every printed digit.
 
 ALLOMFREE is Arcolezi, Couchot, Al Bouna and Xiao, "Improving the Utility of Locally Differentially Private Protocols for
 Longitudinal and Multidimensional Frequency Estimates"; n = 10 000 and f = 0 everywhere. A printed number is reproduced if our
@@ -127,8 +127,8 @@ def test_second_rounds_of_allomfree(eps_inf: float, eps_1: float) -> None:
 
 
 def test_an_oue_second_round_has_a_limited_eps_1() -> None:
-    """ε₁ = 0.6 ε∞ is possible for every ε∞ of ALLOMFREE, §4.4. A much larger ε₁ is not. As ε∞ grows, L-OUE can reach a larger
-    share of ε∞, L-SOUE a smaller share."""
+    """ε₁ = 0.6 ε∞ is possible for every ε∞ of ALLOMFREE, §4.4. A much larger ε₁ is impossible. As ε∞ grows, L-OUE can reach a
+    larger share of ε∞, and L-SOUE a smaller share."""
     for eps_inf in (0.5, 1.0, 2.0, 4.0):
         for name in ("L-SOUE", "L-OUE"):
             assert build(name, 5, eps_inf, 0.6 * eps_inf).eps_1 == 0.6 * eps_inf

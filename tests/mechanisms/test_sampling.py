@@ -163,7 +163,7 @@ def test_every_bit_is_randomized(name: str, k: int, source: Source) -> None:
 
 
 def largest_correlation(x: Floats, y: Floats) -> float:
-    """Largest standard score of the correlations between columns of x and of y, without a column and itself."""
+    """Largest standard score of the correlations between columns of x and of y, except between a column and itself."""
     scores = (x.T @ y) / np.sqrt(len(x))
     if x is y:
         np.fill_diagonal(scores, 0)
@@ -192,7 +192,7 @@ def test_bits_and_rows_are_independent(name: str, source: Source) -> None:
 
 
 def test_subsets_of_one_kind_are_equally_likely() -> None:
-    """Tests all 20 sets of 3 of 6 values: sets with the value are equally likely, and so are sets without it."""
+    """Tests all 20 sets of 3 of 6 values: sets with the value are equally likely, and sets without the value are too."""
     m = build("SS", 6, 2.0, 1.0, omega=3)
     rows = m.simulate(np.full(N, 4), np.random.default_rng(20240606))
     counts = np.bincount(reference.column_of(m, rows), minlength=20)
