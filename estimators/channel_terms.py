@@ -1,6 +1,6 @@
 """True log-likelihoods of count tables, for expectation maximisation (EM), optimizers and information matrices.
 
-A group of reports has counts c and a channel A of shape (k, outputs). It adds this to the log-likelihood of frequencies f:
+A group of reports with counts c and a channel A of shape (k, outputs) has this log-likelihood of the frequencies f:
 
     L(f) = Σ_z c_z ln m_z,   m = Aᵀ f        gradient A (c/m)        minus the Hessian times d: A (c/m² · Aᵀ d)
 
@@ -29,7 +29,7 @@ FLOOR = 1e-140  # smallest m in gradient and curvature, so that c/m² cannot ove
 class ChannelTerm(ABC):
     """Log-likelihood of the counts of a channel's outputs.
 
-    A subclass computes the products with the channel. It may scale each column of the channel. Scaling only adds a constant to
+    A subclass computes the products with the channel, and may scale each column of the channel. Scaling adds only a constant to
     L, and `offset` corrects L.
 
     Args:

@@ -5,8 +5,8 @@ run IBU for at most 10 000 iterations, so IBU often stops before convergence. Ea
 nearer to uniform than the maximum. For many values and few reports the regularised estimate is often better. `mle` and
 `combined_mle` return the maximum. `Estimate.gap` bounds the distance of an estimate's log-likelihood to the maximum.
 
-These functions use the true likelihood if the count table determines it. Otherwise they use the papers' pseudo-likelihood of
-the support counts: see `likelihood` in `ibu`.
+These functions use the true likelihood if the count table determines it, else the papers' pseudo-likelihood of the support
+counts: see the argument `likelihood` of `ibu`.
 """
 
 import numpy as np
@@ -79,7 +79,7 @@ def gibu(
 ) -> Estimate:
     """IBU over several mechanisms at once: one EM for the sum of the groups' log-likelihoods, each with its own channel.
 
-    `gibu` returns one estimate for people who chose different mechanisms or privacy levels. It leaves out groups without
+    `gibu` returns one estimate for people who chose different mechanisms or privacy levels, and leaves out groups without
     information (no reports, or p = q). The arguments are as for `ibu`. `gibu` converges to the maximum that `combined_mle`
     returns.
 

@@ -84,7 +84,7 @@ def norm_cut(x: FloatArray, total: float) -> FloatArray:
     """Keeps the largest numbers and sets the others to zero, to reach the total.
 
     The number at which the sum would exceed the total is kept in part. If the positive numbers sum to less than the total, they
-    are scaled as by `norm_mul`. O(k log k) by one sort; among equal numbers the first are kept.
+    are scaled as in `norm_mul`. O(k log k) by one sort; of equal numbers, the first ones are kept.
 
     >>> norm_cut(np.array([0.7, 0.2, 0.4, -0.3]), 1.0).round(12).tolist()
     [0.7, 0.0, 0.3, 0.0]

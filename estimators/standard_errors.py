@@ -24,8 +24,8 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, ex
     on more values uses the formula for support counts, without the dependence among three values. These errors are then too
     large for the estimate from the true likelihood of local hashing.
 
-    The errors are NaN if there are no reports, if p = q, or if the reports do not distinguish all values. They are also NaN for
-    location mechanisms on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated
+    The errors are NaN if there are no reports, if p = q, or if the reports do not distinguish all values; also for location
+    mechanisms on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated
     geometric mechanism.
 
     Args:

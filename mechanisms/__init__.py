@@ -1,7 +1,7 @@
 """Mechanisms: what a device runs, and what its reports mean.
 
-A mechanism randomizes values, counts reports into additive tables, and knows its channel and its privacy loss exactly. It
-imports no other room, and uses no clock, file or socket: randomness comes in as an argument. `ledger/` computes losses.
+A mechanism randomizes values, counts reports into additive tables, and computes its channel and its privacy loss exactly.
+These modules import no other folder and use no clock, file or socket: randomness is an argument. `ledger/` computes losses.
 """
 
 from mechanisms.base import Longitudinal, Mechanism, OneTime, Reports

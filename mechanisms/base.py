@@ -51,7 +51,7 @@ class Mechanism(ABC):
     marks: int | None = 1
     invalid: Invalid = "symbol out of range"
 
-    fakes: int = 1  # d: one device in d encodes its true value, the others a uniform one (`with_fake_data`)
+    fakes: int = 1  # d: one device in d encodes its true value, the other devices a uniform value (`with_fake_data`)
     _device: "Mechanism | None" = None
 
     # ---- on the device
@@ -88,7 +88,7 @@ class Mechanism(ABC):
         Args:
             values: (n,) integers in [0, k) that the devices encode, the same at every step.
             rng: source of randomness. NumPy's own class is for simulation: it may only seed a fast, predictable generator.
-                A subclass, such as a device's cryptographic source, provides every random bit itself. It needs only
+                A subclass, such as a device's cryptographic source, provides every random bit itself. A subclass needs only
                 ``integers(low, high, [size, [dtype]])`` and ``random(size)``.
             steps: number of reports of each device, at least 1.
         """
@@ -139,7 +139,7 @@ class Mechanism(ABC):
         return CountTable(self.signature, n, array.astype(np.int64))
 
     def table_from_bytes(self, blob: bytes) -> CountTable:
-        """The inverse of `CountTable.to_bytes`, checked as by `table`."""
+        """The inverse of `CountTable.to_bytes`. Checks the counts as `table` does."""
         needed = 8 * (1 + math.prod(self.table_shape))
         if len(blob) != needed:
             raise ValueError(f"a stored table of {self.signature} takes {needed} bytes, got {len(blob)}")

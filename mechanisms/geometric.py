@@ -1,8 +1,8 @@
 """Geometric mechanisms on a line and on a grid: noise that decreases with the distance. Their ε is not an LDP ε.
 
-Both are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in cells. Multiply
-an ε per kilometre by the cell's side in kilometres. Both mechanisms draw a cell of the infinite lattice, and report the
-domain's nearest cell. Moving to the nearest cell is post-processing and costs no privacy.
+Both mechanisms are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in
+cells. Multiply an ε per kilometre by the cell's side in kilometres. Both mechanisms draw a cell of the infinite lattice, and
+report the domain's nearest cell. Moving to the nearest cell is post-processing and costs no privacy.
 
     line: Pr[cell z | x] ∝ e^{-ε |z - x|}        grid: Pr[cell z | x] ∝ e^{-ε ‖z - x‖₂}
 

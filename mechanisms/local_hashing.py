@@ -1,4 +1,4 @@
-"""Local hashing: a device hashes its value to one of g symbols. It sends its hash function and the randomized symbol.
+"""Local hashing: a device hashes its value to one of g symbols, and sends its hash function and the randomized symbol.
 
 BLH and L-BLH use g = 2; OLH and L-OLH use the prime power with the smallest exact variance. The one-time mechanisms apply GRR
 to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017). The memoized ones apply L-GRR (Arcolezi et al.,

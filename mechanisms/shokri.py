@@ -1,4 +1,4 @@
-"""Shokri's optimal location mechanism, from a linear programme. It has no ε; it maximises an adversary's expected error.
+"""Shokri's optimal location mechanism, from a linear programme that maximises an adversary's expected error. It has no ε.
 
     maximise    Σ_z t_z
     subject to  t_z ≤ Σ_x π_x A[x, z] d(x, g)         for every report z and every guess g
@@ -96,8 +96,8 @@ def expected_error(channel: FloatArray, prior: FloatArray, distance: FloatArray)
 def optimal_channel(prior: FloatArray, distance: FloatArray, loss: FloatArray, max_loss: float) -> FloatArray:
     """Solves the linear programme of the module's docstring with HiGHS and returns the channel.
 
-    The unknowns are A, report by report, then t. Both matrices are scaled to a largest entry of 1. Entries below 1e-11 become
-    zero; then rows are normalized.
+    The unknowns are A, report by report, then t. Distance and loss are each scaled to a largest entry of 1. Entries of A below
+    1e-11 become zero; then the rows of A are normalized.
     """
     from scipy import sparse  # slow to load; only this function needs it
     from scipy.optimize import linprog

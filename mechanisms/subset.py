@@ -1,6 +1,6 @@
 """Subset selection (SS): a report is a set of ω values. The set contains the device's value with probability p.
 
-    p = ω e^ε / (ω e^ε + k - ω)         Pr[the set contains the value]; the rest of the set is uniform among the others
+    p = ω e^ε / (ω e^ε + k - ω)         Pr[the set contains the value]; the rest of the set is uniform among other values
     q = p (ω-1)/(k-1) + (1-p) ω/(k-1)   Pr[the set contains a given other value]
 
 A set with the value is e^ε times as likely as a set without the value. With ω = 1 the mechanism is GRR. Sources: Ye and Barg

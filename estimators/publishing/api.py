@@ -1,7 +1,7 @@
 """The HTTP API of the published estimates, and the live page that shows them.
 
 The API reads the results that the schedule saved, so any number of servers may run beside any number of estimators.
-It serves only published aggregates of randomized reports. The page contacts no other host.
+The API serves only published aggregates of randomized reports. The page contacts no other host.
 
     GET /                                             the page
     GET /api/v1/survey                                the attributes and their privacy levels

@@ -222,7 +222,7 @@ class KafkaPublisher:
 
 
 class PrometheusPublisher:
-    """Gauges of the latest estimates. A gauge is NaN if the latest estimate has no number for it; an older number never stays.
+    """Gauges of the latest estimates. A gauge for which the latest estimate has no number is NaN, never an older number.
 
     Aggregates are always exported. If the survey lists an attribute's values (at most 256), each value has a time series of
     its frequency. For other attributes only the 20 most frequent values of the first estimate have a time series; later

@@ -16,8 +16,8 @@ write is therefore fenced. The topic refuses an estimator's publications after a
 Results are saved only if the stored progress is still the progress that was read. Tables are pruned only if the stored
 checkpoints follow the checkpoints that were read (`Checkpoint.follows`).
 
-An estimator takes the topic over if the stored progress is not the progress that this estimator saved last. It then reads the
-publications:
+An estimator takes the topic over if the stored progress is not the progress that this estimator saved last. The estimator then
+reads the publications:
 
     a step that is complete in the topic but not in the results     saved from the topic, not estimated again
     any other step                                                  estimated; never replaces a better publication (`_quality`)
@@ -228,7 +228,7 @@ class Schedule:
         return self._results.lead(TAKE_OVER_MS)
 
     def prepare(self) -> bool:
-        """Computes one mechanism's privacy loss for the next step, before that step closes. This takes a part of a second.
+        """Computes one mechanism's privacy loss for the next step, in a part of a second, before that step closes.
 
         Returns:
             False if there was no loss to compute: also before `run`, and while another estimator works.

@@ -10,8 +10,8 @@ Neither formula bounds `eps_sequence`. Memoization does not hide *when* a value 
 value, a new memo reveals a change. Example: L-OSUE on 100 bits, ε∞ = 2, ε₁ = 1, and two reports. Some pair of sequences has a
 loss of 44 nats; the literature's formula gives 4 nats.
 
-The loss can exceed Σ_j eps_{t_j} even if both sequences have the same number of reports from each memo. This happens when a
-value returns, or when hashed values collide.
+The loss can exceed Σ_j eps_{t_j} even if both sequences have the same number of reports from each memo: for example if a value
+returns, or if hashed values collide.
 
 A one-time mechanism draws new randomness at every step. Between any two sequences that differ at every step, t reports have
 the loss t ε. ε∞ is infinite.

@@ -19,8 +19,8 @@ where f_v is convex and f_v(0) = 0. For every y the maximum splits into a maximu
        F(C) = Σ_m φ(Σ_v C_vm) - Σ_v f_v(C_v)
 
 3. f_v is L♮-convex: a log-sum-exp is submodular, and linear along (1,…,1). The best R rows with the same f_v are therefore
-   nested and as equal as integers allow: row i has ⌈(n_m - i)/R⌉ reports of symbol m, i = 0 … R-1. This gives all rows whose
-   values are never reported. Dynamic programming over the other rows is exact for small t (`_exact`).
+   nested and as equal as integers allow: row i has ⌈(n_m - i)/R⌉ reports of symbol m, i = 0 … R-1. This gives the rows of all
+   values that are never reported. Dynamic programming over the other rows is exact for small t (`_exact`).
 4. For larger t, linear lower bounds of f_v bound the loss. The coefficients π_m of the linear bounds are called *prices*. If
    Σ_m π_m c_m <= f_v(c) + κ_v for all counts c and all v, and π_1 >= π_2 >= …, then
 
@@ -28,7 +28,7 @@ where f_v is convex and f_v(0) = 0. For every y the maximum splits into a maximu
 
    with the symbols numbered by n_m. The bracket is convex in n, so its maximum is at a vertex of a polytope that contains
    these n. A vertex has M equal counts t/M and the value M φ(t/M) - (t/M)(π_1+…+π_M). For t = qk + r, 0 < r < k, other
-   vertices replace M = k: counts q + r/M for M < k symbols and q for the others. There are three choices of prices:
+   vertices replace M = k: M < k symbols have the count q + r/M, the others q. There are three choices of prices:
    - π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`_free_rows`). Exact if the best M
      divides t and M + t/M <= k. Then x has M values t/M times each; x' has t/M others, each once with each value of x.
    - The smallest prices that keep the bracket at most a given V. All v have the same κ, computed from f_v without the symbol

@@ -38,8 +38,8 @@ def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
     """Loss of t reports of UE∘UE on k bits between any two value sequences, in nats.
 
     The result is exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7), and if a known pair reaches the bound (see the module's
-    docstring). Otherwise it is a proven upper bound. The result is ε₁ at t = 1 and never below ε_t. It grows with t without
-    limit, and in proportion to k, since for a new value the device draws all k memo bits anew.
+    docstring). Otherwise the result is a proven upper bound. The result is ε₁ at t = 1 and never below ε_t. The loss grows with
+    t without limit, and in proportion to k, since for a new value the device draws all k memo bits anew.
 
     Args:
         t: number of reports, in [1, 2^50].
