@@ -9,7 +9,7 @@ S = g^m functions.
 3. The functions whose top non-zero digit is 1 are enough: H_{ca} = c H_a, so the reports (a, y) and (ca, cy) are equivalent.
    A *folded* table has cells for these functions only, and is about g - 1 times smaller: S g / (g - 1) cells. To fold a
    table, add up the counts of equivalent reports.
-4. Under function a, a distribution f of values gives symbol y the mass Σ_v f_v [H_a(v) = y]. The masses of all y are the Radon
+4. Under function a, a distribution f gives symbol y the mass Σ_v f_v [H_a(v) = y]. The masses of all a, y are the Radon
    transform of f over GF(g), computed in one pass per digit. For an a with top digit a_j = 1, start with R = f (summed over
    the digits above j) and s = v_j; then R'[s; … a_i …] = Σ_{v_i} R[s - a_i v_i; … v_i …] for each i < j.
 5. The transpose of this transform gives the support counts C_v = Σ_a T[a, H_a(v)] of all values.
