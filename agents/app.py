@@ -1,8 +1,8 @@
-"""The agent as a Faust app: `faust -A agents.app worker`, or `run` for the command line.
+"""The agent as a Faust app. Start it with `faust -A agents.app worker`; our command line calls `run`.
 
 Faust manages the consumer group, the partitions and the process. `agents.consumer.chunks` delivers the records in chunks,
-`agents.counting` counts them, and `agents.kafka_log` carries out its requests to the broker. Any number of agents may run. Each
-partition has one owner at a time, and two agents that both believe they own it do no harm.
+`agents.counting` counts the records, and `agents.kafka_log` sends its requests to the broker. Any number of agents may run.
+Each partition has one owner at a time. Two agents that both believe they own a partition do no harm.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ from surveys import Survey, SurveyError, load_survey
 
 log = structlog.get_logger("ldpstream.agent")
 
-SESSION_S = 6.0  # session timeout: after it, the partitions of a killed agent go to another agent
+SESSION_S = 6.0  # session timeout: a killed agent's partitions then go to another agent
 WAITING_CHUNKS = 8
-STOP_S = 8.5  # shutdown deadline, from the signal on; includes the last commit (`Counting.close`)
+STOP_S = 8.5  # shutdown deadline, counted from the signal; includes the last commit (`Counting.close`)
 UNUSABLE = 2  # exit code
 
 
@@ -58,7 +58,7 @@ class _WithoutWeb(BootStrategy):
 
 
 class AgentApp(faust.App):
-    """A Faust app with one agent that counts the reports topic of a survey.
+    """A Faust app whose only agent counts the records of a survey's reports topic.
 
     Args:
         survey: the survey to count.
@@ -91,7 +91,7 @@ class AgentApp(faust.App):
             broker_heartbeat_interval=SESSION_S / 4,
             broker_max_poll_interval=86_400.0,  # we stop reading while the store is down; that must not cost our membership
             consumer_auto_offset_reset="none",  # we seek ourselves
-            consumer_metadata_max_age_ms=10_000,  # finds a recreated topic or new partitions soon
+            consumer_metadata_max_age_ms=10_000,  # finds a recreated topic or new partitions within 10 s
             consumer_max_fetch_size=CHUNK_BYTES,
             stream_buffer_maxsize=WAITING_CHUNKS,
             stream_wait_empty=False,
@@ -159,12 +159,12 @@ class _Worker(faust.Worker):
     def _install_signal_handlers_unix(self) -> None:
         """Starts the deadline in the signal handler itself: the event loop may be busy for seconds."""
         super()._install_signal_handlers_unix()
-        for number in (signal.SIGINT, signal.SIGTERM):  # the loop still gets the signals, through its file descriptor
+        for number in (signal.SIGINT, signal.SIGTERM):  # the loop still gets the signals through its wake-up file descriptor
             signal.signal(number, _end_in_time)
             signal.siginterrupt(number, False)
 
     def _schedule_shutdown(self, number: Any) -> None:
-        """Also ends the wait for Kafka."""
+        """Starts the shutdown, and ends the wait for Kafka."""
         cast(AgentApp, self.app).stopping.set()
         super()._schedule_shutdown(number)
 

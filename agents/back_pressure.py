@@ -1,4 +1,4 @@
-"""Back-pressure: counting takes no chunks while the store does not answer, or while too much waits to be written."""
+"""Back-pressure: the agent accepts no chunks while the store does not answer, or while too many bytes wait to be written."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,19 +8,19 @@ from agents import metrics
 from agents.log import DeadLetter
 from agents.partition import Partition
 
-MAX_LETTER_BYTES: Final = 2**23  # of dead letters that wait to be sent
-MAX_UNWRITTEN_BYTES: Final = 2**26  # of changed count tables
-LETTER_BYTES: Final = 400  # approximate memory of a letter besides its value
+MAX_LETTER_BYTES: Final = 2**23  # limit of the dead letters that wait to be sent
+MAX_UNWRITTEN_BYTES: Final = 2**26  # limit of the changed count tables that wait to be written
+LETTER_BYTES: Final = 400  # approximate memory of a dead letter without its value
 
 
 class BackPressure:
-    """Decides whether counting takes chunks.
+    """Decides whether `Counting` accepts chunks.
 
     Args:
         partitions: the assigned partitions by number; the dictionary is shared with `Counting`.
 
     Attributes:
-        store_answers: False after a failed request to the store, until a whole round of requests has succeeded.
+        store_answers: False after a failed request to the store, until every request of one round has succeeded.
     """
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:
@@ -32,35 +32,35 @@ class BackPressure:
 
     @property
     def open(self) -> bool:
-        """True if chunks are taken now."""
+        """True if chunks are accepted now."""
         return self._open.is_set()
 
     async def wait(self) -> None:
-        """Waits until chunks are taken."""
+        """Waits until chunks are accepted."""
         await self._open.wait()
 
     @property
     def full(self) -> bool:
-        """True if too many bytes wait to be written."""
+        """True if too many bytes wait to be written or sent."""
         unwritten = sum(p.fold.dirty_bytes for p in self._partitions.values() if p.fold is not None)
         return self._letter_bytes > MAX_LETTER_BYTES or unwritten > MAX_UNWRITTEN_BYTES
 
     def add(self, letter: DeadLetter) -> None:
-        """Adds a letter that waits to be sent."""
+        """Adds a dead letter that waits to be sent."""
         self._letter_bytes += _weight(letter)
 
     def weigh_letters(self) -> None:
-        """Weighs all waiting letters again, after some have been sent or dropped."""
+        """Computes the size of all waiting dead letters again, after some were sent or dropped."""
         self._letter_bytes = sum(_weight(letter) for p in self._partitions.values() for letter in p.letters)
         self.update()
 
     def set_store_answers(self, answers: bool) -> None:
-        """Notes whether the store answers."""
+        """Sets `store_answers`."""
         self.store_answers = answers
         self.update()
 
     def update(self) -> None:
-        """Opens or closes, after a change of what waits to be written."""
+        """Decides again, after a change of the bytes that wait to be written."""
         metrics.store_available.set(self.store_answers)
         if self.store_answers and not self.full:
             self._open.set()

@@ -1,22 +1,22 @@
 """Drives the folds: feeds them the chunks that arrive and commits their changes to the count store. Uses asyncio, not Faust.
 
-A partition has these states. It is *assigned*: its checkpoint is loaded and the partition is *placed*, that is, the log seeks
-to the checkpoint's offset. Then chunks are folded, and the changes are committed at intervals. At last the partition is
-*revoked*: committed once more and forgotten. Recovery from any fault uses the same two steps, load and place. These steps
-neither lose a record nor count it twice:
+After a partition is *assigned*, its checkpoint is loaded and the partition is *placed*: the log seeks to the checkpoint's
+offset. Then chunks are counted, and the changes are committed at intervals. When the partition is *revoked*, its changes are
+committed once more and the partition is forgotten. Recovery from any fault uses the same two steps, load and place. These
+steps lose no record and count no record twice:
 
     the store refuses a commit (another agent has written)  forget, load, place
     the store has lost our writes (compared every 2 s)      forget, load, place
-    a record is missing from a delivery                     place
+    a delivery lacks a record                               place
     the log no longer has the offset                        seek to the log's beginning, note the missing records
-    the topic was deleted and recreated                     forget, load, drop the open steps, begin with the new log
+    the topic was deleted and recreated                     forget, load, drop the open steps, begin the new log
     the recreated topic has fewer partitions                also drop the open steps of the vanished partitions
     the store does not answer or refuses writes             accept no more chunks, retry with back-off up to 5 s
 
-A commit is written only after the broker has confirmed that the counts belong to its present topic. `agents.back_pressure`
-limits what waits for the store, also while a log of many steps is counted again.
+A commit is written only after the broker has confirmed that the counts belong to the present topic. `agents.back_pressure`
+limits the bytes that wait for the store, also while a log of many steps is counted again.
 
-Rejected envelopes go to the dead-letter topic before the commit that covers them: at least once, possibly twice after a crash.
+A rejected envelope is sent to the dead-letter topic before the commit that includes it. After a crash it may be sent twice.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ log = structlog.get_logger("ldpstream.agent")
 
 LETTERS_AT_ONCE = 2_000  # few enough for an acknowledgement in time
 SLOWEST_RETRY_S = 5.0
-COMPARE_S = 2.0  # interval at which the store is compared with our writes
+COMPARE_S = 2.0  # interval between comparisons of the store with our writes
 CLOSE_S = 6.0
 
 
@@ -96,7 +96,7 @@ class Counting:
         return member and self._back_pressure.store_answers and placed
 
     def assign(self, partitions: Iterable[int]) -> None:
-        """Replaces the set of our partitions. All these partitions have to be placed again."""
+        """Replaces the set of our partitions. Each of them needs a new placement."""
         wanted = set(partitions)
         self._assignments += 1
         self._joined = True
@@ -108,14 +108,14 @@ class Counting:
         self._wake.set()
 
     def displace(self, partitions: Iterable[int]) -> None:
-        """Marks partitions as not placed, because the reads cannot continue. The next `step` places these partitions again."""
+        """Marks partitions as not placed, as their reads cannot continue. The next `step` places these partitions again."""
         for number in partitions:
             if number in self._partitions:
                 self._partitions[number].placement = None
         self._wake.set()
 
     async def revoke(self, partitions: Iterable[int]) -> None:
-        """Commits partitions that go to another agent a last time, if possible, and forgets them."""
+        """Tries a last commit of partitions that go to another agent, then forgets these partitions."""
         going = [self._partitions[number] for number in partitions if number in self._partitions]
         for partition in going:
             partition.placement = None
@@ -141,7 +141,7 @@ class Counting:
     # ---- chunks
 
     async def take(self, chunk: Chunk) -> None:
-        """Folds a chunk. Waits while the store does not answer: this back-pressure stops the fetching."""
+        """Counts a chunk. Waits while `BackPressure` accepts no chunks, which stops the fetching."""
         for records in [chunk.records] if chunk.refusal or chunk.markers else Records.of(chunk.records).by_step(self._survey):
             await self._back_pressure.wait()
             partition = self._partitions.get(chunk.partition)
@@ -155,7 +155,7 @@ class Counting:
             return
         expected, found = result.gap
         if chunk.sequence == 0 and result.records == 0 and expected == partition.placed_at:
-            # we asked the broker for `expected` and the broker began with `found`: there is no record in between
+            # we requested `expected` and the broker began with `found`: the log has no record in between
             metrics.missing_offsets.inc(found - expected)
             log.warning("offsets without records", partition=partition.number, expected=expected, found=found)
             fold.jump(found)
@@ -227,16 +227,16 @@ class Counting:
             await self._commit_group()
 
     async def _commit(self, partitions: list[Partition]) -> None:
-        """Sends the dead letters, then writes to the store. Chunks folded meanwhile do not alter the changes written."""
+        """Sends the dead letters, then writes the changes to the store. Chunks counted meanwhile do not alter these changes."""
         changed: list[tuple[Partition, PartitionFold, Checkpoint]] = []
-        due: dict[int, int] = {}  # number of letters that belong to the change
+        due: dict[int, int] = {}  # number of dead letters that belong to the change of each partition
         for partition in partitions:
             if partition.fold is not None and (change := partition.fold.changes()) is not None:
                 changed.append((partition, partition.fold, change))
                 due[partition.number] = len(partition.letters)
         if not changed:
             return
-        log_id = await self._log.identity()  # requested after the read: the records came from this log or an earlier one
+        log_id = await self._log.identity()  # requested after the read: the records came from this log or from an earlier log
         for partition, fold, _ in changed:
             if fold.of_another_log(log_id):
                 self._start_over(partition)
@@ -277,7 +277,7 @@ class Counting:
                 self._start_over(partition)
 
     def _start_over(self, partition: Partition) -> None:
-        """Discards the fold of a partition. The partition then has to be loaded and placed again."""
+        """Discards the fold of a partition. The next round loads and places the partition again."""
         partition.fold, partition.placement, partition.letters = None, None, []
         self._back_pressure.weigh_letters()
         self._wake.set()
@@ -307,7 +307,7 @@ class Counting:
             offset = partition.fold.next_offset
             placement = await self._log.place(partition.number, offset)
             if assignments != self._assignments:
-                self._wake.set()  # a rebalance in between has voided all placements
+                self._wake.set()  # a rebalance in between has made all placements invalid
                 return
             partition.placement, partition.placed_at, partition.tried_s = placement, offset, self._clock()
             if (stored := partition.fold.stored_position) is not None:
@@ -330,7 +330,7 @@ class Counting:
                 await self._ask_store(self._store.commit, number, checkpoint.position, change)
 
     async def _move_into_log(self, partition: Partition, fold: PartitionFold, log_id: str, begin: int, end: int) -> None:
-        """Moves the fold off an offset that the log does not have, and commits that before counting anything else."""
+        """Moves the fold to an offset that the log has, and commits this move before any other record is counted."""
         number, before = partition.number, fold.next_offset
         if fold.of_another_log(log_id):
             log.error("the topic was deleted and recreated: counting its open steps again", partition=number, offset=before)
@@ -355,7 +355,7 @@ class Counting:
             raise
 
     async def _commit_group(self) -> None:
-        """Commits the group's offsets, which are advisory: a failure is only logged. The next commit includes these offsets."""
+        """Commits the group's offsets. Only tools read them: a failure is only logged, and the next commit includes them."""
         ours = {number: offset for number, offset in self._group_offsets.items() if number in self._partitions}
         if ours:
             try:

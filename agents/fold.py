@@ -1,15 +1,15 @@
 """The fold of one partition: a pure state machine between the log and the count store.
 
-The fold knows the next offset. It therefore counts a record once if the log delivers the record twice, and detects a missing
-record. The fold keeps only the panes that may still change, and drops a closed pane once it is written. The fold does no input
-or output: a driver feeds records, writes the fold's changes to a store, and confirms the writes.
+The fold knows the next offset. It therefore counts a record once even if the log delivers the record twice, and detects a
+missing record. The fold keeps only the panes that may still change, and drops a closed pane once the pane is written. The fold
+does no input or output: a driver feeds records, writes the fold's changes to a store, and confirms the writes.
 
 Some records can never be counted: they expired before they were counted, or their topic was deleted. The fold keeps the range
 of these records' append times (`Missing`). An estimator uses the range to find the steps that may lack records.
 
-Append times in the fold never decrease: if a broker's clock steps back, a record gets the newest append time before it.
-A step that is closed for one record is therefore closed for all later records. Once every partition has passed the close of a
-step, no record of that step can follow.
+Append times in the fold never decrease: if a broker's clock steps back, a record gets the newest append time of the earlier
+records. A step that is closed for one record is therefore closed for all later records. Once every partition has passed the
+close of a step, no partition can deliver another record of that step.
 """
 
 from bisect import bisect_left
@@ -30,11 +30,11 @@ class FoldResult:
     """The result of feeding records.
 
     Attributes:
-        records: number of records folded.
+        records: number of new records, counted or rejected.
         reports: number of reports counted.
-        redelivered: number of records skipped because they had been folded before.
-        rejected: the records refused, with their reasons, in order.
-        gap: the expected offset and the higher offset found; None if no record is missing. Records after a gap are not folded.
+        redelivered: number of records skipped because the fold had them already.
+        rejected: the rejected records with their reasons, in the order of the log.
+        gap: the expected offset and the higher offset found; None if no record is missing. Records after a gap are ignored.
     """
 
     records: int
@@ -45,15 +45,15 @@ class FoldResult:
 
 
 class PartitionFold:
-    """Folds the records of one partition, each exactly once.
+    """Counts the records of one partition, each exactly once.
 
     Args:
         survey: the survey to count.
         checkpoint: the partition's checkpoint from the store; None if there is none.
-        begin: the partition's first offset; the start if there is no checkpoint.
-        log_id: the partition's log; used if the checkpoint has no log id.
+        begin: the partition's first offset; counting starts here if there is no checkpoint.
+        log_id: id of the partition's log; used if the checkpoint has no log id.
         now_ms: the time in Unix milliseconds. If `begin` is not 0, the records below `begin` were appended before `now_ms`.
-        writer: a name that no other fold has; "" if the store never loses data.
+        writer: a name that no other fold has; "" is allowed if the store never loses data.
     """
 
     def __init__(
@@ -80,21 +80,21 @@ class PartitionFold:
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next record to fold."""
+        """The offset of the next record to count."""
         return self._next
 
     @property
     def log_id(self) -> str:
-        """The id of the folded log."""
+        """The id of the log that the fold counts."""
         return self._log_id
 
     def of_another_log(self, log_id: str) -> bool:
-        """True if `log_id` is known and differs from the folded log."""
+        """True if `log_id` is known and differs from the id of the log that the fold counts."""
         return log_id not in ("", self._log_id)
 
     @property
     def stored_position(self) -> tuple[int, str] | None:
-        """The next offset and its log as last loaded or written; None if nothing is stored."""
+        """The next offset and its log, as last loaded or written; None if nothing is stored."""
         return self._stored
 
     def agrees(self, head: Checkpoint | None) -> bool:
@@ -114,7 +114,7 @@ class PartitionFold:
         return len(self._panes)
 
     def feed(self, records: Sequence[Record]) -> FoldResult:
-        """Folds the next records. Skips records that were folded before, and stops at a missing record.
+        """Counts the next records. Skips records that were counted before, and stops at a missing record.
 
         Args:
             records: records of the partition, offsets ascending.
@@ -139,7 +139,7 @@ class PartitionFold:
         return FoldResult(length, added.reports, redelivered, rejected, gap)
 
     def refuse(self, record: Record, n: int, reason: Reason) -> FoldResult:
-        """Folds an unreadable batch: counts all its records as rejected.
+        """Counts all records of an unreadable batch as rejected.
 
         Args:
             record: represents the batch, with its first offset and append time.
@@ -157,40 +157,40 @@ class PartitionFold:
         return FoldResult(left, 0, n - left, ((record, reason),))
 
     def skip(self, offset: int, n: int) -> FoldResult:
-        """Skips `n` transaction markers. Their offsets start at `offset` and hold no record to count."""
+        """Skips `n` transaction markers. The first marker's offset is `offset`. A marker is not a record to count."""
         if offset > self._next:
             return FoldResult(0, 0, 0, gap=(self._next, offset))
         self._next = max(self._next, offset + n)
         return FoldResult(0, 0, 0)
 
     def _advance(self, length: int, first_ms: int, last_ms: int) -> None:
-        """Advances past `length` folded records, given the append times of the first and the last."""
+        """Advances the next offset by `length` records, given the append times of the first and the last record."""
         if self._missing is not None and self._missing.below_offset == self._next:
             self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, first_ms + 1))
         self._next, self._newest_ms = self._next + length, last_ms
 
     def jump(self, offset: int) -> None:
-        """Continues at a later offset. The broker has confirmed that the log has no record in between."""
+        """Continues at a later offset. The broker has confirmed that the log has no record before that offset."""
         self._next = offset
 
     def lose(self, offset: int, now_ms: int) -> None:
         """Continues at another offset, because the log does not have the next offset, and notes the missing records.
 
-        Moves forwards if records expired, backwards if the broker lost the end of the log.
+        The new offset is higher if records expired, and lower if the broker lost the end of the log.
 
         Args:
             offset: the offset to continue at.
-            now_ms: Unix time in milliseconds; the missing records were appended before this time. The first record read at
-                `offset` tightens this bound.
+            now_ms: Unix time in milliseconds; the missing records were appended before this time. The append time of the
+                first record from `offset` on may lower this bound.
         """
         after_ms = self._newest_ms if self._missing is None else min(self._newest_ms, self._missing.after_ms)
         self._missing = Missing(after_ms, now_ms, offset)
         self._next = offset
 
     def switch_log(self, log_id: str, begin: int, now_ms: int) -> None:
-        """Starts to fold another log from its beginning, after the topic was deleted and recreated.
+        """Starts to count another log from its beginning, after the topic was deleted and recreated.
 
-        Drops the tables of open steps, because their log no longer exists, and notes missing records for these steps.
+        Drops the tables of open steps, because the old log no longer exists, and notes missing records for these steps.
         Closed steps keep their counts.
 
         Args:
@@ -217,7 +217,7 @@ class PartitionFold:
     def changes(self) -> Checkpoint | None:
         """Returns the changes to write to the store, starting from `stored_position`; None if there are none.
 
-        Further folding does not alter the returned checkpoint.
+        Later records do not alter the returned checkpoint.
         """
         if (self._next, self._log_id) == (self._stored or (0, self._log_id)):
             return None
@@ -226,7 +226,7 @@ class PartitionFold:
         return Checkpoint(self._next, self._newest_ms, dirty, rejected, self._log_id, self._missing, self._writer)
 
     def committed(self, change: Checkpoint) -> None:
-        """Notes that the store has written a change, and drops panes that cannot change any more."""
+        """Marks a change as written to the store, and drops panes that can no longer change."""
         self._stored, self._stored_by = change.position, change.writer
         for key, table in change.panes.items():
             if self._panes[key] is table:  # else the table has changed since
@@ -238,7 +238,7 @@ class PartitionFold:
 
 
 def _consecutive(offsets: Sequence[int], first: int) -> int:
-    """Returns how many of the ascending offsets continue from `first` without a gap."""
+    """Returns the number of offsets before the first gap. Without a gap, the offsets are first, first + 1, ..."""
     n = len(offsets)
     if not n or offsets[-1] == first + n - 1:
         return n

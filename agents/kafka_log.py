@@ -21,11 +21,11 @@ log = structlog.get_logger("ldpstream.agent")
 
 
 class KafkaLog:
-    """Counting's requests to the broker about one survey's topics.
+    """The agent's requests to the broker about one survey's topics.
 
     Args:
         app: has the consumer and the producer.
-        second_client: a client for the same topic that is independent of them.
+        second_client: a client for the same topic, independent of the consumer and the producer.
         survey: the survey to count.
     """
 
@@ -69,7 +69,7 @@ class KafkaLog:
         return TopicPartition(self._topic, partition)
 
     async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        """Sends the letters. Counts a letter as lost if the broker refuses it for good: too large, or no topic."""
+        """Sends dead letters. Counts a dead letter as lost if the broker refuses it permanently: too large, or no topic."""
         try:
             async with asyncio.timeout(2 * ANSWER_S):
                 failed = [error for error in await self._send_all(letters) if error is not None]
@@ -84,9 +84,9 @@ class KafkaLog:
             log.error("dead letters refused", topic=self._rejected_topic, letters=len(failed))
 
     async def _send_all(self, letters: Sequence[DeadLetter]) -> list[BaseException | None]:
-        """Returns the error of each letter, or None; in another order than the letters.
+        """Returns for each dead letter its error or None, but not in the order of the dead letters.
 
-        Skips a letter that is too large for our own producer. Stops at a letter that cannot be queued for another reason.
+        Skips a dead letter that is too large for our producer. Stops if a dead letter cannot be queued for another reason.
         """
         queued: list[Any] = []
         refused: list[BaseException | None] = []

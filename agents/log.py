@@ -1,4 +1,4 @@
-"""The interface between counting and the log. `agents.kafka_log` implements it for Kafka."""
+"""The interface between `agents.counting` and the log. `agents.kafka_log` implements this interface for Kafka."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -19,8 +19,8 @@ class Chunk(NamedTuple):
 
     Attributes:
         partition: number of the Kafka partition.
-        placement: number of the last placement before the read.
-        sequence: number of chunks read between that placement and this chunk.
+        placement: number of the last seek (`place`) before the read.
+        sequence: number of chunks read between that seek and this chunk.
         records: at least one, offsets ascending.
         refusal: if given, the only record represents an unreadable batch: the batch's first offset and the batch's bytes.
         markers: if not 0, the only record represents this many offsets of transaction markers, with no report to count.
@@ -44,7 +44,7 @@ class DeadLetter(NamedTuple):
 
 
 class Log(Protocol):
-    """The interface to one topic. Every method raises LogUnavailable if the broker gives no answer."""
+    """The interface to one topic. Every method raises LogUnavailable if the broker does not answer."""
 
     async def identity(self) -> str:
         """Returns the log's id, which changes if the topic is deleted and recreated; "" if the broker has no such ids."""
@@ -62,13 +62,13 @@ class Log(Protocol):
         """Returns for each partition the log's first remaining offset and the offset of the log's next record."""
 
     async def place(self, partition: int, offset: int) -> int:
-        """Seeks to an offset. Returns the number of the placement. All chunks read after the seek carry this number."""
+        """Seeks to an offset and returns the number of this placement. All chunks read after the seek carry this number."""
 
     async def position_if_nothing_read(self, partition: int) -> int | None:
-        """Returns the offset reached if the reads since the placement found no record; else None."""
+        """Returns the offset reached if the reads since the last placement found no record; else None."""
 
     async def commit_group(self, offsets: dict[int, int]) -> None:
         """Commits offsets of the consumer group, only for tools that watch the group's lag."""
 
     async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        """Writes letters to the dead-letter topic. Returns when the broker has acknowledged all letters."""
+        """Writes dead letters to their topic. Returns when the broker has acknowledged all dead letters."""

@@ -8,15 +8,15 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from surveys.envelope import REASONS
 
-records = Counter("ldpstream_records", "Envelopes folded, accepted or rejected")
+records = Counter("ldpstream_records", "Envelopes processed, accepted or rejected")
 reports = Counter("ldpstream_reports", "Reports counted")
 rejected = Counter("ldpstream_rejected", "Envelopes rejected", ["reason"])
 for _reason in REASONS:
-    rejected.labels(_reason)  # starts the series at zero: a rate needs a sample before the first rejection
+    rejected.labels(_reason)  # starts the series at zero, because a rate needs a sample before the first rejection
 redelivered = Counter("ldpstream_redelivered", "Envelopes delivered again and skipped")
 gaps = Counter("ldpstream_gaps", "Times that envelopes were missing from a delivery and were fetched again")
 missing_offsets = Counter("ldpstream_missing_offsets", "Offsets whose record the log no longer had, excluding markers")
-new_logs = Counter("ldpstream_new_logs", "Partitions whose topic had been deleted and made again")
+new_logs = Counter("ldpstream_new_logs", "Partitions whose topic had been deleted and recreated")
 refused_commits = Counter("ldpstream_refused_commits", "Commits refused because another agent had written since")
 store_losses = Counter(
     "ldpstream_store_losses", "Partitions loaded again because the count store lost or replaced their counts"

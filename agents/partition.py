@@ -12,8 +12,8 @@ class Partition:
 
     number: int
     fold: PartitionFold | None = None
-    placement: int | None = None  # None: takes no chunks and waits to be placed
-    placed_at: int = 0  # offset
+    placement: int | None = None  # number of the last seek; None: accepts no chunks until the next seek
+    placed_at: int = 0  # offset of that seek
     letters: list[DeadLetter] = field(default_factory=list)
-    moved_s: float = 0.0  # when records were last folded or none were left to fold
-    tried_s: float = 0.0  # when it was last placed or checked
+    moved_s: float = 0.0  # when records were last counted, or no record was left to count
+    tried_s: float = 0.0  # when the partition was last placed or checked

@@ -16,8 +16,8 @@ from runtime.errors import LogUnavailable
 
 log = structlog.get_logger("ldpstream.agent")
 
-REPLACE_AFTER_S = 10.0  # without progress although there are records: place the partition again
-STALLED_AFTER_S = 60.0  # without progress: only a new process helps
+REPLACE_AFTER_S = 10.0  # time without progress although the log has records; the detector then seeks again
+STALLED_AFTER_S = 60.0  # time without progress after which only a new process helps
 
 
 class StallDetector:
@@ -26,7 +26,7 @@ class StallDetector:
     Args:
         partitions: the assigned partitions by number; the dictionary is shared with `Counting`.
         source: the log.
-        displace: called with partitions that have to be placed again.
+        displace: called with the partitions that need a new seek.
         clock: monotonic time in seconds.
     """
 
@@ -39,13 +39,13 @@ class StallDetector:
     ) -> None:
         self._partitions, self._log, self._displace, self._clock = partitions, source, displace, clock
         self._answered_s = clock()  # when the log last answered the consumer
-        self._asked_s = -math.inf  # when the broker was last asked about a group that shuts us out
+        self._asked_s = -math.inf  # when the second client was last used because the group shuts us out
 
     async def healthy(self, waiting: bool) -> bool:
         """True unless a partition or the consumer has been stalled for a minute.
 
         Args:
-            waiting: True if counting accepts no records now; then no partition is stalled.
+            waiting: True if the agent accepts no records now; then no partition is stalled.
         """
         now = self._clock()
         if waiting:
@@ -70,7 +70,7 @@ class StallDetector:
         )
 
     async def _check(self, partition: Partition, end: int, log_id: str) -> None:
-        """Checks a partition that has not moved: places it again unless there is nothing to read."""
+        """Checks a partition without progress. Requests a new seek unless the log has nothing left to read."""
         fold, partition.tried_s = partition.fold, self._clock()
         if fold is not None and fold.of_another_log(log_id):
             self._displace([partition.number])
@@ -88,7 +88,7 @@ class StallDetector:
             self._displace([partition.number])
 
     async def _reset_if_broker_unreachable(self, idle: list[Partition], reason: str) -> None:
-        """Counts as progress if the broker does not answer the second client either: an outage is not a stall."""
+        """Resets the stall timers if the broker does not answer the second client either: an outage is not a stall."""
         numbers = [partition.number for partition in idle]
         try:
             await self._log.ask_second_client(numbers)

@@ -35,7 +35,7 @@ def check_redis(store: RedisCountStore) -> None:
     except StoreRefused:
         raise
     except StoreUnavailable as error:
-        log.warning("Redis does not answer, its rights and policy are not checked", error=str(error))
+        log.warning("Redis does not answer; our rights and its eviction policy are not checked", error=str(error))
         return
     if policy is not None:
         raise SettingsError(

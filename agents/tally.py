@@ -1,4 +1,4 @@
-"""From envelopes to count tables: a pure, additive fold.
+"""Computes count tables from envelopes, by a pure, additive function.
 
     tally(survey, a + b) == tally(survey, a) + tally(survey, b)
 
@@ -32,8 +32,8 @@ class Tally:
     """The counts of a batch of records.
 
     Attributes:
-        counts: count table of every pane with at least one accepted envelope.
-        rejected: offset and reason of every refused envelope, in the order of the records.
+        counts: the count table of every pane with at least one accepted envelope.
+        rejected: offset and reason of every rejected envelope, in the order of the records.
     """
 
     counts: dict[PaneKey, CountTable] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Tally:
 
 
 class Records(Sequence[Record]):
-    """Records by columns, in a third of the time and memory of a list of records.
+    """Records by columns. They need a third of the time and memory of a list of records.
 
     Attributes:
         offsets: ascending.
@@ -85,7 +85,7 @@ class Records(Sequence[Record]):
         return Record(self.offsets[index], self.appended_ms[index], self.values[index])
 
     def by_step(self, survey: Survey) -> "Iterator[Records]":
-        """Cuts the records wherever the append time enters another step. Each piece then has reports for few steps."""
+        """Cuts the records where the append time enters another step, so that each piece has reports for few steps."""
         if not len(self):
             return
         if survey.step_at(self.appended_ms[0]) == survey.step_at(self.appended_ms[-1]):
@@ -100,9 +100,9 @@ class Records(Sequence[Record]):
 class _Pane:
     """Envelopes of one pane, as runs of equal length."""
 
-    positions: list[IntArray | list[int]] = field(default_factory=list)  # of each run's envelopes, in the batch
-    n: list[int] = field(default_factory=list)  # reports in each envelope of each run
-    payloads: list[bytes] = field(default_factory=list)  # of each run
+    positions: list[IntArray | list[int]] = field(default_factory=list)  # positions in the batch of each run's envelopes
+    n: list[int] = field(default_factory=list)  # number of reports in each envelope of each run
+    payloads: list[bytes] = field(default_factory=list)  # payloads of each run
 
 
 def tally(survey: Survey, records: Sequence[Record]) -> Tally:
@@ -157,6 +157,6 @@ def _count(mechanism: Mechanism, pane: _Pane) -> tuple[CountTable, list[int]]:
     except ValueError:  # tabulate checks every row; a separate check would read all rows twice
         valid = mechanism.valid(rows)
     positions = np.concatenate(pane.positions)
-    sizes = np.repeat(pane.n, [len(run) for run in pane.positions])  # of the envelopes; none is 0
+    sizes = np.repeat(pane.n, [len(run) for run in pane.positions])  # number of reports of each envelope, at least 1
     sound = np.logical_and.reduceat(valid, np.concatenate(([0], np.cumsum(sizes)[:-1])))
     return mechanism.tabulate(rows[np.repeat(sound, sizes)]), positions[~sound].tolist()

@@ -1,4 +1,4 @@
-"""Ends a process that shows no sign of life."""
+"""Ends a process that no longer makes progress."""
 
 import os
 import threading
@@ -14,12 +14,12 @@ STALLED = 3  # exit code
 class Watchdog(threading.Thread):
     """Ends the process after two minutes without a call of `alive`, so that a supervisor restarts it.
 
-    This covers an agent that never joins its group and an event loop that hangs. No counts are lost: they are in the store,
-    or their records are in the log.
+    The watchdog ends an agent that never joins its group, and an agent whose event loop hangs. No counts are lost: the store
+    has the counts, or the log still has their records.
     """
 
     TICK_S = 5.0
-    TICKS = 24  # ticks, not clock times: a process that was suspended for a while may go on
+    TICKS = 24  # ticks, not clock times: a process that was suspended for a while may continue
 
     def __init__(self) -> None:
         super().__init__(name="watchdog", daemon=True)

@@ -1,7 +1,7 @@
-"""The count store: the count tables of each Kafka partition and the offset up to which they count, in memory or in Redis.
+"""The count store, in memory or in Redis: each Kafka partition's count tables and the first offset not yet counted.
 
-Tables and offset are written in one atomic step, or not at all. A write names the position that its writer started from. The
-store refuses the write if another writer has written since. Removed tables are never mistaken for empty tables.
+Tables and offset are written in one atomic step, or not at all. A write names the position from which its writer started. The
+store refuses the write if another writer has written since. A reader can tell removed tables from empty tables.
 """
 
 from stores.checkpoint import Checkpoint, PaneKey

@@ -1,4 +1,4 @@
-"""Checkpoints: the counts of one partition, with the offset up to which they count the log."""
+"""Checkpoints: the counts of one partition, with the first offset not yet counted."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 from mechanisms import CountTable
 from surveys import Reason, Survey
 
-MAX_MS: Final = 2**53 - 1  # later than any time; doubles are exact up to here
+MAX_MS: Final = 2**53 - 1  # later than any time in use; doubles are exact for integers up to this value
 
 
 class PaneKey(NamedTuple):
-    """Key of a count table: attribute, level and time step of its reports. Indices as in the survey."""
+    """Key of a count table: attribute, level and time step of the table's reports, with indices as in the survey."""
 
     attribute: int
     level: int
@@ -23,8 +23,8 @@ class Missing(NamedTuple):
     """Records that can never be counted, because the log no longer has them.
 
     Attributes:
-        after_ms, until_ms: they were appended in [after_ms, until_ms), in Unix milliseconds.
-        below_offset: their offsets were below this one; counting continued here.
+        after_ms, until_ms: the missing records were appended in [after_ms, until_ms), in Unix milliseconds.
+        below_offset: the missing records had lower offsets; counting continued at this offset.
     """
 
     after_ms: int
@@ -39,13 +39,13 @@ class Checkpoint:
     Attributes:
         next_offset: the first offset that is not counted.
         newest_ms: the latest append time among the counted records, in Unix milliseconds; 0 if there are none.
-        panes: count tables; the method that returns the checkpoint determines which ones.
-        rejected: number of envelopes refused so far, by reason.
-        log_id: the log that the offset belongs to; "" if unknown. A recreated topic is another log.
+        panes: count tables; the method that returns the checkpoint determines which panes it has.
+        rejected: number of envelopes rejected so far, by reason.
+        log_id: id of the log to which the offset belongs; "" if unknown. A recreated topic is another log.
         missing: the records missing from the counts, as one range from the first to the last; None if there are none.
-        writer: random name of the fold that wrote it. Every load begins a new fold. A store restored from an older copy
-            therefore gets a new writer before it reaches the same offset again.
-        pruned_below: the panes of all steps below this one have been removed. Only `prune` sets it.
+        writer: random name of the fold that wrote the checkpoint. Every load begins a new fold. A store restored from an older
+            copy therefore gets a new writer before its checkpoint reaches the same offset again.
+        pruned_below: all panes of earlier steps have been removed. Only `prune` sets this step.
     """
 
     next_offset: int
@@ -59,7 +59,7 @@ class Checkpoint:
 
     @property
     def position(self) -> tuple[int, str]:
-        """The next offset and its log."""
+        """The next offset and the id of its log."""
         return self.next_offset, self.log_id
 
     def follows(self, earlier: "Checkpoint") -> bool:
@@ -70,13 +70,13 @@ class Checkpoint:
     def same_change(self, stored: "Checkpoint") -> bool:
         """True if this change is already stored: same position, same missing records, same writer.
 
-        This makes a retry after a lost answer idempotent. It compares no tables: a fold has one table at one position.
+        This makes a retry after a lost answer idempotent. The tables need no comparison: position and writer determine them.
         """
         return (self.position, self.missing, self.writer) == (stored.position, stored.missing, stored.writer)
 
 
 def first_open_step(survey: Survey, newest_ms: int) -> int:
-    """Returns the first step for which a record appended at `newest_ms` or later may still report."""
+    """Returns the first open step: a record appended at `newest_ms` may still carry reports of this step."""
     return survey.step_at(newest_ms) - survey.lateness_steps
 
 

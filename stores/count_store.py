@@ -1,8 +1,8 @@
-"""Count stores: hold the count tables of each Kafka partition and the offset up to which the tables count the log.
+"""Count stores: hold the count tables of each Kafka partition and the first offset not yet counted.
 
-The tables are a fold over the log, so tables and offset are always written together. Each write names the position (offset
-and log) that the writer started from. The store refuses it if another agent has written since. Writes are idempotent. If two
-agents believe they own a partition, only one of them succeeds and the other is refused.
+The tables count all records below the offset, so tables and offset are always written together. Each write names the position
+(offset and log) from which the writer started. The store refuses the write if another agent has written since. Writes are
+idempotent. If two agents believe they own a partition, the store accepts the write of only one agent.
 
 All methods are synchronous and safe to call from several threads.
 """
@@ -26,8 +26,8 @@ class StoreUnavailable(UserError):
 class CountStore(ABC):
     """The count tables of one survey.
 
-    Every method raises StoreUnavailable if the store is unreachable. A read of one partition is atomic: its tables, offset
-    and rejections belong together.
+    Every method raises StoreUnavailable if the store is unreachable. A read of one partition is atomic: the tables, the offset
+    and the rejections are those of one commit.
     """
 
     survey: Survey
@@ -38,17 +38,17 @@ class CountStore(ABC):
     def load(self, partition: int) -> Checkpoint | None:
         """Returns the partition's checkpoint with the panes that may still change; None if nothing is stored.
 
-        Leaves out `pruned_below`, and panes whose step had closed by the newest append time: such panes cannot change.
+        Leaves out `pruned_below` and the panes whose step had closed at the newest append time: such panes cannot change.
         """
 
     @abstractmethod
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
-        """Writes the checkpoint and its panes in one atomic step. Removes its empty panes; panes it does not name stay.
+        """Writes a checkpoint and its panes in one atomic step. Removes its empty panes, and keeps panes that it does not name.
 
         Args:
             partition: number of the Kafka partition.
-            expected: the stored position that the change starts from; None if nothing is stored.
-            change: the new checkpoint and its changed panes, each one whole. Its log may be another one.
+            expected: the stored position from which the change starts; None if nothing is stored.
+            change: the new checkpoint with every changed pane, complete. Its log may differ from the stored log.
 
         Returns:
             False, and nothing written, if the stored position is not `expected`. True also if the same change is already
@@ -69,8 +69,8 @@ class CountStore(ABC):
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
         """Returns all checkpoints by partition, with the panes of these consecutive steps.
 
-        Use the offsets in the same checkpoint to decide whether the tables are complete, never offsets read earlier: a store
-        may lose its last writes in between.
+        To decide whether the tables are complete, use the offset of the same checkpoint. Never use an offset read earlier: the
+        store may have lost its last writes since then.
         """
 
     def tables(self, steps: range) -> dict[PaneKey, CountTable]:
@@ -79,7 +79,7 @@ class CountStore(ABC):
 
     @abstractmethod
     def rejected(self) -> dict[Reason, int]:
-        """Returns the number of envelopes refused so far by reason, over all partitions."""
+        """Returns the number of envelopes rejected so far, by reason, over all partitions."""
 
     @abstractmethod
     def snapshot(self) -> dict[int, Checkpoint]:
@@ -89,10 +89,10 @@ class CountStore(ABC):
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
         """Removes the panes of all steps below `before_step` and writes `before_step` to `pruned_below`.
 
-        Skips a partition whose checkpoint does not follow the checkpoint seen. Otherwise a caller that hung could remove
-        tables that agents have since counted again.
+        Skips a partition whose checkpoint does not follow the checkpoint in `seen`. Otherwise a caller that was delayed could
+        remove tables that agents have counted again since then.
 
         Args:
             before_step: the first step whose panes are kept.
-            seen: the checkpoints, by partition, that the caller used to decide that the panes are no longer needed.
+            seen: checkpoints by partition. From these checkpoints the caller decided that the panes are no longer needed.
         """

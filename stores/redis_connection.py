@@ -1,4 +1,4 @@
-"""Connections to Redis: one client and one kind of error for a single server, for Sentinels and for a Cluster."""
+"""Connections to Redis: the same client and the same errors for a single server, for Sentinels and for a Cluster."""
 
 import ssl
 from collections.abc import Iterable, Iterator
@@ -19,9 +19,9 @@ Client: TypeAlias = redis.Redis | RedisCluster
 Command: TypeAlias = tuple[str | int, ...]
 
 TIMEOUT_S = 3.0
-ERRORS = (redis.RedisError, RedisClusterException, OSError)  # everything that the library raises for a fault of Redis
+ERRORS = (redis.RedisError, RedisClusterException, OSError)  # all errors that the library raises for a fault of Redis
 
-# ARGV: a command. Returns 0 if we have no right to the command. A Redis before version 7 always returns 1.
+# ARGV: a command. Returns 0 if we have no right to the command. Before Redis 7 the script always returns 1.
 _MAY = "return redis.acl_check_cmd and not redis.acl_check_cmd(unpack(ARGV)) and 0 or 1"
 
 
@@ -30,7 +30,7 @@ class StoreRefused(StoreUnavailable):
 
 
 def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
-    """Returns a client of the count store that uses masters only. A Cluster's client connects now, others at first use.
+    """Returns a client that uses masters only. The client of a Cluster connects now, any other client at first use.
 
     After a failover the next command finds the new master through the Sentinels or the Cluster's other nodes.
 
@@ -56,7 +56,7 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
     at_once = Retry(NoBackoff(), 0)
     if url.kind == "cluster":
         nodes = [ClusterNode(host, port) for host, port in url.addresses]  # type: ignore[no-untyped-call]
-        with store_errors(settings):  # one retry: if a node has failed, the others know its successor
+        with store_errors(settings):  # one retry: if a node has failed, the other nodes know the new master
             return RedisCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), 1), **ours)
     if url.kind == "sentinel":
         secret = settings.redis_sentinel_password
@@ -88,7 +88,7 @@ class _SentinelClient(redis.Redis):
 
 @contextmanager
 def store_errors(settings: Settings) -> Iterator[None]:
-    """Turns the library's errors into StoreUnavailable or StoreRefused, with one line without secrets."""
+    """Turns the library's errors into StoreUnavailable or StoreRefused, with a message of one line and without secrets."""
     try:
         yield
     except ERRORS as error:
@@ -119,7 +119,7 @@ def check_rights(client: Client, settings: Settings, commands: Iterable[Command]
     Args:
         client: from `connect`.
         settings: the settings of the client.
-        commands: each with typical arguments; a script's name does not matter.
+        commands: commands with typical arguments; the name of a script can be arbitrary.
 
     Raises:
         StoreRefused: if a command is not allowed (the error lists all such commands), or if Redis denies user, password or
@@ -137,7 +137,7 @@ def check_rights(client: Client, settings: Settings, commands: Iterable[Command]
 
 
 def _ask_sentinels(client: _SentinelClient) -> None:
-    """Raises a Sentinel's own error if every Sentinel refuses our login. The library would report only a missing master."""
+    """Raises a Sentinel's error if every Sentinel refuses our login. The library would only report a missing master."""
     raised: redis.RedisError | None = None
     for sentinel in client.sentinels:
         try:

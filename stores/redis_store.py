@@ -1,20 +1,20 @@
-"""The count store on Redis: one hash per Kafka partition, written by one script.
+"""The count store in Redis: one hash per Kafka partition. One script writes each commit.
 
     ldpstream:{<survey>:<fingerprint>:<partition>}:counts
-        next_offset                         first offset that is not counted
+        next_offset                         first offset that is not yet counted
         newest_ms                           latest append time among the counted records
-        rejected                            JSON, refused envelopes by reason
-        log_id                              the log that the offset belongs to
-        missing                             JSON of `Missing`; empty if there is none
+        rejected                            JSON: number of rejected envelopes by reason
+        log_id                              id of the log to which the offset belongs
+        missing                             JSON of `Missing`; empty if no record is missing
         writer                              random name of the fold that wrote the checkpoint
         pane:<attribute>:<level>:<step>     CountTable.to_bytes()
     ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
-        a step: the panes of all earlier steps have been removed; a separate key, because only estimators write it
+        a step: the panes of all earlier steps have been removed; a separate key, because only estimators write this step
     ldpstream:<survey>:<fingerprint>:partitions
         the partitions that have a hash or will soon get one
 
 The braces are a hash tag of Redis Cluster: both keys of a partition are on one node. The node keeps or loses both keys, and a
-script remains one atomic step in a Cluster. The fingerprint separates the counts of a changed survey.
+script remains one atomic step in a Cluster. The fingerprint separates the counts before and after a change of the survey.
 """
 
 import json
@@ -34,7 +34,7 @@ _PANE = b"pane:"
 _HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing", "writer")
 _LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles
 
-# KEYS: the hash. ARGV: expected offset and log ("" for none), then the values of `_HEAD`, then field and blob of every pane.
+# KEYS: the hash. ARGV: expected offset and log ("" if none), then the values of `_HEAD`, then field and value of every pane.
 _COMMIT = """
 local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'missing', 'writer')
 local offset, log = stored[1] or '', stored[2] or ''
@@ -49,7 +49,7 @@ return 1
 """
 
 # KEYS: the hash, and optionally the key of `pruned`. ARGV: first and last step. Returns the fields of `_HEAD`, then `pruned`,
-# then field and blob of every pane of these steps.
+# then field and value of every pane of these steps.
 _READ = """
 local found = redis.call('HMGET', KEYS[1], 'next_offset', 'newest_ms', 'rejected', 'log_id', 'missing', 'writer')
 if not found[1] then return {} end
@@ -65,7 +65,7 @@ end
 return found
 """
 
-# KEYS: the hash, the key of `pruned`. ARGV: the writer, log and offset seen; the first step that is kept.
+# KEYS: the hash and the key of `pruned`. ARGV: writer, log and offset of the checkpoint seen, then the first step to keep.
 _PRUNE = """
 local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'writer')
 if not stored[1] or tonumber(stored[1]) < tonumber(ARGV[3]) then return 0 end
@@ -112,7 +112,7 @@ class RedisCountStore(CountStore):
         """Checks that Redis grants an agent's rights. Writes nothing.
 
         Raises:
-            StoreRefused: lists the commands not allowed, or gives the reason of a denied login.
+            StoreRefused: if Redis denies a command or the login; the message lists the commands or states the reason.
             StoreUnavailable: if Redis does not answer.
         """
         counts, partitions = self._key(0), self._partitions_key
@@ -133,7 +133,7 @@ class RedisCountStore(CountStore):
         return [*scripts, ("HGET", counts, "next_offset"), ("SMEMBERS", self._partitions_key)]
 
     def evicts(self) -> str | None:
-        """Returns Redis's policy if Redis evicts keys without an expiry, such as counts; None if Redis evicts no such keys."""
+        """Returns Redis's policy if it evicts keys without an expiry, such as our counts; else None."""
         about = self._ask(self._redis.info, "memory")
         policy = str(about.get("maxmemory_policy", "noeviction"))
         return policy if policy.startswith("allkeys") and int(about.get("maxmemory", 0)) else None
@@ -144,8 +144,8 @@ class RedisCountStore(CountStore):
         newest = self._ask(self._redis.hget, self._key(partition), "newest_ms")
         if newest is None:
             return None
-        self._ask(self._redis.sadd, self._partitions_key, partition)  # in case Redis lost only the key of the partitions
-        # a write in between can only raise the newest time; we then read too many panes, never too few
+        self._ask(self._redis.sadd, self._partitions_key, partition)  # Redis may have lost only the key of the partitions
+        # a write between our two reads can only raise the newest time; we then read too many panes, never too few
         return self._read([self._key(partition)], first_open_step(self.survey, int(newest)), _LATEST_STEP)
 
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:

@@ -1,1 +1,1 @@
-"""Reads the reports topic: Faust's consumer by chunks, bounded decompression, group membership, a second client."""
+"""Reads the reports topic: Faust's consumer in chunks, bounded decompression, group membership, and a second client."""

@@ -1,7 +1,7 @@
 """Reader of fetch answers: checks the batches of records, unpacks them within bounds and cuts them into pieces.
 
 aiokafka's own reader makes an object per record, decompresses without a bound, and stops at a record header that is not
-UTF-8. Brokers accept such headers. One small batch could therefore fill an agent's memory or block a partition for ever.
+UTF-8. Brokers accept such headers. One small batch could therefore fill an agent's memory or block a partition permanently.
 This reader *refuses* an unreadable batch as a whole and continues with the next batch. The reasons:
 
     too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
@@ -32,7 +32,7 @@ log = structlog.get_logger("ldpstream.agent")
 
 CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES  # approximate size of a chunk
 PIECE_RECORDS = 16_384
-RECORD_BYTES = 100  # approximate memory of a record besides its value
+RECORD_BYTES = 100  # approximate memory of a record without its value
 
 _HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # of a batch of version 2
 _CODEC, _APPEND_TIME = 0x07, 0x08  # in the low byte of the batch's attributes
@@ -41,7 +41,7 @@ _Row = tuple[int, int, bytes, int]  # offset, append time, value, type of the ti
 
 
 class ReadableBatch(NamedTuple):
-    """Records of one batch of the log, or of a part of it, by columns."""
+    """Records of one batch of the log, or of a part of the batch, by columns."""
 
     offsets: tuple[int, ...]
     appended_ms: tuple[int, ...]
@@ -55,7 +55,7 @@ class ReadableBatch(NamedTuple):
 
 
 class RefusedBatch(NamedTuple):
-    """An unreadable batch, or the rest of one. `record` represents the batch and holds its bytes as the broker keeps them."""
+    """The unreadable part of a batch. `record` represents this part and holds the bytes of the whole batch, as stored."""
 
     record: Record
     refusal: Refusal
@@ -107,7 +107,7 @@ class FetchedBatches(dict[Any, Any]):
 
 
 def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
-    """Works like the library's `getall`, but returns only about `CHUNK_BYTES` at a time."""
+    """Returns pieces like the library's `getall`, but only about `CHUNK_BYTES` at a time."""
     taken: list[Piece] = []
     if result.check_assignment(result._topic_partition) and result.has_more():
         weight = 0
@@ -124,7 +124,7 @@ def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
 
 
 class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # the base class is compiled
-    """A fetch answer that keeps its bytes for our checksum, which is eight times as fast as the library's."""
+    """A fetch answer that keeps its bytes for our checksum function, which is eight times as fast as the library's function."""
 
     def __init__(self, raw: bytes) -> None:
         super().__init__(raw)
@@ -175,10 +175,10 @@ def unpack(unread: Any) -> Iterator[Piece]:
 
 
 def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
-    """Yields the records of a batch from offset `first` on. It checks the batch from its beginning.
+    """Yields the records of a batch from offset `first` on. Checks the batch from its first record.
 
     Raises:
-        Unreadable: if the batch cannot be unpacked, or at the first unreadable record.
+        Unreadable: if the batch cannot be unpacked; otherwise at the first unreadable record.
     """
     if raw[16] < 2 and raw[17] & _CODEC:
         raise Unreadable("unreadable batch", "compressed in a message format older than Kafka 0.11")

@@ -1,13 +1,13 @@
 """Faust's consumer with one event per fetched chunk of a partition instead of one per record.
 
-Faust spends about 200 µs on every event; a chunk holds thousands of records. The count store's offsets decide what is read
-and counted. We therefore switch off all of Faust's work on offsets: its duplicate filter, its acknowledgements and commits
-(the topic has ``acks=False``), and its seek to the group's offsets after a rebalance.
+Faust spends about 200 µs on every event; a chunk holds thousands of records. The count store's offsets decide which records
+are read and counted. We therefore switch off all of Faust's work on offsets: its duplicate filter, its acknowledgements and
+commits (the topic has ``acks=False``), and its seek to the group's offsets after a rebalance.
 
-A partition is read only once it has been *placed*: counting has set its position. Every chunk carries the number of its
-placement and its sequence number since that placement. The consumer's own thread sets both numbers in the same step as the
-read. A chunk read before a seek therefore differs from a chunk read after the seek. If Faust drops a chunk, its missing
-offsets reveal the loss.
+A partition is read only after `place` has sought to an offset of it. Such a seek is a *placement* and has a number. Every
+chunk carries the number of the last placement and a sequence number counted from that placement. The consumer's own thread
+sets both numbers in the same step as the read. A chunk read before a seek therefore differs from a chunk read after the seek.
+If Faust drops a chunk, the gap in the offsets shows the loss.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ log = structlog.get_logger("ldpstream.agent")
 ANSWER_S = 5.0  # timeout of a request to the broker
 LOG_APPEND_TIME = 1  # a record's timestamp type
 AFTER_ERROR_S = 1.0
-FETCH_S = 0.25  # longest wait of one read; a partition placed meanwhile waits for the next read
+FETCH_S = 0.25  # longest wait of one read; after a seek, a partition waits for the next read
 
 
 @dataclass(slots=True)
@@ -85,21 +85,21 @@ class ChunkConsumer(driver.Consumer):
     # ---- in the consumer's thread
 
     async def place(self, partition: TopicPartition, offset: int) -> int:
-        """Sets the position of a partition and returns the number of the placement."""
+        """Seeks to an offset of a partition and returns the number of this placement."""
         self.library.seek(partition, offset)
         placement = self.placements[partition] = _Placement(next(self._numbers))
         return placement.number
 
     async def position_if_nothing_read(self, partition: TopicPartition) -> int | None:
-        """Returns the position of a placed partition that has given no record since; else None."""
+        """Returns the position of a partition if no record was read since its last placement; else None."""
         position: int = await self.library.position(partition)
         placement = self.placements.get(partition)
         return position if placement is not None and placement.chunks == 0 else None
 
     async def commit_group(self, offsets: dict[TopicPartition, int]) -> None:
-        """Commits offsets of the consumer group, for tools that watch its lag. We never read them.
+        """Commits offsets of the consumer group, for tools that watch the group's lag. We never read these offsets.
 
-        Skips partitions we no longer own: one would make the broker reject the whole commit.
+        Skips partitions we no longer own: one such partition would make the broker reject the whole commit.
         """
         owned = self.library.assignment()
         ours = {partition: OffsetAndMetadata(offset, "") for partition, offset in offsets.items() if partition in owned}
@@ -109,7 +109,7 @@ class ChunkConsumer(driver.Consumer):
     # ---- for Faust
 
     async def perform_seek(self) -> None:
-        """Stops reading until the partitions are placed again. Faust calls this method after every rebalance."""
+        """Stops reading until each partition has a new placement. Faust calls this method after every rebalance."""
         self.placements.clear()
         self._counting.assign({tp.partition for tp in self.assignment()})
 
@@ -140,7 +140,7 @@ class ChunkConsumer(driver.Consumer):
             return 0
 
     def verify_event_path(self, now: float, tp: Any) -> None:
-        """Does nothing: Faust's stall detector expects commits. Ours is `agents.stall_detector`."""
+        """Does nothing: Faust's stall detector expects commits. Our stall detector is `agents.stall_detector`."""
 
 
 class ChunkThread(driver.AIOKafkaConsumerThread):
@@ -152,7 +152,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     _keeping: asyncio.Task[None] | None = None
 
     async def on_start(self) -> None:
-        """Starts the thread and watches our membership from the first join attempt on."""
+        """Starts the thread. Checks our membership from the first join attempt on."""
         await super().on_start()
         self.membership = Membership(self._ensure_consumer())
         self._keeping = asyncio.create_task(self.membership.keep())
@@ -165,9 +165,9 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         return consumer
 
     async def on_thread_stop(self) -> None:
-        """Stops the thread with no task left running.
+        """Stops the thread and all its tasks.
 
-        aiokafka cancels its fetches and awaits them without a guard. A fetch that has just failed would end the stop halfway.
+        aiokafka cancels its fetches and awaits them without catching errors. A failed fetch would interrupt the stop.
         """
         for task in (self._keeping, self._ahead):
             if task is not None:
@@ -201,7 +201,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         try:
             fetched = await super()._fetch_records(consumer, placed, FETCH_S)
         except KafkaError as error:
-            # records read before the error are lost: the positions are no longer valid
+            # the records read before the error are lost, so the positions are no longer valid
             lost = set(error.args[0]) if isinstance(error, OffsetOutOfRangeError) else placed
             for partition in lost:
                 placements.pop(partition, None)
@@ -225,7 +225,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
 
 
 def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal | None, int]]:
-    """Joins readable pieces; yields a refused batch or a batch of markers alone. The fields are those of `Chunk`."""
+    """Joins readable pieces, but yields a refused batch or a batch of markers alone. Yields fields of `Chunk`."""
     for kind, run in groupby(pieces, type):
         if kind is ReadableBatch:
             yield joined(cast(list[ReadableBatch], list(run))), None, 0
@@ -243,7 +243,7 @@ class ChunkProducer(driver.Producer):
 
 
 def _retry_first_connection(client: Any, app: Any) -> None:
-    """Makes an aiokafka client retry its first connection. The broker may fail after the agent's start-up checks."""
+    """Makes an aiokafka client retry its first connection, because the broker may fail after the agent's start-up checks."""
     connect = client.bootstrap
 
     async def keep_trying() -> None:

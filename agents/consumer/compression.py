@@ -1,8 +1,8 @@
 """Unpacks Kafka's codecs within bounds: gzip, snappy, lz4 and zstd.
 
 A compressed batch states no reliable size, and a few kilobytes can unpack to gigabytes. Every decoder therefore writes to a
-buffer of `MAX_UNPACKED_BYTES` and stops when the buffer is full, whatever the stream's headers state. A decoder's window needs
-at most as much memory again.
+buffer of `MAX_UNPACKED_BYTES` and stops when the buffer is full. It ignores the size in the stream's headers. A decoder's
+window needs at most `MAX_UNPACKED_BYTES` more.
 
 Java clients send snappy as a frame of blocks (the xerial format), other clients as one raw block. We read both formats.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from surveys import Reason
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
-MAX_UNPACKED_BYTES = 16 * MAX_ENVELOPE_BYTES  # of one batch
+MAX_UNPACKED_BYTES = 16 * MAX_ENVELOPE_BYTES  # limit of one batch
 
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES, _BLOCK_LENGTH_BYTES = 16, 4
@@ -24,7 +24,7 @@ _FULL = "failed to write whole buffer"  # cramjam's error when the output does n
 
 
 class Unreadable(Exception):
-    """A batch whose records can never be read."""
+    """The records of a batch can never be read."""
 
     def __init__(self, reason: Reason, why: str) -> None:
         super().__init__(why)
@@ -45,7 +45,7 @@ def unpacked(codec: int, packed: memoryview) -> memoryview:
     if codec not in _DECODERS:
         raise Unreadable("unreadable batch", f"compressed with the unknown codec {codec}")
     name, decode = _DECODERS[codec]
-    out = np.empty(MAX_UNPACKED_BYTES, np.uint8).data  # only written pages take memory
+    out = np.empty(MAX_UNPACKED_BYTES, np.uint8).data  # only pages that were written to use memory
     try:
         return out[: decode(packed, out)]
     except cramjam.DecompressionError as error:

@@ -1,8 +1,8 @@
 """Keeps the consumer in its group. aiokafka's coordinator needs two things that Faust does not do:
 
 - After a failure (for example, a withdrawn right) the coordinator stays out of the group until a caller reads its error.
-- After a day without a fetch the consumer leaves the group, and rejoins only after a fetch. An agent without partitions
-  fetches nothing and could no longer take over as a spare.
+- After a day without a fetch, the consumer leaves the group. It rejoins only after a fetch. A spare agent has no partitions
+  and fetches nothing, so it could no longer replace a failed agent.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import structlog
 log = structlog.get_logger("ldpstream.agent")
 
 CHECK_S = 1.0
-JOIN_S = 90.0  # longer than the longest rebalance: Faust's broker_rebalance_timeout, 60 s
+JOIN_S = 90.0  # longer than the longest rebalance, 60 s (Faust's broker_rebalance_timeout)
 
 
 class Membership:
@@ -26,7 +26,7 @@ class Membership:
         clock: monotonic time in seconds.
 
     Attributes:
-        shut_out: the reason why the consumer is shut out of its group, kept until the consumer is a member again; else "".
+        shut_out: why the consumer is shut out of its group, kept until it is a member again; "" if it is not shut out.
     """
 
     def __init__(self, consumer: Any, clock: Callable[[], float] = time.monotonic) -> None:

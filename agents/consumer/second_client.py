@@ -18,7 +18,7 @@ ANSWER_MS = 3_000
 
 
 class SecondClient:
-    """A client for questions about one topic. It shares neither connection nor thread with the consumer.
+    """A client for requests about one topic. The client shares no connection and no thread with the consumer.
 
     Raises (all methods):
         LogUnavailable: if the broker does not answer, or does not serve the topic.
@@ -47,7 +47,7 @@ class SecondClient:
         return self._ask(ask)
 
     def check(self, partitions: Sequence[int]) -> None:
-        """Checks that the broker gives the end offsets of these partitions (of partition 0 if none is named)."""
+        """Checks that the broker gives the end offsets of these partitions (of partition 0 if the list is empty)."""
         wanted = {TopicPartition(self._topic, partition): OffsetSpec.LATEST for partition in partitions or [0]}
         self._ask(lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
 
