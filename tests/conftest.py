@@ -23,7 +23,7 @@ DATA = Path(os.environ.get("LDPSTREAM_DATA") or Path(__file__).resolve().parents
 
 
 def give_up(reason: str) -> NoReturn:
-    """Skip the test because something is missing; in CI fail it."""
+    """Skip the test because something is missing; in continuous integration (CI), fail the test."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
@@ -59,7 +59,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Units:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests with real services first: these tests mostly wait, while another process runs the other tests."""
+    """Put the tests with real services first. They mostly wait, and another process runs the other tests meanwhile."""
     items.sort(key=lambda item: not item.nodeid.startswith(SERVICES))
 
 

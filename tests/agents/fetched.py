@@ -1,4 +1,4 @@
-"""Batches as a broker keeps them, and helpers to read them with our own reader."""
+"""Batches as a broker stores them, and helpers to read such batches with our own reader."""
 
 import zlib
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from agents.consumer.batches import FetchedBytes, Markers, ReadableBatch, unpack
 PARTITION = TopicPartition("reports", 0)
 CONTROL, APPEND_TIME = 0x20, 0x08
 GZIP, SNAPPY, LZ4, ZSTD = CODECS = (1, 2, 3, 4)
-ENCODERS: dict[int, Callable[[bytes], bytes]] = {  # as the client library uses them
+ENCODERS: dict[int, Callable[[bytes], bytes]] = {  # encoders as the client library calls them
     GZIP: codec.gzip_encode,
     SNAPPY: codec.snappy_encode,
     LZ4: codec.lz4_encode,
@@ -26,19 +26,19 @@ ENCODERS: dict[int, Callable[[bytes], bytes]] = {  # as the client library uses 
 
 
 def batch(first: int, values: Sequence[bytes | None], appended_ms: int = 7, control: bool = False, codec: int = 0) -> bytearray:
-    """Makes one batch as a broker with LogAppendTime keeps it."""
+    """Makes one batch as a broker with LogAppendTime stores it."""
     builder = DefaultRecordBatchBuilder(2, codec, True, -1, -1, -1, 10**9)
     for offset, value in enumerate(values):
         builder.append(offset, 3, None, value, [("trace", b"x")])
     raw = bytearray(builder.build())
     raw[0:8] = first.to_bytes(8, "big")
-    raw[35:43] = appended_ms.to_bytes(8, "big")  # the largest timestamp, which applies to all records
+    raw[35:43] = appended_ms.to_bytes(8, "big")  # the batch's largest timestamp; it applies to all records
     raw[22] |= APPEND_TIME | (CONTROL if control else 0)
     return sealed(raw)
 
 
 def old_format(compression: int, last: int, values: Sequence[bytes]) -> bytearray:
-    """Makes a batch of the format before Kafka 0.11: one record, or a compressed wrapper with its last record's offset."""
+    """Makes a batch of the format before Kafka 0.11: one record, or a compressed wrapper with the offset of the last record."""
     builder = LegacyRecordBatchBuilder(1, compression, 10**6)
     for offset, value in enumerate(values):
         builder.append(offset, 3, None, value)
@@ -60,6 +60,6 @@ def unread(raw: bytes, offset: int) -> Any:
 
 
 def read(unread: Any) -> list[ReadableBatch]:
-    """Returns all batches except those of markers. Fails the test if one is refused."""
+    """Returns all batches except batches of markers. Fails the test if a batch is refused."""
     pieces = [piece for piece in unpack(unread) if not isinstance(piece, Markers)]
     return [piece if isinstance(piece, ReadableBatch) else pytest.fail(f"refused: {piece.refusal}") for piece in pieces]

@@ -14,11 +14,11 @@ from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 from surveys import Survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
-MAX_DEPTH = 200  # of nested arrays and maps: far above any real envelope, and below any decoder's limit
+MAX_DEPTH = 200  # of nested arrays and maps: far more than in any real envelope, and below any decoder's limit
 
 
 class Counted(NamedTuple):
-    """Counts of one sound envelope: its pane, its number of reports, and its counts as a flat list in the table's order."""
+    """One sound envelope: its pane, its number of reports, and its counts as a flat list in the table's order."""
 
     pane: tuple[int, int, int]
     n: int

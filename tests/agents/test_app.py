@@ -57,7 +57,7 @@ def test_the_watchdog_ends_a_process_without_signs_of_life(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 def test_a_silent_listener_is_unreachable(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy or a hanging broker may send nothing. The client library would wait for the TLS handshake for ever."""
+    """A proxy or a hanging broker may send nothing. The client library would wait for the TLS handshake without end."""
     monkeypatch.setattr(topics, "ANSWER_MS", 500)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -67,7 +67,7 @@ def test_a_silent_listener_is_unreachable(protocol: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 def test_a_listener_that_hangs_up_is_a_refusal(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The listener uses another protocol or rejects the password; waiting would not help."""
+    """The listener uses another protocol or rejects the password. A retry would not help."""
     monkeypatch.setattr(topics, "ANSWER_MS", 500)
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=hang_up, args=(server,), daemon=True).start()

@@ -23,12 +23,12 @@ async def test_expired_records_are_skipped_and_noted() -> None:
 
 
 async def test_a_lost_store_with_an_expired_log_notes_the_gap() -> None:
-    """Nothing is known of the earlier records, except that none was appended after the first remaining record."""
+    """The agent knows only that no missing record was appended after the first remaining record."""
     log, store = SteppedLog(), MemoryCountStore(SURVEY)
     log.records[0], log.begins[0] = LOGS[0][25:], 25
     await SteppedAgent(store, log).finish()
     assert {p: head.missing for p, head in store.heads().items()} == {0: Missing(0, LOGS[0][25].appended_ms + 1, 25), 1: None}
-    again = SteppedAgent(store, log)  # the note stays
+    again = SteppedAgent(store, log)  # the range of missing records stays
     log.records[0] = [*LOGS[0][25:], LOGS[0][-1]._replace(offset=40)]
     await again.finish()
     assert store.heads()[0].missing == Missing(0, LOGS[0][25].appended_ms + 1, 25)
@@ -84,7 +84,7 @@ def remade(first_step: int, length: int, seed: int) -> dict[int, list[Record]]:
 @pytest.mark.parametrize("length", [0, 5, 15, 30, 60])
 @pytest.mark.parametrize("seen", ["at once", "by its next agent", "after some of it was read"])
 async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen: str) -> None:
-    """Its end may lie below, at or above the old offset. Closed steps stay; open steps count only the new log."""
+    """The new log may end below, at or above the old offset. Closed steps keep their counts, open steps count the new log."""
     log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
     await agent.step()
@@ -115,7 +115,7 @@ async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("stored", [True, False])
 async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: bool) -> None:
-    """A recreated topic with fewer partitions leaves some without an owner; perhaps only these were ever counted."""
+    """If a topic is recreated with fewer partitions, some old partitions have no owner. All stored counts may be theirs."""
     log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
     await agent.step()
@@ -143,7 +143,7 @@ async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: b
 
 
 async def test_counts_of_a_deleted_topic_never_replace_new_ones() -> None:
-    """An agent was suspended meanwhile and holds the same offset that the new log has reached."""
+    """One agent was suspended while the topic was recreated. Its old offset equals the offset reached in the new log."""
     log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
     sleeper = SteppedAgent(store, log)
     await sleeper.step()
@@ -154,7 +154,7 @@ async def test_counts_of_a_deleted_topic_never_replace_new_ones() -> None:
     await SteppedAgent(store, new).finish()
     before = store.snapshot()[0]
     assert before.position == (20, "new")
-    await sleeper.step()  # its broker does not know the new topic yet
+    await sleeper.step()  # the suspended agent's broker does not know the new topic yet
     sleeper.log.log_id, sleeper.log.records = "new", new.records
     await sleeper.finish()
     assert store.snapshot()[0].panes == before.panes

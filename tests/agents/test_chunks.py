@@ -1,4 +1,4 @@
-"""Compares our reader of batches with aiokafka's, and tests the chunks and the thread of the consumer."""
+"""Compares our reader of batches with aiokafka's reader, and tests the chunks and the thread of the consumer."""
 
 import asyncio
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def sample(offset: int = 0, codec: int = GZIP) -> bytes:
 @pytest.mark.parametrize("codec", [0, *CODECS])
 @pytest.mark.parametrize("offset", [100, 101, 104, 106, 109, 110, 149])
 def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) -> None:
-    """The reader may start at any offset within a batch, and continues after a control batch without records."""
+    """The reader may start at any offset within a batch, and continues after a control batch, which has no records."""
     raw = sample(offset, codec)
     theirs, ours = unread(raw, offset), unread(raw, offset)
     expected = [Record(record.offset, record.timestamp, record.value or b"") for record in theirs]
@@ -57,7 +57,7 @@ def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_batch_with_a_wrong_checksum_is_an_error(version: int) -> None:
-    """A change of any byte that the checksum covers is an error. The library checks batches of the old versions."""
+    """A change of any byte under the checksum is an error. For batches of the old versions, the library makes the check."""
     if version == 2:
         raw, covered = bytes(batch(0, [b"a"]) + batch(1, [b"b"])), 21
     else:
@@ -85,7 +85,7 @@ def test_fetched_records_are_returned_by_the_batch() -> None:
 
 
 def bomb(first: int, n: int) -> bytearray:
-    """Makes a batch of two ordinary records and n large ones, compressed to about a thousandth."""
+    """Makes a batch of two ordinary records and n large records, compressed to about a thousandth of their size."""
     return batch(first, [b"a", b"b", *[bytes(10**6)] * n], codec=GZIP)
 
 
@@ -100,7 +100,7 @@ def damaged(what: str) -> bytearray:
     elif what == "an offset of another batch":
         raw[64] = 2 * 20  # the first record's offset delta, as a zigzag varint
     elif what == "an offset twice":
-        raw[raw.index(b"trace") + 10] = 0  # the second record's
+        raw[raw.index(b"trace") + 10] = 0  # the second record's offset delta
     elif what.endswith("that never was"):
         raw[61:] = b"never"
     elif what.endswith("that ends early"):
@@ -236,7 +236,7 @@ def test_a_marker_below_the_position_is_skipped() -> None:
 
 
 def _reader() -> Any:
-    """Makes a thread that reads one partition. The partition has just been placed."""
+    """Makes a thread that reads one partition, just after a seek."""
     thread: Any = ChunkThread.__new__(ChunkThread)
     thread.consumer = SimpleNamespace(placements={PARTITION: _Placement(5)}, flow_active=True)
     return thread
@@ -292,7 +292,7 @@ class Library:
 async def test_after_an_error_partitions_are_placed_again(
     error: Exception | None, displaced: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records read before the error are lost. Reading from the library's position would skip these records."""
+    """Records read before the error are lost. A read from the library's position would skip them."""
     monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
     other, told = TopicPartition("reports", 1), list[set[int]]()
     thread: Any = ChunkThread.__new__(ChunkThread)
@@ -314,7 +314,7 @@ async def test_group_commits_skip_partitions_we_no_longer_own() -> None:
 
 
 async def test_a_failed_fetch_does_not_break_the_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library awaits cancelled fetches. We still close the connections."""
+    """The library's shutdown may raise after a failed fetch. We still close the connections."""
     closed = asyncio.Event()
 
     async def close() -> None:

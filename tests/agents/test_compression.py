@@ -30,7 +30,7 @@ def in_pieces(compressor: "cramjam.zstd.Compressor | cramjam.lz4.Compressor", pl
 
 
 def zstd_blocks(plain: bytes) -> bytes:
-    """Makes a frame of unknown size with the largest window that decoders accept. A block of equal bytes takes four bytes."""
+    """Makes a frame of unknown size with the largest window that decoders accept. A block of equal bytes needs four bytes."""
     blocks, size = bytearray(b"\x28\xb5\x2f\xfd\x00\x88"), 2**17
     for first in range(0, len(plain), size):
         block, last = plain[first : first + size], first + size >= len(plain)

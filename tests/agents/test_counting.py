@@ -38,7 +38,7 @@ async def test_a_dropped_chunk_is_read_again() -> None:
     held = agent.log.read(0, 5)
     assert held is not None
     await agent.step()
-    await agent.counting.take(held)  # read before the new placement, so its offsets reveal no gap
+    await agent.counting.take(held)  # read before the new placement, so the offsets of `held` show no gap
     assert agent.counting.ready
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
@@ -46,7 +46,7 @@ async def test_a_dropped_chunk_is_read_again() -> None:
 
 async def test_a_dropped_first_chunk_is_not_a_gap_of_the_log() -> None:
     agent, store = await started()
-    agent.log.read(0, 5)  # the first after the placement, lost before delivery
+    agent.log.read(0, 5)  # the first chunk after the placement, lost before delivery
     await agent.read(0, 5)
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
@@ -114,7 +114,7 @@ async def test_a_stale_owner_is_refused_and_reloads() -> None:
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_letters_are_sent_before_their_commit() -> None:
+async def test_dead_letters_are_sent_before_their_commit() -> None:
     agent, store = await started()
     await agent.read(0)
     agent.log.fails = True
@@ -126,7 +126,7 @@ async def test_letters_are_sent_before_their_commit() -> None:
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_letters_go_in_batches_and_none_is_sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dead_letters_go_in_batches_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.counting.LETTERS_AT_ONCE", 1)
     agent, store = await started()
     await agent.read(1, 20)
@@ -139,7 +139,7 @@ async def test_letters_go_in_batches_and_none_is_sent_twice(monkeypatch: pytest.
         if calls == 2:
             raise LogUnavailable("gone")
         await send(letters)
-        await agent.read(1, 3)  # more letters come during the sending
+        await agent.read(1, 3)  # more dead letters arrive while the agent sends
 
     agent.log.send_dead_letters = send_and_read_on  # type: ignore[method-assign]
     assert not await agent.step()
@@ -152,7 +152,7 @@ async def test_letters_go_in_batches_and_none_is_sent_twice(monkeypatch: pytest.
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_many_unsent_letters_stop_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_unsent_dead_letters_stop_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.back_pressure.MAX_LETTER_BYTES", 10)
     agent, store = await started()
     await agent.read(0, 30)
@@ -162,8 +162,8 @@ async def test_many_unsent_letters_stop_the_flow(monkeypatch: pytest.MonkeyPatch
     assert store.snapshot() == direct(LOGS)
 
 
-async def test_an_unreadable_batch_is_one_letter_and_many_rejections() -> None:
-    """Counting continues behind it as if each of its records had been refused."""
+async def test_an_unreadable_batch_gives_one_dead_letter() -> None:
+    """Counting continues after the batch. Each record of the batch counts as rejected."""
     store, log = MemoryCountStore(SURVEY), SteppedLog()
     agent = SteppedAgent(store, log)
     await agent.step()
@@ -184,7 +184,7 @@ async def test_an_unreadable_batch_is_one_letter_and_many_rejections() -> None:
 
 
 async def test_transaction_markers_are_not_missing_offsets() -> None:
-    """The position passes them at once, and the alert on lost records does not fire."""
+    """The position passes the markers at once, and the alert on lost records does not fire."""
     log, store = SteppedLog(), MemoryCountStore(SURVEY)
     log.records[0] = LOGS[0][:10] + [record._replace(offset=record.offset + 1) for record in LOGS[0][10:]]
     agent = SteppedAgent(store, log)
@@ -226,7 +226,7 @@ async def test_a_gap_that_the_broker_confirms_is_skipped() -> None:
 
 
 async def test_a_gap_at_the_end_of_the_log_is_skipped_later() -> None:
-    """Otherwise the checkpoint would never reach the end, and an estimator would wait for it."""
+    """Otherwise the checkpoint would never reach the log's end, and an estimator would wait for the checkpoint."""
     log = SteppedLog(markers={0: 2})
     store = MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
@@ -277,7 +277,7 @@ async def test_the_loop_commits_and_survives_failures() -> None:
 
 
 async def test_group_offsets_of_others_are_not_committed() -> None:
-    """One of them would make the broker's client refuse the whole commit."""
+    """One offset of a foreign partition would make the client library refuse the whole commit."""
     agent, store = await started()
     await agent.read(0, 10)
     await agent.read(1, 10)
@@ -295,7 +295,7 @@ async def test_group_offsets_of_others_are_not_committed() -> None:
 
 
 async def test_chunks_wait_while_the_store_refuses_writes() -> None:
-    """It answers reads meanwhile, so a successful read does not prove its health."""
+    """The store answers reads meanwhile, so a successful read does not prove that writes succeed."""
     agent, store = await started()
     await agent.read(0, 5)
     store.refuses = True
@@ -329,7 +329,7 @@ async def test_commits_lost_in_a_failover_are_counted_again(lost: int) -> None:
 
 
 async def test_a_long_log_is_written_in_bounded_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log counted again has many open steps. At most the limit and one more step wait for the store."""
+    """A log that is counted again has many open steps. At most the limit and one more step wait to be written."""
     rng, steps = np.random.default_rng(5), 40
     record = [Record(i, during(SURVEY, i // 3), sound(SURVEY, rng, i // 3, i % 3)) for i in range(3 * steps)]
     a_step = sum(table.counts.nbytes for table in tally(SURVEY, record[:3]).counts.values())

@@ -1,4 +1,4 @@
-"""Compares the fold of a partition, under every kind of fault, with a direct tally of its log."""
+"""Compares the fold of a partition, under every kind of fault, with a direct tally of the partition's log."""
 
 import numpy as np
 import pytest
@@ -58,12 +58,12 @@ class Owner:
             self.restart()
 
     def commit_unanswered(self) -> None:
-        """The store writes, but its answer is lost."""
+        """The store writes the change, but the store's answer is lost."""
         if (change := self.fold.changes()) is not None:
             self.store.commit(0, self.fold.stored_position, change)
 
     def commit_late(self, log: list[Record], first: int, last: int) -> None:
-        """Folds more records while the store writes."""
+        """Counts more records while the store writes."""
         change, stored = self.fold.changes(), self.fold.stored_position
         self.deliver(log, first, last)
         if change is not None and self.store.commit(0, stored, change):
@@ -72,7 +72,7 @@ class Owner:
 
 OPERATIONS = st.tuples(
     st.sampled_from(["deliver", "commit", "commit_unanswered", "commit_late", "restart"]),
-    st.integers(0, 1),  # one of two agents that both believe that they own the partition
+    st.integers(0, 1),  # one of two agents; both believe that they own the partition
     st.integers(0, len(LOG)),
     st.integers(0, 20),
 )

@@ -1,4 +1,4 @@
-"""Tests what counts as a stall, and what does not."""
+"""Tests the stall detector: which states are a stall, and which are not."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from stores import MemoryCountStore
 from tests.faults.stepped import SURVEY, FaultyStore, SteppedAgent, started
 
 
-async def test_a_stalled_partition_is_placed_again_then_given_up() -> None:
+async def test_a_stalled_partition_gets_a_seek_then_is_unhealthy() -> None:
     agent, _ = await started()
     before = dict(agent.log.placements)
     agent.now += 11
@@ -34,7 +34,7 @@ async def test_waiting_is_not_a_stall(cause: str) -> None:
 
 
 async def test_a_hanging_consumer_is_a_stall_if_the_broker_answers() -> None:
-    """Its requests fail as if the broker were unreachable. Only a second client shows the difference."""
+    """The consumer's requests fail as if the broker were unreachable. Only a second client shows the difference."""
     agent, _ = await started()
     await agent.read(0, 3)
     agent.log.fails, agent.log.gone = True, False
@@ -61,7 +61,7 @@ async def test_a_hanging_consumer_without_partitions_is_a_stall() -> None:
 
 @pytest.mark.parametrize("partitions", [[], [0, 1]])
 async def test_a_shut_out_consumer_is_a_stall_if_the_broker_answers(partitions: list[int]) -> None:
-    """For the first minute it is not a stall: it may rejoin."""
+    """In the first minute the consumer is not stalled, because it may rejoin."""
     agent = SteppedAgent(MemoryCountStore(SURVEY))
     await agent.finish()
     agent.counting.assign(partitions)

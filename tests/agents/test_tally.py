@@ -36,7 +36,7 @@ def batches(draw: st.DrawFn) -> list[Record]:
 
 
 def count_one_by_one(survey: Survey, records: list[Record]) -> Tally:
-    """Counts by definition: each envelope separately, with a check of every row."""
+    """Counts each envelope separately, with a check of every row."""
     counts: dict[PaneKey, CountTable] = {}
     rejected: list[tuple[int, Reason]] = []
     for record in records:
@@ -111,7 +111,7 @@ def test_a_crowd_is_read_together_with_all_checks() -> None:
 
 
 def test_beginnings_with_equal_hashes_are_distinguished() -> None:
-    """The hash is a sum of words times odd factors. A change of the words that keeps the hash can therefore be computed."""
+    """The hash is a sum of words times odd factors. The test can therefore compute other words with the same hash."""
     one, two = (np.full((20, 16), 7, np.uint8) for _ in range(2))
     words, odd = two.view(np.uint64), 0x9E3779B97F4A7C15
     words[:, 0] += np.uint64(odd)  # adds odd² to the hash; the next line subtracts it
@@ -145,7 +145,7 @@ def test_every_rejection_has_its_reason_and_changes_no_count(reason: Reason) -> 
 
 
 def test_rejections_keep_the_order_of_the_records() -> None:
-    """The tally finds some invalid envelopes when it opens them, others when it counts the rows of a pane."""
+    """The tally finds some invalid envelopes when it opens them, and others when it counts the rows of a pane."""
     rng = np.random.default_rng(2)
     reasons: list[Reason] = ["padding bits set", "undecodable", "symbol out of range", "padding bits set", "wrong survey"]
     records = [Record(7 + i, during(SURVEY, 2), spoilt(SURVEY, rng, 2, reason)) for i, reason in enumerate(reasons)]

@@ -26,7 +26,8 @@ class _Placement:
 
 
 class Agent:
-    """An agent's process. As in the real consumer, each chunk has a placement and a sequence number since that placement.
+    """An agent's process. As in the real consumer, each chunk carries two numbers: that of the last seek before the read, and
+    a sequence number counted from that seek.
 
     Attributes:
         alive: False when the process has ended.
@@ -35,7 +36,7 @@ class Agent:
         stalled: True if the agent's consumer has stopped reading.
         delayed_until: chunks are delivered only from this time on, in seconds.
         well_s: when the agent last reset the watchdog, in seconds.
-        readable: set when there may be something to read.
+        readable: set when the log may have something to read.
     """
 
     def __init__(self, world: "World") -> None:
@@ -90,7 +91,7 @@ class Agent:
         self._world.regroup.set()
 
     def assigned(self, partitions: list[int]) -> None:
-        """Does the same as `ChunkConsumer.perform_seek`."""
+        """Stands in for `ChunkConsumer.perform_seek`."""
         self._placements.clear()
         self._owned = partitions
         self.counting.assign(set(partitions))
@@ -98,7 +99,7 @@ class Agent:
     # ---- faults of the framework
 
     def redeliver(self, back: int, relabel: bool) -> None:
-        """Delivers an earlier chunk again, or moves a position back."""
+        """Delivers an earlier chunk again, or moves a reading position back."""
         if relabel and self._placements:
             partition, placement = sorted(self._placements.items())[back % len(self._placements)]
             placement.position = max(self._log.begins[partition], placement.position - 3 * back)
@@ -206,5 +207,5 @@ class Agent:
         await self._log.ask("send_dead_letters", lambda: self._log.letters.update(sent))
 
     def group_offset(self, partition: int, otherwise: int) -> int:
-        """Returns the group's committed offset; for a mutant."""
+        """Returns the group's committed offset; only a mutant needs this method."""
         return self._log.group.get(partition, otherwise)

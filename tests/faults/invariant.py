@@ -2,8 +2,8 @@
 
     the stored counts of a partition equal the direct tally of its records below the stored offset, exactly;
     no record is skipped, except records that retention has removed;
-    every refused envelope is in the dead-letter topic before the commit that covers it;
-    every complete publication holds every acknowledged report of its steps, and no other;
+    every rejected envelope is in the dead-letter topic before the commit that includes the envelope;
+    every complete publication includes every acknowledged report of the publication's steps, and no other report;
     no publication is replaced by a less complete one;
     in the end all records are counted, every step is published complete, and the topic and Redis hold the same publications.
 
@@ -43,7 +43,7 @@ class Tallied(NamedTuple):
 
 @dataclass(frozen=True)
 class Published:
-    """Stands in for a publication: the counts from which the estimates would be made. Counts compare exactly and are fast.
+    """Stands in for a publication: holds the counts instead of estimates, because counts can be compared exactly and fast.
 
     Attributes:
         steps: the steps of the counts.
@@ -99,7 +99,7 @@ class Invariant:
     def check_told(self, first: int) -> None:
         """Checks all publications from number `first` on.
 
-        A complete publication holds all reports. No publication replaces a more complete one.
+        A complete publication includes all reports. No publication replaces a more complete publication.
         """
         told = [p for _, p in self._topic.records]
         best = {p.key: p for p in told[:first]}
@@ -215,7 +215,7 @@ def conclude(
 
 
 def truth_of(survey: Survey, truth: Tallied, p: Published) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """Returns the counts that a publication must hold."""
+    """Returns the counts that a publication must have."""
     found = []
     for level, mechanism in enumerate(survey.mechanisms[p.attribute]):
         total = np.zeros(1 + int(np.prod(mechanism.table_shape)), np.int64)

@@ -27,7 +27,7 @@ def sound_value(step: int, pane: int, n: int, seed: int) -> bytes:
 
 @cache
 def spoilt_value(step: int, reason: int) -> bytes:
-    """Makes an envelope that must be refused, for the reason with this index."""
+    """Makes an envelope that must be rejected, for the reason with this index."""
     return spoilt(SURVEY, np.random.default_rng((step, reason)), step, REASONS[reason])
 
 
@@ -47,7 +47,7 @@ class MemoryLog:
         behind_ms: how far the broker's clock is behind the wall clock.
         away_until: no broker answers before this time, in seconds.
         errors: by request, the number of failures left, and True if the request fails only after it took effect.
-        moved: called when there may be something to read.
+        moved: called when the log may have something to read.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, source: random.Random) -> None:
@@ -84,7 +84,7 @@ class MemoryLog:
             self.moved()
 
     def produce(self, partition: int, n: int, seed: int) -> None:
-        """Appends n sound envelopes. Some envelopes are for a step too early or too late, and will be refused."""
+        """Appends n sound envelopes. Some are for a step too early or too late, and will be rejected."""
         source = random.Random(seed)
         for _ in range(n):
             step = max(0, self.step() + source.choice((-2, -1, -1, 0, 0, 0, 0, 1)))
@@ -110,7 +110,7 @@ class MemoryLog:
     # ---- requests of agents
 
     def read(self, partition: int, position: int, length: int) -> tuple[list[Record], int]:
-        """Returns records from the position on, or one record that represents a marker, and the number of markers."""
+        """Returns records from the position on and 0, or one record for a marker and the number of markers, 1."""
         log = self.records[partition][position : position + length]
         if log and log[0] is None:
             return [Record(position, 0, b"")], 1

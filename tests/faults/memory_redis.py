@@ -1,6 +1,6 @@
 """The Redis of a run: count store and results in memory. This Redis can hang, fail and lose its last writes.
 
-This Redis also tracks the records in the stored counts: each fold notes the offsets that it has folded (`traced`).
+This Redis also tracks the records in the stored counts: each fold notes the offsets that it has counted (`traced`).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Range = tuple[int, int]
 
 
 class MemoryRedis:
-    """See the module docstring.
+    """Redis with faults; see the module docstring.
 
     Args:
         store: the count store.
@@ -156,7 +156,7 @@ class MemoryRedis:
         return written
 
     def traced(self, fold: Any, now_ms: Callable[[], int]) -> Any:
-        """Returns a subclass of `fold` that notes the folded offsets."""
+        """Returns a subclass of `fold` that notes the counted offsets."""
         redis = self
 
         class Traced(fold):  # type: ignore[misc]

@@ -9,10 +9,10 @@ from runtime.errors import LogUnavailable
 
 @dataclass
 class MemoryTopic:
-    """The topic itself.
+    """The topic, shared by all estimators.
 
     Attributes:
-        records: time in Unix milliseconds and publication, in order.
+        records: the publications in order, each with its time in Unix milliseconds.
         owner: the estimator that last took over the topic.
     """
 

@@ -1,4 +1,4 @@
-"""Faults in the service's logic. The lists must find each of them: a suite that cannot fail proves nothing."""
+"""Faults in the service's logic. The lists must find each fault, because a suite that cannot fail proves nothing."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -66,7 +66,7 @@ def takes_chunks_of_former_placements(code: Code) -> None:
 
 
 def commits_before_the_dead_letters(code: Code) -> None:
-    """Dead letters are sent after the commit that covers them."""
+    """Dead letters are sent after the commit that includes their envelopes."""
     _with_log(code, _LateLetters)
 
 
@@ -100,7 +100,7 @@ def leaves_out_open_panes(code: Code) -> None:
 
 
 def starts_rejections_anew(code: Code) -> None:
-    """A new owner counts the refused envelopes from zero."""
+    """A new owner counts the rejected envelopes from zero."""
 
     class Store(MemoryCountStore):
         def load(self, partition: int) -> Checkpoint | None:
@@ -113,7 +113,7 @@ def starts_rejections_anew(code: Code) -> None:
 
 
 def judges_lateness_by_its_own_clock(code: Code) -> None:
-    """A record's time of counting, not its append time, determines whether the record is late."""
+    """A record is late or not by the time when it is counted, not by its append time."""
 
     class Fold(code.fold):  # type: ignore[misc, name-defined]
         def feed(self, records: Sequence[Record]) -> Any:
@@ -145,7 +145,7 @@ def believes_offsets_asked_for_before(code: Code) -> None:
 
 
 def forgets_what_is_missing(code: Code) -> None:
-    """The fold skips expired, uncounted records without noting them."""
+    """The fold skips records that expired uncounted, and does not note the missing records."""
 
     class Fold(code.fold):  # type: ignore[misc, name-defined]
         def lose(self, offset: int, now_ms: int) -> None:
@@ -187,7 +187,7 @@ def replaces_better_by_poorer(code: Code) -> None:
 
 
 def never_compares_with_the_store(code: Code) -> None:
-    """An agent without new records does not notice that the store has lost what it wrote."""
+    """An agent without new records does not notice that the store has lost the agent's writes."""
 
     class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]
         async def _compare_with_store(self) -> None:

@@ -45,7 +45,7 @@ class Produce(Operation):
 
 @dataclass(frozen=True)
 class PoisonRecords(Operation):
-    """The producer sends an envelope that must be refused, for the reason with this index."""
+    """The producer sends an envelope that must be rejected, for the reason with this index."""
 
     partition: int
     reason: int
@@ -118,7 +118,7 @@ class Redeliver(Operation):
 
 @dataclass(frozen=True)
 class LoseDelivery(Operation):
-    """The framework drops a chunk before it reaches the agent."""
+    """The framework drops a chunk before the chunk reaches the agent."""
 
     agent: int
     which: int
@@ -134,7 +134,7 @@ class Reorder(Operation):
 
 @dataclass(frozen=True)
 class DelayDelivery(Operation):
-    """The framework delays an agent's chunks for a while, even if their placements become invalid."""
+    """The framework delays an agent's chunks for a while, even beyond a new seek that makes the chunks invalid."""
 
     agent: int
     seconds: float
@@ -178,7 +178,7 @@ class RefuseWrites(Operation):
 
 @dataclass(frozen=True)
 class FlushRedis(Operation):
-    """Redis loses everything, results too."""
+    """Redis loses all data, including the results."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class Estimate(Operation):
 
 @dataclass(frozen=True)
 class KillEstimator(Operation):
-    """An estimator, perhaps a hanging one, is killed and restarted."""
+    """An estimator is killed and restarted, even if it hangs."""
 
     estimator: int
 
@@ -306,7 +306,7 @@ _DRAWS: list[tuple[float, Draw]] = [
 
 
 def random_list(seed: int, length: int = 40) -> list[Operation]:
-    """Returns the list of a seed. Each list omits some kinds of operations. The other kinds then occur together more often."""
+    """Returns the list of a seed. Each list omits some kinds of operations, so that other kinds meet more often."""
     source = random.Random(seed)
     kinds = [(weight, draw) for i, (weight, draw) in enumerate(_DRAWS) if weight >= 10 or source.random() < 0.6]
     weights = [weight for weight, _ in kinds]

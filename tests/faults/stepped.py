@@ -1,6 +1,6 @@
 """An agent that a test drives step by step, for faults in a fixed order: its log, its store and its `Counting`.
 
-`agent` and `world` run the same `Counting` by itself, for random faults.
+For random faults, `agent` and `world` run the same `Counting` with its own loops.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class SteppedLog:
     markers: dict[int, int] = field(default_factory=dict)  # offsets without a record at the log's end
     log_id: str = ""
     fails: bool = False
-    reason: str = ""  # why its reader is shut out of the group
+    reason: str = ""  # reason why the log's reader is shut out of the group
     gone: bool = True  # unreachable for every client whenever it fails
     placements: dict[int, list[int]] = field(default_factory=dict)  # number, position, chunks read
     number: int = 0
@@ -149,7 +149,7 @@ class SteppedAgent:
         try:
             await asyncio.wait_for(self.counting.take(chunk), 0.01)
         except TimeoutError:
-            return False  # `Counting` takes no chunks; this one is lost, as in a rebalance
+            return False  # `Counting` accepts no chunks; this chunk is lost, as in a rebalance
         return True
 
     async def until(self, reached: Callable[[], bool]) -> None:

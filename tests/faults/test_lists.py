@@ -1,6 +1,6 @@
 """Lists of faults against the real `Counting` and `Schedule`, in memory and on virtual time; see `invariant`.
 
-LDPSTREAM_FAULT_LISTS sets the number of random lists. `python -m tests.faults.search` searches further, from any seed.
+LDPSTREAM_FAULT_LISTS sets the number of random lists. `python -m tests.faults.search` runs more lists, from any first seed.
 
 The table shows known faults of Faust and its client, and the list or test that provokes each fault. The lists here provoke
 faults that the real libraries do not show on demand. "real" means real processes, as in `tests/services/test_faults.py`.

@@ -1,4 +1,4 @@
-"""An event loop on virtual time. The loop never waits: its clock jumps to the next event that is due.
+"""An event loop on virtual time. The loop never waits: its clock jumps to the time of the next event.
 
 Simulated hours take seconds, and runs with the same seed are identical.
 """

@@ -22,7 +22,7 @@ from .memory_topic import MemoryTopic
 from .virtual import VirtualLoop
 
 MAX_AGENTS = 3
-SESSION_S = 6.0  # session timeout: after it, the group notices that an agent has died
+SESSION_S = 6.0  # session timeout: the group then notices that an agent has died
 REVOKED_S = 15.0  # the group's timeout for an agent to give up its partitions
 STALLED_S = 120.0  # timeout of an agent's watchdog
 SETTLED_S = 500.0
@@ -30,7 +30,7 @@ ESTIMATORS = 2
 
 
 class World:
-    """See the module docstring.
+    """Runs one list of operations; see the module docstring.
 
     Args:
         seed: determines everything that a list does not fix: delays, lengths of chunks, order of agents.
@@ -244,7 +244,7 @@ class World:
             await self._rebalance()
 
     async def _rebalance(self) -> None:
-        """As with Faust, all members give up all partitions, then each gets a share."""
+        """Revokes all partitions of all members, as with Faust. Then each member gets a share."""
         self.done["rebalances"] += 1
         members = [agent for agent in self._living if not agent.zombie and not agent.leaving]
         self.random.shuffle(members)

@@ -2,8 +2,8 @@
 
     python -m tests.fuzz.fuzz_envelope [CORPUS] [-runs=N] [-max_total_time=SECONDS] [libFuzzer's options]
 
-The first byte of an input gives the time of the log's timestamp. The rest is the envelope. Half of the mutations are
-libFuzzer's, half are ours.
+The first byte of an input determines the log's timestamp. The other bytes are the envelope. Half of the mutations are
+libFuzzer's mutations, and half are our mutations.
 """
 
 import random
@@ -23,7 +23,7 @@ def main() -> None:
         verdicts([Input(data[1:], NOW_MS + when * SURVEY.step_ms)])
 
     def mutate(data: bytes, max_size: int, seed: int) -> bytes:
-        """Returns a sound envelope, or `data` after one of our mutations or of libFuzzer's."""
+        """Returns a sound envelope, or `data` after one of our mutations or one of libFuzzer's mutations."""
         source = random.Random(seed)
         if len(data) < 2 or source.random() < 0.02:
             return (b"\x04" + source.choice(sound()))[:max_size]

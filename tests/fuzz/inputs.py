@@ -60,7 +60,7 @@ def sound() -> tuple[bytes, ...]:
 
 
 def batch(source: random.Random, size: int) -> list[Input]:
-    """Mutated envelopes of all kinds, or of only one or two kinds. With few kinds, many envelopes have the same beginning."""
+    """Mutated envelopes of all kinds, or of only one or two kinds. With few kinds, many envelopes have equal first bytes."""
     kinds = source.sample(sound(), source.choice((1, 2, len(sound()))))
     return [mutated(source, kinds) for _ in range(size)]
 
@@ -112,7 +112,7 @@ def _nest(raw: bytes, source: random.Random) -> bytes:
 
 
 def _swap_element(raw: bytes, source: random.Random) -> bytes:
-    """Replaces one element by a value of any type; the rest stays well formed."""
+    """Replaces one element by a value of any type; the other elements stay well formed."""
     try:
         fields = msgspec.msgpack.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):

@@ -24,7 +24,7 @@ def verdicts(inputs: Sequence[Input]) -> Counter[str]:
     """Counts the accepted inputs and, for each reason, the refused inputs.
 
     Raises:
-        Disagreement: if the service's counts or reasons differ from the reference's, or if the service fails.
+        Disagreement: if counts or reasons of the service and the reference differ, or if the service fails.
     """
     found = [judge(SURVEY, one.value, one.appended_ms) for one in inputs]
     if _service(inputs) != _direct(found):
