@@ -37,7 +37,7 @@ def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaNode]:
 
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest) -> str:
-    """A broker's `host:port`: given by `--kafka`, or that of a Kafka started for this session."""
+    """A broker's `host:port`: the one given by `--kafka`, or the Kafka that this session started."""
     given: str | None = request.config.getoption("--kafka")
     if given:
         return given
@@ -90,7 +90,7 @@ def own_redis() -> Iterator[RedisNode]:
 
 @pytest.fixture
 def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of an empty Redis database: given by `--redis`, or that of a Redis started for this session."""
+    """The URL of an empty Redis database: the one given by `--redis`, or the Redis that this session started."""
     given: str | None = request.config.getoption("--redis")
     url: str = given or request.getfixturevalue("own_redis").url
     with redis.Redis.from_url(url) as client:

@@ -2,7 +2,7 @@
 
 A broker needs only the published jar of Kafka's server and the jar's dependencies. Maven finds these jars through its own
 settings. A company's mirror therefore works without a change here.
-This module needs only Python's standard library. It therefore runs before other packages are installed:
+This module needs only Python's standard library and therefore runs before other packages are installed:
 
     python3 tests/services/kafka_jars.py      prints the folder, after fetching what is missing
 """
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 KAFKA_VERSION = "4.1.0"
-LOG4J_VERSION = "2.24.3"  # the version that Kafka 4.1.0 depends on
+LOG4J_VERSION = "2.24.3"  # the version on which Kafka 4.1.0 depends
 
 # Kafka logs through slf4j, but Kafka's published dependencies omit the binding to log4j. Without this binding, a failing
 # broker logs nothing.
@@ -43,13 +43,13 @@ POM = f"""\
 
 
 class JarsError(RuntimeError):
-    """The jars are not in the cache and could not be fetched; the message says why."""
+    """The jars are not in the cache and could not be fetched. The message has the reason."""
 
 
 def cache_dir() -> Path:
     """Folder for downloads: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
 
-    An empty variable counts as not set, as the XDG specification requires.
+    An empty variable is treated as not set, as the XDG specification requires.
     """
     if own := os.environ.get("LDPSTREAM_CACHE"):
         return Path(own).expanduser()
@@ -63,7 +63,7 @@ def jars_dir() -> Path:
 
 
 def cached() -> bool:
-    """True if the folder of the jars exists. A rename creates the folder, and only once it is complete."""
+    """True if the folder of the jars exists. The folder is complete, because a rename creates it."""
     return jars_dir().is_dir()
 
 
@@ -95,7 +95,7 @@ def fetch(timeout_s: float = 600) -> Path:
             try:
                 (Path(scratch) / "jars").rename(target)
             except OSError:
-                if not cached():  # otherwise another process was first, and we use its jars
+                if not cached():  # otherwise another process was first, and we use the jars of that process
                     raise
     except OSError as err:
         raise JarsError(f"cannot write the cache of Kafka {KAFKA_VERSION}: {err}") from err

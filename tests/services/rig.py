@@ -2,8 +2,8 @@
 
     python -m tests.services.rig      starts both, prints their addresses, ends them at Ctrl-C
 
-Each node owns a temporary folder and one server process, and signals only this process. The server ends when our process
-exits. If util-linux's `setpriv` is installed, the server also ends when our process is killed.
+Each node owns a temporary folder and one server process, and sends signals only to this server. The server ends when our
+process exits. If util-linux's `setpriv` is installed, the server also ends when our process is killed.
 """
 
 import atexit
@@ -88,7 +88,7 @@ def _java_missing() -> str | None:
 
 
 def wait_until(well: Callable[[], object], what: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
-    """Waits until `well` is true; an OSError counts as false. The failure message shows `what`."""
+    """Waits until `well` is true; an OSError is treated as false. The failure message shows `what`."""
     deadline = time.monotonic() + timeout_s
     while True:
         with contextlib.suppress(OSError):
@@ -104,7 +104,7 @@ _claims: list[IO[bytes]] = []
 def free_ports(n_ports: int) -> list[int]:
     """Returns `n_ports` loopback ports without a listener, drawn at random from `PORTS`.
 
-    The ports stay reserved until this process ends: no run of the tests draws one of these ports again.
+    The ports stay reserved until this process ends: no test run, this one included, draws a reserved port.
     """
     free = (port for port in random.sample(PORTS, k=len(PORTS)) if _is_free(port) and _claim(port))
     return list(itertools.islice(free, n_ports))
@@ -136,7 +136,7 @@ def _is_free(port: int) -> bool:
 class Node:
     """Base class of the Kafka and Redis nodes: one server process on loopback with its temporary folder.
 
-    A context manager: entering starts the process, leaving ends it and deletes the folder.
+    A context manager: `__enter__` starts the process; `__exit__` ends the process and deletes the folder.
     """
 
     def __init__(self, name: str, n_ports: int) -> None:
@@ -158,11 +158,11 @@ class Node:
         return self._alive().pid
 
     def start(self) -> None:
-        """Starts the server and returns when it serves. A restarted server uses the same folder and port."""
+        """Starts the server and returns when the server answers. A restarted server uses the same folder and port."""
         raise NotImplementedError
 
     def stop(self, timeout_s: float = 15) -> None:
-        """Ends the process by SIGTERM, or by SIGKILL if that takes longer than `timeout_s`.
+        """Ends the process by SIGTERM, or by SIGKILL if the process still runs after `timeout_s` seconds.
 
         Does nothing if the process is not running.
         """
@@ -208,7 +208,7 @@ class Node:
         self.close()
 
     def _launch(self, command: list[str]) -> None:
-        """Starts `command` in a session that Ctrl-C does not reach. Appends the command's output to the node's log."""
+        """Starts `command` in a session that Ctrl-C does not reach. Appends the output to the node's log."""
         if self.running:
             raise NodeError(f"{self.name} is running already (process {self.pid})")
         for port in self._ports:
@@ -270,7 +270,7 @@ class KafkaNode(Node):
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` for a client's `bootstrap_servers`; a restart does not change it."""
+        """`host:port` for a client's `bootstrap_servers`; a restart changes neither."""
         return f"{LOOPBACK}:{self._ports[0]}"
 
     @property
@@ -290,7 +290,7 @@ class KafkaNode(Node):
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": self.folder / "data",
             "auto.create.topics.enable": "false",
-            # One broker and few internal partitions, which the first group or transaction creates.
+            # One broker, and few internal partitions. The first group or transaction creates the internal partitions.
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 1,
             "transaction.state.log.replication.factor": 1,
@@ -362,7 +362,7 @@ class RedisNode(Node):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port; a restart does not change them."""
+        """Host and port; a restart changes neither."""
         return LOOPBACK, self._ports[0]
 
     def client(self) -> redis.Redis:
@@ -371,7 +371,7 @@ class RedisNode(Node):
 
     @property
     def url(self) -> str:
-        """URL of logical database 0; a restart does not change it."""
+        """URL of logical database 0; a restart does not change the URL."""
         return f"redis://{LOOPBACK}:{self._ports[0]}/0"
 
     def start(self) -> None:

@@ -30,7 +30,7 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class SecureKafkaNode(KafkaNode):
-    """A Kafka with two listeners: one requires TLS and a password (SASL_SSL), one a client certificate (SSL).
+    """A Kafka with two listeners: one requires TLS and a password (SASL_SSL), the other a client certificate (SSL).
 
     At first only the super user `admin` has rights; `admin_options` logs in as `admin`. The name of a user who logs in by
     certificate is the whole subject of the certificate, ``CN=…,O=…``.
@@ -69,7 +69,7 @@ class SecureKafkaNode(KafkaNode):
 
         Args:
             principal: ``User:name``.
-            rights: type and name of a resource (``x*`` is a prefix) and an operation, for example ("topic", "t", "write").
+            rights: each the type and name of a resource (``x*`` is a prefix) and an operation, as in ("topic", "t", "write").
         """
         acls = []
         for kind, name, operation in rights:

@@ -16,7 +16,7 @@ DEAD_MS = 3000
 
 
 def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> None:
-    """Waits until `condition` is true; a Redis error counts as false."""
+    """Waits until `condition` is true; a Redis error is treated as false."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         with contextlib.suppress(redis.RedisError):
@@ -44,12 +44,12 @@ class _Together:
         self._started.close()
 
     def start(self) -> None:
-        """Starts the nodes, and returns when they serve together."""
+        """Starts the nodes, and returns when the whole group answers."""
         raise NotImplementedError
 
 
 class RedisClusterNodes(_Together):
-    """A Redis Cluster of masters without replicas; each has an equal share of the slots.
+    """A Redis Cluster of masters without replicas. Each master has an equal share of the slots.
 
     Args:
         n_nodes: number of nodes.
@@ -120,7 +120,7 @@ class SentinelNode(Node):
     """One Sentinel, which decides alone (quorum 1).
 
     Args:
-        master: the master that it monitors.
+        master: the master that the Sentinel monitors.
         service: the Sentinel's name for that master.
         password: password that the Sentinel requires of clients, or None.
         lines: further lines of the Sentinel's configuration.

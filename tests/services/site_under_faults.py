@@ -1,8 +1,8 @@
 """Runs lists of faults on real processes: agents, an estimator, a real Kafka and a real Redis, under traffic.
 
 The operations come from `tests.faults.operations`; some of them do not apply to real processes. The invariant: the count
-tables equal a direct tally of the topic, and the topic holds every record that the broker acknowledged. The reference that
-makes the tally shares no code with the service.
+tables equal a direct tally of the topic, and the topic holds every record that the broker acknowledged. The reference computes
+this tally and shares no code with the service.
 """
 
 import contextlib
@@ -91,7 +91,7 @@ class Traffic(threading.Thread):
             self.send(self._sound(), partition)
 
     def poison(self, reason: int, partition: int) -> None:
-        """Sends an envelope that agents refuse. Omits the reason "too large", because the broker would refuse the record."""
+        """Sends an envelope that agents reject. Omits the reason "too large", because the broker would refuse the record."""
         with self._lock:
             value = spoilt(self.site.survey, self._rng, self._step(), REASONS[reason % (len(REASONS) - 1)])
         self.send(value, partition)
@@ -294,7 +294,7 @@ class Run:
     # ---- the invariant
 
     def check(self) -> None:
-        """Checks the invariant exactly, and counts lost and doubled reports."""
+        """Checks the invariant exactly, and computes the numbers of lost and doubled reports."""
         site = self.site
         logs: dict[int, list[Record]] = {p: [] for p in range(PARTITIONS)}
         for record in site.read(site.survey.reports_topic):

@@ -76,7 +76,7 @@ def send_sound(site: Site, rng: np.random.Generator, n_envelopes: int) -> None:
 
 
 def delete_reports(site: Site) -> None:
-    """Deletes the reports topic and waits until the broker no longer lists the topic. The list lags behind the deletion."""
+    """Deletes the reports topic and waits until the broker no longer lists it. The broker updates its list with a delay."""
     topic = site.survey.reports_topic
     with KafkaAdminClient(bootstrap_servers=site.settings.kafka) as admin:
         admin.delete_topics([topic])
@@ -277,7 +277,7 @@ def test_a_hang_ends_the_process_and_an_outage_does_not(
     worker = site.start(program=HANGING)
     site.until(lambda: site.counted() == site.n_sent)
     kafka_node.pause()
-    time.sleep(22)  # longer than a consumer may hang
+    time.sleep(22)  # longer than the limit for a hanging consumer
     assert worker.process.poll() is None
     kafka_node.resume()
     send_sound(site, rng, 60)
@@ -295,7 +295,7 @@ def test_a_redis_with_a_full_disk_pauses_the_agent(
     redis_node: RedisNode,
     make_site: MakeSite,  # noqa: F811
 ) -> None:
-    """Such a Redis answers reads and refuses writes. The agent stops counting and keeps running."""
+    """A Redis with a full disk answers reads and refuses writes. The agent stops counting and keeps running."""
     site, rng, port = make_site(kafka, redis_node.url), np.random.default_rng(5), free_ports(1)[0]
     send_sound(site, rng, 100)
     worker = site.start(LDPSTREAM_METRICS_PORT=str(port))

@@ -88,7 +88,7 @@ class Site:
     environment: dict[str, str]
     folder: Path
     sent: Counter[Reason | None] = field(default_factory=Counter)
-    judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # reason of rejection unless late, and step
+    judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # reason if the record is not late, and step
     workers: list[Worker] = field(default_factory=list)
 
     def start(self, program: str = "", **environment: str) -> Worker:
@@ -150,7 +150,7 @@ class Site:
         return {p: offset for p, offset in found.items() if offset is not None}
 
     def reason(self, record: Record) -> Reason | None:
-        """Reason for which a sent record must be refused. A slow machine may have appended the record too late."""
+        """Reason for which a sent record must be rejected. On a slow machine the record may have been appended too late."""
         reason, step = self.judged[record.value]
         late = record.appended_ms >= self.survey.closes_ms(step)
         return "step too old" if late and reason in (None, "symbol out of range", "padding bits set") else reason
@@ -223,7 +223,10 @@ def test_a_stopping_agent_commits_and_counts_transactions(
         site.send(producer, rng, 200)
     with site.producer(transactional_id=site.survey.name) as producer:
         producer.init_transactions()
-        for end in (producer.commit_transaction, producer.abort_transaction):  # reports of both are counted
+        for end in (
+            producer.commit_transaction,
+            producer.abort_transaction,
+        ):  # reports of committed and of aborted transactions are counted
             producer.begin_transaction()
             site.send(producer, rng, 20)
             end()

@@ -20,7 +20,7 @@ from .test_agents import PARTITIONS, Site, make_site
 __all__ = ["make_site"]
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-ENVELOPES = 125  # per codec and writer: in total at least 500 compressed by the broker, and 500 by a client
+ENVELOPES = 125  # for each codec and writer; in total at least 500 compressed by the broker and 500 by a client
 
 
 class Codecs(FetchedBytes):
@@ -83,7 +83,7 @@ def test_reports_in_every_kafka_codec_are_counted(
             topic = ConfigResource(ConfigResourceType.TOPIC, site.survey.reports_topic, {"compression.type": codec})
             admin.alter_configs([topic])
         deadline = time.monotonic() + 60
-        while number not in asyncio.run(codecs_in_log(site)):  # the setting takes a moment to reach the broker
+        while number not in asyncio.run(codecs_in_log(site)):  # the broker applies the setting after a delay
             assert time.monotonic() < deadline, f"no batch in {codec}"
             write(None)
     with KafkaAdminClient(bootstrap_servers=kafka) as admin:

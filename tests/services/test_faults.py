@@ -1,4 +1,4 @@
-"""Lists of faults with real processes: two fixed lists, and random ones by seed.
+"""Lists of faults with real processes: two fixed lists, and random lists by seed.
 
 LDPSTREAM_REAL_FAULT_LISTS sets the number of random lists, LDPSTREAM_REAL_FAULT_SEED the first seed. The test prints each
 list. Add a failing list to `FIXED`. `tests/faults/test_lists.py` describes Faust's faults and the tests that provoke them.

@@ -207,7 +207,9 @@ def test_a_gateway_stopped_under_load_loses_and_doubles_nothing(kafka: str, star
     accepted = {envelope for envelope, outcome in told.items() if outcome == "accepted"}
     assert accepted <= set(found)
     assert all(told[envelope] in ("accepted", "outcome unknown", "no answer") for envelope in found)
-    for part in (part for client in clients for part, _ in client.told):  # the log holds a batch whole or not at all
+    for part in (
+        part for client in clients for part, _ in client.told
+    ):  # the log holds the whole batch or no part of the batch
         assert len({envelope in found for envelope in part}) == 1
     log = gateway.log.read_text()
     assert [json.loads(line)["event"] for line in log.splitlines()] == ["serving", "ended"]
@@ -225,7 +227,9 @@ def test_a_broker_outage_loses_and_doubles_nothing(kafka_node: KafkaNode, start:
     gateway.until("/ready", 503)
     assert gateway.status("/health") == gateway.status("/health", gateway.metrics_port) == 200
     assert gateway.status("/ready", gateway.metrics_port) == 503
-    assert post(gateway.port, [unlike_envelopes(gateway.survey, 1, seed=3)[0]]) == "log unavailable"  # must not be in the log
+    assert (
+        post(gateway.port, [unlike_envelopes(gateway.survey, 1, seed=3)[0]]) == "log unavailable"
+    )  # this envelope must not be in the log
     kafka_node.start()
     for client in clients:
         client.join(PATIENCE_S)

@@ -38,9 +38,9 @@ from .rig import PATIENCE_S, free_ports, wait_until
 ROOT = Path(__file__).parents[2]
 VISITS = DATA / "ms_fimu_visits.csv"
 MS_FIMU = ROOT / "surveys" / "samples" / "ms_fimu.toml"
-REPORTS, STEPS = 190_345, 7  # of the MS-FIMU visits
+REPORTS, STEPS = 190_345, 7  # numbers of reports and steps of the MS-FIMU visits
 STEP_S, SEED = 3, 5
-LATENESS = 4  # steps; sending the reports of a step may take this long
+LATENESS = 4  # in steps; sending the reports of one step may take this long
 
 
 class Services:
@@ -159,7 +159,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     assert not any(store.rejected().values())
     store.close()
 
-    # a stopping agent writes everything before it ends; the estimator needs no running agent
+    # a stopping agent writes all its counts before it ends; the estimator needs no running agent
     for agent in agents:
         agent.send_signal(signal.SIGTERM)
         services.finish(agent)
@@ -167,7 +167,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     wait_until(lambda: scrape(services.metrics_port, steps[-1]), services.logs)
     estimate.send_signal(signal.SIGTERM)
     services.finish(estimate)
-    # after a restart, the estimator finds everything published
+    # after a restart, the estimator finds all steps published
     services.finish(services.start("estimate", survey_file, "--until", steps[-1], "--json", out))
 
     # the histograms equal those of the embedded service, bit for bit

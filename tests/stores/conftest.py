@@ -10,7 +10,7 @@ from tests.services.rig import RedisNode, missing
 
 @pytest.fixture(scope="session")
 def redis_node() -> Iterator[RedisNode]:
-    """Yields a Redis for this session, in memory only."""
+    """Yields a Redis for this session that stores nothing on disk."""
     if reason := missing(kafka=False):
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     with RedisNode(append_fsync=None) as node:

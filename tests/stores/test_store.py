@@ -161,7 +161,7 @@ def test_missing_records_and_the_log_id_are_kept(store: CountStore) -> None:
 
 
 def test_an_offset_of_another_log_is_refused(store: CountStore) -> None:
-    """The store refuses even the same offset: it could otherwise mistake the change for the stored one."""
+    """The store refuses even the same offset. Otherwise it could mistake the change for the stored change."""
     store.commit(0, None, replace(checkpoint(10), log_id="one"))
     before = store.snapshot()
     for offset in (10, 20):
@@ -215,7 +215,7 @@ def test_prune_removes_only_old_steps(store: CountStore) -> None:
     [
         (checkpoint(10), False),  # another writer: the partition was loaded again, perhaps after the store lost data
         (replace(checkpoint(10), writer="a"), True),
-        (replace(checkpoint(9), writer="a"), True),  # more records have been counted since
+        (replace(checkpoint(9), writer="a"), True),  # the stored checkpoint has more records than the checkpoint seen
         (replace(checkpoint(11), writer="a"), False),  # an older copy of the store
         (replace(checkpoint(10), writer="a", log_id="other"), False),
     ],
@@ -259,7 +259,7 @@ def test_one_of_many_writers_wins(make_store: MakeStore) -> None:
 
 
 def test_surveys_do_not_mix(redis_node: RedisNode) -> None:
-    """A changed survey has another fingerprint, even under its old name."""
+    """A changed survey has another fingerprint, even if it keeps its name."""
     one = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
     other = RedisCountStore(make_survey("contract", lateness_steps=2), Settings(redis=redis_node.url))
     again = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
