@@ -1,4 +1,4 @@
-"""Drives the folds: feeds them the chunks that arrive and commits their changes to the count store. Uses asyncio, not Faust.
+"""Drives the folds: feeds chunks to the folds and commits the folds' changes to the count store. Uses asyncio, not Faust.
 
 After a partition is *assigned*, its checkpoint is loaded and the partition is *placed*: the log seeks to the checkpoint's
 offset. Then chunks are counted, and the changes are committed at intervals. When the partition is *revoked*, its changes are
@@ -141,7 +141,7 @@ class Counting:
     # ---- chunks
 
     async def take(self, chunk: Chunk) -> None:
-        """Counts a chunk. Waits while `BackPressure` accepts no chunks, which stops the fetching."""
+        """Counts a chunk. First waits until `BackPressure` accepts chunks; the wait stops the fetching."""
         for records in [chunk.records] if chunk.refusal or chunk.markers else Records.of(chunk.records).by_step(self._survey):
             await self._back_pressure.wait()
             partition = self._partitions.get(chunk.partition)

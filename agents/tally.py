@@ -2,7 +2,7 @@
 
     tally(survey, a + b) == tally(survey, a) + tally(survey, b)
 
-An envelope is counted whole or not at all. If no device could have sent one of its rows, the whole envelope is rejected.
+All reports of an envelope are counted, or none. If no device could have sent one of the rows, the whole envelope is rejected.
 """
 
 from collections.abc import Iterator, Sequence

@@ -83,7 +83,7 @@ class CountStore(ABC):
 
     @abstractmethod
     def snapshot(self) -> dict[int, Checkpoint]:
-        """Returns the whole checkpoint of every partition, with all panes."""
+        """Returns the complete checkpoint of every partition, with all panes."""
 
     @abstractmethod
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:

@@ -39,8 +39,8 @@ def unpacked(codec: int, packed: memoryview) -> memoryview:
         packed: all bytes after the batch's header.
 
     Raises:
-        Unreadable: "too large" if the records take more than `MAX_UNPACKED_BYTES`. "unreadable batch" if the codec is unknown
-            or the bytes are not one whole stream of this codec.
+        Unreadable: "too large" if the records unpack to more than `MAX_UNPACKED_BYTES`. "unreadable batch" if the codec is
+            unknown or the bytes are not exactly one complete stream of this codec.
     """
     if codec not in _DECODERS:
         raise Unreadable("unreadable batch", f"compressed with the unknown codec {codec}")

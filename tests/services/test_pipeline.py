@@ -40,7 +40,7 @@ VISITS = DATA / "ms_fimu_visits.csv"
 MS_FIMU = ROOT / "surveys" / "samples" / "ms_fimu.toml"
 REPORTS, STEPS = 190_345, 7  # numbers of reports and steps of the MS-FIMU visits
 STEP_S, SEED = 3, 5
-LATENESS = 4  # in steps; sending the reports of one step may take this long
+LATENESS = 4  # in steps: time limit for sending the reports of one step
 
 
 class Services:

@@ -58,7 +58,7 @@ from .secure_site import (
 # kafka-python drops the broker's answer if the broker closes the connection right after the answer
 NOT_LET_IN = r".*(invalid credentials with SASL mechanism SCRAM-SHA-512|are user nobody and password right\?)"
 STEP_S, STEPS, USERS, SEED = 4, 2, 3000, 4
-LATENESS = 4  # in steps; sending the reports of one step may take this long
+LATENESS = 4  # in steps: time limit for sending the reports of one step
 
 
 @pytest.fixture(scope="module")
