@@ -71,8 +71,9 @@ class Healthy(BaseHTTPRequestHandler):
 
 
 def test_every_package_is_copied_into_the_image() -> None:
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    folders = {package.partition(".")[0] for package in packages}  # COPY includes the sub-folders
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]["include"]
+    folders = [package.removesuffix("*") for package in packages]  # COPY includes the sub-folders
+    assert "mechanisms" in folders
     assert [folder for folder in folders if f"COPY {folder} {folder}" not in DOCKERFILE.read_text()] == []
 
 

@@ -102,7 +102,7 @@ def test_the_page_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page:
     assert page.locator("#attributes meter").first.get_attribute("value") == str(p.privacy["standard"].eps_t)
     chances = "right guess among 6 values: 59.6 % from one report, 91.6 % from all, up to 100.0 % after a year of changes"
     assert chances in spent_text
-    assert "be its sender's true value" in page.locator("footer").inner_text()
+    assert "be the sender's true value" in page.locator("footer").inner_text()
     assert f"{p.reports:,} reports" in page.locator("#summary").inner_text()
     page.locator("#numbers summary").click()
     row = page.locator("#values tr").nth(1).inner_text().split("\t")
