@@ -21,7 +21,7 @@ NURSERY_SIZES = (3, 5, 4, 4, 3, 2, 3, 3, 5)
 
 
 class DatasetError(UserError, ValueError):
-    """A data set exists but cannot be read; the message is one line with its name and the reason."""
+    """A data set exists but cannot be read; the message is one line with the data set's name and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Dataset:
     """People's values.
 
     Attributes:
-        name: of the data set.
+        name: the data set's name.
         values: (n, d) values of n people; columns are attributes, or steps of one attribute.
         sizes: (d,) domain sizes; every value is in [0, size), or `ABSENT`.
         real: False if the data set was generated.
@@ -69,7 +69,7 @@ def bms_pos(folder: Path) -> IntArray:
 
 
 def ms_fimu(folder: Path) -> IntArray:
-    """MS-FIMU: for each of 88 935 people and 7 days the class of the visit, one of 10, or `ABSENT`."""
+    """MS-FIMU: the visit's class, one of 10, or `ABSENT`, for each of 88 935 people and 7 days."""
     _header, *rows = _rows(folder / "ms_fimu_visits.csv")
     people = {person: i for i, person in enumerate(dict.fromkeys(row[0] for row in rows))}
     visits = {name: i for i, name in enumerate(sorted({row[2] for row in rows}))}
@@ -80,7 +80,7 @@ def ms_fimu(folder: Path) -> IntArray:
 
 
 def pwgtp(folder: Path) -> IntArray:
-    """ACS 2018, Delaware: 9 123 people's 80 replicate weights, coded by their order among the distinct values."""
+    """ACS 2018, Delaware: 80 replicate weights of each of 9 123 people, coded by rank among the distinct weights."""
     _header, *rows = _rows(folder / "pwgtp_delaware.csv")
     return np.unique(np.array(rows, np.int64), return_inverse=True)[1].reshape(len(rows), -1)
 
@@ -140,7 +140,7 @@ def _distinct(values: IntArray, sizes: tuple[int, ...]) -> list[int]:
 
 
 def _codes(rows: list[list[str]]) -> IntArray:
-    """(n, d) index of each text among its column's texts in alphabetical order."""
+    """(n, d) index of each text among the distinct texts of its column in alphabetical order."""
     columns = zip(*rows, strict=True)
     return np.stack([np.unique(np.array(column), return_inverse=True)[1] for column in columns], axis=1).astype(np.int64)
 

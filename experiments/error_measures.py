@@ -2,7 +2,7 @@
 
 No metric clips or renormalises its arguments, except `emd_grid`, which normalises. NaN in either argument gives NaN; infinities
 raise ValueError. Zeros are ordinary numbers unless a docstring states otherwise. Negative estimates are ordinary numbers for
-mse, mae, l1, l2 and emd_line. They make kl infinite where the truth is positive, and emd_grid refuses them.
+mse, mae, l1, l2 and emd_line. Negative estimates make kl infinite where the truth is positive, and emd_grid rejects them.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mechanisms.arguments import FloatArray
 
-TOLERANCE = 1e-10  # of `emd_grid`'s linear programme, relative to the longest distance
+TOLERANCE = 1e-10  # tolerance of `emd_grid`'s linear programme, relative to the longest distance
 
 
 def _pair(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -83,8 +83,8 @@ def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLik
         truth, estimate: (k,) non-negative weights, not all zero; each is normalised.
         points: (k, 2) coordinates of the values, finite.
 
-    Common mass does not move, by the triangle inequality. For the other mass SciPy solves the dual programme. Each constraint
-    belongs to a value x with too much mass and a value y with too little:
+    Common mass does not move, by the triangle inequality. For the remaining mass SciPy solves the dual programme. Each
+    constraint belongs to a value x with too much mass and a value y with too little:
 
         maximise    Σ_x excess_x φ_x    subject to    φ_x - φ_y <= ‖x - y‖₂
 
@@ -126,8 +126,8 @@ def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLik
 def utility_gain(metric_mi: float, metric_ibu: float) -> float:
     """Γ = 100 max((M_MI - M_IBU) / M_MI, 0), the reduction of the error by IBU relative to MI, in per cent.
 
-    Returns 0 if both metrics are 0 or both infinite, 100 if only MI's is infinite (as kl is for clipped estimates), and NaN if
-    one is NaN.
+    Returns 0 if both metrics are 0 or both infinite, 100 if only MI's metric is infinite (as kl is for clipped estimates), and
+    NaN if one metric is NaN.
 
     Source: Arcolezi, Cerna and Palamidessi 2023, Eq. (1).
     """

@@ -30,10 +30,10 @@ def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Makes the libraries of every process started within use one thread, since each core runs one process.
+    """Limits numerical libraries to one thread in every process that is started inside the context; each core runs one process.
 
     The libraries read their number of threads when they are loaded, before a pool's initializer runs. The number must therefore
-    be in the environment that the process inherits. The context manager restores our environment afterwards.
+    be in the environment that the process inherits. The context manager restores this process's environment afterwards.
     """
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
@@ -48,5 +48,5 @@ def one_thread_each() -> Iterator[None]:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

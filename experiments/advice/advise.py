@@ -23,18 +23,18 @@ from surveys.survey import SurveyError, parse_survey
 
 FEW = 4  # number of mechanisms to simulate
 SURE = 3.0  # two combinations differ if their paired difference exceeds this many standard errors
-MAX_BITS = 10**9  # most bits of subset selection's reports in one repetition; drawing the sets one by one takes about a second
+MAX_BITS = 10**9  # limit on the bits of subset selection's reports in one repetition; drawing these reports takes a second
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A mechanism.
 
     Attributes:
-        mechanism, signature: the mechanism's name, without and with its parameters.
+        mechanism, signature: the mechanism's name without its parameters, then with its parameters.
         deviation: exact root mean squared error of the raw matrix inversion, over values and distributions.
-        report_bytes: a report's length without the envelope.
+        report_bytes: length of a report in bytes, without the envelope.
         eps_1, eps_inf, eps_t: losses in nats; eps_inf is None if losses add up without bound, eps_t is the loss at the horizon.
-        eps_any: bound of the loss of `horizon` reports between any two sequences of values.
+        eps_any: upper bound of the loss of `horizon` reports, for any two sequences of values.
         dropped: the reason for not simulating the mechanism; "" if the mechanism is simulated.
     """
 
@@ -49,7 +49,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     dropped: str = ""
 
     def variance_ratio(self, other: "Candidate") -> float:
-        """Exact variance divided by the other mechanism's; infinite if the ratio is too large for a float."""
+        """Exact variance divided by the other mechanism's exact variance; infinite if the ratio is too large for a float."""
         ratio = self.deviation / other.deviation
         return ratio * ratio
 
@@ -60,11 +60,11 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         mechanism: the mechanism's name.
         estimator: ``"mi"``, ``"ibu"`` or ``"mle"``, as published.
-        post: for mi a method of `estimators.post_processing`; ``"none"`` for ibu and mle.
+        post: a method of `estimators.post_processing` for mi; ``"none"`` for ibu and mle.
         error: mean of the metric over repetitions and distributions; infinite if one value is infinite.
         standard_error: standard error of the mean; NaN if the mean is infinite.
-        best: True for the first combination, and for each whose paired difference from the first is at most three standard
-            errors.
+        best: True for the first combination, and for each combination whose paired difference from the first is at most three
+            standard errors.
     """
 
     mechanism: str
@@ -76,7 +76,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer: the inputs, `candidates` by exact variance, and `ranking` by simulated error."""
+    """An answer: the inputs, `candidates` sorted by exact variance, and `ranking` sorted by simulated error."""
 
     question: Question
     seed: int

@@ -37,7 +37,7 @@ PAPERS = {
         "L-OSUE ibu", "L-OSUE mi norm-sub", "L-OLH mi norm-mul", "L-OLH ibu", "L-OLH mi norm-sub",
     ),
 }  # fmt: skip
-"""Choices that the papers make or recommend. The papers' MI clips at zero and normalises, as norm-mul does."""
+"""Choices that the papers make or recommend. The papers' matrix inversion (MI) clips at zero and normalises, like norm-mul."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,15 +167,15 @@ def combination(mechanism: str, estimator: str, post: str) -> str:
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
-    """Advice compared with a choice over many settings.
+    """Comparison of the advice with one choice, over many settings.
 
     Attributes:
         choice: the choice.
         kept: share of settings that the choice does not win. The choice wins a setting if the advice's error is more than 1 %
-            above the choice's, and significantly above.
-        near: share of settings in which the advice's error is at most 1 % above the choice's.
+            above the choice's error, and the difference is significant.
+        near: share of settings in which the advice's error is at most 1 % above the choice's error.
         gain: geometric mean of the choice's error divided by the advice's.
-        least, where: the smallest ratio of these errors, and the case and ε where it occurs.
+        least, where: the smallest ratio of the choice's error to the advice's error, and the case and ε where it occurs.
     """
 
     choice: str

@@ -15,8 +15,8 @@ from surveys.errors import UserError
 def kl_of_distributions(truth: FloatArray, estimate: FloatArray) -> float:
     """Kullback-Leibler divergence to a distribution; infinite if the estimate has a negative number or does not sum to 1.
 
-    An estimate that is not a distribution can exceed the truth wherever the truth is positive. Its divergence is then too
-    small, even negative, and it would wrongly rank first.
+    An estimate that is not a distribution can exceed the truth wherever the truth is positive. The estimate's divergence is
+    then too small, even negative, and the estimate would wrongly rank first.
     """
     distribution = estimate.min() >= 0 and math.isclose(estimate.sum(), 1, abs_tol=1e-9)
     return max(error_measures.kl(truth, estimate), 0.0) if distribution else math.inf
@@ -45,7 +45,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         n: people who report at a step, in [2, 10 000 000].
         eps: loss of each report in nats, for one-time mechanisms.
         eps_inf: lifetime loss of an unchanged value in nats, for memoized mechanisms.
-        eps_1: loss of one report, below eps_inf; half of eps_inf if neither this nor `budget` is given.
+        eps_1: loss of one report, below eps_inf; half of eps_inf if neither eps_1 nor `budget` is given.
         horizon: number of reports t whose loss ε_t is shown, at least 1.
         budget: limit of ε_t at the horizon, below eps_inf, given in place of eps_1. Every mechanism gets the largest ε₁ that
             keeps this limit.
@@ -104,7 +104,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(ONE_TIME if self.eps is not None else LONGITUDINAL)
 
     def build(self, name: str) -> Mechanism:
-        """Builds the mechanism of that name; ValueError if it does not exist with these numbers."""
+        """Builds the mechanism of that name. Raises ValueError if the mechanism does not exist for the question's numbers."""
         if self.eps is not None:
             return mechanism(name, self.k, eps=self.eps)
         assert self.eps_inf is not None

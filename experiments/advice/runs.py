@@ -5,7 +5,7 @@ use the same table. Differences between combinations are therefore far more prec
 
 The expected squared error of the raw inversion is known exactly for each value. The deviation from this expectation is due to
 chance and is called `luck`. A regression on `luck` (control variates) reduces the noise of all of the mechanism's errors. The
-raw inversion's mse becomes exact.
+mean squared error (mse) of the raw inversion becomes exact.
 
 An error compares the estimate of one time step with the histogram of the people who report. Each person sends one report.
 """
@@ -28,7 +28,7 @@ from mechanisms.arguments import FloatArray, IntArray
 UNLIKELY = 6.0  # standard errors
 Combination = tuple[str, str, str]  # mechanism, estimator, post-processing
 Source = str | IntArray
-"""A shape's name, or (k,) counts. Counts of n people are the population. Other counts are a sample, from which n are drawn."""
+"""A shape's name, or (k,) counts. Counts of n people are the population. Other counts are a sample to draw n people from."""
 
 
 def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
@@ -42,7 +42,7 @@ def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
 
 
 def people(source: Source, question: Question, rng: np.random.Generator) -> IntArray:
-    """(k,) number of the n people with each value."""
+    """(k,) number of people with each value, n people in all."""
     if isinstance(source, str):
         return np.bincount(population(source, question.k, question.n, rng), minlength=question.k)
     total = int(source.sum())
@@ -82,7 +82,7 @@ class Run(NamedTuple):
 def repetition(
     question: Question, built: Sequence[Mechanism], sources: Sequence[Source], seed: int, task: tuple[int, int]
 ) -> Run:
-    """Draws a population and a count table per mechanism. Returns every estimate's metric, infinite if an estimate is missing.
+    """Draws a population and each mechanism's count table. Returns every estimate's metric, infinite if an estimate is missing.
 
     A mechanism's noise depends only on the seed, the task and the mechanism's name, not on the other mechanisms.
     """
@@ -112,10 +112,10 @@ def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple
 
 
 def without_luck(runs: FloatArray, luck: FloatArray) -> FloatArray:
-    """(distributions, repeats) errors minus the part that a regression on (distributions, repeats, 2) luck explains.
+    """Errors (distributions, repeats) minus the part that a regression on `luck` (distributions, repeats, 2) explains.
 
-    All errors are unchanged if one is infinite. A distribution's errors are unchanged if its mean luck is farther from 0 than
-    chance allows: the events that cause most noise are then so rare that none occurred in these repetitions.
+    All errors are unchanged if one error is infinite. A distribution's errors are unchanged if its mean luck is farther from 0
+    than chance allows: the events that cause most noise are then so rare that none occurred in these repetitions.
     """
     if not np.isfinite(runs).all():
         return runs

@@ -18,7 +18,7 @@ NO_VALUE = {"NA", "NaN", "nan", "NULL", "null", "None"}
 
 
 def read_sample(path: Path, column: str | None = None, k: int | None = None) -> tuple[IntArray, list[str] | None]:
-    """The counts of a sample's values, and their labels if they are not numbers.
+    """The counts of a sample's values, and the values' labels if the values are not numbers.
 
     Args:
         path: a text file with a value on each line (empty lines are skipped), or a CSV file with a header.

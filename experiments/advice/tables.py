@@ -33,7 +33,7 @@ def candidate_table(advice: Advice) -> Table:
 
 
 def ranking_table(advice: Advice) -> Table:
-    """Table of the first 15 simulated combinations, and of all that are as good as the first."""
+    """Table of the first 15 simulated combinations, and of all combinations that are as good as the first."""
     shown = table(f"By simulated {advice.question.metric}, {advice.repeats} repetitions of {_people(advice)}", "rank",
                   "mechanism", "estimator", "post", advice.question.metric, "± s.e.", "bytes", texts=4)  # fmt: skip
     for i, row in enumerate(advice.ranking):
@@ -50,7 +50,7 @@ def ranking_table(advice: Advice) -> Table:
 
 
 def number(x: float | None) -> str:
-    """Four digits; None stands for infinity, as in JSON."""
+    """A number as text with four digits; None stands for infinity, as in JSON."""
     if x is None or math.isinf(x):
         return "∞"
     return "–" if math.isnan(x) else f"{x:.4g}"

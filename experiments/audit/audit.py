@@ -1,9 +1,9 @@
 """Empirical lower bounds of the privacy loss of the reports that the code emits, compared with the claimed losses.
 
 For every mechanism and ε the audit draws reports of every value of a small domain and plays a distinguishing attack. The attack
-uses the exact likelihood ratio of the values that the reports support (`experiments.audit.likelihoods`). An event of the attack
-is "ratio at least c", as in a Neyman-Pearson test, for any c and any ordered pair of values. On one half of the reports the
-audit chooses the event with the largest bound. On the other half it counts this event under the two values a and b:
+computes an exact likelihood ratio from the values that the reports support (`experiments.audit.likelihoods`). An event of the
+attack is "ratio at least c", as in a Neyman-Pearson test, for any c and any ordered pair of values. The audit chooses the event
+with the largest bound on one half of the reports. The audit counts this event on the other half, under the two values a and b:
 
     ε ≥ ln(lower bound of Pr[event | a] / upper bound of Pr[event | b])
 
@@ -45,9 +45,9 @@ HORIZONS = (1, 2, 3, 10)
 T = 3  # number of audited reports of an unchanged value
 JOINT_ALPHA = 0.001
 CONTROLS_PLACE = (0, 1000)  # random streams of the controls, distinct from every mechanism's streams
-CONTROL_REPORTS = 20_000  # of each value: enough to catch every control
+CONTROL_REPORTS = 20_000  # reports of each value; enough to catch every control
 Loss = Literal["eps_1", "eps_t", "eps_inf"]
-Counts = dict[int, Supports]  # by value: the number of each device's reports that support each of the k values
+Counts = dict[int, Supports]  # for each value that devices hold: (devices, k) numbers of supporting reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Report:
         seed: seed of the vectorised reports and of the controls; devices draw from the operating system.
         k: domain size.
         joint_confidence: probability that no bound exceeds a claim if every claim holds.
-        n_bounds: bounds among which the error is shared.
+        n_bounds: number of bounds that share the error probability.
     """
 
     seed: int
@@ -151,7 +151,7 @@ def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
 
 
 def attack(counts: Counts, ratios: FloatArray, alpha: float) -> tuple[float, tuple[int, int], int, int]:
-    """The best attack found on the first half of the reports, and its bound from the second half.
+    """Chooses the best attack on the first half of the reports, and bounds the loss with this attack on the second half.
 
     Args:
         counts: supports by value; every value has the same number of rows.
@@ -165,7 +165,7 @@ def attack(counts: Counts, ratios: FloatArray, alpha: float) -> tuple[float, tup
     order = np.argsort(-ratios, axis=None, kind="stable")
 
     def cumulated(rows: Supports, a: int, b: int) -> IntArray:
-        """Counts of each event "among the first e+1 outcomes (i, j) by likelihood ratio"."""
+        """Counts of each event "(i, j) is among the first e+1 outcomes, sorted by likelihood ratio"."""
         cells = rows[:, a].astype(np.intp) * side + rows[:, b]
         return np.cumsum(np.bincount(cells, minlength=side * side)[order])
 
@@ -205,7 +205,7 @@ def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: floa
 
 
 def _total_supports(m: Mechanism, observed: Observed) -> Supports:
-    """Number of a device's reports that support each value."""
+    """For each device and value, the number of the device's reports that support the value."""
     total = supports(m, observed.reports[0])
     for reports in observed.reports[1:]:
         total += supports(m, reports)

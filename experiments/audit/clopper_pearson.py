@@ -12,13 +12,13 @@ from mechanisms.arguments import FloatArray
 
 
 def lower(successes: npt.ArrayLike, trials: int, alpha: float) -> FloatArray:
-    """Lower bound, above the true probability with probability at most alpha; 0 if there are no successes."""
+    """Lower bound of a probability, with confidence at least 1 - alpha; 0 if there are no successes."""
     x = np.asarray(successes, float)
     return np.where(x == 0, 0.0, betaincinv(np.maximum(x, 0.5), trials - x + 1, alpha))
 
 
 def upper(successes: npt.ArrayLike, trials: int, alpha: float) -> FloatArray:
-    """Upper bound, below the true probability with probability at most alpha; 1 if there are no failures."""
+    """Upper bound of a probability, with confidence at least 1 - alpha; 1 if there are no failures."""
     x = np.asarray(successes, float)
     return np.where(x == trials, 1.0, betaincinv(x + 1, np.maximum(trials - x, 0.5), 1 - alpha))
 

@@ -51,7 +51,7 @@ def symbols_of(m: Mechanism) -> int | None:
 
 
 def supports(m: Mechanism, reports: Reports) -> Supports:
-    """(n, k) 1 where a report supports a value: the value's bit is set, or the value is, or hashes to, the reported symbol."""
+    """(n, k) 1 where a report supports a value: the value's bit is set, or the reported symbol is the value or its hash."""
     if isinstance(m, (LocalHashing, LongitudinalHashing)):
         functions = reports["function"].astype(np.int64)
         columns = [m.pool.hash(functions, np.full(functions.size, v)) == reports["symbol"] for v in range(m.k)]
@@ -83,7 +83,7 @@ def log_ratios(m: Mechanism, chain: Chain, t: int) -> FloatArray:
 
 
 def partitions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]]:
-    """Yields each way to write the total as a sum of at most `parts` positive integers up to `largest`, in descending order."""
+    """Yields each descending tuple of at most `parts` integers from 1 to `largest` whose sum is `total`."""
     if total == 0:
         yield ()
     elif parts > 0:
@@ -95,8 +95,8 @@ def partitions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]
 def enumerated_loss(m: Mechanism, chain: Chain, t: int) -> float:
     """The largest |ln ratio| between two values for t reports of an unchanged value, in nats, by enumeration.
 
-    Sequences of reports that differ only in order, or by a permutation of symbols other than the two values', have the same
-    ratio. One sequence of each class is enough: a few hundred even for t = 10.
+    Sequences of reports that differ only in order, or by a permutation of symbols other than the symbols of the two values,
+    have the same ratio. One sequence of each class is enough: a few hundred sequences even for t = 10.
     """
     s = symbols_of(m)
     if s is None:

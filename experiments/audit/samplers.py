@@ -12,7 +12,7 @@ from mechanisms import Longitudinal, Mechanism, Reports
 from producers.device import secure_random
 from producers.device.secure_random import SecureRandom
 
-DEVICE_SHARE = 20  # factor by which devices get fewer reports: they draw one report at a time, a thousand times slower
+DEVICE_SHARE = 20  # devices make fewer reports by this factor: a device draws one report at a time, a thousand times slower
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def last_bit_in_clear(m: Mechanism, value: int, n: int, t: int, rng: np.random.G
 
 
 def reports_of(other: Mechanism) -> Sampler:
-    """A sampler of another mechanism's reports, with the probabilities of a larger ε."""
+    """A sampler that draws the reports from another mechanism, which has a larger ε."""
     return lambda m, value, n, t, rng: vectorised(other, value, n, t, rng)
 
 

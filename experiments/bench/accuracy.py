@@ -1,8 +1,8 @@
-"""Measures the errors of our estimators and another library's, by mechanism, domain, ε, distribution and population.
+"""Measures errors of our estimators and of another library's, by mechanism, domain, ε, distribution and population.
 
 A setting's error is the mean squared error over its values, averaged over repetitions with fresh values and fresh reports. The
-memoized mechanisms report once, with ε∞ = 2 ε₁ and ε₁ = ε. Populations are the five synthetic ones of Arcolezi, Cerna and
-Palamidessi 2023, §4.1: n samples, cut into k bins of equal width.
+memoized mechanisms report once, with ε∞ = 2 ε₁ and ε₁ = ε. The populations are the five synthetic populations of Arcolezi,
+Cerna and Palamidessi 2023, §4.1: n samples, cut into k bins of equal width.
 """
 
 import hashlib
@@ -101,7 +101,7 @@ def tabulate(m: Mechanism, values: IntArray, rng: np.random.Generator) -> CountT
 
 
 def estimates(m: Mechanism, table: CountTable, exact: bool = True) -> Iterator[tuple[str, FloatArray]]:
-    """Yields every estimator's name and frequencies; without `exact`, only those that the service publishes."""
+    """Yields every estimator's name and frequencies; without `exact`, only of the estimators that the service publishes."""
     raw = matrix_inversion(m, table)
     for method in POST_NAMES:
         name = "mi" if method == "none" else f"mi {method}"
@@ -135,8 +135,8 @@ def measure(
         grid: the settings.
         repeats: repetitions of each setting, at least 1.
         seed: seed of all randomness.
-        peers: True to measure multi-freq-ldpy too, on its own reports from the same kind of population. The library runs once
-            for each setting that takes reasonable time: k of 10 and 100, ε of 1 and 4, n = 20 000.
+        peers: True to measure multi-freq-ldpy too, on the library's own reports from the same kind of population. The library
+            runs once for each setting that takes reasonable time: k of 10 and 100, ε of 1 and 4, n = 20 000.
         seen: called with a line of progress.
         processes: number of worker processes; one for each core if left out.
 

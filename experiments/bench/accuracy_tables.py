@@ -23,8 +23,8 @@ def columns(result: Result) -> list[str]:
 def summary(result: Result) -> list[tuple[str, int, float, dict[str, float]]]:
     """(mechanism, k, ε, {estimator: error}): geometric means of the errors over the shapes and sizes of a mechanism, k and ε.
 
-    The other library ran only some settings. Its value is our matrix inversion's mean over all settings times a ratio: the mean
-    over those settings of the library's error divided by our matrix inversion's error.
+    The other library ran only some settings. The library's value is the mean of our matrix inversion over all settings, times a
+    ratio. The ratio is the mean, over the library's settings, of the library's error divided by our matrix inversion's error.
     """
     groups: dict[tuple[str, int, float], list[Row]] = {}
     for row in result.rows:
@@ -78,7 +78,7 @@ def markdown(result: Result) -> str:
 
 
 def as_csv(result: Result) -> str:
-    """Errors of every setting as CSV, a line each."""
+    """Errors as CSV, one line for each setting."""
     text, names = io.StringIO(), columns(result)
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["mechanism", "k", "eps", "shape", "n", "best", *names])

@@ -2,8 +2,8 @@
 
 Every run draws n people from a fixed distribution over ten values. The people report at every step of the window, with the same
 memo if the mechanism memoizes. Every estimator then estimates the distribution. Coverage is the share of intervals, over all
-runs and values, that hold the value's true share. The true shares lie a few standard errors above zero. At zero a likelihood's
-maximum lies on the boundary, and no normal interval can be exact.
+runs and values, that contain the value's true share. The true shares lie a few standard errors above zero. At zero a
+likelihood's maximum lies on the boundary, and no normal interval can be exact.
 """
 
 import math
@@ -29,10 +29,10 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mechanism, estimator: names.
-        steps: 1 for a step, else the steps of the window.
+        steps: 1 for a step, else the number of steps of the window.
         runs: number of repetitions.
-        covered: share of intervals, over runs and values, that hold the truth.
-        worst: share of one value's intervals that hold the truth, for the value with the share farthest from 0.95.
+        covered: share of intervals, over runs and values, that contain the true share.
+        worst: coverage of the value whose coverage is farthest from 0.95.
         spread: standard deviation over runs divided by the mean published standard error, averaged over the values; 1 if the
             standard errors are exact.
     """
@@ -131,5 +131,5 @@ def coverage_table(rows: list[Coverage]) -> Table:
 
 
 def slack(runs: int, sigmas: float = 4.0) -> float:
-    """Returns `sigmas` standard deviations of the coverage that `runs` independent 95 % intervals have."""
+    """Returns `sigmas` times the standard deviation of the coverage of `runs` independent 95 % intervals."""
     return sigmas * math.sqrt(NOMINAL * (1 - NOMINAL) / runs)

@@ -4,7 +4,7 @@ All times are processor time, for the other libraries too. The work is single-th
 little. Every mechanism perturbs n random values of a domain of k at ε = 1 (ε∞ = 2, ε₁ = 1) in one call, after a small first
 call that compiles. The rate is the best of several runs. The first round of a longitudinal mechanism (the memo, once in a
 device's life) and the second round (every report) are timed separately. Peak memory is the memory that one call for n reports
-allocates beside its input, in a separate run.
+allocates beside the call's input, in a separate run.
 
 The other libraries take one value at a time and draw both rounds at every call, so the tables compare them with our rate for
 both rounds. The other libraries get fewer reports if n reports do not fit into a second.
@@ -55,7 +55,8 @@ class Speed:
         tabulate: rate of counted reports.
         peak_mib: most memory that one call to `report` for n reports allocates, its result included.
         target: the rate of `report` that we want; None if there is no target.
-        peers: another library's rates, by its name and step: "report" (both rounds) and, if the library can count, "tabulate".
+        peers: another library's rates, by the library's name and the step: "report" (both rounds) and, if the library can
+            count, "tabulate".
         peer_bytes: the most bytes that another library allocates for each report, by the library's name.
     """
 

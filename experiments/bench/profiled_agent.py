@@ -2,8 +2,9 @@
 
     python -m experiments.bench.profiled_agent SURVEY FILE
 
-The command runs `ldpstream agent SURVEY`. A stopped agent writes JSON to FILE: records counted, processor seconds by phase from
-the first chunk on, and the duration of each commit. The agent reads the clock a few times a chunk, never for a single record.
+The command runs `ldpstream agent SURVEY`. When the agent stops, it writes JSON to FILE: records counted, processor seconds by
+phase from the first chunk on, and the duration of each commit. The agent reads the clock a few times for each chunk of records,
+never for a single record.
 """
 
 import json
@@ -51,7 +52,7 @@ class Account:
         return call
 
     def so_far(self, phase: str) -> None:
-        """Set the phase to this thread's processor time since its first chunk."""
+        """Set the phase to this thread's processor time since the thread's first chunk."""
         now = time.thread_time()
         self.phases[phase] = now - self._began.setdefault(phase, now)
 

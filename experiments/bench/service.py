@@ -8,7 +8,8 @@ Broker, Redis, agents and the measuring process compete for the same processor. 
   Kafka's codecs.
 - *stock*: a Faust agent as a beginner writes it (`stock_agent.py`) counts the beginning of the same log.
 - *phases*: an agent's processor time by phase, from a separate run (`profiled_agent.py`). This time includes half a second for
-  loading compiled loops. Also the latency of each commit (of one partition) while the agent counts as fast as it can.
+  loading compiled loops. The run also measures the latency of each commit (of one partition) while the agent counts at full
+  speed.
 - *close*: time from a step's close until all the step's histograms are in Redis, with a real estimator. This time includes the
   estimator's margin for brokers' clocks (`LDPSTREAM_MARGIN_MS`).
 - *recovery*: the benchmark kills (SIGKILL) an agent that has just begun to count the log, and starts another agent at once. It
@@ -16,7 +17,7 @@ Broker, Redis, agents and the measuring process compete for the same processor. 
   partitions assigned to it for the session timeout.
 - *growth*: agents are ready before a log begins to fill. The log then fills faster than the agents count. The time runs from
   the first record sent to the last record counted.
-- *produced*: rate of the reports that producers' sink sends and Kafka acknowledges.
+- *produced*: rate of the reports that the producers' sink sends and Kafka acknowledges.
 """
 
 import asyncio
@@ -50,8 +51,8 @@ from surveys import seal
 DAY_S = 86_400
 PARTITIONS = 4
 PROFILE_COMMIT_MS = 100  # short, to get enough commits
-WARM_UP_RECORDS = 10_000  # in each partition: enough to compile all loops
-CLOSE_K, CLOSE_MECHANISMS = 1000, ("L-OSUE", "L-OLH")  # the attributes alternate between them
+WARM_UP_RECORDS = 10_000  # records in each partition; enough to compile all loops
+CLOSE_K, CLOSE_MECHANISMS = 1000, ("L-OSUE", "L-OLH")  # the attributes alternate between these mechanisms
 CLOSE_BURSTS = 4  # envelopes of an attribute in a step
 Seen = Callable[[str], None]
 
@@ -291,7 +292,7 @@ def _closed(settings: Settings, folder: Path, sizes: Sizes) -> Closed:
             producing = pool.submit(produce)
             try:
                 site.until(partial(published, 0), [agent, estimator], "the first estimate")
-                first = survey.step_at(now_ms()) + 1  # the first step whose close finds all processes warm
+                first = survey.step_at(now_ms()) + 1  # the first step that closes after all processes are warm
                 for step in range(first, first + steps):
                     site.until(partial(published, step), [agent, estimator], "an estimate")
                     late.append(time.time() - survey.closes_ms(step) / 1000)
@@ -325,7 +326,7 @@ def _produced(settings: Settings, folder: Path, sizes: Sizes) -> list[Produced]:
                 seconds = time.perf_counter() - began
                 produced.append(Produced(how, load.records, load.reports, seconds, load.records / seconds / prepared))
             population = Population(survey, MarkovValues(survey, sizes.users, 2, SEED), SEED)
-            produce_step(survey, population, sink, 0)  # draws the memos
+            produce_step(survey, population, sink, 0)  # this first step draws the memos
             began = time.perf_counter()
             sent = produce_step(survey, population, sink, 1)
             seconds = time.perf_counter() - began

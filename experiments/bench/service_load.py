@@ -77,12 +77,12 @@ class Load:
 
 
 def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, records: int) -> Load:
-    """Envelopes of step 0 for a log of about that many records.
+    """Makes envelopes of step 0 for a log of about `records` records.
 
     Args:
         survey: see `write_survey`.
         attributes: attributes that report; each gives the same number of envelopes.
-        envelope_bytes: about the size of an envelope; 0 for one report in each.
+        envelope_bytes: approximate size of an envelope; 0 for one report in each envelope.
         records: length of the log; rounded to a multiple of the pool's size.
     """
     rng = np.random.default_rng(SEED)
@@ -104,7 +104,7 @@ def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, re
 async def fill(settings: Settings, topic: str, load: Load, partitions: int, codec: str | None = None) -> float:
     """Write the log in batches as large as a producer's, evenly over the partitions. Returns the seconds taken.
 
-    A whole batch for one partition takes a fraction of the time that a producer needs record by record.
+    Sending a whole batch to one partition takes a fraction of the time of sending its records one by one.
     """
     producer = AIOKafkaProducer(
         **settings.kafka_options(),

@@ -22,7 +22,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Alternate runs of an agent and of the bare consumer over one log.
+    """Alternating runs of an agent and of the bare consumer over one log.
 
     Attributes:
         kind: name of the kind of log.
@@ -30,7 +30,8 @@ class Counted:
         reports_per_record: mean number of reports in an envelope.
         bare, agent: the runs.
         ratio: median over the pairs of runs of (agent's rate) / (bare consumer's rate).
-        cpu_ratio: (bare consumer's processor time per record) / (agent's); a busy machine changes this ratio less than `ratio`.
+        cpu_ratio: (bare consumer's processor time per record) / (agent's processor time per record); a busy machine changes
+            this ratio less than `ratio`.
     """
 
     kind: str
@@ -65,7 +66,7 @@ class Phases:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Seconds from a step's close to its histograms; with fewer than 100 steps, p99 lies between the two highest."""
+    """Seconds from a step's close to its histograms; with fewer than 100 steps, p99 lies between the two longest times."""
 
     attributes: int
     k: int

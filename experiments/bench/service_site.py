@@ -74,7 +74,7 @@ class Process:
         return next((int(line.split()[1]) / 2**10 for line in lines if line.startswith("VmHWM:")), None)
 
     def placed_s(self) -> list[float]:
-        """Times at which an agent began to read each partition, from its log; seconds since 1970."""
+        """Times at which an agent began to read each partition, from the agent's log; seconds since 1970."""
         lines = self._log.read_text(errors="replace").splitlines()
         told = [json.loads(line) for line in lines if '"event": "counting"' in line]
         return [datetime.fromisoformat(line["timestamp"]).timestamp() for line in told]

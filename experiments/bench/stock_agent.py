@@ -37,7 +37,7 @@ store = redis.asyncio.Redis.from_url(settings.redis.get_secret_value())
 
 @app.agent(app.topic(topic_name))
 async def count(envelopes: Any) -> None:
-    """One HINCRBY a report."""
+    """Sends one HINCRBY for each report."""
     records = reports = first = 0
     began = 0.0
     async for envelope in envelopes:

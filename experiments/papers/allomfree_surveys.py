@@ -3,7 +3,7 @@
 The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. The paper's text names
 Eq. (9), the matrix inversion, as the estimator. Table 1's variances determine the mean error of the inversion, but the gains in
 Tables 3 and 4 do not agree with this error. The authors' published code clips the estimates at 0 and divides them by their sum.
-This module does so too.
+This module clips and divides too.
 """
 
 import functools
@@ -152,7 +152,7 @@ def _gather(plan: Plan, names: Sequence[str], ratios: Sequence[float], results: 
 def gain(runs: Mapping[str, Sequence[float]], method: str, over: str) -> tuple[float, float]:
     """Reduction of a method's mean error relative to another method's, in percent, and a standard deviation.
 
-    The standard deviation is that of our gain minus the published gain. The published gain also varies by chance, over the
+    It is the standard deviation of our gain minus the published gain. The published gain also varies by chance, over the
     paper's 100 runs. A ratio's relative variance is the sum of the relative variances of the two means.
     """
     ratio = float(np.mean(runs[method]) / np.mean(runs[over]))

@@ -76,7 +76,8 @@ def _finish(figure: Figure, plan: Plan, results: Sequence[Any]) -> Outcome:
 
 
 def _rows(figure: Figure, mix: str, runs: Runs, best: bool) -> list[Row]:
-    """Rows of the distances for the largest number of people, then of the claims; no row for a method without an estimate."""
+    """Rows of the distances for the largest number of people, then rows of the claims; no row for a method without an
+    estimate."""
     where, note = title(mix), "population generated" if mix.endswith("grid") else ""
     maximum = float(runs.mean(MAXIMUM)[-1])
     rows = [

@@ -1,4 +1,4 @@
-"""The free-will privacy paper's alternatives to GIBU, for comparison. They combine results or mechanisms, not likelihoods.
+"""The free-will privacy paper's alternatives to its iterative Bayesian update (GIBU), which combines the groups' likelihoods.
 
     [INV]_R, [IBU]_R, [RAP]_R    the groups' own estimates, averaged by their numbers of reports         `combine_results`
     [INV]_M, [IBU]_M, [RAP]_M    one estimate with the average mechanism, on all reports together        `combine_mechanisms`
@@ -37,14 +37,14 @@ def combine_results(groups: list[Group], estimator: Estimator, projection: Proje
 
     Args:
         groups: mechanisms with their count tables, on one domain.
-        estimator: ``"INV"``, ``"IBU"``, or ``"RAP"`` (for unary encodings alone).
-        projection: projection of each inversion; IBU needs none.
+        estimator: ``"INV"``, ``"IBU"``, or ``"RAP"`` (only for unary encodings).
+        projection: projection of each inversion; IBU needs no projection.
 
     Returns:
         (k,) distribution; NaN without reports.
 
     Raises:
-        ValueError: if an argument is not allowed, or a table is not its mechanism's.
+        ValueError: if an argument is not allowed, or a table belongs to another mechanism.
     """
     k = _check(groups, estimator, projection)
     n = sum(table.n for _, table in groups)
@@ -65,14 +65,14 @@ def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Pr
         groups: mechanisms with their count tables, on one domain and with reports of one kind: all unary encodings (RAP), or
             all reporting one of the k values (INV, IBU): GRR, L-GRR and location mechanisms.
         estimator: ``"INV"``, ``"IBU"`` or ``"RAP"``.
-        projection: projection of the inversion; IBU needs none.
+        projection: projection of the inversion; IBU needs no projection.
 
     Returns:
         (k,) distribution; NaN without reports, or if the average mechanism carries no information.
 
     Raises:
-        ValueError: if an argument is not allowed, the groups' reports are not of one kind, a table is not its mechanism's, or a
-            location mechanism is among them and the domain is too large for a dense channel (2^24 entries).
+        ValueError: if an argument is not allowed, the groups' reports are not of one kind, a table belongs to another
+            mechanism, or a group has a location mechanism and the domain is too large for a dense channel (2^24 entries).
     """
     k = _check(groups, estimator, projection)
     n = sum(table.n for _, table in groups)

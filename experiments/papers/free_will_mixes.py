@@ -44,7 +44,7 @@ ELSEWHERE = 0.05
 UNEVENNESS = 1.0  # standard deviation of the logarithm of a cell's own popularity
 CITY_SEED = 20_120_801
 
-DELTA = 1e-9  # nats a report: the gain below which GIBU stops; the paper gives no value
+DELTA = 1e-9  # nats per report: the gain below which GIBU stops; the paper gives no value
 POSTS: tuple[tuple[Projection, str], ...] = (("norm-sub", "projection"), ("norm-mul", "normalization"))
 GIBU, MAXIMUM, COUNTED = "GIBU", "maximum", "maximum, bit counts"
 
@@ -56,7 +56,7 @@ class Mix:
     Attributes:
         truth: (k,) distribution of the values.
         mechanisms: the mechanisms, each for an equal part of the people.
-        points: (k, 2) kilometres, or None if the values lie on a line, one apart.
+        points: (k, 2) kilometres, or None if the values lie on a line at unit distances.
         invertible: True if every mechanism's channel is invertible, so that [INV]_R exists.
     """
 
@@ -217,7 +217,10 @@ def estimates(mix: Mix, values: IntArray, rng: np.random.Generator) -> dict[str,
 
 
 def _of_bits(groups: list[Group], terms: list[Term], n: int) -> dict[str, FloatArray]:
-    """RAPPOR: [RAP] from counts; GIBU and the maximum from whole reports, as in the paper; the maximum also from counts."""
+    """Estimates with RAPPOR: [RAP] from counts; GIBU and the maximum from whole reports, as in the paper.
+
+    The maximum is also estimated from counts.
+    """
     uniform = np.full(RAPPOR_K, 1 / RAPPOR_K)
     found = {f"[RAP]_R {name}": combine_results(groups, "RAP", post) for post, name in POSTS}
     found |= {f"[RAP]_M {name}": combine_mechanisms(groups, "RAP", post) for post, name in POSTS}

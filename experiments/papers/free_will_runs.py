@@ -38,7 +38,7 @@ def sizes(plan: Plan, mix: str) -> Sizes:
 
 
 def jobs(plan: Plan, mixes: Sequence[str]) -> list[Job]:
-    """Every repetition of the mixtures; the programmes of Shokri's mechanisms are smaller in a quick plan."""
+    """Jobs for every repetition of the mixtures; the programmes of Shokri's mechanisms are smaller in a quick plan."""
     return [
         Job(distances, {"mix": name, "n": n, "first": first, "repeats": repeats, "seed": plan.seed})
         for mix in mixes
@@ -47,7 +47,7 @@ def jobs(plan: Plan, mixes: Sequence[str]) -> list[Job]:
 
 
 def gather(plan: Plan, mixes: Sequence[str], results: Sequence[dict[str, list[float]]]) -> dict[str, "Runs"]:
-    """The jobs' results by their mixture."""
+    """The jobs' results by mixture."""
     found: dict[str, Runs] = {}
     left = iter(results)
     for mix in mixes:

@@ -1,7 +1,7 @@
 """Tables 1, 2, 5 and 6 of the free-will privacy paper: its verdicts about the methods, and the ε of its mechanisms.
 
-The verdicts are words without a scale. Our scale is the distance from the truth divided by GIBU's, as the geometric mean over
-all sizes: at most 1.25 is excellent, at most 2 good, more is bad.
+The verdicts are words without a scale. Our scale is the distance from the truth divided by GIBU's distance, as the geometric
+mean over all sizes: at most 1.25 is excellent, at most 2 good, more is bad.
 
 The paper does not explain its choice of ε. Each ε makes the expected distance between a uniform value and its report a simple
 number. On the line these distances are the bounds Q of the paper's Table 8, with one exception: 25 here is 24.5 in Table 8. On

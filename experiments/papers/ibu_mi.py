@@ -23,7 +23,7 @@ METRICS = ("MSE", "MAE")
 ONE_TIME = ("GRR", "SUE", "OUE", "SS", "THE", "BLH", "OLH")
 CHAINS = ("L-GRR", "L-SUE", "L-OUE", "L-SOUE", "L-OSUE", "L-BLH", "L-OLH")
 QUICK = ("GRR", "OLH", "L-GRR", "L-OSUE"), ("Gauss.", "Unif.", "Poiss.")
-# gains in per cent, MSE and MAE of each of the mechanisms above, then of their average
+# gains in per cent, MSE and MAE for each of the mechanisms above, then for the mechanisms' average
 TABLES: dict[tuple[str, ...], dict[str, tuple[int, ...]]] = {
     ONE_TIME: {
         "Gauss.": (1, 1, 13, 7, 10, 6, 3, 1, 13, 7, 16, 9, 11, 7, 9, 5),
@@ -129,8 +129,8 @@ def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
 
     Every run draws new reports. Our runs also draw new populations; the paper's notebook draws one population for each shape
     and n, and uses this population in all runs. The settings of a run share the population. The population's part of the
-    variance is therefore the variance of the settings' mean gain minus the variance for as many independent gains. If the
-    settings share nothing, the estimate of this part widens the ± of 20 runs by about a half.
+    variance is therefore the variance of the settings' mean gain minus the variance that as many independent gains would have.
+    If the settings share nothing, the estimate of this part widens the ± of 20 runs by about a half.
     """
     gains = np.array([gain(x) for setting, x in found.items() if chosen(setting)])
     reports = gains.var(axis=2, ddof=1).mean(axis=0) / len(gains)
@@ -179,7 +179,7 @@ def mean_mse_gain(found: Found, **fixed: object) -> float:
 
 
 def claim(text: str, holds: bool, note: str = "") -> Row:
-    """Row of a claim that the text makes about a figure: 1 if it holds."""
+    """Row of a claim that the text makes about a figure: 1 if the claim holds."""
     return Row(label=f"{text} (1: yes)", published=1, ours=float(holds), lower_is_better=False, note=note)
 
 

@@ -1,6 +1,6 @@
 """Runs of Arcolezi, Cerna and Palamidessi 2023: both estimators on the same reports, as in the paper and its package.
 
-Populations are n samples of a shape, cut into k + 1 bins of equal width. The last two bins are one value, as in the paper's
+Populations are n samples of a shape, cut into k + 1 bins of equal width. The last two bins form one value, as in the paper's
 notebook (the paper's words: "bucketize to a k-bins histogram"). The paper's incomes are not available here; log-normal incomes
 replace them. Local hashing uses linear forms in place of random hash functions.
 """
@@ -48,13 +48,14 @@ def papers_ibu(m: Mechanism, table: CountTable, slip: bool = True) -> FloatArray
     """IBU on support counts, at most 10 000 iterations, until no frequency changes by more than 1e-12.
 
     The paper's channel has p on its diagonal and q elsewhere. For the chains of GRR the paper takes q = p₁q₂ + q₁p₂, with
-    q₁ = 1/g for local hashing. This q is right only for two symbols without hashing. For more symbols (k-2) q₁q₂ is missing;
-    for hashing the right q is 1/g.
+    q₁ = 1/g for local hashing. This q is right only for two symbols without hashing. For more symbols the term (k-2) q₁q₂ is
+    missing; for hashing the right q is 1/g.
 
     Args:
         m: the mechanism.
         table: its counts.
-        slip: True to take the paper's channel where it differs from the mechanism's, as the published numbers do.
+        slip: True to use the paper's channel, as the published numbers do, where this channel differs from the mechanism's
+            channel.
     """
     p, q = m.p, m.q
     if slip and isinstance(m, LongitudinalGRR):

@@ -12,7 +12,7 @@ from experiments.papers.reproduction import Curve, Job, Outcome, Panel, Plan, Ro
 from experiments.processes import cores
 
 PAPER = "Balioglu, Khodaie and Gursoy 2025"
-RUNS, QUICK_RUNS = 10, 4  # the paper has 10 too
+RUNS, QUICK_RUNS = 10, 4  # the paper also has 10 runs
 QUICK = ("GRR", "OLH", "SS")
 MOST_PROCESSES = 8
 COLUMNS = ("w/o PP", "Avg. w/ PP", "Base-Pos", "Norm", "Norm-Cut", "Norm-Mul", "Norm-Sub", "Power", "PowerNS")
@@ -128,7 +128,7 @@ def figure_jobs(plan: Plan, name: str) -> list[Job]:
 
 
 def figure(plan: Plan, name: str, results: Sequence[Any]) -> Outcome:
-    """Seconds against processes."""
+    """Seconds by number of processes."""
     counts, shown = process_counts(), protocols(plan)
     note = "" if folder(plan, name) else f"{TITLES[name]} generated"
     rows = [

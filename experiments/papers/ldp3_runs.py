@@ -27,7 +27,7 @@ PORTO = 1_620_157, 225  # trips, cells of the grid
 PROTOCOLS = {"GRR": "GRR", "OLH": "OLH", "BLH": "BLH", "OUE": "OUE", "RAPPOR": "SUE", "SS": "SS"}
 PLAIN = {"w/o PP": "none", "Base-Pos": "base-pos", "Norm": "norm", "Norm-Cut": "norm-cut", "Norm-Mul": "norm-mul"}
 PLAIN["Norm-Sub"] = "norm-sub"
-WINDOW, GRAIN, FLOOR = 25_000, 10, 1e-32  # of the toolkit's Power
+WINDOW, GRAIN, FLOOR = 25_000, 10, 1e-32  # constants of the toolkit's Power post-processing
 
 
 def dataset(name: str, folder: str | None, seed: int) -> datasets.Dataset:
@@ -38,10 +38,11 @@ def dataset(name: str, folder: str | None, seed: int) -> datasets.Dataset:
 
 
 def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
-    """The variance of a count that the toolkit passes to its Power for n people.
+    """The variance of an estimated count, as the toolkit passes it to its Power post-processing for n people.
 
-    This variance is the true variance at f = 0 divided by k: the toolkit puts k in place of the number of people. SS gets GRR's
-    formula, whose factor k nearly corrects this error: the result is about a quarter of the true variance.
+    This variance is the true variance at f = 0 divided by k: the toolkit puts k in place of the number of people. The toolkit
+    uses GRR's formula for SS too. The factor k in GRR's formula nearly corrects this error: the result is about a quarter of
+    the true variance.
     """
     e = np.exp(eps)
     per_person = {
@@ -54,16 +55,16 @@ def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
 
 
 def toolkit_power(counts: FloatArray, n: int, variance: float) -> FloatArray:
-    """(k,) frequencies by the toolkit's Power, the source of the published numbers; ours is in `estimators.post_processing`.
+    """(k,) frequencies by the toolkit's Power, the source of the published numbers; our Power is `estimators.post_processing`.
 
     The prior of a count is j^-a on 1 … n; the prior's mean is the mean of the estimates. Estimates are rounded to multiples of
-    10 plus 5. A posterior mean is over the counts within 25 000 of the estimate. A likelihood that underflows is set to 1e-32.
+    10 plus 5. A posterior mean covers the counts within 25 000 of the estimate. A likelihood that underflows is set to 1e-32.
     An estimate that is impossible under the too small variance therefore becomes a prior mean, far above zero.
 
     Args:
         counts: (k,) estimated counts, of mean at least 1.
         n: number of people.
-        variance: of an estimated count.
+        variance: variance of an estimated count.
     """
     possible = np.arange(1, n + 1, dtype=float)
     logs, mean = np.log(possible), counts.mean()
@@ -79,7 +80,7 @@ def toolkit_power(counts: FloatArray, n: int, variance: float) -> FloatArray:
     means = {}
     for grain in np.unique(grains):
         x = grain * GRAIN + GRAIN / 2
-        window = slice(max(0, int(x) - WINDOW), min(n, int(x) + WINDOW))  # x far below zero: a negative stop, all but the end
+        window = slice(max(0, int(x) - WINDOW), min(n, int(x) + WINDOW))  # stop < 0 if x is far below 0: all but the end
         likelihood = np.exp(-((x - possible[window]) ** 2) / (2 * variance))
         likelihood[likelihood == 0] = FLOOR
         weights = likelihood * prior[window]
@@ -93,7 +94,7 @@ def _power_mean(exponent: float, logs: FloatArray, possible: FloatArray) -> floa
 
 
 def post_processed(protocol: str, m: Mechanism, table: CountTable, best: bool) -> dict[str, FloatArray]:
-    """Frequencies by the paper's name of the post-processing; `best`: our PowerNS, with the estimates' own variances."""
+    """Frequencies by the paper's name of the post-processing; `best` adds our PowerNS, with the estimates' variances."""
     inverted = matrix_inversion(m, table)
     raw = inverted.frequencies
     found = {name: post_process(raw, method) for name, method in PLAIN.items()}
@@ -147,7 +148,7 @@ def _start(name: str, folder: str | None, seed: int) -> None:
 
 
 def _estimate(pool: ProcessPoolExecutor, protocol: str, k: int, processes: int, seed: int, thin: int) -> FloatArray:
-    """The estimate from the reports of all people if `thin` is 1, else of one person in `thin`."""
+    """The estimate from the reports of all people if `thin` is 1, else of one person among every `thin` people."""
     m = mechanism(PROTOCOLS[protocol], k, eps=EPS)
     table = sum(pool.map(_share, *zip(*[(protocol, k, i, processes, seed, thin) for i in range(processes)])), m.empty_table())
     inverted = matrix_inversion(m, table)

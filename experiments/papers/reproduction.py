@@ -84,13 +84,14 @@ class Row:
     Attributes:
         label: name of the value: mechanism, parameters, metric.
         published: as printed; None if the paper prints no number (figures).
-        ours: our value of the paper's method, in its calibration.
+        ours: our value of the paper's method, in the paper's calibration.
         spread: standard deviation of `published - ours` by chance alone, over the paper's runs and ours; 0 for a computed
             value.
         digit: half a unit of the last printed digit.
-        best: value of our best method for the same purpose, in the same metric; None if there is none or it did not run.
-        lower_is_better: True if a smaller value is better; the gain uses it.
-        note: the reason for a difference, or the data that was generated; "" if there is none.
+        best: value of our best method for the same purpose, in the same metric; None if there is no such method or the method
+            did not run.
+        lower_is_better: True if a smaller value is better; `gain` uses this.
+        note: the reason for a difference, or the generated data; "" if there is neither.
     """
 
     label: str
@@ -246,7 +247,7 @@ def _failed(target: Target, job: Job, error: BaseException) -> ReproductionError
 
 
 def _load(file: Path) -> Any:
-    """The one-element list that was kept, or None."""
+    """The kept result in a one-element list, or None."""
     try:
         return json.loads(file.read_text())
     except (FileNotFoundError, json.JSONDecodeError):

@@ -22,7 +22,7 @@ COLUMNS = ("", "paper", "ours", "differs", "±", "agrees", "best", "gain")
 
 
 def reasons(rows: Sequence[Row]) -> list[str]:
-    """The rows' notes, each once; a row refers to its note by the number in this list, from 1."""
+    """The rows' notes, each once; a row refers to its note by the note's number in this list, from 1."""
     return list(dict.fromkeys(row.note for row in rows if row.note))
 
 
@@ -48,7 +48,7 @@ def number(x: float | None, digits: int = 4) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """A phrase with the number of published values that agree."""
+    """A phrase with the number of published values that agree with ours."""
     compared = [row.within for row in rows if row.published is not None]
     return f"{sum(map(bool, compared))} of {len(compared)} published values agree" if compared else "no published numbers"
 

@@ -3,7 +3,7 @@
 The file imports nothing of this project. Standard input is a JSON object with n, k, eps, eps_inf, eps_1, seconds and repeats,
 with a list `"mechanisms"` to time only some. Every line of standard output is one of:
 `{"library", "mechanism", "what": "report" or "tabulate", "per_s", "n"}`, `{"library", "mechanism", "what": "memory", "bytes"}`
-(the most that reporting allocated, for each report), or `{"library", "mechanism", "error"}`.
+(peak memory that reporting allocated, for each report), or `{"library", "mechanism", "error"}`.
 """
 
 import json
@@ -55,7 +55,7 @@ def multi_freq_ldpy(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterato
     for folder, peers in (("pure_frequency_oracles", once), ("long_freq_est", memoized)):
         for mechanism, name, options in peers:
             module = import_module(f"multi_freq_ldpy.{folder}.{name}")
-            # no server of THE: the library's server applies the threshold, ours only counts
+            # no server of THE: the library's server applies the threshold, our server only counts
             server = None if mechanism == "THE" else getattr(module, f"{name}_Aggregator_MI")
             yield peer(mechanism, getattr(module, f"{name}_Client"), server, **options)
 
@@ -83,7 +83,8 @@ def pure_ldp(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]
 
 
 def timed(run: Callable[[int], object], n: int, seconds: float, repeats: int) -> tuple[float, int]:
-    """Best rate of several runs, per second of processor time, and a run's size: as many as fit into `seconds`, at most n."""
+    """Best rate of several runs, per second of processor time, and a run's size: as many reports as fit into `seconds`, at most
+    n."""
     run(min(FIRST, n))
     start = time.process_time()
     run(min(FIRST, n))

@@ -19,7 +19,7 @@ from typing import Any
 
 LOCK = Path(__file__).with_name("peers.lock")
 LIBRARIES = {"multi-freq-ldpy": "0.2.5", "pure-ldp": "1.2.0"}
-ATTEMPTS, INSTALL_S = 2, 600  # of pip, each with its own retries; a registry may stall in the middle of a response
+ATTEMPTS, INSTALL_S = 2, 600  # runs of pip, each with pip's own retries; a registry may stall in the middle of a response
 CLIENTS = Path(__file__).with_name("clients.py")
 ACCURACY = Path(__file__).with_name("accuracy.py")
 
