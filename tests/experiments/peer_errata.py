@@ -1,4 +1,4 @@
-"""Measures other libraries in the libraries' environment, and writes a JSON object to standard output.
+"""Measures other libraries, and writes a JSON object to standard output.
 
 The file imports nothing of this project. `test_errata.py` runs it in the environment of `experiments.peers` and checks the
 output.
@@ -29,7 +29,7 @@ def captured_channel(module: Any, call: str, *arguments: Any) -> list[list[float
 
 
 def refusal(function: Any, *arguments: Any) -> str:
-    """The name of the error that a call raises; "" if the call returns a result."""
+    """The name of the exception that a call raises; "" if the call returns a result."""
     try:
         function(*arguments)
     except Exception as error:

@@ -65,13 +65,15 @@ def test_the_other_library_is_compared_where_it_ran() -> None:
         Row(setting=large, mse={"mi": 1.0}, best="mi"),
     ]
     ((*_, means),) = summary(Result(repeats=1, seed=1, rows=rows))
-    assert means == pytest.approx({"mi": 2.0, "multi-freq-ldpy: MI": 4.0})  # its error is twice ours where both exist
+    assert means == pytest.approx(
+        {"mi": 2.0, "multi-freq-ldpy: MI": 4.0}
+    )  # where both exist, the library's error is twice ours
 
 
 @pytest.mark.parametrize("steps", [1, 4])
 def test_local_hashing_intervals_hold_the_truth_95_percent(steps: int) -> None:
-    """The ten intervals of a run depend on each other. The 200 runs are independent: the probability that a share is 4 standard
-    deviations off is 6e-5."""
+    """The ten intervals of a run depend on each other. The 200 runs are independent: a share is 4 standard deviations from
+    its mean with probability 6e-5."""
     for row in measure_one("L-OLH", steps, 200, seed=3):
         assert abs(row.covered - NOMINAL) < slack(200)
         assert 0.9 < row.spread < 1.1

@@ -64,7 +64,7 @@ def test_a_setting_is_compared_with_every_combination(kind: str) -> None:
     assert len(found.mse) == len(names) * 10
     assert set(PAPERS[kind]) < set(found.mse)
     assert set(found.advice.values()) <= set(found.mse)
-    assert found.n == 760  # 95 % of 800
+    assert found.n == 760  # 95 % of 800 people
     assert found.case == "small (generated)"
     for by, advised in found.advice.items():
         assert all(found.mse[name] < found.mse[advised] for name in found.better[by])
@@ -109,7 +109,7 @@ def test_the_command_advises_on_a_sample(tmp_path: Path, monkeypatch: pytest.Mon
     assert document["sample"] == 60
     assert "<svg" in picture.read_text()
     again = CliRunner().invoke(app, [*asked, "--k", "3", "--json", str(out)])
-    assert "size = 3" in again.output  # the sample has not all labels
+    assert "size = 3" in again.output  # the sample lacks some labels
     assert "on a line" in str(CliRunner().invoke(app, [*asked, "--metric", "emd"]).exception)
 
 

@@ -26,7 +26,7 @@ from surveys import parse_survey
 PEOPLE = np.array([700, 200, 100, 0, 0])
 SAMPLE = np.array([60, 25, 10, 4, 1, 0])
 AT_ONCE = ("GRR", "SUE", "OUE", "THE", "L-GRR", "L-SUE", "L-OSUE", "L-SOUE", "L-OUE")
-SIGMAS = 5.0  # a normal number is more standard deviations from its mean with probability 6e-7
+SIGMAS = 5.0  # a normal number is farther than this many standard deviations from its mean with probability 6e-7
 
 
 def built(name: str, k: int = 5, eps: float = 1.0) -> Mechanism:
@@ -34,7 +34,7 @@ def built(name: str, k: int = 5, eps: float = 1.0) -> Mechanism:
 
 
 def moments(m: Mechanism) -> tuple[FloatArray, FloatArray]:
-    """Mean and covariance of the support counts of PEOPLE: for symbols from the dense channel, for bits bit by bit."""
+    """Mean and covariance of the support counts of PEOPLE, from the dense channel for symbols, and bit by bit for bits."""
     supports = np.full((m.k, m.k), m.q) + (m.p - m.q) * np.eye(m.k)  # probabilities of [value, supported value]
     variances = np.diag(PEOPLE @ (supports * (1 - supports)))
     if m.name.endswith("GRR"):
@@ -56,7 +56,7 @@ def farthest(m: Mechanism, tables: FloatArray) -> float:
 
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_directly_drawn_tables_follow_the_reports_law(name: str) -> None:
-    """20 numbers for each of 9 mechanisms: any of these numbers is 5 standard deviations off with probability 1e-4."""
+    """The test checks 20 numbers for each of 9 mechanisms. With probability 1e-4 at least one is 5 standard deviations off."""
     m, rng = built(name), np.random.default_rng(7)
     tables = np.array([m.support(drawn_table(m, PEOPLE, rng)) for _ in range(4000)])
     assert farthest(m, tables) < SIGMAS
@@ -65,7 +65,10 @@ def test_directly_drawn_tables_follow_the_reports_law(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_luck_is_zero_on_average(name: str) -> None:
-    """Two parts for each of 14 mechanisms: any part is 5 standard errors off with probability 2e-5. A wrong ε is noticed."""
+    """The test checks two parts for each of 14 mechanisms, and notices a wrong ε.
+
+    With probability 2e-5 at least one part is 5 standard errors off.
+    """
     m, n, rng = built(name, eps=4.0), int(PEOPLE.sum()), np.random.default_rng(3)
     truth = PEOPLE / n
     inversions = [matrix_inversion(m, drawn_table(m, PEOPLE, rng)).frequencies for _ in range(800)]
@@ -85,7 +88,7 @@ def test_regression_removes_luck_and_nothing_else() -> None:
     assert abs(errors.mean() - 7) > SIGMAS * 0.1 / math.sqrt(800)
     assert without_luck(np.full((2, 400), np.inf), chance).tolist() == np.full((2, 400), np.inf).tolist()
     np.testing.assert_allclose(without_luck(errors, np.zeros_like(chance)), errors)
-    unseen = -1e-9 + 1e-25 * chance  # luck of noise that never occurred
+    unseen = -1e-9 + 1e-25 * chance  # luck from events that never occurred
     assert without_luck(errors, unseen).tolist() == errors.tolist()
 
 

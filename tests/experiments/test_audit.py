@@ -1,4 +1,4 @@
-"""The audit's bounds come near a mechanism's loss, never exceed the claim, and expose every broken mechanism.
+"""The audit's bounds are close to a mechanism's loss, never exceed the claim, and expose every broken mechanism.
 
 All seeds are fixed, also those of devices. With other seeds, a bound of a correct mechanism would exceed the claim in a run of
 the audit with probability at most 0.001. This file and `test_bench` have five runs.
@@ -49,7 +49,7 @@ def test_a_loss_bound_is_wrong_at_most_as_often_as_alpha() -> None:
 
 
 def channels(m: Longitudinal) -> tuple[FloatArray, FloatArray]:
-    """Channels (k, memos) and (memos, outputs) of the two rounds: by symbols for L-GRR, bit by bit for a unary encoding."""
+    """Channels (k, memos) and (memos, outputs) of the two rounds: of symbols for L-GRR, of all bits for a unary encoding."""
     if m.report_dtype.shape:
         rows = np.array(list(product((0, 1), repeat=m.k)))
 
@@ -103,7 +103,7 @@ def test_supports_add_up_to_the_servers_counts(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def small(seeded_devices: None) -> Report:
-    """A run over every mechanism on both code paths."""
+    """A small audit of every mechanism on both code paths."""
     return audit(NAMES, code_paths(8000, K), 20260601, lambda _: None)
 
 
@@ -140,7 +140,7 @@ def test_with_many_reports_bounds_come_near_the_claim(name: str) -> None:
 
 
 def test_the_attack_counts_only_the_second_half() -> None:
-    """If the second half has no information, the bound is 0 for every first half."""
+    """If the second half of the reports has no information, the bound is 0 for every first half."""
     counts = {v: np.zeros((2000, 2), np.uint8) for v in (0, 1)}
     for v in (0, 1):
         counts[v][:1000, v] = 1

@@ -1,4 +1,4 @@
-"""The benchmarks run, at sizes too small for meaningful results, and show other libraries if these are installed."""
+"""The benchmarks run, at sizes too small for meaningful results, and show other libraries if the libraries are installed."""
 
 import json
 import re
@@ -84,7 +84,7 @@ def test_a_failed_installation_is_an_error_and_not_kept(monkeypatch: pytest.Monk
 
 
 def test_a_hanging_installation_is_retried_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """If the retry succeeds, the installation is kept and used again."""
+    """If the retry succeeds, later runs use the same installation."""
     monkeypatch.setenv("LDPSTREAM_CACHE", str(tmp_path))
     monkeypatch.setattr("experiments.peers.environment.venv.create", lambda place, **_: place.mkdir(exist_ok=True))
     tried: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""Shows every entry of `docs/errata.md`: by mathematics, or by a comparison of a library with the right computation."""
+"""Verifies every entry of `docs/errata.md`: by mathematics, or by comparing a library with the right computation."""
 
 import itertools
 import json
@@ -38,7 +38,7 @@ def loss(channel: Matrix) -> float:
 
 
 def repeated(first: Matrix, second: Matrix, t: int) -> Matrix:
-    """(k, k^t): t reports of one memo."""
+    """(k, k^t) channel of t reports of one memo."""
     k = len(second)
     sequences = itertools.product(range(k), repeat=t)
     return np.stack([first @ np.prod([second[:, y] for y in sequence], axis=0) for sequence in sequences], axis=1)
@@ -68,7 +68,7 @@ def test_allomfree_probabilities_of_a_report(k: int) -> None:
 
 @pytest.mark.parametrize(("k", "true"), [(2, 1.0), (10, 0.6994), (32, 0.3889), (100, 0.1656), (1024, 0.0189)])
 def test_allomfree_second_round_of_l_grr(k: int, true: float) -> None:
-    """Eqs. (12) and (13): at ε∞ = 2 and ε₁ = 1 a report's loss is 1 only for k = 2."""
+    """Eqs. (12) and (13): at ε∞ = 2 and ε₁ = 1 a report's loss equals ε₁ only for k = 2."""
     p1, q1, p2, q2 = allomfree(k, 2.0, 1.0)
     assert loss(diagonal(k, p1, q1) @ diagonal(k, p2, q2)) == pytest.approx(true, abs=5e-5)
     m = LongitudinalGRR(k, eps_inf=2.0, eps_1=1.0)
@@ -95,7 +95,7 @@ def test_allomfree_loss_of_t_reports() -> None:
     [("L-SUE", 5, True), ("L-GRR", 2, True), ("L-OSUE", 5, False), ("L-OUE", 5, False), ("L-GRR", 5, False)],
 )
 def test_allomfree_variance_with_a_frequency(name: str, k: int, right: bool) -> None:
-    """Eq. (10): the factor of f is p - q only if p + q = 1 in both rounds. Eq. (10) is right at f = 0, the paper's only use."""
+    """Eq. (10): the factor of f is p - q only if p + q = 1 in both rounds. Eq. (10) is right at f = 0, the paper's only f."""
     m = LONGITUDINAL[name](k=k, eps_inf=2.0, eps_1=1.0)
     p1, q1, p2, q2 = m.p1, m.q1, m.p2, m.q2
     for f in (0.0, 0.5):
@@ -107,7 +107,7 @@ def test_allomfree_variance_with_a_frequency(name: str, k: int, right: bool) -> 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.6])
 def test_allomfree_gains_are_of_clipped_estimates(ratio: float) -> None:
-    """Tables 3 and 4, Nursery, ε∞ = 4: if Eq. (9) is used alone, the gain is above 50 %, for uniform and very uneven values.
+    """Tables 3 and 4, Nursery, ε∞ = 4: Eq. (9) alone gives a gain above 50 %, for uniform and for very uneven values.
 
     The printed gains of 41 % and 42 % come from 100 runs, with a standard deviation of about 2.
     """
@@ -125,12 +125,12 @@ def test_allomfree_gains_are_of_clipped_estimates(ratio: float) -> None:
 
 
 def test_memos_times_eps_inf_is_no_bound_for_values_that_change() -> None:
-    """Memoization does not hide a change of value: two memos lose more than 2 ε∞ against a sequence that never changes."""
+    """Memoization does not hide a change of value: two memos lose more than 2 ε∞ against a constant sequence."""
     m = LongitudinalGRR(3, eps_inf=0.3, eps_1=0.15)
     first, second = diagonal(3, m.p1, m.q1), diagonal(3, m.p2, m.q2)
     kept, single = repeated(first, second, 2), first @ second
     worst = 0.0
-    for a, b in itertools.product(range(3), repeat=2):  # the changing sequence has a fresh value at every step
+    for a, b in itertools.product(range(3), repeat=2):  # the changing sequence has a new value at every step
         fresh = np.outer(single[a], single[b]).ravel()
         worst = max(worst, float(np.abs(np.log(kept / fresh)).max())) if a != b else worst
     assert worst == pytest.approx(0.656, abs=5e-4)
@@ -243,7 +243,7 @@ def test_multi_freq_accepts_invalid_values_and_reports(multi_freq: dict[str, Any
 
 
 def test_multi_freq_overflows(multi_freq: dict[str, Any]) -> None:
-    """e^ε overflows a double above ε = 709."""
+    """For ε above 709, e^ε overflows a double."""
     assert multi_freq["ε = 800"] == "ValueError"
     assert mechanism("GRR", 4, eps=700.0).p == 1.0
 
@@ -264,7 +264,7 @@ def test_pure_ldp_fast_local_hashing_stays_biased(pure: dict[str, Any]) -> None:
     assert small == pytest.approx(large)
     assert large[0] == pytest.approx(1)
     assert max(np.abs(large[1:])) > 0.1
-    m = mechanism("OLH", 30, eps=1.0, g=3)  # the linear pool: any two values collide under exactly a third of the functions
+    m = mechanism("OLH", 30, eps=1.0, g=3)  # in the linear pool any two values collide under exactly a third of the functions
     table = np.round(m.channel()[0].reshape(m.table_shape) * 1e12).astype(np.int64)
     support = m.support(m.table(int(table.sum()), table)) / table.sum()
     np.testing.assert_allclose((support - m.q) / (m.p - m.q), np.eye(30)[0], atol=1e-9)
@@ -279,7 +279,7 @@ def test_pure_ldp_reset_keeps_counts(pure: dict[str, Any]) -> None:
 
 
 def test_pure_ldp_rappor_ignores_the_number_of_hashes(pure: dict[str, Any]) -> None:
-    """For ε = 2 one function of the library gives f. For this f (rounded) and two hashes, its other function gives ε = 4."""
+    """For ε = 2 one function of the library gives f. For this f (rounded) and two hashes, another function gives ε = 4."""
     assert pure["two hashes"] == pytest.approx(4, abs=0.05)
 
 

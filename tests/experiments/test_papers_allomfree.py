@@ -31,7 +31,7 @@ def test_every_computed_number_equals_the_printed_one(name: str, rows: int) -> N
 
 
 def test_a_wrong_calibration_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the exact calibration, the control, L-GRR agrees only for k = 2."""
+    """The control is the exact calibration: L-GRR then agrees only for k = 2."""
     monkeypatch.setitem(allomfree_surveys.PAPER, "L-GRR", "exact")
     found = outcome(TARGETS["allomfree-table-1"], Plan()).rows
     wrong = [row.label for row in found if not row.within]
@@ -55,10 +55,10 @@ def test_figure_3_agrees_with_table_1() -> None:
 def test_the_mean_error_of_the_matrix_inversion_is_known(method: str) -> None:
     """Without clipping, the exact variances and the sampling of people determine the mean of MSE_avg.
 
-    An attribute samples each person with probability 1/d, and n_j people in all. The sample's frequencies have the variance
-    f(1-f)(1/n_j - 1/n). The variance for people drawn at random includes the term f(1-f)/n_j, but not the finite population's
-    term -f(1-f)/n. The mean of 60 runs must be within five standard deviations: one false alarm in 10^6. The control is a
-    mechanism with 1.5 times the error.
+    Each person reports attribute j with probability 1/d, and n_j people report attribute j. The sample's frequencies have the
+    variance f(1-f)(1/n_j - 1/n). The variance for people drawn at random has the term f(1-f)/n_j, but lacks the finite
+    population's term -f(1-f)/n. The mean of 60 runs must be within five standard deviations: one false alarm in 10^6. The
+    control is a mechanism with 1.5 times the error.
     """
     rng = np.random.default_rng(20_240_601)
     chosen = mechanisms_of(method, TINY.sizes, 2.0, 1.0)

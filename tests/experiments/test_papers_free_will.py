@@ -105,7 +105,7 @@ def test_mixtures_have_the_mechanisms_of_table_7() -> None:
 
 @pytest.mark.parametrize(("k", "eps", "n"), [(2, 0.3, 50), (20, 1.0, 1000), (384, 6.0, 10_000)])
 def test_propositions_2_and_3_are_exact_for_equal_levels(k: int, eps: float, n: int) -> None:
-    """For an uneven distribution, both formulas equal the sum of the inversion's exact variances. Half the ε is the control."""
+    """For an uneven distribution, both formulas equal the sum of the inversion's exact variances. The control is half the ε."""
     f = np.arange(1, k + 1) / (k * (k + 1) / 2)
     people, e, root = (1 - (f**2).sum()) / n, math.exp(eps), math.exp(eps / 2)
     proposition_2 = people + (k - 1) / n * (k + 2 * (e - 1)) / (e - 1) ** 2
@@ -201,8 +201,8 @@ def test_the_generated_city_is_uneven_and_always_the_same() -> None:
 
 @pytest.mark.parametrize("loss", [0.4, 2.8, 6.4, 9.8, 11.2])
 def test_shokris_mechanism_is_not_unique_if_both_losses_agree(loss: float) -> None:
-    """Two very different mechanisms are optimal: the solver's mechanism, and the one that reports the truth or else the middle.
-    The optimum is the smaller of Q and the blind guess's error."""
+    """Two very different mechanisms are optimal: the solver's mechanism, and the mechanism that reports the truth or else the
+    middle. The optimum is the smaller of Q and the blind guess's error."""
     k = 40
     apart, profile = line_distances(k), np.full(k, 1 / k)
     both = solved(apart, loss).channel(), TruthOrCentre(apart, loss).channel()
@@ -224,7 +224,7 @@ def test_figure_13_depends_on_the_optimum_taken() -> None:
 
 
 def test_table_8s_largest_bounds_are_those_of_a_blind_guess() -> None:
-    """A blind guess errs by 25 cells, so the bound Q = 28 has no effect. Tables 5 and 6 come from 25, but Table 8 has 24.5."""
+    """A blind guess errs by 25 cells, so the bound Q = 28 has no effect. Tables 5 and 6 use Q = 25, but Table 8 has 24.5."""
     assert line_distances(100).mean(axis=0).min() == 25
     assert [a for a, b in zip(SHOKRI_LINE, LINE_LOSS, strict=True) if a != b] == [24.5]
     assert max(SHOKRI_LINE) == 28

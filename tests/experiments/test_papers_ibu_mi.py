@@ -1,4 +1,4 @@
-"""IBU against MI: the transcribed tables, the paper's definitions, and the effect of its channels of chains."""
+"""IBU against MI: the transcribed tables, the paper's definitions, and the effect of the paper's channels of chains."""
 
 import math
 
@@ -101,7 +101,7 @@ def test_gains_are_clipped_run_by_run() -> None:
 
 @pytest.mark.parametrize("shared", [0.0, 3.0])
 def test_chance_includes_the_part_that_settings_share(shared: float) -> None:
-    """The gains of 12 settings share a part with a known deviation. 2000 runs hardly distinguish a deviation of 0 from 0.3."""
+    """The gains of 12 settings share a part with a known deviation. 2000 runs hardly distinguish the deviations 0 and 0.3."""
     rng = np.random.default_rng(1)
     common = shared * rng.standard_normal(2000)
     found = {}

@@ -1,4 +1,4 @@
-"""LDP³: the transcribed tables, their metric, and the effect of the toolkit's variance on Power."""
+"""LDP³: the transcribed tables, the tables' metric, and the effect of the toolkit's variance on Power."""
 
 import math
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_the_toolkits_variance_has_k_in_place_of_n() -> None:
         assert k * toolkit_variance(protocol, k, n) == pytest.approx(true[protocol], rel=1e-9)
     assert k * toolkit_variance("OLH", k, n) == pytest.approx(true["OLH"], rel=0.01)
     assert toolkit_variance("SS", k, n) == toolkit_variance("GRR", k, n)
-    assert 0.2 < toolkit_variance("SS", k, n) / true["SS"] < 0.3  # two errors that nearly cancel
+    assert 0.2 < toolkit_variance("SS", k, n) / true["SS"] < 0.3  # the toolkit's two errors nearly cancel
     assert toolkit_variance("GRR", k, n) / true["GRR"] < 3 / k
 
 
@@ -67,14 +67,14 @@ def test_the_toolkits_power_raises_counts_far_below_zero() -> None:
     counts, n = np.array([6000.0, 3000.0, 1500.0, 40.0, 15.0, -900.0]), 10_000
     lifted = toolkit_power(counts, n, variance=50.0) * n
     assert lifted[:3] == pytest.approx(counts[:3] + 5, abs=6)
-    assert lifted[-1] > 500  # with the true variance it would be nearly zero
+    assert lifted[-1] > 500  # with the true variance this value would be nearly zero
     assert toolkit_power(counts, n, variance=90_000.0)[-1] * n < 100
     nearer = np.array([*counts[:-1], -110.0])  # the likelihood of 1 is 1e-200; most others underflow
     assert toolkit_power(nearer, n, variance=12.2)[-1] * n > 500
 
 
 def test_the_toolkits_power_equals_explicit_sums() -> None:
-    """The test writes the sums out."""
+    """The test computes the sums term by term."""
     counts, n, variance = np.array([70.0, 20.0, 33.0, 4.0]), 120, 60.0
 
     def of_mean(a: float) -> float:
