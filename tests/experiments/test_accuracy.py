@@ -65,9 +65,8 @@ def test_the_other_library_is_compared_where_it_ran() -> None:
         Row(setting=large, mse={"mi": 1.0}, best="mi"),
     ]
     ((*_, means),) = summary(Result(repeats=1, seed=1, rows=rows))
-    assert means == pytest.approx(
-        {"mi": 2.0, "multi-freq-ldpy: MI": 4.0}
-    )  # where both exist, the library's error is twice ours
+    # the library's error is twice our error where both exist
+    assert means == pytest.approx({"mi": 2.0, "multi-freq-ldpy: MI": 4.0})
 
 
 @pytest.mark.parametrize("steps", [1, 4])
