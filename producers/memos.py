@@ -17,7 +17,7 @@ class Memos:
 
     def __init__(self, mechanism: Longitudinal) -> None:
         self._n_keys = mechanism.n_keys
-        # sorted device · n_keys + key: one search finds all memos of a step
+        # sorted numbers device · n_keys + key: one search finds all memos of a step
         self._codes: IntArray = np.empty(0, np.int64)
         self._rows: Reports = np.empty(0, mechanism.report_dtype)
 
@@ -25,11 +25,11 @@ class Memos:
         return len(self._codes)
 
     def recall(self, devices: IntArray, keys: IntArray, draw: Callable[[IntArray], Reports]) -> Reports:
-        """Returns the memos of devices for their keys; draws and stores missing ones.
+        """Returns the memos of devices for their keys; draws and stores missing memos.
 
         Args:
             devices: (n,) numbers of devices, each at most once.
-            keys: (n,) their memo keys (`Longitudinal.memo_keys`), in [0, n_keys).
+            keys: (n,) the devices' memo keys (`Longitudinal.memo_keys`), in [0, n_keys).
             draw: takes the positions in `devices` without a memo and draws a memo for each.
 
         Returns:

@@ -36,8 +36,8 @@ class Population:
 
     Each person draws permanent choices. Under smp a person answers one random attribute, under spl and rs+fd all attributes.
     For each answered attribute, the person draws a level and the mechanism's own choices (`Longitudinal.enroll`). Under rs+fd
-    a person answers one random attribute truthfully. For each other attribute the person always reports the same uniform fake
-    value. A person reports at every step at which they have a value of the attribute.
+    a person answers one random attribute truthfully. For each other attribute the person always reports one fake value, drawn
+    uniformly once. A person reports at every step at which they have a value of the attribute.
 
     The reports of a step depend only on the survey, the source and the seed, not on earlier calls.
 
@@ -67,7 +67,7 @@ class Population:
 def _enroll(survey: Survey, n_people: int, seed: int) -> Iterator[tuple[int, int, IntArray, IntArray]]:
     """Yields (attribute, level, people in ascending order, their fake values).
 
-    A fake value replaces the person's own at every step; -1 for none.
+    A fake value replaces the person's own value at every step; -1 for none.
     """
     everyone = np.arange(n_people)
     sampled = stream(seed, Purpose.ATTRIBUTES).integers(len(survey.attributes), size=n_people)
@@ -131,7 +131,7 @@ class _Group:
         return np.where(fakes < 0, values, fakes)
 
     def _recall(self, mechanism: Longitudinal, step: int, devices: IntArray, values: IntArray) -> Reports:
-        """Returns the devices' memos for the step; draws missing ones."""
+        """Returns the devices' memos for the step; draws missing memos."""
         enrolment, values = self._enrolment[devices], self._put_in(devices, values)
 
         def draw(new: IntArray) -> Reports:

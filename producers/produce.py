@@ -79,7 +79,7 @@ def produce_live(
         sleep: waits the given seconds, 0 or more; returns true to stop before the next step.
 
     Yields:
-        A step of the survey, once all its reports are acknowledged, and the result of `produce_step` for it.
+        A step of the survey, once all its reports are acknowledged, and the result of `produce_step` for this step.
 
     Raises:
         SurveyError: if a step has closed before all its reports were sent. The service rejects late reports.

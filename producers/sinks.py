@@ -43,7 +43,7 @@ class Sink(Protocol):
         """Sends all envelopes taken so far; returns when all are acknowledged.
 
         Raises:
-            SinkError: if any of them was not acknowledged.
+            SinkError: if any envelope was not acknowledged.
         """
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Sources of people's true values: a simulation, or a file. Only the devices see these values.
 
 A file of values is CSV in UTF-8 with a header. The first column is the person (any text), the second is the step (an
-integer), and each attribute of the survey has a column with its name:
+integer), and each attribute of the survey has a column with the attribute's name:
 
     person,step,mode,zone
     8f3a,0,bus,17
@@ -61,7 +61,7 @@ class ValueSource(Protocol):
 
         Returns:
             people: (n,) int64, each person at most once.
-            values: (n,) int64, their values, in [0, k). Do not modify either array.
+            values: (n,) int64, these people's values, in [0, k). Do not modify either array.
         """
 
 
@@ -88,7 +88,7 @@ class MarkovValues:
         self._reached: dict[int, tuple[int, IntArray]] = {}
 
     def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
-        """See `ValueSource.at`. Going back to an earlier step recomputes all steps up to it."""
+        """See `ValueSource.at`. Going back to an earlier step recomputes all steps up to that step."""
         integer("step", step, 0, self.n_steps - 1)
         reached, values = self._reached.get(attribute, (-1, self._people))
         if reached > step:
@@ -99,7 +99,7 @@ class MarkovValues:
         return self._people, values
 
     def _next(self, attribute: int, step: int, values: IntArray) -> IntArray:
-        """Returns the values at a step, given those of the step before; draws all at step 0."""
+        """Returns the values at a step, given the values of the previous step; draws all values at step 0."""
         rng = stream(self._seed, Purpose.VALUES, attribute, step)
         redrawn = rng.random(self.n_people) >= (STAY if step else 0.0)
         cumulated = np.cumsum(popularity(self._sizes[attribute], step))
@@ -145,7 +145,7 @@ def load_values(path: str | Path, survey: Survey, first_step: int = 0) -> ValueS
     Args:
         path: the file.
         survey: the survey with the attributes.
-        first_step: the file's number for the survey's step 0. The last step is the latest one in the file.
+        first_step: the file's number for the survey's step 0. The last step is the latest step in the file.
 
     Raises:
         DataError: if the file cannot be read, is not CSV in UTF-8, is empty or lacks a column; if a step is not an integer,

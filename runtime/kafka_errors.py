@@ -1,4 +1,4 @@
-"""Finds the reason why a client of kafka-python cannot connect. The library logs this reason, but its exception lacks it."""
+"""Finds the reason why a client of kafka-python cannot connect. The library logs the reason; its exception omits it."""
 
 import logging
 import re
@@ -52,7 +52,7 @@ class Heard(logging.Handler):
 
 @contextmanager
 def hearing(settings: Settings) -> Iterator[Heard]:
-    """Collects the library's log while the caller creates a client; meanwhile no other handler receives it."""
+    """Collects the library's log while the caller creates a client; meanwhile no other handler receives the log."""
     library = logging.getLogger("kafka")
     level, propagate = library.level, library.propagate
     heard = Heard(settings)

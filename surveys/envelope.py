@@ -14,8 +14,8 @@ One promise holds for all versions: an envelope is a msgpack array whose first e
 else may differ in another version. A reader without support for the version rejects the envelope as ``unknown version`` and
 counts nothing. Version 1 has exactly these seven elements.
 
-The envelope carries no identity of a device: no id, no address, no key. A report may carry one: with memoized local hashing
-every report contains the device's hash function, one of S.
+The envelope carries no identity of a device: no id, no address, no key. A report may carry an identity: with memoized local
+hashing every report contains the device's hash function, one of S.
 """
 
 from typing import Any, Final, Literal

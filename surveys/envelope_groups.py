@@ -15,7 +15,7 @@ from mechanisms.arguments import IntArray
 from surveys.envelope import Envelope, Rejected, encode, open_envelope
 from surveys.survey import Survey
 
-FEW = 8  # for this many or fewer, opening each one alone is as fast
+FEW = 8  # up to this many envelopes, opening each envelope alone is as fast
 _ODD = 0x9E3779B97F4A7C15
 
 
@@ -23,9 +23,9 @@ class EnvelopeGroup(NamedTuple):
     """Valid envelopes that differ only in their payloads.
 
     Attributes:
-        envelope: one of them.
-        positions: (m,) their positions in the input.
-        payload: all their payloads, in the order of `positions`.
+        envelope: one of the envelopes.
+        positions: (m,) the envelopes' positions in the input.
+        payload: the payloads of all envelopes, in the order of `positions`.
     """
 
     envelope: Envelope
@@ -107,7 +107,7 @@ def _open(
     except Rejected:
         return None
     own_header = len(raw) - len(envelope.payload)
-    if own_header > header or encode(envelope) != raw:  # a header of another length, or not our encoding
+    if own_header > header or encode(envelope) != raw:  # the header is longer than the compared bytes, or not encoded as ours
         return None
     if survey.too_old(envelope.step, int(appended.max())) or survey.too_early(envelope.step, int(appended.min())):
         return None

@@ -43,7 +43,7 @@ from surveys.errors import UserError
 MAX_LABELS = 2**24
 MAX_REPORT_BYTES = 900_000  # an envelope holds at least one report
 MAX_TABLE_BYTES = 2**26  # of one count table; Redis takes half a second to write one of this size (docs/counting.md)
-MAX_OPEN_BYTES = 2**27  # of all count tables of open steps; one commit may write them all
+MAX_OPEN_BYTES = 2**27  # of all count tables of open steps; one commit may write all of them
 FINGERPRINT_BYTES = 8
 
 

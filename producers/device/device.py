@@ -133,8 +133,8 @@ class Device:
         Raises:
             ValueError: if there is no such attribute or step, or the value is not in the domain. The message hides the value.
             StepForgotten: if the step is older than the stored envelopes.
-            DeviceError: if the file is missing, damaged, locked for a minute, full, or of another survey. No report
-                has left the device then.
+            DeviceError: if the file is missing, damaged, locked for a minute, full, or of another survey. In this case no
+                report has left the device.
         """
         a = self._survey.index(attribute)
         integer("step", step, 0, MAX_STEP)
@@ -163,7 +163,7 @@ class Device:
         return [Waiting(self._survey.attributes[a].name, step, envelope, key) for a, step, envelope, key in rows]
 
     def settle(self, report: Waiting) -> None:
-        """Records that a report needs no further attempt: the log has it, or it will never count. May be repeated.
+        """Records that a report needs no further attempt: the report is in the log or will never count. May be repeated.
 
         Raises:
             DeviceError: if the file is missing, damaged or of another survey.

@@ -12,8 +12,8 @@ its two extra files are easily lost or left out of a copy.
     sent         the envelopes of the last steps, each with its idempotency key until it is settled; every reported step is
                  here or is at most `forgotten`
 
-A connection lasts for one transaction, so several threads may use a `Device` and a fork inherits no connection. Our code never
-opens an existing file by other means: on POSIX, closing a second descriptor would drop SQLite's locks.
+A connection lasts for one transaction, so several threads may use a `Device` and a fork inherits no connection. Our code opens
+an existing file only through SQLite: on POSIX, closing a second descriptor would drop SQLite's locks.
 """
 
 import os

@@ -8,9 +8,10 @@ digits 0.d₁d₂…. A toss draws the digits of a uniform number one by one and
 Hence Pr[yes] = Σ dᵢ 256^-i exactly, also for the smallest probabilities. A toss draws 1.004 bytes on average. The code never
 computes or compares a floating-point number that depends on a value (Mironov 2012 shows how such numbers leak the value).
 
-Realised loss. A mechanism states its probabilities in pairs, of an event and of its opposite. Each is a double with relative
-error at most δ. The coin uses the smaller of the two unchanged. The larger becomes one minus the smaller, with relative error
-at most δ as well. Every probability that a device realises is thus within a factor 1 ± δ of the ideal probability, and
+Realised loss. A mechanism states its probabilities in pairs, of an event and of its opposite. Each probability is a double with
+relative error at most δ. The coin uses the smaller probability of a pair unchanged. The larger probability becomes one minus
+the smaller, with relative error at most δ as well. Every probability that a device realises is thus within a factor 1 ± δ of
+the ideal probability, and
 
     |loss of the memo - ε∞|, |loss of a one-time report - ε|  <=  4δ     (a ratio of two symbols, or two ratios of two bits)
     |loss of t reports of a memo - ε_t|                       <=  4(t+1)δ, and the loss of t reports is at most ε∞ + 4δ
@@ -18,8 +19,8 @@ at most δ as well. Every probability that a device realises is thus within a fa
 up to terms in δ². The third bound holds because the probability of t reports is a sum over memos of products of t+1 such
 probabilities, all positive. The bound ε∞ + 4δ holds because the reports are drawn from the memo alone. δ is a few units in the
 last place (2^-53) times 1 + ε₂, since ε₂ is rounded before its exponential is taken. δ is below 10^-12 for every ε up to 700.
-(An exception is q₂ below 10^-300: then ε₂ has an error of up to 10^-7, but a report's ε₁ has not.) The deviation is therefore
-below 10^-11 nats for a report. The tests compute the deviation with 60 digits over a grid and find at most 4·10^-14.
+(An exception is q₂ below 10^-300: then ε₂ has an error of up to 10^-7, but a report's ε₁ has no such error.) The deviation is
+therefore below 10^-11 nats for a report. The tests compute the deviation with 60 digits over a grid and find at most 4·10^-14.
 
 Not claimed: constant time. Measuring the device's time to a microsecond may reveal something about its draws.
 """

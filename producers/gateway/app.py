@@ -16,9 +16,9 @@ accepted just before its step closes may be too late in the log, and the agents 
 later: the answer is 409, with the seconds until the step opens in ``Retry-After`` (at most a day).
 
 **Delivery.** A 202 means that the log has the reports, once. A 4xx or a 503 means that this attempt never appends the reports
-to the log. After 400, 413, 415 and 422 the same body never counts. After another 4xx or a 503, the body may count if the client
-sends it again after ``Retry-After``. The outcome is unknown after 500, the 504 ``outcome unknown``, a proxy's own 502 or 504,
-and a missing answer. The client then has three choices:
+to the log. After 400, 413, 415 and 422 the same body never counts. After any other 4xx or a 503, the same body may count if the
+client sends the body again after ``Retry-After``. The outcome is unknown after 500, the 504 ``outcome unknown``, a proxy's own
+502 or 504, and a missing answer. The client then has three choices:
 
 - no retry: the reports count at most once;
 - a retry without a key: the reports count at least once;
@@ -28,16 +28,16 @@ and a missing answer. The client then has three choices:
 
 The key has 16 to 64 letters, digits, ``-`` and ``_``, with at least 128 random bits. The client draws a new key for every body
 and keeps the key until the 202. The gateway keeps a hash of key and body in memory for at least five minutes after the
-acknowledgement. It drops a hash earlier only if 200 000 others have followed. The key never reaches the log and links no two
-reports of a device.
+acknowledgement. The gateway drops a hash earlier only if 200 000 other hashes have followed. The key never reaches the log and
+links no two reports of a device.
 
 Several gateways share no memory: let the load balancer choose the gateway by the key (nginx: ``hash $http_idempotency_key
 consistent``). A retry that reaches another or restarted gateway is a new request. A shared store would not prevent such double
 counting: a gateway can crash between the log's acknowledgement and its write to the store.
 
 **Limits.** A client (one token at one address) has a limit on its rate of requests, of bytes and of reports. Above any of these
-limits the gateway answers 429 ``too many requests``. It also limits the connections of an address and closes any further
-connection at once.
+limits the gateway answers 429 ``too many requests``. The gateway also limits the connections of an address and closes any
+further connection at once.
 
 No log line or metric contains an address, token or key. The gateway keeps an address only as long as these limits need it.
 """

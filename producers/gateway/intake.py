@@ -1,4 +1,4 @@
-"""The gateway's handling of a request; its guarantees are in `producers.gateway`.
+"""The gateway's handling of a request; `producers.gateway.app` explains the guarantees.
 
 This module does not depend on Kafka: the log is an argument.
 """
@@ -78,7 +78,7 @@ class Intake:
         self._acknowledged = Acknowledged()
         self._deliveries: set[asyncio.Task[int]] = set()
         self._by_key: dict[bytes, asyncio.Task[int]] = {}
-        self._waits: dict[asyncio.Timeout, float] = {}  # -> seconds left to each once the gateway stops
+        self._waits: dict[asyncio.Timeout, float] = {}  # time limit -> seconds left once the gateway stops
         self._stopping = False
         metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
         metrics.log_available.set_function(lambda: self.log.ready)
@@ -169,7 +169,7 @@ class Intake:
             if known is None:
                 self._reports.charge(client, reports, time.monotonic())
                 known = self._deliver(envelopes, reports, key, reservation)
-                reservation = Reservation(self._memory)  # the delivery releases the first one
+                reservation = Reservation(self._memory)  # the delivery releases the first reservation
         finally:
             reservation.release()
         if known == UNKNOWN:
@@ -245,7 +245,7 @@ class Intake:
         """Returns the seconds until a report of the envelope's step may count, at most a day."""
         step = msgspec.msgpack.decode(envelope)[4]
         wait_ms = self.survey.opens_ms(step) - self.survey.skew_ms - now_ms
-        return min(-(-wait_ms // 1000) + 1, MAX_RETRY_S)  # 1 s more: the brokers' clocks may be behind ours
+        return min(-(-wait_ms // 1000) + 1, MAX_RETRY_S)  # 1 s more: the brokers' clocks may be behind the gateway's clock
 
     # ---- to the log
 
@@ -253,7 +253,7 @@ class Intake:
         """Starts to append. The delivery goes on even if the request is cancelled."""
 
         async def deliver() -> int:
-            became: int | None = None  # after None, the client can retry
+            became: int | None = None  # None: the reports are not in the log, and the client can retry
             try:
                 await self.log.append(envelopes)
                 became = reports

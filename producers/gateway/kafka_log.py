@@ -29,7 +29,7 @@ MAX_BATCH = 10_000  # envelopes in one append …
 MAX_BATCH_BYTES = 750_000  # … and bytes: with at most 21 bytes of overhead a record they fit one record batch
 REQUEST_MS = 10_000
 QUEUE_S = 3.0  # longest wait for room in the producer's batches
-OVERDUE_S = 2.0  # not ready while an acknowledgement takes longer
+OVERDUE_S = 2.0  # the gateway is not ready while an acknowledgement takes longer
 PROBE_S = 1.0  # time between two health checks of the broker
 ANSWER_S = 3.0  # time limit of a health check
 GIVE_UP_S = 120.0  # longest wait for an acknowledgement before the producer is replaced
@@ -41,7 +41,7 @@ class NotAppended(Exception):
 
 
 class Unacknowledged(Exception):
-    """The envelopes may be in the log or reach it later."""
+    """The envelopes may be in the log, or may reach the log later."""
 
 
 class GatewayLog(Protocol):
@@ -55,8 +55,8 @@ class GatewayLog(Protocol):
         """Appends 1 to `MAX_BATCH` envelopes, all or none; returns when every in-sync replica has them.
 
         Raises:
-            NotAppended: if none of them is in the log.
-            Unacknowledged: if they may be in the log or reach it later.
+            NotAppended: if no envelope is in the log.
+            Unacknowledged: if the envelopes may be in the log or reach the log later.
         """
 
 

@@ -10,8 +10,8 @@ reason, and for a step in the future the seconds until the envelope may count. T
 The status alone determines what a client does:
 
 - 400, 413, 415, 422: this body never counts;
-- 500, 504: the log may have the reports (`producers.gateway` explains how to retry);
-- all others: the log does not have them, and the same body may count later.
+- 500, 504: the log may have the reports (`producers.gateway.app` explains how to retry);
+- all other statuses: the log does not have the reports, and the same body may count later.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ STATUS: Final[dict[Cause, int]] = {
     "stopping": 503,
     "outcome unknown": 504,
 }
-FINAL = (400, 413, 415, 422)  # the same body never counts
+FINAL = (400, 413, 415, 422)  # after these, the same body never counts
 RETRY_S: Final[dict[Cause, int]] = {
     "too slow": 1, "step in the future": 1, "too many requests": 1, "busy": 1, "log unavailable": 2, "stopping": 1,
     "outcome unknown": 2,
@@ -81,7 +81,7 @@ class Element(TypedDict):
 
 
 class Problem(Exception):
-    """Raised to refuse a request, or because its outcome is unknown.
+    """Raised to refuse a request, or because the request's outcome is unknown.
 
     Args:
         cause: one of `STATUS`.

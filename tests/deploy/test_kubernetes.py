@@ -371,7 +371,7 @@ def peer_matches(peer: Resource, own: str, namespace: str, labels: dict[str, str
 
 
 def may(folder: str, direction: str, pod: dict[str, str], namespace: str, other: dict[str, str], port: int) -> bool:
-    """True if the policies let our pod connect to the other (``egress``), or accept its connection (``ingress``)."""
+    """True if the policies let our pod connect to the other pod (``egress``), or accept that pod's connection (``ingress``)."""
     [ours] = found(folder, "Namespace")
     own = ours["metadata"]["name"]
     bound = False

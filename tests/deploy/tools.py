@@ -4,7 +4,7 @@
 
 - models of custom resources, as npm packages. Each kind of resource has a validator compiled from its operator's schema, for
   types, patterns and required keys. Each kind also has a TypeScript interface: the compiler refuses keys outside the interface.
-- checkov, in a separate virtual environment, because its hundred dependencies would constrain ours
+- checkov, in a separate virtual environment, because its hundred dependencies would constrain our own dependencies
 """
 
 import shutil

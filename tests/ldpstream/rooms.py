@@ -41,7 +41,7 @@ def rooms_imported_by(room: str) -> set[str]:
 
 
 def picture() -> str:
-    """Returns the Mermaid drawing. Arrows point to the imported room. Arrows that follow from two others are left out."""
+    """Returns the Mermaid drawing. Arrows point to the imported room. An arrow that two other arrows imply is left out."""
     arrows = {room: rooms_imported_by(room) for room in MAY_IMPORT}
     lines = ["```mermaid", "graph TD"]
     for room, targets in arrows.items():

@@ -188,7 +188,7 @@ def test_the_readout_follows_step_and_attribute(demo: tuple[Demo, str], open_pag
     expect(readout).not_to_have_text(first)
     assert readout.inner_text().startswith(f"{SURVEY.attributes[0].label(1)}: ")
     page.locator("#histogram").focus()
-    page.keyboard.press("ArrowRight")  # continues from there
+    page.keyboard.press("ArrowRight")  # continues from the chosen value
     assert readout.inner_text().startswith(f"{SURVEY.attributes[0].label(2)}: ")
     page.locator("[data-attribute=latency_ms]").click()
     assert readout.inner_text() == unread

@@ -1,6 +1,6 @@
 """The device's guarantees: one memo for each key, one report for each step, and no value in any output.
 
-One test has a false-alarm rate, `LIMIT`: the test of the attribute sampled under smp.
+Only the test of the attribute sampled under smp has a false-alarm rate: `LIMIT`.
 """
 
 import logging

@@ -45,7 +45,7 @@ def test_the_rate_limit_is_a_token_bucket_for_every_client(times: list[float], t
         for index, now in enumerate(times):
             admitted.append(ask(limit, client, now) == 0)
             if index % tidy_every == 0:
-                limit.forget(now)  # changes nothing
+                limit.forget(now)  # `forget` changes no answer
         assert admitted == token_bucket(times)
 
 

@@ -126,7 +126,7 @@ def test_a_connection_is_kept_for_more_requests(served: MakeServed, monkeypatch:
 
 
 def test_one_address_cannot_hold_all_the_connections(served: MakeServed) -> None:
-    """Control: without a limit all connections are accepted. After one closes, another is accepted."""
+    """Control: without a limit all connections are accepted. After one connection closes, another connection is accepted."""
     ask = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
     for protocol, limit in ((_Protocol, 9), (bounded_protocol(4), 4)):
         port = served(protocol=protocol).port

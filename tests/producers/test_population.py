@@ -88,7 +88,7 @@ def reports_of_a_b_a(name: str) -> list[list[object]]:
 # the second round of L-SOUE and L-OUE keeps a one with probability 1/2, so their reports cannot show the memo
 @pytest.mark.parametrize("name", [name for name in LONGITUDINAL if not name.endswith("OUE") or name == "L-OSUE"])
 def test_the_reports_show_the_memo(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A symbol or bit of a report differs from its memo with probability below 2e-12. 15 000 are compared."""
+    """A symbol or bit of a report differs from its memo with probability below 2e-12. 15 000 symbols or bits are compared."""
     first, _, again = reports_of_a_b_a(name)
     assert again == first
     monkeypatch.setattr(Memos, "recall", forget)
@@ -202,7 +202,7 @@ def test_the_order_of_reports_does_not_repeat() -> None:
     population = Population(survey, WrittenValues([list(range(300))] * 2), 1)
     first, second = (only(population.reports(step)).reports.tolist() for step in range(2))
     assert sorted(first) == sorted(second) == list(range(300))
-    assert sum(a == b for a, b in zip(first, second)) < 20  # about 1 by chance
+    assert sum(a == b for a, b in zip(first, second)) < 20  # about 1 is expected by chance
 
 
 @pytest.mark.parametrize("name", NAMES)
