@@ -109,7 +109,7 @@ def panels() -> list[dict[str, Any]]:
 
 
 def test_bars_begin_at_zero_and_a_full_budget_fills_a_bar() -> None:
-    """Without a range, Grafana shows the smallest value as an empty bar: the bar of a single 99.9997 % would be empty."""
+    """Without a range, Grafana shows the smallest value as an empty bar: a lone budget of 99.9997 % would have an empty bar."""
     ranges = {p["title"]: (d.get("min"), d.get("max")) for p in panels() if p["type"] == "bargauge" for d in [defaults(p)]}
     largest = (0, None)  # the largest share, or error, fills its bar
     assert ranges == {"Histogram": largest, "Standard errors": largest, "Privacy budget spent: ε_t of ε∞": (0, 1)}

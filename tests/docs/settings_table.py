@@ -34,7 +34,7 @@ def written_table() -> str:
 
 
 def _meanings() -> dict[str, str]:
-    """Returns the docstring below each field, in one line. If Pydantic read them, every process would start later."""
+    """Returns the docstring below each field, in one line. If Pydantic read the docstrings, every process would start later."""
     (settings,) = ast.parse(inspect.getsource(Settings)).body
     assert isinstance(settings, ast.ClassDef)
     return {

@@ -15,7 +15,7 @@ IMPURE = {"kafka", "aiokafka", "faust", "redis", "socket", "time", "random", "pr
 
 
 def reached(found: set[str], allowed: set[str]) -> set[str]:
-    """Returns the modules of our rooms that were imported but are not allowed."""
+    """Returns the modules of our rooms that were imported although this is not allowed."""
     return {name for name in found if (room := name.partition(".")[0]) in MAY_IMPORT and room not in allowed}
 
 

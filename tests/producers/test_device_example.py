@@ -1,5 +1,5 @@
-"""Runs the program of docs/device.md unchanged against a real gateway. It loses and duplicates nothing when answers are
-lost."""
+"""Runs the program of docs/device.md unchanged against a real gateway. The program loses and duplicates no report when answers
+are lost."""
 
 import random
 import secrets

@@ -49,7 +49,7 @@ def served() -> Iterator[MakeServed]:
 
 
 def answer_to(port: int, sent: Sequence[bytes]) -> bytes:
-    """Sends the parts and returns all bytes received until the gateway closes, which may not read all parts."""
+    """Sends the parts and returns all bytes received until the gateway closes. The gateway may not read all parts."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         received = b""
         try:

@@ -158,7 +158,7 @@ def test_every_moment_belongs_to_exactly_one_step(offset_ms: int) -> None:
 
 def test_too_old_and_too_early_are_exact_to_the_millisecond() -> None:
     survey = parse_survey(DOCUMENT)
-    close = survey.start_ms + (5 + 1 + 1) * 60_000  # end of step 5, one step of lateness
+    close = survey.start_ms + (5 + 1 + 1) * 60_000  # the end of step 5, plus one step of lateness
     assert survey.closes_ms(5) == close
     assert not survey.too_old(5, close - 1)
     assert survey.too_old(5, close)
