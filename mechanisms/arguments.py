@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 MAX_EPS = 700.0  # exp(700) is still a double, and every formula is accurate up to 700, by logarithms
-MIN_EPS = 1e-9  # below it, p - q is lost in the rounding of p and q
+MIN_EPS = 1e-9  # for smaller ε, p - q is lost in the rounding of p and q
 MAX_K = 2**31 - 1
 MAX_COUNT = 2**62  # of reports, people or bytes; two such counts add up without overflow in 64 bits
 

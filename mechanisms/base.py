@@ -1,6 +1,7 @@
 """Base classes of all mechanisms: the local randomizer on the device, and the reading of its reports on the server.
 
-There are two kinds. A `OneTime` mechanism reports a value. A `Longitudinal` one makes a memo of a value and reports the memo.
+There are two kinds of mechanisms. A `OneTime` mechanism reports a value. A `Longitudinal` mechanism makes a memo of a value,
+and reports the memo.
 Code that only needs the reports of simulated people calls `Mechanism.simulate`, which both kinds have.
 """
 
@@ -193,7 +194,7 @@ class Mechanism(ABC):
 
         The n people are drawn at random from a population in which a share f has the value. Every device reports at each of
         the W steps, with an unchanged value. a is the probability that the memo of a person with the value supports the
-        value; b is this probability for a person with another value. The memo's noise does not average out, so the second
+        value; b is the same probability for a person with another value. The memo's noise does not average out, so the second
         formula is not the first formula divided by W.
 
         Args:
@@ -232,7 +233,7 @@ class Mechanism(ABC):
         return steps * fresh + steps**2 * kept, self._covariance_factors(frequencies, steps)
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """The rows x of `support_covariance`. Bits are independent, given the value; only the value makes bits dependent."""
+        """The rows x of `support_covariance`. Given the value, bits are independent; only the value makes bits dependent."""
         return np.asarray([steps * (self.p - self.q) * frequencies])
 
     @abstractmethod
@@ -277,7 +278,7 @@ class Mechanism(ABC):
         """Upper bound of the probability that an attacker guesses the value at one step, after t reports of any values.
 
         The prior over the k values at that step is uniform. `eps_sequence` implies the bound. For losses above 60 nats the
-        bound is 1. The loss never falls with t, so small numbers of reports are tried first.
+        bound is 1. The loss never falls with t, so the code tries small numbers of reports first.
         """
         for reports in (*(n for n in (6, 100) if n < t), t):
             loss = self.eps_sequence(reports).value
@@ -395,5 +396,5 @@ class Longitudinal(Mechanism):
 
 
 def _joined(steps: list[Reports]) -> Reports:
-    """Returns the reports of all steps; those of a single step without a copy."""
+    """Returns the reports of all steps. The reports of a single step are not copied."""
     return steps[0] if len(steps) == 1 else np.concatenate(steps)

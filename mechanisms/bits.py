@@ -28,8 +28,8 @@ def padding_mask(k: int) -> int:
 def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator) -> Rows:
     """(n, ⌈k/8⌉) rows of k independent bits. Each bit is one with the given probability, to within 2^-64.
 
-    A NumPy generator only seeds the compiled loop's own generator, a fast but predictable one for simulation. Any other source
-    provides every random bit itself. Such a source is a subclass of `numpy.random.Generator`, for example a device's
+    NumPy's own generator only seeds the compiled loop's generator, which is fast but predictable, for simulation. Any other
+    source provides every random bit itself. Such a source is a subclass of `numpy.random.Generator`, for example a device's
     cryptographic source.
     """
     size = n * row_bytes(k)

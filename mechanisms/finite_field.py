@@ -2,7 +2,7 @@
 
 An element is an integer 0 … g-1. For g = r^e with r prime, the element stands for the polynomial whose coefficients are the
 integer's base-r digits, least significant first. Sums and products are taken modulo r and modulo one irreducible monic
-polynomial of degree e. This is the smallest such polynomial, if the low coefficients are read as a base-r number: x²+x+1 for
+polynomial of degree e. This polynomial is the smallest one, if the low coefficients are read as a base-r number: x²+x+1 for
 g = 4, x³+x+1 for g = 8, x²+1 for g = 9, x⁴+x+1 for g = 16. Any implementation of these rules computes the same hash.
 """
 

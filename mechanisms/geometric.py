@@ -2,7 +2,7 @@
 
 Both mechanisms are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in
 cells. Multiply an ε per kilometre by the cell's side in kilometres. Both mechanisms draw a cell of the infinite lattice, and
-report the domain's nearest cell. Moving to the nearest cell is post-processing and costs no privacy.
+report the domain's nearest cell. The choice of the nearest cell is post-processing and costs no privacy.
 
     line: Pr[cell z | x] ∝ e^{-ε |z - x|}        grid: Pr[cell z | x] ∝ e^{-ε ‖z - x‖₂}
 
@@ -30,7 +30,7 @@ class TruncatedGeometric(ChannelMechanism):
 
         P(z|x) = c_z e^{-ε|z-x|},   c_z = 1/(1+e^{-ε}) at both ends, (1-e^{-ε})/(1+e^{-ε}) between them
 
-    The mechanism is geo-indistinguishable with ε and with no smaller value. The LDP ε of a report, `eps_1`, is (k-1) ε.
+    The mechanism is geo-indistinguishable with ε, and with no value below ε. The LDP ε of a report, `eps_1`, is (k-1) ε.
 
     Args:
         k: number of cells, in [2, 2^31).
@@ -119,8 +119,9 @@ class PlanarGeometric(StoredChannel):
     edge, and a quadrant at a corner. The nearest cell is unique, since each coordinate is clipped separately. `lattice_sums`
     computes the infinite sums.
 
-    The mechanism is geo-indistinguishable with ε. If both sides are at least 2 and one is at least 3, no smaller value is
-    possible. On a line of cells and on 2 × 2, every R(z) is a set of lines or a quadrant, and `eps_distance` is below ε.
+    The mechanism is geo-indistinguishable with ε. If both sides are at least 2 and one side is at least 3, no value below ε is
+    possible. On a line of cells and on a grid of 2 × 2, every R(z) is a set of lines or a quadrant, and `eps_distance`
+    is below ε.
 
     Args:
         shape: (width, height) of the grid in cells, each at least 1, with [2, 4096] cells in total. Values number the cells
@@ -180,13 +181,13 @@ def lattice_sums(width: int, height: int, eps: float) -> FloatArray:
     With reach r = max(side, 2), an axis has the 2r + 1 sets {0}, …, {r-1}, then {0, 1, …}, {1, 2, …}, …, {r-1, r, …}, then
     all integers. The very last entry is therefore 1/λ.
 
-    All terms are positive and none is subtracted. Sums stop at the offset N = ⌈45/ε⌉ + 2r of the longer axis. The omitted
+    All terms are positive, and no term is subtracted. Sums stop at the offset N = ⌈45/ε⌉ + 2r of the longer axis. The omitted
     terms are below e^{-44} of any of these sums. NumPy uses pairwise summation, so the relative error is a few 1e-16.
 
     Returns:
         (2 max(width, 2) + 1, 2 max(height, 2) + 1) float64.
     """
-    if width < height:  # memory: all sums of the first axis are kept for every offset of the other, so it must be shorter
+    if width < height:  # memory: the sums over the shorter axis are kept for every offset of the longer axis
         return lattice_sums(height, width, eps).T
     long, short = max(width, 2), max(height, 2)
     offsets = np.arange(math.ceil(45 / eps) + 2 * long, dtype=np.float64)

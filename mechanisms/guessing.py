@@ -15,7 +15,7 @@ from scipy.special import gammaln, xlog1py, xlogy
 
 from mechanisms.arguments import FloatArray
 
-MAX_EXACT_REPORTS = 100  # of one memo; for more, we return the limit for infinitely many reports: a bound, and nearly exact
+MAX_EXACT_REPORTS = 100  # of one memo; for more reports, we return the limit for infinitely many: a bound, and nearly exact
 
 
 def bound(eps: float, k: int) -> float:

@@ -1,5 +1,5 @@
 """Loops that are too slow in NumPy, compiled by Numba. Callers import this module only when they need a compiled loop: Numba
-takes 0.5 s to load, and NumPy is fast enough for small batches of reports."""
+needs 0.5 s to load, and NumPy is fast enough for small batches of reports."""
 
 from typing import Any
 
@@ -32,11 +32,11 @@ def _next(state: Words) -> np.uint64:
 
 @numba.njit(cache=True)
 def bernoulli_words(out: Words, threshold: np.uint64, state: Words) -> None:
-    """Fills each word with 64 independent bits. Each bit is one with probability threshold / 2^64 exactly.
+    """Fills each word with 64 independent bits. A bit is one with probability threshold / 2^64 exactly.
 
     For each of the 64 bits, the loop compares the binary digits of a uniform number with the digits of the threshold, most
-    significant first. One random word holds one digit of all 64 numbers. A word is finished when each of its bits has a digit
-    that differs.
+    significant first. One random word holds one digit of all 64 numbers. A word is finished once each of its 64 numbers has
+    a digit that differs from the threshold's digit.
     """
     for i in range(out.size):
         undecided = ~np.uint64(0)
@@ -70,10 +70,10 @@ def _uniform(limit: int, state: Words) -> np.int64:
 
 @numba.njit(cache=True)
 def subset_rows(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words) -> None:
-    """Writes a uniform subset of size omega to each row. Subset i contains values[i] if with_value[i], else other values only.
+    """Writes a uniform subset of size omega to each row. Subset i contains values[i] exactly if with_value[i] is true.
 
     Floyd's algorithm (Bentley and Floyd 1987) draws from 0 … k-2. If it draws the person's own value, k-1 replaces that value.
-    The rows must be zero at first; their bits are as in `mechanisms.bits`.
+    The rows must be zero at first; the order of bits is as in `mechanisms.bits`.
     """
     for i in range(values.size):
         value = values[i]
@@ -125,7 +125,7 @@ def _add_four(one: Any, two: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @numba.njit(cache=True)
 def _tally(words: Words, tallies: Words) -> None:
-    """Adds every bit to its own byte: bit 8 y + x of a word to byte y of the word's tally x."""
+    """Adds every bit of a word to a separate byte: bit 8 y + x of the word to byte y of its tally x."""
     for j in range(words.size):
         for bit in range(8):
             tallies[bit, j] += words[j] >> np.uint64(bit) & np.uint64(0x0101010101010101)
@@ -145,10 +145,10 @@ def _empty(tallies: Words, weight: int, counts: Table) -> None:
 def count_bits(words: Words) -> Table:
     """(w, 64) number of rows of the (n, w) words in which each bit is set, the least significant bit first.
 
-    Harley and Seal's method (Warren, Hacker's Delight, §5-2). The loop adds sixteen rows at a time to partial sums of weights
-    1, 2, 4 and 8, and gets one carry row of weight 16. Sixteen rows need fifteen additions of five operations each, on all
-    bits of a word at once.
-    The loop keeps the interpreter's lock. Releasing it cost an agent more time than the agent's reading thread gained.
+    The method is Harley and Seal's (Warren, Hacker's Delight, §5-2). The loop adds sixteen rows at a time to partial sums of
+    weights 1, 2, 4 and 8, and gets one carry row of weight 16. Sixteen rows need fifteen additions of five operations each,
+    on all bits of a word at once.
+    The loop keeps the interpreter's lock. Releasing the lock cost an agent more time than the agent's reading thread gained.
     """
     n, width = words.shape
     counts = np.zeros((width, 64), np.int64)
@@ -197,7 +197,7 @@ def linear_hash(functions: Table, values: Table, g: int, add: Table, multiply: T
 
 @numba.njit(cache=True)
 def fold_functions(table: Table, add: Table, multiply: Table, cells: Table) -> None:
-    """Adds up the counts of functions that are multiples of each other, into cells as in `mechanisms.linear_pool`.
+    """Adds up the counts of functions that are multiples of each other. The cells are those of `mechanisms.linear_pool`.
 
     The cells must be zero at first.
     """
@@ -253,11 +253,11 @@ def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place
 
 @numba.njit(cache=True)
 def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forward: bool, before: Table, after: Table) -> None:
-    """One digit of the Radon transform or of its transpose, in place. x is a flat array (g symbols, highs, g, place).
+    """Processes one digit of the Radon transform, or of the transposed transform, in place.
 
-    In the forward direction, only symbols below n are non-zero on input. In the backward direction, only symbols below n are
-    computed. The columns are processed in groups. Each group is copied to a contiguous block that fits the cache, and copied
-    back at the end.
+    x is a flat array (g symbols, highs, g, place). In the forward direction, only symbols below n are non-zero on input. In the
+    backward direction, only symbols below n are computed. The columns are processed in groups. Each group is copied
+    to a contiguous block that fits the cache, and copied back at the end.
     """
     g = add.shape[0]
     highs, most = x.size // (g * g * place), before.size // (g * g)
@@ -357,7 +357,7 @@ def two_sided_decay(x: Table, ratio: float, out: Table) -> None:
 def bit_sums(rows: Table, f: Table, out: Table) -> None:
     """out[i] += sum of f[v] over the bits v that are set in row i; rows as in `mechanisms.bits`, f padded to whole bytes.
 
-    The 256 sums of a byte are tabulated once. Eight bits then need one addition.
+    The loop tabulates the 256 possible sums of each byte once. Eight bits of a row then need one addition.
     """
     sums = np.zeros((BYTES_AT_ONCE, 256))
     for begin in range(0, rows.shape[1], BYTES_AT_ONCE):

@@ -16,7 +16,7 @@ S = g^m functions.
 
 The transform and its transpose add at most (m-1) S g² / (g-1) numbers and subtract none. Sums of counts are therefore exact,
 and tiny masses keep their digits. Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the
-pools, where g = 2 is Hadamard response; Bolker, "The finite Radon transform", 1987, for the transform.
+pools (the pool for g = 2 is Hadamard response); Bolker, "The finite Radon transform", 1987, for the transform.
 """
 
 import numpy as np
@@ -55,8 +55,9 @@ class LinearPool:
     def images(self) -> list[tuple[int, int]]:
         """Pairs (F, s): exactly F functions map the k values to s different symbols.
 
-        Values below g^{m-1} have all combinations of the digits below the top digit. A function that uses one of these digits
-        therefore reaches all g symbols. A function of the top digit alone reaches as many symbols as the top digit has values.
+        Values below g^{m-1} have all combinations of the digits below the top digit. A function that uses a digit below the top
+        digit therefore reaches all g symbols. A function of the top digit alone reaches as many symbols as the top digit has
+        values.
         """
         top = -(-self.k * self.g // self.size)
         return [(self.size - self.g, self.g), (self.g - 1, top), (1, 1)]

@@ -1,9 +1,9 @@
 """Local hashing: a device hashes its value to one of g symbols, and sends its hash function and the randomized symbol.
 
 BLH and L-BLH use g = 2; OLH and L-OLH use the prime power with the smallest exact variance. The one-time mechanisms apply GRR
-to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017). The memoized ones apply L-GRR (Arcolezi et al.,
-LOLOHA), with the exact second round of `mechanisms.grr`. The hash functions are the linear forms of `mechanisms.linear_pool`:
-a report supports a value other than the device's with probability q = 1/g exactly.
+to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017). The memoized mechanisms apply L-GRR (Arcolezi et
+al., LOLOHA), with the exact second round of `mechanisms.grr`. The hash functions are the linear forms of
+`mechanisms.linear_pool`: a report supports a value other than the device's with probability q = 1/g exactly.
 
 With memoization, a device never changes its function and draws one memo for each hashed symbol: at most min(k, g) memos in its
 lifetime.
@@ -37,14 +37,14 @@ def fits(k: int, g: int, limit: int = MAX_TABLE) -> bool:
 
 
 def _limit(k: int) -> int:
-    """The largest table allowed for an automatic g. If the table of g = 2 exceeds the smaller limit, every g exceeds it."""
+    """The largest table allowed for an automatic g. If g = 2 exceeds the smaller limit, every g exceeds that limit."""
     return AUTO_TABLE if 2 * k <= AUTO_TABLE else MAX_TABLE
 
 
 def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
     """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, if its table has at most 2^23 counts.
 
-    For more than 2^22 values every table is larger; the limit is then 2^26 counts.
+    For more than 2^22 values every table has more than 2^23 counts; the limit is then 2^26 counts.
 
     As g grows, the variance falls and then rises. The search ends after three prime powers in a row without improvement.
     """
@@ -66,7 +66,7 @@ def papers_g(k: int, eps_inf: float, eps_1: float) -> int:
         g = 1 + max(1, ⌊(1 - a² + sqrt(a⁴ - 14a² + 12ab(1-ab) + 12a³b + 1)) / (6(a-b))⌋),  a = e^{ε∞}, b = e^{ε₁}
 
     The formula is from the IBU-against-MI paper, §3.2. The radicand is (a²-1)² + 12a(a-b)(ab-1), so the quotient equals
-    2a(ab-1) / (a²-1 + sqrt(radicand)), which has no cancellation. The code divides numerator and denominator by a².
+    2a(ab-1) / (a²-1 + sqrt(radicand)), which has no cancellation. The code divides this numerator and denominator by a².
     """
     square, product, difference = -math.expm1(-2 * eps_inf), -math.expm1(-eps_inf - eps_1), -math.expm1(eps_1 - eps_inf)
     root = math.sqrt(square**2 + 12 * math.exp(eps_1 - eps_inf) * difference * product)

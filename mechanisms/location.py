@@ -35,7 +35,7 @@ class ChannelMechanism(OneTime):
     Attributes:
         pure: False.
         eps_1: exact worst-case loss ln A[x, z]/A[x', z] over all values x, x' and reports z, in nats; infinite if some value
-            can produce a report that another value cannot. If finite, `eps_1` is the LDP ε of one report.
+            can produce a report that another value cannot produce. If finite, `eps_1` is the LDP ε of one report.
         k, eps_inf, report_dtype, table_shape, signature: as in `Mechanism`; `eps_inf` is infinite.
     """
 
@@ -69,8 +69,8 @@ class ChannelMechanism(OneTime):
         """Pseudo-inverse B of the channel, (k, k): the least-squares inversion of a count table is ``counts / n @ B``.
 
         If the channel is invertible, the inversion is unbiased and sums to 1. Otherwise (often for Shokri's mechanism) the
-        result is the least-squares vector of smallest norm. That vector is biased: values that reports cannot distinguish get
-        equal shares.
+        result is the least-squares vector with the smallest norm. That vector is biased: values that reports cannot distinguish
+        get equal shares.
         Singular values below 1e-13 of the largest one are treated as zero.
 
         Raises:
@@ -122,7 +122,7 @@ class ChannelMechanism(OneTime):
     def eps_distance(self) -> float:
         """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x'), over all triples.
 
-        The mechanism is geo-indistinguishable with this ε and with no smaller value. The result is infinite if `eps_1` is
+        The mechanism is geo-indistinguishable with this ε, and with no smaller ε. The result is infinite if `eps_1` is
         infinite. The first call takes O(k³) time.
         """
         with np.errstate(divide="ignore"):

@@ -32,7 +32,7 @@ LONGITUDINAL: dict[str, Callable[..., Longitudinal]] = {
     **{name: _named(LongitudinalHashing, name) for name in ("L-BLH", "L-OLH")},
 }
 NAMES = (*ONE_TIME, *LONGITUDINAL)
-# Location mechanisms are not pure, have other arguments, and have no LDP ε as parameter. `mechanism` does not make them.
+# Location mechanisms are not pure, have other arguments, and have no LDP ε as parameter. `mechanism` does not build them.
 LOCATION: dict[str, Callable[..., ChannelMechanism]] = {m.name: m for m in (TruncatedGeometric, PlanarGeometric, Shokri)}
 AUTO_CANDIDATES = ("L-GRR", "L-OSUE", "L-OLH")
 

@@ -12,8 +12,8 @@ who knows π and A. There is no guarantee against an adversary who knows more th
 If ℓ = d, the optimum is known in advance: min(Q, error of the best guess without a report). The error cannot exceed Q: the
 error of an adversary who guesses the report equals the user's loss. Two kinds of mechanism reach the optimum. The first kind
 reports either the truth or the best guess without a report. For the second kind, the best guess is always the report itself;
-an example is a geometric mechanism unless ε is small. If ℓ = d, the programme therefore has many optima. The solver returns
-one optimum, often a singular channel, and results depend on this choice.
+a geometric mechanism is an example, unless its ε is small. If ℓ = d, the programme therefore has many optima. The solver
+returns one optimum, often a singular channel, and results depend on the solver's choice.
 
 Sources: Shokri, Theodorakopoulos, Troncoso, Hubaux and Le Boudec 2012; ElSalamouny and Palamidessi, "Reconstruction of the
 distribution of sensitive data under free-will privacy", §8.2.4, which takes ℓ = d.

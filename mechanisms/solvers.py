@@ -1,4 +1,4 @@
-"""Finds the largest privacy parameter whose loss stays within a budget."""
+"""Finds the largest privacy parameter for which the loss stays within a budget."""
 
 from collections.abc import Callable
 
@@ -12,10 +12,10 @@ _GRID = 90_000  # numbers of four digits from 1e-6 to 9999
 
 
 def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: float) -> Mechanism:
-    """The longitudinal mechanism with the largest eps_1, if its loss over a horizon must stay within a budget.
+    """The longitudinal mechanism with the largest eps_1 for which the loss over a horizon stays within a budget.
 
-    The loss eps_t(horizon) of an unchanged value rises with eps_1. Bisection finds eps_1 to one part in 10⁹. For L-OLH the best
-    number of symbols depends on eps_1.
+    The loss eps_t(horizon) of an unchanged value rises with eps_1. Bisection finds eps_1 to one part in 10⁹. For L-OLH, the
+    best number of symbols depends on eps_1.
 
     Args:
         name: a longitudinal mechanism.
@@ -62,7 +62,7 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
 def largest_within(
     build: Callable[[float], Mechanism], loss: Callable[[Mechanism], float], budget: float
 ) -> tuple[float, Mechanism] | None:
-    """The largest ε of four digits whose loss stays within a budget, and the mechanism with this ε.
+    """The largest ε of four digits for which the loss stays within a budget, and the mechanism with this ε.
 
     Bisection finds the largest ε if the loss rises with ε. If the loss does not rise with ε, the result is still within the
     budget.

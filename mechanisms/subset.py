@@ -27,7 +27,7 @@ def probabilities(k: int, eps: float, omega: int) -> tuple[float, float]:
 
 
 def best_omega(k: int, eps: float) -> int:
-    """The integer ω next to the real optimum k/(e^ε+1): of the two, the ω with the smaller variance q(1-q)/(p-q)²."""
+    """The best ω: the integer next to the real optimum k/(e^ε+1), below or above, with the smaller variance q(1-q)/(p-q)²."""
     real = k / (math.exp(eps) + 1)
     near = {max(1, math.floor(real)), min(k - 1, max(1, math.ceil(real)))}
     return min(near, key=lambda omega: _variance(*probabilities(k, eps, omega)))

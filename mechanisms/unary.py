@@ -6,7 +6,7 @@ one with probability q:
     SUE (basic one-time RAPPOR)   p = e^{ε/2}/(e^{ε/2}+1)   q = 1-p            Erlingsson, Pihur and Korolova 2014
     OUE                           p = 1/2                   q = 1/(e^ε+1)      Wang, Blocki, Li and Jha 2017
 
-The name of a chain begins with the first round: L-OSUE is OUE, then SUE (Arcolezi et al., ALLOMFREE). With rounds (p₁, q₁)
+The name of a chain gives the first round first: L-OSUE is OUE, then SUE (Arcolezi et al., ALLOMFREE). With rounds (p₁, q₁)
 and (p₂, q₂) a report's bits have p = p₁p₂ + (1-p₁)q₂ and q = q₁p₂ + (1-q₁)q₂. The second round satisfies
 
     ln[p(1-q) / ((1-p)q)] = ε₁
@@ -81,7 +81,7 @@ def _logistic(x: float) -> tuple[float, float]:
 
 
 def thresholded(eps: float) -> Round:
-    """The round of THE: a one-hot vector plus Laplace(2/ε) noise, cut at the threshold θ in (1/2, 1) of smallest variance.
+    """The round of THE: a one-hot vector plus Laplace(2/ε) noise, cut at the θ in (1/2, 1) that gives the smallest variance.
 
     The device applies the threshold, so a report consists of bits. The loss, `Round.eps`, is slightly below the ε of the noise.
     Source: Wang, Blocki, Li and Jha 2017, §4.1.

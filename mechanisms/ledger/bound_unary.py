@@ -16,8 +16,8 @@ h = 0. The bound replaces u_h by a linear lower bound. The coefficients of a lin
    therefore at a vertex. At a vertex the gain is convex in n between the sizes at which vertices change. A few sizes n
    therefore suffice (`_few_blocks`).
 3. For an x with r or more blocks let γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)) > 0. Two blocks of only ones, or of only
-   zeros, lose at least γ against one block. A bit that is cold in x adds at most N_r(s): the sum of u_0 over r pure blocks, all
-   but two of them single steps. A bit that is hot in a block of size n adds at most
+   zeros, gain at least γ less than one block. A bit that is cold in x adds at most N_r(s): the sum of u_0 over r pure blocks,
+   all but two of them single steps. A bit that is hot in a block of size n adds at most
    u_1(αa - β(n-a)) + u_0(αa') + u_0(-βb') - (r-3)γ with a' ones and b' zeros elsewhere (`_many_blocks`).
 4. A linear programme with cutting planes finds the prices with the smallest bound. The bound is computed anew from these
    prices, so it is valid even if the programme's solution is inaccurate. Every R is tried, unless both t > 64 and k > 16. In
@@ -197,10 +197,10 @@ class PriceProgramme:
     def _many_blocks(self) -> Iterator[list[_Bits]]:
         """Bounds for x with more blocks. Each group contains the x with between `low` and `high` blocks.
 
-        A bit that is hot in a block of size n gains at most h(n), computed with r = low. Splitting a pure block in two loses at
-        least γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)). h is convex between marks. Cold bits replace blocks of size 0.
-        The concave hull of h at the mean size t/high bounds the sum over `high` blocks. The hull's value there is a weighted
-        mean of two marks n_1 <= t/high <= n_2.
+        A bit that is hot in a block of size n gains at most h(n), computed with r = low. Splitting a pure block in two lowers
+        the gain by at least γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)). h is convex between marks. Cold bits replace
+        blocks of size 0. The concave hull of h at the mean size t/high bounds the sum over `high` blocks. The hull's value at
+        t/high is a weighted mean of h at two marks n_1 <= t/high <= n_2.
         """
         t, k, u, alpha, beta = self.t, self.k, self.rounds.u, self.rounds.alpha, self.rounds.beta
         gamma = float(min(u(0, 2 * alpha) - 2 * u(0, alpha), u(0, -2 * beta) - 2 * u(0, -beta)))
@@ -228,7 +228,7 @@ class PriceProgramme:
                     yield [_Bits(count, kind, plus) for count, (kind, plus) in zip(counts, kinds)]
 
     def _groups(self) -> Iterator[tuple[int, int]]:
-        """Ranges of numbers of blocks of x that share a bound, from the first number that `_few_blocks` does not try."""
+        """Ranges of the number of blocks of x, one bound per range. The first range follows the numbers of `_few_blocks`."""
         low, most = self.few + 1, min(self.t, self.k)
         while low <= most:
             high = min(most, low if low < 8 else low + low // 4)
@@ -256,7 +256,7 @@ class PriceProgramme:
     def _dearest(self, p: FloatArray, q: FloatArray, surcharge: float) -> tuple[FloatArray, FloatArray]:
         """Returns κ (2, I), and the blocks (a, b) at the maximum.
 
-        κ is the maximum over blocks of p a + q b - u_h(αa - βb), minus λ(a+b) if h = 1; or an upper bound of that maximum.
+        κ is the maximum, over blocks, of p a + q b - u_h(αa - βb), minus λ(a+b) if h = 1; or an upper bound of that maximum.
         For every b the best a is next to the line αa - βb = w, where the derivative is zero. Beyond `_LATTICE` zeros, real a
         and b are allowed. A step along the line then gains pβ + qα <= 0, so the first point of the line is the best.
         """

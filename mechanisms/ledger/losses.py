@@ -1,6 +1,6 @@
 """Privacy loss of t reports of one device, exact where the exact loss is known.
 
-For memoizing mechanisms there are two losses, both in nats and both worst cases over outputs. The two are easily confused:
+For memoizing mechanisms there are two losses, both in nats and both worst cases over outputs. Do not confuse these losses:
 
     eps_t         t reports of a value that did not change; ε₁ at t = 1, rises to ε∞
     eps_sequence  any two value sequences

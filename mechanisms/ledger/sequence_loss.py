@@ -19,7 +19,7 @@ where f_v is convex and f_v(0) = 0. For every y the maximum splits into a maximu
        F(C) = Σ_m φ(Σ_v C_vm) - Σ_v f_v(C_v)
 
 3. f_v is L♮-convex: a log-sum-exp is submodular, and linear along (1,…,1). The best R rows with the same f_v are therefore
-   nested and as equal as integers allow: row i has ⌈(n_m - i)/R⌉ reports of symbol m, i = 0 … R-1. This gives the rows of all
+   nested and as equal as integers allow: row i has ⌈(n_m - i)/R⌉ reports of symbol m, i = 0 … R-1. These are the rows of all
    values that are never reported. Dynamic programming over the other rows is exact for small t (`_exact`).
 4. For larger t, linear lower bounds of f_v bound the loss. The coefficients π_m of the linear bounds are called *prices*. If
    Σ_m π_m c_m <= f_v(c) + κ_v for all counts c and all v, and π_1 >= π_2 >= …, then
@@ -36,8 +36,8 @@ where f_v is convex and f_v(0) = 0. For every y the maximum splits into a maximu
    - For k <= 16, the prices that minimise the bound. Linear programming finds them (`_programme`).
 
 No single pair, such as 'constant against all-distinct', is the worst for all parameters and all t. For small t and large k the
-worst x has few values. For large t the worst x has all k values. The loss then grows by ε₂(1-1/k) a step, although ε∞ bounds
-the loss about a value from one memo.
+worst x has few values. For large t the worst x has all k values. The loss then grows by ε₂(1-1/k) a step, although the loss
+about a value from one memo is at most ε∞.
 """
 
 import math
@@ -102,11 +102,12 @@ def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> Sequenc
     """Loss of t reports of GRR∘GRR between any two value sequences, in nats; for L-LH with k := g.
 
     The result is exact for t <= 8, and if a known pair of sequences reaches the bound (see the module's docstring). Otherwise
-    it is a proven upper bound. The result is ε₁ at t = 1, never below ε_t, and grows with t without limit.
+    the result is a proven upper bound. The result is ε₁ at t = 1, never below ε_t, and grows with t without limit.
 
     For L-LH, the device's hash function is public, and only the hashed symbols of the values matter. If the function maps the
     k values onto all g symbols, every pair of symbol sequences is possible. If k >= g, the linear form H_a(v) = v_0 is such a
-    function. This loss at g is then the worst over functions and values. If k < g, see `mechanisms.ledger.sequence_hashed`.
+    function. The result for k := g is then the worst loss over functions and values. If k < g, see
+    `mechanisms.ledger.sequence_hashed`.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -172,7 +173,7 @@ class GRRRounds:
         return np.asarray(np.logaddexp(0.0, np.logaddexp.reduce(terms, axis=-1) - self.log_total))
 
     def once(self, width: IntArray) -> FloatArray:
-        """ln(1+MX): f_v of one report of each of M symbols other than v."""
+        """ln(1+MX): f_v for one report of each of M symbols other than v."""
         return np.asarray(np.logaddexp(0.0, np.log(width) + self.log_step - self.log_total))
 
 
@@ -270,7 +271,7 @@ def _free_rows(t: int, rounds: GRRRounds) -> float:
     """The bound from the slopes of f_v at 0. In this bound x' may have any number of values that are never reported.
 
     M φ(t/M) and ln(1+MX)/M are both convex in M. Between two computed widths, M φ(t/M) therefore lies below its chord, and
-    ln(1+MX)/M above its tangents. The point where the tangents meet bounds all widths in between.
+    ln(1+MX)/M lies above its tangents. The point where the tangents meet gives a bound for all widths between these two.
     """
     m = _widths(t, rounds.k)
     total = rounds.once(m)

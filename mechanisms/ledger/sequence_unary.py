@@ -1,19 +1,19 @@
 """Privacy loss of reports between any two value sequences, for memos of bits: L-SUE, L-OSUE, L-SOUE and L-OUE.
 
-Every bit of a report is randomized independently. But for a new value the device draws all k memo bits anew, so each bit
-reveals a little about when values change. Fix a bit and its t reported bits. A sequence x divides the t steps into one block
-for each distinct value. A block with `a` reported ones and `b` zeros has the weight w = αa - βb, α = ln(p₂/q₂),
-β = ln((1-q₂)/(1-p₂)). Without a term that does not depend on x (it cancels),
+Every bit of a report is randomized independently. But for a new value the device draws all k memo bits anew. Each bit
+therefore reveals a little about the times when values change. Fix a bit and its t reported bits. A sequence x divides the t
+steps into one block for each distinct value. A block with `a` reported ones and `b` zeros has the weight w = αa - βb,
+α = ln(p₂/q₂), β = ln((1-q₂)/(1-p₂)). Without a term that does not depend on x (it cancels),
 
     ln P(y|x) = Σ_bits Σ_blocks u_h(w),   u_h(w) = ln(1 - π_h + π_h e^w),   π₁ = p₁, π₀ = q₁
 
 where h = 1 if the bit is the block's value (a *hot* bit, one for each block), else h = 0. u_h is convex, u_h(0) = 0 and
 u_h(αa - βb) <= u_h(αa) + u_h(-βb). Hence ln P(y|x) is largest if ones and zeros are in separate blocks, and smallest if every
 block has both. Often the worst x has one or two values, and all bits report the pattern of the blocks of x. The worst x' then
-has one value, or as many as possible.
+has one value, or as many values as possible.
 
-1. For small t the loss is exact. All pairs of partitions of the steps and all reported bits are tried. For each pair, the best
-   matching of the values of x with the values of x' is an assignment problem (`_pair_loss`).
+1. For small t the loss is exact. The code tries all pairs of partitions of the steps, and all reported bits. For each pair, the
+   best matching of the values of x with the values of x' is an assignment problem (`_pair_loss`).
 2. For larger t, a linear programme gives an upper bound: see `mechanisms.ledger.bound_unary`.
 3. A family of pairs gives a lower bound: x has one or two values, and each block of x' mixes the values of x (`_best_known`).
 """
@@ -144,7 +144,7 @@ def _fillings(steps: IntArray) -> IntArray:
 def _pairs(t: int, most: int) -> tuple[_Pair, ...]:
     """All pairs of sequences of t steps with at most `most` values each, with all reported bits.
 
-    Returns one pair of all pairs that differ only by names or order.
+    If several pairs differ only by names or order, only one of these pairs is returned.
     """
     found = {}
     for sizes in partitions(t, most):
@@ -168,7 +168,7 @@ def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:
 
 
 def _best_known(t: int, k: int, rounds: UnaryRounds) -> Iterator[_Pair]:
-    """Pairs that usually include the worst one: x has one or two values."""
+    """Pairs that usually include the worst pair: x has one or two values."""
     most, unit = min(t, k), rounds.alpha + rounds.beta
     balance = t * rounds.beta / unit  # with this number of ones, a block of t reports has weight 0
     tilts = [balance + i * most * (rounds.alpha if i > 0 else rounds.beta) / unit for i in (-2, -1, 0, 1, 2)]
