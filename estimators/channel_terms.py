@@ -112,8 +112,8 @@ class HashingTerm(ChannelTerm):
 
         P(a, y | v) = p/S if H_a(v) = y, q'/S for each of the g - 1 other symbols y
 
-    Reports (a, y) and (ca, cy) are equivalent and counted together. A step costs O(m S g²/(g-1)) additions; the dense channel
-    would cost O(k S). The memoized mechanisms have the same channel, with the p of the whole chain.
+    Reports (a, y) and (ca, cy) are equivalent, and their counts are added. A step costs O(m S g²/(g-1)) additions; the dense
+    channel would cost O(k S). The memoized mechanisms have the same channel, with the p of the whole chain.
 
     Args:
         m: BLH, OLH, L-BLH or L-OLH, without fake data.
@@ -165,10 +165,10 @@ class PlanarTerm(ChannelTerm):
     """Term of the planar geometric mechanism on a grid with both sides at least 2.
 
     The channel has few distinct blocks. A block is the channel from one line of cells to another, along the longer side. A
-    block depends only on the distance of the two lines, and on whether the second line is at an edge. An edge line also
-    receives all outputs beyond the edge. A step is a few small matrix products and sums over pairs of lines: 4 times faster
-    than the dense product at k = 4096. A fast Fourier transform would be faster, but has an error of 1e-16 of the largest m:
-    far cells would lose all digits. Here all terms are positive, so no digits are lost.
+    block depends on the distance between the two lines, and on the second line's position: at an edge or inside. An edge line
+    also receives all outputs beyond the edge. A step is a few small matrix products and sums over pairs of lines: 4 times
+    faster than the dense product at k = 4096. A fast Fourier transform would be faster, but has an error of 1e-16 of the
+    largest m: far cells would lose all digits. In this computation all terms are positive, so no digits are lost.
     """
 
     def __init__(self, m: PlanarGeometric, table: CountTable) -> None:

@@ -1,9 +1,9 @@
-"""Exact covariance matrices of a likelihood's score, for mechanisms where no formula of a few vectors is exact.
+"""Exact covariance matrices of a likelihood's score, for mechanisms for which no formula of a few vectors is exact.
 
 A local-hashing report that supports one value also supports others, in a pattern that the pool of functions fixes. The scores
 are therefore dependent in triples, both for the support counts and for the true likelihood. The covariance of these scores is
 a sum over all functions and symbols. For a location mechanism the covariance is a sum over all outputs. The cost is
-O(outputs · k²), for small domains only.
+O(outputs · k²), so this module is for small domains only.
 """
 
 from functools import lru_cache
@@ -86,7 +86,7 @@ def _covariance(chance: FloatArray, vectors: FloatArray) -> FloatArray:
 def _hits(m: LocalHashing | LongitudinalHashing) -> tuple[FloatArray, FloatArray]:
     """Indicators [symbol, function, value], 1 where the function hashes the value to the symbol, and the functions' chances.
 
-    One function represents all its multiples. Its chance is the chance of this whole set, for a device that draws uniformly.
+    One function represents all its multiples, and has the chance of all these multiples together, if a device draws uniformly.
     """
     pool, g = m.pool, m.g
     columns = np.array([pool.radon(unit) for unit in np.eye(m.k)]).T  # [cell, value]

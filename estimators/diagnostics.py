@@ -23,12 +23,12 @@ The null distributions are:
     symbols     χ²
     counts      at most the null distribution of the deviance of the true distribution of values
 
-In a window, the tests assume that the same people report at every step, from kept memos. If other people report, all tests err
-towards no alarm. A kept memo keeps its hash function. If the numbers of devices per function are uneven by chance, they
-therefore stay uneven in later steps.
+In a window, the tests assume that the same people report at every step, from kept memos. If other people report, all tests
+raise fewer alarms than stated. A kept memo keeps its hash function. If the numbers of devices per function are uneven by
+chance, they therefore stay uneven in later steps.
 
-The number of ones of a subset (SS) needs no test: `Mechanism.table` rejects a table with any other number. No test of counts
-can detect a forger who chooses values and sends exactly the reports of honest devices with these values.
+The number of ones of a subset (SS) needs no test: `Mechanism.table` rejects a table with a wrong number of ones. No test of
+counts can detect a forger who chooses values and sends exactly the reports of honest devices with these values.
 """
 
 import math
@@ -48,8 +48,8 @@ from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 MAX_Z = 1e6
-ENOUGH_PAIRS = 50.0  # pairs of reports with multiples of one function; with fewer, one pair shifts the floor test too much
-FEW = 5.0  # reports per symbol; with fewer, χ² is not valid
+ENOUGH_PAIRS = 50.0  # pairs of reports with multiples of one function; with fewer pairs, one shifts the floor test too much
+FEW = 5.0  # reports per symbol; with fewer reports, χ² is not valid
 
 NORMAL_VARIANCE = 10_000.0  # above this variance of the number of ones, the normal tail is accurate to six standard deviations
 RAREST = 1e-11  # smallest probability that the Fourier transform resolves
@@ -134,7 +134,7 @@ def _ones(m: UnaryEncoding | LongitudinalUnary, table: CountTable, steps: int) -
 def _log_tail_of_ones(m: UnaryEncoding | LongitudinalUnary, n: int, steps: int, ones: int, above: bool, span: int) -> float:
     """ln of the probability of at least (at most) this many ones in n reports, by the probability generating function G.
 
-    `span` (a power of two) is how many numbers of ones around the mean have a noticeable probability.
+    `span` is a power of two. Only this many numbers of ones, around the mean, have a noticeable probability.
 
     The ones of a memo are drawn once and reported `steps` times: G(1 + w) = U(p1)^u U(q1)^(u(k-1)) for u people, with
     U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps. Left-over reports are treated as those of one more person. On the unit
@@ -212,7 +212,7 @@ def _functions(table: CountTable, size: int, repeats: int) -> LogP | None:
 
 
 def _symbols(table: CountTable, repeats: int) -> LogP | None:
-    """Pearson's χ² of all symbols except 0, divided by `repeats`: a kept memo is reported at most `repeats` times."""
+    """Pearson's χ² of all symbols except 0, divided by `repeats`: a device reports a kept memo at most `repeats` times."""
     reports = table.counts.sum(axis=0)[1:].astype(np.float64)
     if reports.size < 2 or reports.mean() < FEW:
         return None
@@ -241,8 +241,7 @@ def _deviance_moments(means: FloatArray) -> tuple[float, float]:
     """Mean and variance of the deviance Σ 2 c ln(c/μ) of multinomial counts c with means μ.
 
     The calculation starts from independent Poisson counts: by definition for μ < 30, else by χ² with the mean 1 + 1/(6μ).
-    Fixing the sum reduces the mean by 1. Fixing the sum reduces the variance by one k-th and by the part that varies with the
-    sum.
+    A fixed sum reduces the mean by 1. A fixed sum reduces the variance by one k-th, and by the part that varies with the sum.
     """
     small = means[means < 30]
     values = np.arange(100.0)[:, None]

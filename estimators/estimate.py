@@ -28,8 +28,8 @@ class Estimate:
         converged: true if there is an estimate and the iteration met the tolerance.
         log_likelihood: log-likelihood at the estimate, in nats (NaN for matrix inversion); comparable only for the same counts
             and likelihood.
-        gap: bound proven by duality, in nats per report. No distribution has a log-likelihood that is higher by more than `gap`
-            (NaN for matrix inversion).
+        gap: bound proven by duality, in nats per report: no distribution's log-likelihood exceeds this estimate's
+            log-likelihood by more than `gap` (NaN for matrix inversion).
     """
 
     frequencies: FloatArray

@@ -2,8 +2,8 @@
 
 Standard errors describe noise, not bias. Matrix inversion has no bias, so its intervals cover. A likelihood's maximum, the
 iterative Bayesian update (IBU) and a post-processed inversion keep every frequency at zero or above. Noise that would make rare
-values negative then lowers the frequent values: with many values and few reports, by several standard errors. IBU has more
-bias if it stops before convergence.
+values negative then lowers the frequent values. With many values and few reports, the frequent values fall by several standard
+errors. IBU has more bias if it stops before convergence.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from estimators.estimate import Estimate, Group
 from estimators.matrix_inversion import combined_inversion
 from mechanisms.arguments import FloatArray
 
-ROUNDING = 1e-7  # smallest standard error that `bias` uses: iterations end about this far from their limit
+ROUNDING = 1e-7  # smallest standard error that `bias` uses: iterations end at about this distance from their limit
 CLEAR = 2.0  # a frequent value is at least this many standard errors above zero
 MAX_BIAS = 0.4  # standard errors; a 95 % normal interval with this bias still has 93 % coverage
 
@@ -20,8 +20,8 @@ MAX_BIAS = 0.4  # standard errors; a 95 % normal interval with this bias still h
 def free_maximum(groups: list[Group], raw: Estimate, steps: int = 1) -> FloatArray:
     """First-order approximation of the maximum of the support counts' likelihood, if frequencies could be negative.
 
-    The approximation is the mean of the groups' inversions, with the likelihood's weights h = n (p-q)² / γ. A shift in
-    proportion to 1/h makes the sum 1. For many reports, the approximation equals the maximum.
+    The approximation is the mean of the groups' inversions, with the likelihood's weights h = n (p-q)² / γ. Then a shift in
+    proportion to 1/h makes the frequencies sum to 1. For many reports, the approximation equals the maximum.
 
     Args:
         groups: mechanisms with their tables; no location mechanisms.

@@ -20,7 +20,7 @@ def support_em(
 
         r_a = c_a / (q_a + slope_a f),   f ← f Σ_a (q_a Σr_a + slope_a r_a) / Σc
 
-    Values with equal counts and equal starting frequencies always keep equal frequencies. These values form a kind, and the
+    Values with equal counts and equal starting frequencies always keep equal frequencies. Such values form a kind, and the
     loop computes each kind once.
 
     Division by Σc makes Σ f = 1 again, by (1) of `estimators.terms`.

@@ -1,8 +1,8 @@
 """Tests whether the levels of an attribute have the same histogram.
 
 Estimates over all levels together assume that people choose a level independently of their value. If people with a rare value
-prefer a strict level, the combined estimate is biased, and its interval ignores the bias. The levels' own estimates then
-differ.
+prefer a strict level, the combined estimate is biased, and its interval ignores the bias. In that case, the estimates of the
+separate levels differ.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 IBU is expectation maximisation (EM). EM converges slowly: OUE at k = 1000 and ε = 1 needs millions of iterations. The papers
 run IBU for at most 10 000 iterations, so IBU often stops before convergence. Early stopping regularises: the estimate is
-nearer to uniform than the maximum. For many values and few reports the regularised estimate is often better. `mle` and
+nearer to uniform than the maximum is. For many values and few reports the regularised estimate is often better. `mle` and
 `combined_mle` return the maximum. `Estimate.gap` bounds the distance of an estimate's log-likelihood to the maximum.
 
 These functions use the true likelihood if the count table determines it, else the papers' pseudo-likelihood of the support
@@ -83,7 +83,7 @@ def gibu(
     information (no reports, or p = q). The arguments are as for `ibu`. `gibu` converges to the maximum that `combined_mle`
     returns.
 
-    Source: free-will privacy (GIBU), Algorithm 1. That algorithm stops by `delta` alone.
+    Source: free-will privacy (GIBU), Algorithm 1. That algorithm uses only `delta` to stop.
     """
     k = check_groups(groups, steps)
     integer("max_iter", max_iter, 1, 10**9)
@@ -108,9 +108,9 @@ def mle(m: Mechanism, table: CountTable, steps: int = 1, *, likelihood: str = "e
 
     For other likelihoods, the iteration ends when the gap is proven to be at most 1e-9 nats per report. `iterations` is then
     the number of evaluations of the likelihood. `converged` is true if 10 000 evaluations were enough. `mle` has no argument
-    `start`: in our measurements, starting from the previous step's estimate saved no evaluation.
+    `start`: in our measurements, a start from the previous step's estimate saved no evaluation.
 
-    `ibu` describes the arguments, and the result if the counts carry no information.
+    The docstring of `ibu` describes the arguments, and the result if the counts carry no information.
     """
     return combined_mle([(m, table)], steps, likelihood=likelihood)
 

@@ -37,8 +37,8 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
 def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) -> Estimate:
     """Unbiased frequencies from several mechanisms' counts: for each bin, a weighted mean of the mechanisms' inversions.
 
-    The weights are 1 / variance under uniform frequencies. These do not depend on the counts, so the mean stays unbiased. With
-    one group the result is `matrix_inversion`. If a group's channel is not invertible (often for Shokri's mechanism), the
+    The weights are 1 / variance under uniform frequencies. The weights do not depend on the counts, so the mean stays unbiased.
+    With one group the result is `matrix_inversion`. If a group's channel is not invertible (often for Shokri's mechanism), the
     least-squares inversion adds a bias that the standard errors do not include. A group without information (no reports, or
     p = q) is left out. If no group remains, the result is `Estimate.of_nothing`.
     """

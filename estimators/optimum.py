@@ -3,8 +3,8 @@
 Plain expectation maximisation (EM) needs millions of steps for OUE at k = 1000, ε = 1 and n = 100 000. Sums of support terms
 are separable except for the constraint Σ f = 1. Newton's method on the constraint's multiplier ends in about ten passes. All
 other sums use projected L-BFGS (the limited-memory quasi-Newton method). SQUAREM (Varadhan and Roland 2008) is the usual
-acceleration of EM. In our measurements L-BFGS needed a third to a fortieth of the evaluations of SQUAREM, and converged where
-SQUAREM was very slow. L-BFGS sets bins to exactly zero; EM only approaches zero.
+acceleration of EM. In our measurements L-BFGS needed a third to a fortieth of the evaluations of SQUAREM, and converged on
+problems on which SQUAREM was very slow. L-BFGS sets bins to exactly zero; EM only approaches zero.
 """
 
 from collections import deque
@@ -90,9 +90,9 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
     """Returns the maximum of any sum of terms by projected L-BFGS, and the number of evaluations.
 
     By (1) of `estimators.terms` the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, C = Σ_v f_v ∂L/∂f_v. The
-    only constraints are then f >= 0. A step goes along max(0, f + a d). Here d is the quasi-Newton direction for the free bins,
-    and a scaled gradient for the bins at zero (a two-metric projection). The factor a is halved until the likelihood rises.
-    Scaling back to the simplex raises the likelihood further. No step lowers the likelihood, up to rounding.
+    only constraints are then f >= 0. A step goes along max(0, f + a d). The direction d is the quasi-Newton direction for the
+    free bins, and a scaled gradient for the bins at zero (a two-metric projection). The factor a is halved until the likelihood
+    rises. Scaling back to the simplex raises the likelihood further. No step lowers the likelihood, up to rounding.
 
     Args:
         terms: the terms whose sum is maximised.

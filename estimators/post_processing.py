@@ -1,8 +1,9 @@
 """Post-processing methods that make estimates non-negative and consistent, at no cost in privacy budget.
 
 Every method takes and returns (k,) numbers that should sum to a total: 1 for frequencies, the number of reports for counts.
-Scaling the numbers and the total scales the result. NaN gives NaN. All methods are idempotent except power and power-ns: these
-two shrink again. No method reverses the order of two numbers (for power: with equal variance). The methods guarantee:
+Scaling the numbers and the total scales the result. NaN gives NaN. All methods are idempotent except power and power-ns: a
+second application shrinks again. No method reverses the order of two numbers (for power: with equal variance). The methods
+guarantee:
 
     none            nothing: the numbers do not change
     base-pos        non-negative numbers
@@ -83,8 +84,8 @@ def norm_mul(x: FloatArray, total: float) -> FloatArray:
 def norm_cut(x: FloatArray, total: float) -> FloatArray:
     """Keeps the largest numbers and sets the others to zero, to reach the total.
 
-    The number at which the sum would exceed the total is kept in part. If the positive numbers sum to less than the total, they
-    are scaled as in `norm_mul`. O(k log k) by one sort; of equal numbers, the first ones are kept.
+    The number at which the sum would exceed the total is reduced to fit. If the positive numbers sum to less than the total,
+    they are scaled as in `norm_mul`. O(k log k) by one sort. Among equal numbers, the method keeps the first ones.
 
     >>> norm_cut(np.array([0.7, 0.2, 0.4, -0.3]), 1.0).round(12).tolist()
     [0.7, 0.0, 0.3, 0.0]
@@ -111,7 +112,7 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
         total: the sum that the results should have.
         variance: noise variance of each estimate, a number or (k,), at least 0, in the estimates' unit squared. For
             frequencies the variance is `Mechanism.variance` for n people; for counts, n² times `Mechanism.variance`. (One
-            toolkit mistakenly passes the domain size as n.)
+            toolkit mistakenly uses the domain size as n.)
     """
     lowest = total / (100 * x.size)
     spread = np.sqrt(np.broadcast_to(np.asarray(variance, float), x.shape))

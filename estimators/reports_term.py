@@ -4,8 +4,8 @@ Given the value x, a report y of k bits has the probability
 
     P(y | x) = b(y) (1 if y_x else e^{-ε}),   so   L(f) = Σ_y ln b(y) + Σ_y ln(e^{-ε} Σf + (1 - e^{-ε}) Σ_{x: y_x = 1} f_x)
 
-with ε the loss of the report. For a unary encoding with bits (p, q), b(y) = p/q · q^{ones} (1-q)^{k-ones}, and for subsets of
-size ω, b(y) = p / C(k-1, ω-1). The likelihood uses all bits of a report together. The service counts bits and keeps no
+with ε the loss of the report. For a unary encoding with bits (p, q), b(y) = p/q · q^{ones} (1-q)^{k-ones}. For subsets of size
+ω, b(y) = p / C(k-1, ω-1). The likelihood uses all bits of a report together. The service counts bits and keeps no
 reports. This module is for experiments that measure how much accuracy the pseudo-likelihood of the counts loses.
 """
 

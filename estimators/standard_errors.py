@@ -17,14 +17,15 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, ex
     The errors come from the sandwich covariance P J P of an M-estimator. H is minus the expected Hessian. J is the true
     covariance of the score over the steps of repeated reporters. P = H⁻¹ - H⁻¹ 1 1ᵀ H⁻¹ / (1ᵀ H⁻¹ 1) keeps the sum at 1. The
     sandwich is also correct if Σ c ln γ is not the true likelihood (unary encodings). For the true likelihood of a single step,
-    P J P is the inverse of Fisher's information. All k bins are treated as free: this is conservative where the estimate is 0.
+    P J P is the inverse of Fisher's information. All k bins are treated as free; for bins with an estimate of 0, the errors are
+    then conservative.
 
     For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av. J then comes from `Mechanism.support_covariance`: O(k) a
     group. Local hashing and location mechanisms on at most 128 values use matrices (`estimators.dense_errors`). Local hashing
     on more values uses the formula for support counts, without the dependence among three values. These errors are then too
     large for the estimate from the true likelihood of local hashing.
 
-    The errors are NaN if there are no reports, if p = q, or if the reports do not distinguish all values; also for location
+    The errors are NaN if there are no reports, if p = q, if the reports do not distinguish all values, or for location
     mechanisms on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated
     geometric mechanism.
 

@@ -1,7 +1,7 @@
 """Terms of a log-likelihood: a term is the log-likelihood of one mechanism's reports, a concave function of the frequencies.
 
-A term is L(f) = Σ_z c_z ln γ_z. Here c_z is the number of reports with outcome z. γ_z, linear in f, is the probability of z
-under f. Therefore
+A term is L(f) = Σ_z c_z ln γ_z. c_z is the number of reports with outcome z. γ_z is the probability of z under f, and is
+linear in f. Therefore
 
     Σ_v f_v ∂L/∂f_v = Σ_z c_z    for every f     (1)
 
@@ -40,8 +40,8 @@ class Term(Protocol):
 class SupportTerm:
     """Σ_v c_v ln γ_v with γ = q Σf + (p-q) f, for the support counts c. O(k).
 
-    This term is the true log-likelihood for GRR and L-GRR. For unary encodings, subsets and local hashing it is the papers'
-    pseudo-likelihood, which treats every support as a separate report.
+    This term is the true log-likelihood for GRR and L-GRR. For unary encodings, subsets and local hashing this term is the
+    papers' pseudo-likelihood, which treats every support as a separate report.
 
     Attributes:
         support: (k,) the counts c.

@@ -54,7 +54,7 @@ class KafkaLogPosition:
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
         partitions = self._partitions()
-        # read the end offsets first, so that a record appended in between is not missed
+        # read the end offsets before the search, so that a record appended between the two reads is not missed
         ends = self._offsets(partitions, OffsetSpec.LATEST)
         found = self._offsets(partitions, time_ms)
         return {tp.partition: found[tp].offset if found[tp].offset >= 0 else ends[tp].offset for tp in partitions}

@@ -126,7 +126,7 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """The histogram of one attribute after one step, for that step alone or for the sliding window that ends with it.
+    """The histogram of one attribute after one step, for that step alone or for the sliding window that ends with the step.
 
     The key is (survey, attribute, step, span). A later publication replaces an earlier one with the same key.
 
@@ -138,8 +138,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         estimators: by name, over all levels together. "mi" is matrix inversion, "mle" the maximum likelihood. "ibu" is
             expectation maximisation (EM) from uniform. EM stops after 10 000 iterations as in the literature, or earlier if
             values times levels exceed 20 000. "ibu" and "mle" agree for few values or many reports; otherwise "ibu" is
-            smoother. `gap` bounds how far below the maximum "ibu" stopped. "ibu" and "mle" use the likelihood of the support
-            counts and no earlier steps, so a step's estimate is a function of the step's counts alone.
+            nearer to uniform. `gap` bounds the distance of "ibu" below the maximum. "ibu" and "mle" use the likelihood of the
+            support counts and no earlier steps, so a step's estimate is a function of the step's counts alone.
         privacy: by level.
         diagnostics: fit, drift and differences between levels.
         levels: with several levels, each level's own estimate, for at most 10 000 values times levels; otherwise empty.

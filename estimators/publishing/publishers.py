@@ -56,7 +56,7 @@ class KafkaPublisher:
         self._fingerprint, self._settings = survey.fingerprint.hex(), settings
         self._transactional_id = f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
         self._producer: Producer | None = None
-        self._consumer: KafkaConsumer | None = None  # while publications are read
+        self._consumer: KafkaConsumer | None = None  # set while publications are read
         self._in_topic: dict[str, PublicationSummary] = {}
         self._connect(f"{self._transactional_id}-check").close(timeout=CLOSE_S)
 
@@ -225,7 +225,7 @@ class PrometheusPublisher:
     """Gauges of the latest estimates. A gauge for which the latest estimate has no number is NaN, never an older number.
 
     Aggregates are always exported. If the survey lists an attribute's values (at most 256), each value has a time series of
-    its frequency. For other attributes only the 20 most frequent values of the first estimate have a time series; later
+    the value's frequency. For other attributes only the 20 most frequent values of the first estimate have a time series; later
     estimates do not change this choice of values.
     """
 

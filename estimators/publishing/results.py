@@ -115,7 +115,7 @@ class RedisResults:
         """See `estimators.publishing.schedule.Results`.
 
         Redis compares bytes, and another software version may encode the same progress differently. For `before` we therefore
-        send the bytes that we read.
+        send the bytes that we read from Redis.
         """
         old = [msgspec.structs.replace(p, step=p.step - KEPT_STEPS).key for p in publications]
         written = b"" if before is None else msgspec.json.encode(before)

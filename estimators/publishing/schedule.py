@@ -1,12 +1,12 @@
-"""Schedule of the estimates. A step is estimated once no report can be missing, or at its deadline and again once complete.
+"""Schedule of the estimates. A step is estimated once no report can be missing; or at its deadline, and again once complete.
 
 A step closes at `Survey.closes_ms`. A report appended to the log later is not counted. No report is missing once every
 partition's checkpoint has reached the first offset appended at or after the close (the partition's end if there is no such
 offset yet). The schedule reads the offsets from the log and the checkpoints from the count store; it uses no agent's clock.
 
 Records may be lost before they are counted (`Missing`). A step to which lost records may belong is published once all other
-records are counted, and stays incomplete permanently. Windows that contain such a step stay incomplete too. So do spans with
-a step whose tables of some partition have been pruned.
+records are counted, and stays incomplete permanently. Windows that contain such a step stay incomplete too. A span also stays
+incomplete if the tables of one of its steps have been pruned for some partition.
 
 The schedule saves its position with its results (`Progress`), so a restart neither skips nor repeats a step. Estimating a step
 twice gives publications with the same keys and the same contents.
@@ -139,8 +139,8 @@ class Schedule:
         publishers: other receivers, called before the results are saved.
         topic: the topic of estimates; None if there is none.
         post: post-processing of the matrix inversion, a method of `estimators.post_processing`.
-        margin_ms: time from a step's close until the log is treated as complete for this step. The end of an idle partition
-            is final only if the broker's clock has passed the close and earlier records have reached the replicas.
+        margin_ms: time from a step's close until the log is treated as complete for this step. The end offset of an idle
+            partition is final only if the broker's clock has passed the close and earlier records have reached the replicas.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class Schedule:
                 break
             step, passed, after = due
             first = max(progress.first_step, step - self._survey.window_steps + 1)
-            held = range(max(progress.first_step, min(first, step - 1)), step + 1)  # with the previous step, for the drift
+            held = range(max(progress.first_step, min(first, step - 1)), step + 1)  # includes the previous step, for the drift
             checkpoints = self._store.checkpoints(held)
             if passed and not self._passed(step, checkpoints):
                 break  # the store has lost writes since the last read
@@ -302,11 +302,11 @@ class Schedule:
         Uses the given checkpoints, by default the store's current checkpoints.
         """
         needed = self._position.offsets_at(self._survey.closes_ms(step))
-        log_id = self._position.log_id()  # read last: the offsets belong to this log or to an earlier log
+        log_id = self._position.log_id()  # read last: the offsets then belong to this log or to an earlier log
         heads = self._store.heads() if checkpoints is None else checkpoints
         if log_id and any(head.log_id not in ("", log_id) for head in heads.values()):
             return False  # the log was deleted, and the uncounted records of that log are not yet stored as missing
-        # a partition that was never written to has no checkpoint and needs none
+        # a partition that never had a record has no checkpoint and needs no checkpoint
         reached = {partition: head.next_offset for partition, head in heads.items()}
         return all(reached.get(partition, 0) >= offset for partition, offset in needed.items())
 
