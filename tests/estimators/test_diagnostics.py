@@ -253,8 +253,8 @@ def test_a_too_frequent_symbol_is_detected() -> None:
     "m", [LOCATION["truncated-geometric"](k=20, eps=0.5), LOCATION["planar-geometric"](shape=(5, 4), eps=0.7)]
 )
 def test_location_counts_are_tested_against_the_best_fit(m: Mechanism) -> None:
-    """20 surveys per case: alarms at 5 % are as rare as stated, up to probability 1e-6. 150 forged reports of one cell beside
-    3000 honest reports give a score above 6."""
+    """20 surveys per case: alarms at 5 % are as rare as stated; a correct test fails with probability 1e-6. 150 forged reports
+    of one cell beside 3000 honest reports give a score above 6."""
     rng, peaked = np.random.default_rng(10), np.exp(-((np.arange(m.k) - m.k / 2) ** 2) / 4)
     for f in (np.eye(m.k)[m.k // 2], np.full(m.k, 1 / m.k), peaked / peaked.sum()):
         for steps, people in ((1, 80), (1, 1000), (3, 300)):
@@ -308,7 +308,7 @@ def test_wrong_arguments_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["GRR", "OUE", "OLH", "L-GRR", "L-OSUE", "L-OLH"])
 def test_drift_without_change_is_as_rare_as_stated(name: str) -> None:
-    """2000 pairs of surveys of different people: p <= 5 % in at most 5 % of pairs, up to probability 1e-6.
+    """2000 pairs of surveys of different people: p <= 5 % in at most 5 % of pairs; a correct test fails with probability 1e-6.
 
     With the same people and memos, p <= 5 % is far rarer, since the memos' errors cancel.
     """
@@ -348,7 +348,7 @@ def test_mass_below_zero_sums_the_raw_negative_frequencies() -> None:
 
 def test_few_reports_of_many_hashed_values_raise_no_alarm() -> None:
     """With few reports, two reports with the same function move all support counts together. The floor test's sum is then far
-    from χ². With the floor test, 2 of these 60 runs exceeded 5; the expected number was 4e-5."""
+    from χ². With the floor test, the score exceeded 5 in 2 of these 60 runs; the expected number was 4e-5."""
     m = mechanism("L-BLH", k=30_000, eps_inf=2.0, eps_1=1.0)
     assert isinstance(m, Longitudinal)
     for seed in range(50, 110):

@@ -104,8 +104,8 @@ def test_fake_data_are_inverted(m: ChannelMechanism) -> None:
 
 
 def test_mixed_groups_combine_without_bias_and_more_accurately() -> None:
-    """300 surveys of a pure and both geometric mechanisms. Every bin's mean is right to within 6 standard errors; by chance a
-    mean is not, with probability 1e-8."""
+    """300 surveys of a pure and both geometric mechanisms. Every bin's mean is right to within 6 standard errors; a larger
+    difference has probability 1e-8."""
     rng, kinds = np.random.default_rng(5), [pure("L-OSUE", eps_1=1.0), *PLACES[:2]]
     found = []
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""Tests laws of IBU, GIBU and the maximum likelihood, and compares them with dense and closed-form references."""
+"""Tests laws of IBU, GIBU and the maximum likelihood, and compares their results with dense and closed-form references."""
 
 import copy
 import itertools

@@ -141,8 +141,8 @@ def test_power_keeps_estimates_without_noise() -> None:
 
 
 def test_power_with_the_variance_of_k_reports_is_inaccurate() -> None:
-    """A toolkit makes this mistake: it multiplies the variance of one report by k. The noise variance of counts is n times the
-    variance of one report."""
+    """The noise variance of counts is n times the variance of one report. One toolkit mistakenly multiplies the variance of one
+    report by k."""
     k, n = 100, 20_000
     m = mechanism("OUE", k, eps=1.0)
     f = 1 / np.arange(1, k + 1) ** 1.5

@@ -28,7 +28,7 @@ from stores.memory_store import MemoryCountStore
 from surveys import load_survey, parse_survey
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 
-MARGIN_MS = 500  # the default
+MARGIN_MS = 500  # the default of `margin_ms`
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 M = SURVEY.mechanisms[0][0]
 
@@ -182,7 +182,7 @@ def test_steps_and_windows_with_lost_records_stay_incomplete(store: MemoryCountS
     assert windows == [(s, s - SURVEY.window_steps + 1 >= lost) for s in range(steps)]
     progress = results.progress()
     assert progress is not None
-    assert progress.incomplete == ()  # no more records can come
+    assert progress.incomplete == ()  # no further record can arrive
     assert schedule.run(schedule.deadline_ms(steps - 1)) == []
 
 

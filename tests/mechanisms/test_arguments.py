@@ -140,7 +140,7 @@ def test_an_invalid_memo_is_rejected_and_not_shown(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["L-BLH", "L-OLH"])
 def test_an_invalid_enrolment_is_rejected(name: str) -> None:
-    """Without this check the compiled hash function would read outside its tables."""
+    """Without a check of enrolments, the compiled hash function would read outside its tables."""
     m, rng = LONGITUDINAL[name](k=77, eps_inf=2.0, eps_1=1.0), np.random.default_rng(1)
     size = m.table_shape[0]
     for bad in ([0, 1, 2], [0], [0, size], [-1, 0], [0.0, 1.0], [True, False], [[0, 1]]):
@@ -179,7 +179,7 @@ def test_variance_losses_and_simulate_check_their_arguments(name: str) -> None:
 
 
 def exercise(m: Mechanism) -> None:
-    """Checks everything that an extreme parameter could break. Warnings are errors, also warnings of NumPy."""
+    """Checks everything that an extreme parameter could break. Every warning is an error, also a warning of NumPy."""
     assert 0 < m.q < m.p <= 1
     assert 0 < m.variance() < math.inf
     assert 0 < m.variance(0.5, 1, 10**6) < math.inf

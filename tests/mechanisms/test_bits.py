@@ -116,7 +116,7 @@ class Recorded(np.random.Generator):
 @example(MASK, SEED)
 @example(2**63, SEED)
 def test_a_bit_is_one_if_its_number_is_below_the_threshold(threshold: int, seed: tuple[int, int, int, int]) -> None:
-    """The comparison is exact: bit j of the i-th random word is digit i of lane j's uniform number."""
+    """The comparison with the threshold is exact: bit j of the i-th random word is digit i of lane j's uniform number."""
     words = xoshiro(64, seed)
     uniform = [sum((word >> lane & 1) << (63 - i) for i, word in enumerate(words)) for lane in range(64)]
     expected = sum((u < threshold) << lane for lane, u in enumerate(uniform))

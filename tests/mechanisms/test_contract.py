@@ -163,7 +163,7 @@ def test_every_report_is_counted_for_the_values_it_supports(m: Mechanism) -> Non
 @settings(max_examples=20)
 @given(cuts=st.lists(st.integers(0, 60), max_size=5), seed=st.integers(0, 2**32))
 def test_tables_add_up_in_any_order(m: Mechanism, cuts: list[int], seed: int) -> None:
-    """The sum over any shards is the table of all reports, also with shards of zero or one report."""
+    """The sum of the tables of any shards is the table of all reports, also with shards of zero or one report."""
     rng = np.random.default_rng(seed)
     reports = m.simulate(rng.integers(0, m.k, 60), rng)
     edges = [0, *sorted(cuts), 60]
@@ -181,7 +181,7 @@ def test_tables_add_up_in_any_order(m: Mechanism, cuts: list[int], seed: int) ->
 
 @one_of_each
 def test_large_batches_give_the_same_counts_as_small_ones(m: Mechanism) -> None:
-    """Large batches use other counting code. The batch has an odd size, and one report is by far the most frequent."""
+    """Large batches use different counting code. The batch has an odd size, and one report is by far the most frequent."""
     rng = np.random.default_rng(3)
     reports = m.simulate(rng.integers(0, m.k, 1000), rng)
     reports = np.concatenate([reports[rng.integers(0, 1000, 70_003)], np.repeat(reports[:1], 60_000, axis=0)])

@@ -221,7 +221,7 @@ def test_a_constant_and_a_changing_sequence_as_published() -> None:
 
 
 def test_memos_times_eps_inf_is_not_a_bound() -> None:
-    """The literature's bound, min(t, k) memos at ε∞ each, fails for every memoizing mechanism."""
+    """The literature's bound, ε∞ times min(t, k) memos, is false for every memoizing mechanism."""
     for t in (10, 100, 1000):
         assert sequence_grr(4, grr_rounds(4, 2.0, 1.0), t).value > 4 * 2.0
         for name in UNARY:
@@ -249,7 +249,8 @@ def test_losses_of_single_memos_do_not_add_up() -> None:
 
 
 def test_constant_and_all_distinct_is_not_always_the_worst_pair() -> None:
-    """The pair (all-distinct, constant) is worse for GRR with little noise. For SUE, (two halves, constant) is worse."""
+    """For GRR with little noise, the pair (all-distinct, constant) has a larger loss. For SUE, (two halves, constant) has a
+    larger loss."""
     rounds = grr_rounds(5, 5.0, 4.5)
     table, sequences = enumeration.symbol_log_likelihood(5, rounds, 3)
     constant, distinct = table[sequences.index((3, 3, 3))], table[sequences.index((0, 1, 2))]
@@ -283,7 +284,7 @@ def test_bounds_of_grr_are_valid_and_close(eps_inf: float, eps_1: float) -> None
 
 
 def all_pairs(t: int, k: int, rounds: ledger.UnaryRounds) -> float:
-    """The exact loss of bits for any t. Tests above check this loss."""
+    """The exact loss of bits for any t. The tests above in this file check this loss."""
     return max(unary_module._pair_loss(p, k, rounds)[0] for p in unary_module._pairs(t, min(t, k)))
 
 

@@ -174,8 +174,8 @@ def test_an_impossible_report_is_ignored() -> None:
 # ---- published numbers
 
 # ElSalamouny and Palamidessi, Tables 5 and 6, largest first: the ε of k-RR and of the geometric mechanisms. The paper does not
-# explain these ε. With a uniform prior, they give the following expected distances. On the line of 100 cells: the distances of
-# Table 8 (25 instead of the printed 24.5). On the grid of 24 × 16 cells of 0.5 km: 0.5, 1, …, 5 km.
+# explain these ε. With a uniform prior, these ε give the following expected distances. On the line of 100 cells: the distances
+# of Table 8 (25 instead of the printed 24.5). On the grid of 24 × 16 cells of 0.5 km: 0.5, 1, …, 5 km.
 LINE_LOSS = (1, 4, 7, 10, 13, 16, 19, 22, 25, 28)
 GRID_LOSS_KM = (0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5)
 CELL_KM = 0.5

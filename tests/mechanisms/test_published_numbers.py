@@ -2,8 +2,8 @@
 
 ALLOMFREE is Arcolezi, Couchot, Al Bouna and Xiao, "Improving the Utility of Locally Differentially Private Protocols for
 Longitudinal and Multidimensional Frequency Estimates"; n = 10 000 and f = 0 everywhere. A printed number is reproduced if our
-number, rounded to the printed decimals, equals it. The paper rounds in two other ways: it truncates whole numbers (26706 for
-26706.64, 6 for 6.57), and it rounds 2.1277251 to six decimals before it prints 2.12772.
+number, rounded to the printed decimals, equals the printed number. The paper rounds in two other ways: it truncates whole
+numbers (26706 for 26706.64, 6 for 6.57), and it rounds 2.1277251 to six decimals before it prints 2.12772.
 
 All 188 numbers of ALLOMFREE's Tables 1 and 2 are reproduced. Two rows of Table 1 have misprinted labels. Under the heading
 ε₁ = 0.3 ε∞, the last two labels are (ε∞ = 1.0, ε₁ = 0.60) and (ε∞ = 2.0, ε₁ = 1.20). The numbers of these rows belong to
@@ -128,7 +128,7 @@ def test_second_rounds_of_allomfree(eps_inf: float, eps_1: float) -> None:
 
 def test_an_oue_second_round_has_a_limited_eps_1() -> None:
     """ε₁ = 0.6 ε∞ is possible for every ε∞ of ALLOMFREE, §4.4. A much larger ε₁ is impossible. As ε∞ grows, L-OUE can reach a
-    larger share of ε∞, and L-SOUE a smaller share."""
+    larger share of ε∞, and L-SOUE can reach a smaller share."""
     for eps_inf in (0.5, 1.0, 2.0, 4.0):
         for name in ("L-SOUE", "L-OUE"):
             assert build(name, 5, eps_inf, 0.6 * eps_inf).eps_1 == 0.6 * eps_inf

@@ -1,7 +1,8 @@
 """Tests that random reports follow the stated distributions, and that the tests detect wrong distributions.
 
-Seeds are fixed. Every p-value is compared with `LIMIT`. There are about 4000 p-values, most of single bits; with new seeds a
-correct mechanism would fail with probability 4e-6. Each test has a control that must fail: a wrong mechanism or parameter.
+Seeds are fixed. Every p-value is compared with `LIMIT`. There are about 4000 p-values, most of which concern single bits; with
+new seeds a correct mechanism would fail with probability 4e-6. Each test has a control that must fail: a wrong mechanism or
+parameter.
 """
 
 from collections.abc import Callable
@@ -192,7 +193,8 @@ def test_bits_and_rows_are_independent(name: str, source: Source) -> None:
 
 
 def test_subsets_of_one_kind_are_equally_likely() -> None:
-    """Tests all 20 sets of 3 of 6 values: sets with the value are equally likely, and sets without the value are too."""
+    """Tests all 20 sets of 3 of 6 values: all sets with the value are equally likely, and all sets without the value are
+    equally likely."""
     m = build("SS", 6, 2.0, 1.0, omega=3)
     rows = m.simulate(np.full(N, 4), np.random.default_rng(20240606))
     counts = np.bincount(reference.column_of(m, rows), minlength=20)

@@ -82,8 +82,8 @@ def at_loss(family: Callable[[float], FloatArray], prior: FloatArray, quality: F
 
 @pytest.mark.parametrize("quality", [line(9), line(9) ** 2, np.sqrt(line(9))], ids=["distance", "square", "root"])
 def test_no_mechanism_of_equal_quality_has_a_larger_error(quality: FloatArray) -> None:
-    """If quality loss and error are equal, other mechanisms have the same error: the adversary's best guess is the report. If
-    quality loss and error differ, at least three of the six other mechanisms have a smaller error."""
+    """If quality loss and error are equal, other mechanisms have the same error, since the adversary's best guess is the
+    report. If quality loss and error differ, at least three of the six other mechanisms have a smaller error."""
     prior, worse = np.full(9, 1 / 9), 0
     families: list[Callable[[float], FloatArray]] = [
         lambda eps: TruncatedGeometric(9, eps).channel(),
