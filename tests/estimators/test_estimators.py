@@ -119,7 +119,7 @@ def test_intervals_cover_as_often_as_stated(name: str, method: str, steps: int) 
 
 @pytest.mark.parametrize("name", ["L-GRR", "L-OSUE", "L-OLH"])
 def test_control_a_window_as_independent_steps_undercovers(name: str) -> None:
-    """Intervals that assume that the memo's noise averages out are too narrow. They would make the test above fail."""
+    """Intervals that assume that the memo's noise averages out are too narrow. Such intervals would fail the test above."""
     m = make(name, 6, eps_1=2.0)
     narrow = math.sqrt(m.variance(0.2, 1, 1) / 4 / m.variance(0.2, 1, 4))
     assert exceedances(m, "mi", 4, 400, 3000, scale=narrow) > 38

@@ -130,7 +130,7 @@ def test_the_table_of_another_mechanism_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_invalid_counts_are_refused(name: str) -> None:
-    """`table`, which reads stored counts, refuses invalid counts. Every estimator also refuses such counts, in any table."""
+    """`table`, which reads stored counts, refuses invalid counts. Every estimator refuses such counts in a handmade table."""
     m = build(name)
     good = np.zeros(m.table_shape, np.int64)
     wrong: list[np.ndarray] = [
