@@ -2,7 +2,7 @@
 
 Faust manages the consumer group, the partitions and the process. `agents.consumer.chunks` delivers the records in chunks,
 `agents.counting` counts the records, and `agents.kafka_log` sends its requests to the broker. Any number of agents may run.
-Each partition has one owner at a time. Two agents that both believe they own a partition do no harm.
+Each partition has one owner at a time. Counts stay exact even if two agents believe that they own a partition.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import mode.loop
 import structlog
 
 with suppress(ImportError):  # uvloop does not exist for Windows
-    mode.loop.use("uvloop")  # before Faust is imported
+    mode.loop.use("uvloop")  # must run before Faust is imported
 
 import faust
 from faust.app import BootStrategy
@@ -42,10 +42,10 @@ from surveys import Survey, SurveyError, load_survey
 
 log = structlog.get_logger("ldpstream.agent")
 
-SESSION_S = 6.0  # session timeout: a killed agent's partitions then go to another agent
+SESSION_S = 6.0  # session timeout, after which a killed agent's partitions go to another agent
 WAITING_CHUNKS = 8
-STOP_S = 8.5  # shutdown deadline, counted from the signal; includes the last commit (`Counting.close`)
-UNUSABLE = 2  # exit code
+STOP_S = 8.5  # shutdown deadline, counted from the signal; leaves time for the last commit (`Counting.close`)
+UNUSABLE = 2  # exit code if the settings, the broker, a topic or Redis cannot be used
 
 
 def create_app(survey: Survey, settings: Settings) -> "AgentApp":
@@ -80,7 +80,7 @@ class AgentApp(faust.App):
             broker=[f"kafka://{address}" for address in settings.kafka.split(",")],
             broker_credentials=broker_credentials(settings),
             Worker=_Worker,
-            table_standby_replicas=0,  # selects the client's assignor; Faust's fails when a topic has lost partitions
+            table_standby_replicas=0,  # selects aiokafka's assignor; Faust's assignor fails if a topic lost partitions
             value_serializer="raw",
             key_serializer="raw",
             topic_allow_declare=False,
@@ -89,8 +89,8 @@ class AgentApp(faust.App):
             worker_redirect_stdouts=False,
             broker_session_timeout=SESSION_S,
             broker_heartbeat_interval=SESSION_S / 4,
-            broker_max_poll_interval=86_400.0,  # we stop reading while the store is down; that must not cost our membership
-            consumer_auto_offset_reset="none",  # we seek ourselves
+            broker_max_poll_interval=86_400.0,  # we stop reading while the store is down, and must stay in the group
+            consumer_auto_offset_reset="none",  # `ChunkConsumer.place` seeks instead
             consumer_metadata_max_age_ms=10_000,  # finds a recreated topic or new partitions within 10 s
             consumer_max_fetch_size=CHUNK_BYTES,
             stream_buffer_maxsize=WAITING_CHUNKS,

@@ -8,9 +8,9 @@ from agents import metrics
 from agents.log import DeadLetter
 from agents.partition import Partition
 
-MAX_LETTER_BYTES: Final = 2**23  # limit of the dead letters that wait to be sent
-MAX_UNWRITTEN_BYTES: Final = 2**26  # limit of the changed count tables that wait to be written
-LETTER_BYTES: Final = 400  # approximate memory of a dead letter without its value
+MAX_LETTER_BYTES: Final = 2**23  # limit of all dead letters that wait to be sent
+MAX_UNWRITTEN_BYTES: Final = 2**26  # limit of all changed count tables that wait to be written
+LETTER_BYTES: Final = 400  # approximate memory of a dead letter, except the record's value
 
 
 class BackPressure:
@@ -20,7 +20,7 @@ class BackPressure:
         partitions: the assigned partitions by number; the dictionary is shared with `Counting`.
 
     Attributes:
-        store_answers: False after a failed request to the store, until every request of one round has succeeded.
+        store_answers: False after a failed request to the store, until a round of `Counting.step` has no failure.
     """
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:
@@ -60,7 +60,7 @@ class BackPressure:
         self.update()
 
     def update(self) -> None:
-        """Decides again, after a change of the bytes that wait to be written."""
+        """Decides again whether chunks are accepted, after a change of the bytes that wait to be written."""
         metrics.store_available.set(self.store_answers)
         if self.store_answers and not self.full:
             self._open.set()

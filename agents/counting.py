@@ -1,4 +1,4 @@
-"""Drives the folds: feeds chunks to the folds and commits the folds' changes to the count store. Uses asyncio, not Faust.
+"""Drives the folds: feeds chunks to the folds and commits the folds' changes to the count store. Uses asyncio, without Faust.
 
 After a partition is *assigned*, its checkpoint is loaded and the partition is *placed*: the log seeks to the checkpoint's
 offset. Then chunks are counted, and the changes are committed at intervals. When the partition is *revoked*, its changes are
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 log = structlog.get_logger("ldpstream.agent")
 
-LETTERS_AT_ONCE = 2_000  # few enough for an acknowledgement in time
+LETTERS_AT_ONCE = 2_000  # few enough for the broker to acknowledge all of them before the timeout
 SLOWEST_RETRY_S = 5.0
 COMPARE_S = 2.0  # interval between comparisons of the store with our writes
 CLOSE_S = 6.0
@@ -96,7 +96,7 @@ class Counting:
         return member and self._back_pressure.store_answers and placed
 
     def assign(self, partitions: Iterable[int]) -> None:
-        """Replaces the set of our partitions. Each of them needs a new placement."""
+        """Replaces the set of our partitions. Every partition in the new set needs a new placement."""
         wanted = set(partitions)
         self._assignments += 1
         self._joined = True
@@ -108,7 +108,7 @@ class Counting:
         self._wake.set()
 
     def displace(self, partitions: Iterable[int]) -> None:
-        """Marks partitions as not placed, as their reads cannot continue. The next `step` places these partitions again."""
+        """Marks partitions as not placed, because their reads cannot continue. The next `step` places them again."""
         for number in partitions:
             if number in self._partitions:
                 self._partitions[number].placement = None
@@ -141,7 +141,7 @@ class Counting:
     # ---- chunks
 
     async def take(self, chunk: Chunk) -> None:
-        """Counts a chunk. First waits until `BackPressure` accepts chunks; the wait stops the fetching."""
+        """Counts a chunk. First waits until `BackPressure` accepts chunks. This wait also stops the fetching."""
         for records in [chunk.records] if chunk.refusal or chunk.markers else Records.of(chunk.records).by_step(self._survey):
             await self._back_pressure.wait()
             partition = self._partitions.get(chunk.partition)
@@ -245,11 +245,11 @@ class Counting:
             for first in range(0, min(n_due, len(letters)), LETTERS_AT_ONCE):
                 batch = letters[: min(LETTERS_AT_ONCE, n_due - first)]
                 await self._log.send_dead_letters(batch)
-                del letters[: len(batch)]  # never sent again, whatever fails next
+                del letters[: len(batch)]  # sent dead letters are never sent again, even if a later request fails
                 self._back_pressure.weigh_letters()
         for partition, fold, change in changed:
             if partition.fold is not fold:
-                continue  # its log was replaced
+                continue  # the partition's log was replaced
             expected = fold.stored_position
             started = time.perf_counter()
             written = await self._ask_store(self._store.commit, partition.number, expected, change)
@@ -265,7 +265,7 @@ class Counting:
                 self._start_over(partition)
 
     async def _compare_with_store(self) -> None:
-        """Detects a store that was emptied or restored from an older copy. Its records have to be counted again."""
+        """Detects a store that was emptied or restored from an older copy. The lost records must be counted again."""
         if self._clock() - self._compared_s < COMPARE_S:
             return
         heads = await self._ask_store(self._store.heads)
@@ -321,7 +321,7 @@ class Counting:
         for number in sorted(old - await self._log.partitions()) if old else ():
             checkpoint = await self._ask_store(self._store.load, number)
             if checkpoint is None or checkpoint.log_id == log_id:
-                continue  # another agent was faster
+                continue  # another agent has written first
             log.error("the topic was recreated without this partition: its open steps are lost", partition=number)
             metrics.new_logs.inc()
             fold = PartitionFold(self._survey, checkpoint, writer=secrets.token_hex(8))
@@ -355,7 +355,7 @@ class Counting:
             raise
 
     async def _commit_group(self) -> None:
-        """Commits the group's offsets. Only tools read them: a failure is only logged, and the next commit includes them."""
+        """Commits the group's offsets. Only tools read these offsets. A failure is logged; the next commit retries."""
         ours = {number: offset for number, offset in self._group_offsets.items() if number in self._partitions}
         if ours:
             try:
@@ -366,7 +366,7 @@ class Counting:
         self._group_offsets.clear()
 
     async def watch(self, alive: Callable[[], None]) -> None:
-        """Stall detector: calls `alive` every second until closed, unless something has been stalled for a minute.
+        """Stall detector: calls `alive` every second until closed, unless a partition or the consumer has stalled for a minute.
 
         Places a partition again if it makes no progress although the log has records and the store answers.
         """
@@ -376,7 +376,7 @@ class Counting:
                 alive()
 
     async def healthy(self) -> bool:
-        """True unless something has been stalled for a minute; see `watch`."""
+        """True unless a partition or the consumer has been stalled for a minute; see `watch`."""
         return await self._stall_detector.healthy(waiting=not self._back_pressure.open)
 
     def _forget(self, number: int) -> None:

@@ -32,7 +32,7 @@ class FoldResult:
     Attributes:
         records: number of new records, counted or rejected.
         reports: number of reports counted.
-        redelivered: number of records skipped because the fold had them already.
+        redelivered: number of records skipped because the fold had counted them before.
         rejected: the rejected records with their reasons, in the order of the log.
         gap: the expected offset and the higher offset found; None if no record is missing. Records after a gap are ignored.
     """
@@ -229,7 +229,7 @@ class PartitionFold:
         """Marks a change as written to the store, and drops panes that can no longer change."""
         self._stored, self._stored_by = change.position, change.writer
         for key, table in change.panes.items():
-            if self._panes[key] is table:  # else the table has changed since
+            if self._panes[key] is table:  # otherwise the table has changed since the write began
                 self._dirty.discard(key)
                 self._dirty_bytes -= table.counts.nbytes
         first = first_open_step(self._survey, self._newest_ms)

@@ -69,7 +69,7 @@ class KafkaLog:
         return TopicPartition(self._topic, partition)
 
     async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        """Sends dead letters. Counts a dead letter as lost if the broker refuses it permanently: too large, or no topic."""
+        """Sends dead letters. Counts a dead letter as lost after a permanent error, for example "too large" or "no topic"."""
         try:
             async with asyncio.timeout(2 * ANSWER_S):
                 failed = [error for error in await self._send_all(letters) if error is not None]

@@ -8,7 +8,7 @@ from surveys import Reason
 
 
 class Refusal(NamedTuple):
-    """The reason why a whole batch of the log is refused, and its number of records."""
+    """The reason why a whole batch of the log is refused, and the batch's number of records."""
 
     records: int
     reason: Reason

@@ -3,7 +3,7 @@
 import ctypes
 import sys
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as glibc's malloc.h numbers them
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # option numbers in glibc's malloc.h
 LARGEST_BYTES, KEPT_BYTES = 32 * 2**20, 64 * 2**20
 
 

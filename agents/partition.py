@@ -12,8 +12,8 @@ class Partition:
 
     number: int
     fold: PartitionFold | None = None
-    placement: int | None = None  # number of the last seek; None: accepts no chunks until the next seek
-    placed_at: int = 0  # offset of that seek
+    placement: int | None = None  # number of the last seek; with None, chunks are ignored until the next seek
+    placed_at: int = 0  # offset of the last seek
     letters: list[DeadLetter] = field(default_factory=list)
-    moved_s: float = 0.0  # when records were last counted, or no record was left to count
-    tried_s: float = 0.0  # when the partition was last placed or checked
+    moved_s: float = 0.0  # last time when a record was counted or none was left to count
+    tried_s: float = 0.0  # last time when the partition was placed or checked

@@ -1,7 +1,7 @@
 """Stall detector: re-seeks partitions that make no progress, then reports the process unhealthy.
 
-Waiting is not a stall: for records, for the count store, or for an unreachable broker. A consumer has stalled if it gets no
-answer, or is shut out of its group, while the broker answers a second client (`Log.ask_second_client`).
+An agent that waits for records, for the count store or for an unreachable broker has not stalled. A consumer has stalled if
+it gets no answer, or is shut out of its group, while the broker answers a second client (`Log.ask_second_client`).
 """
 
 import math
@@ -16,8 +16,8 @@ from runtime.errors import LogUnavailable
 
 log = structlog.get_logger("ldpstream.agent")
 
-REPLACE_AFTER_S = 10.0  # time without progress although the log has records; the detector then seeks again
-STALLED_AFTER_S = 60.0  # time without progress after which only a new process helps
+REPLACE_AFTER_S = 10.0  # after this time without progress in a log with records, the detector seeks again
+STALLED_AFTER_S = 60.0  # after this time without progress, only a new process helps
 
 
 class StallDetector:
@@ -38,14 +38,14 @@ class StallDetector:
         clock: Callable[[], float],
     ) -> None:
         self._partitions, self._log, self._displace, self._clock = partitions, source, displace, clock
-        self._answered_s = clock()  # when the log last answered the consumer
-        self._asked_s = -math.inf  # when the second client was last used because the group shuts us out
+        self._answered_s = clock()  # last time when the log answered the consumer
+        self._asked_s = -math.inf  # last use of the second client because the group shut us out
 
     async def healthy(self, waiting: bool) -> bool:
         """True unless a partition or the consumer has been stalled for a minute.
 
         Args:
-            waiting: True if the agent accepts no records now; then no partition is stalled.
+            waiting: True if the agent accepts no records now. No partition is then reported as stalled.
         """
         now = self._clock()
         if waiting:

@@ -16,7 +16,7 @@ def check_kafka(settings: Settings, survey: Survey, session_s: float) -> None:
     """Checks that the broker can be used, has our topics, and allows our session timeout. Creates missing topics.
 
     Raises:
-        TopicError: if the broker or a topic cannot be used; BrokerUnreachable if the broker is unreachable.
+        TopicError: if the broker or a topic cannot be used (the subclass BrokerUnreachable: if the broker is unreachable).
     """
     ensure_topics(settings, survey, "agent")
     check_session(settings, session_s)

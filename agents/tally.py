@@ -2,7 +2,7 @@
 
     tally(survey, a + b) == tally(survey, a) + tally(survey, b)
 
-All reports of an envelope are counted, or none. If no device could have sent one of the rows, the whole envelope is rejected.
+All reports of an envelope are counted, or none. One row that no device could have sent rejects the whole envelope.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class Tally:
 
 
 class Records(Sequence[Record]):
-    """Records by columns. They need a third of the time and memory of a list of records.
+    """Records as columns, which need a third of the time and memory of a list of records.
 
     Attributes:
         offsets: ascending.
@@ -67,7 +67,7 @@ class Records(Sequence[Record]):
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> "Records":
-        """Returns the same records by columns."""
+        """Returns the records as columns."""
         if isinstance(records, Records):
             return records
         return cls(*zip(*records, strict=True)) if records else cls((), (), ())

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from mechanisms import CountTable
 from surveys import Reason, Survey
 
-MAX_MS: Final = 2**53 - 1  # later than any time in use; doubles are exact for integers up to this value
+MAX_MS: Final = 2**53 - 1  # later than any real time; doubles represent all integers up to this value exactly
 
 
 class PaneKey(NamedTuple):
@@ -34,7 +34,7 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The counts of one partition: the sum of all its records below an offset.
+    """The counts of one partition: the sum over all the partition's records below an offset.
 
     Attributes:
         next_offset: the first offset that is not counted.
@@ -59,18 +59,18 @@ class Checkpoint:
 
     @property
     def position(self) -> tuple[int, str]:
-        """The next offset and the id of its log."""
+        """The next offset and the id of the log."""
         return self.next_offset, self.log_id
 
     def follows(self, earlier: "Checkpoint") -> bool:
-        """True if this is the earlier checkpoint, perhaps with more records counted."""
+        """True if this checkpoint equals the earlier checkpoint, or the same fold wrote it after more records."""
         same_fold = (self.writer, self.log_id) == (earlier.writer, earlier.log_id)
         return same_fold and self.next_offset >= earlier.next_offset
 
     def same_change(self, stored: "Checkpoint") -> bool:
         """True if this change is already stored: same position, same missing records, same writer.
 
-        This makes a retry after a lost answer idempotent. The tables need no comparison: position and writer determine them.
+        This test makes a retry after a lost answer idempotent. Tables are not compared: position and writer determine them.
         """
         return (self.position, self.missing, self.writer) == (stored.position, stored.missing, stored.writer)
 

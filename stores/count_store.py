@@ -43,12 +43,12 @@ class CountStore(ABC):
 
     @abstractmethod
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
-        """Writes a checkpoint and its panes in one atomic step. Removes its empty panes, and keeps panes that it does not name.
+        """Writes a checkpoint and its panes in one atomic step. Removes empty panes of `change`; keeps panes not in `change`.
 
         Args:
             partition: number of the Kafka partition.
             expected: the stored position from which the change starts; None if nothing is stored.
-            change: the new checkpoint with every changed pane, complete. Its log may differ from the stored log.
+            change: the new checkpoint with every changed pane, complete. The log may differ from the stored log.
 
         Returns:
             False, and nothing written, if the stored position is not `expected`. True also if the same change is already

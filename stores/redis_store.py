@@ -11,7 +11,7 @@
     ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
         a step: the panes of all earlier steps have been removed; a separate key, because only estimators write this step
     ldpstream:<survey>:<fingerprint>:partitions
-        the partitions that have a hash or will soon get one
+        the partitions that have a hash or will soon get a hash
 
 The braces are a hash tag of Redis Cluster: both keys of a partition are on one node. The node keeps or loses both keys, and a
 script remains one atomic step in a Cluster. The fingerprint separates the counts before and after a change of the survey.
@@ -133,7 +133,7 @@ class RedisCountStore(CountStore):
         return [*scripts, ("HGET", counts, "next_offset"), ("SMEMBERS", self._partitions_key)]
 
     def evicts(self) -> str | None:
-        """Returns Redis's policy if it evicts keys without an expiry, such as our counts; else None."""
+        """Returns Redis's eviction policy if the policy evicts keys without an expiry, such as our counts; else None."""
         about = self._ask(self._redis.info, "memory")
         policy = str(about.get("maxmemory_policy", "noeviction"))
         return policy if policy.startswith("allkeys") and int(about.get("maxmemory", 0)) else None
@@ -145,7 +145,7 @@ class RedisCountStore(CountStore):
         if newest is None:
             return None
         self._ask(self._redis.sadd, self._partitions_key, partition)  # Redis may have lost only the key of the partitions
-        # a write between our two reads can only raise the newest time; we then read too many panes, never too few
+        # a write between our two reads can only raise the newest time; we then read more panes than needed, never fewer
         return self._read([self._key(partition)], first_open_step(self.survey, int(newest)), _LATEST_STEP)
 
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:

@@ -32,16 +32,16 @@ log = structlog.get_logger("ldpstream.agent")
 
 CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES  # approximate size of a chunk
 PIECE_RECORDS = 16_384
-RECORD_BYTES = 100  # approximate memory of a record without its value
+RECORD_BYTES = 100  # approximate memory of a record, except its value
 
-_HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # of a batch of version 2
-_CODEC, _APPEND_TIME = 0x07, 0x08  # in the low byte of the batch's attributes
+_HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # sizes in a batch of version 2
+_CODEC, _APPEND_TIME = 0x07, 0x08  # bits in the low byte of a batch's attributes
 
-_Row = tuple[int, int, bytes, int]  # offset, append time, value, type of the time
+_Row = tuple[int, int, bytes, int]  # offset, append time, value, timestamp type
 
 
 class ReadableBatch(NamedTuple):
-    """Records of one batch of the log, or of a part of the batch, by columns."""
+    """Records of a batch, or of a part of a batch, as columns."""
 
     offsets: tuple[int, ...]
     appended_ms: tuple[int, ...]
@@ -69,7 +69,7 @@ class RefusedBatch(NamedTuple):
 
 
 class Markers(NamedTuple):
-    """A control batch, such as the end of a transaction: offsets without a record to count.
+    """A control batch, such as the end of a transaction. Its offsets have no record to count.
 
     Attributes:
         record: represents the batch; has the batch's first offset and no value.
@@ -91,7 +91,7 @@ Piece = ReadableBatch | RefusedBatch | Markers
 
 
 class FetchedBatches(dict[Any, Any]):
-    """aiokafka's fetched results, returned as pieces of batches. An object per record would be slow."""
+    """Returns aiokafka's fetch results as pieces of batches, because an object per record would be slow."""
 
     def __init__(self, fetched: Mapping[Any, Any]) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
     """Yields the records of a batch from offset `first` on. Checks the batch from its first record.
 
     Raises:
-        Unreadable: if the batch cannot be unpacked; otherwise at the first unreadable record.
+        Unreadable: if the batch cannot be unpacked, or when the first unreadable record is reached.
     """
     if raw[16] < 2 and raw[17] & _CODEC:
         raise Unreadable("unreadable batch", "compressed in a message format older than Kafka 0.11")
@@ -202,12 +202,12 @@ def _rows(records: Iterator[_Row], length: int) -> list[_Row]:
     """Returns the next records, at most `length`."""
     try:
         return list(islice(records, length))
-    except (CorruptRecordException, ValueError, IndexError) as error:  # also a header name that is not UTF-8
+    except (CorruptRecordException, ValueError, IndexError) as error:  # for example, a header name that is not UTF-8
         raise Unreadable("unreadable batch", f"a record cannot be read: {type(error).__name__}") from None
 
 
 def _plain(raw: memoryview) -> bytes:
-    """Returns the batch without compression.
+    """Returns the decompressed batch.
 
     Raises:
         Unreadable: if the batch cannot be unpacked or would be too large.
@@ -219,7 +219,7 @@ def _plain(raw: memoryview) -> bytes:
 
 
 def joined(batches: Sequence[ReadableBatch]) -> Records:
-    """Joins the records of consecutive pieces."""
+    """Joins the records of consecutive pieces into one sequence."""
     if len(batches) == 1:
         return Records(*batches[0][:3])
     offsets, appended_ms, values, _ = zip(*batches, strict=True)

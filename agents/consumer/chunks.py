@@ -4,9 +4,9 @@ Faust spends about 200 µs on every event; a chunk holds thousands of records. T
 are read and counted. We therefore switch off all of Faust's work on offsets: its duplicate filter, its acknowledgements and
 commits (the topic has ``acks=False``), and its seek to the group's offsets after a rebalance.
 
-A partition is read only after `place` has sought to an offset of it. Such a seek is a *placement* and has a number. Every
+A partition is read only after `place` has done a seek in that partition. This seek is a *placement* and has a number. Every
 chunk carries the number of the last placement and a sequence number counted from that placement. The consumer's own thread
-sets both numbers in the same step as the read. A chunk read before a seek therefore differs from a chunk read after the seek.
+sets both numbers in the same step as the read. Chunks read before and after a seek therefore differ.
 If Faust drops a chunk, the gap in the offsets shows the loss.
 """
 
@@ -35,9 +35,9 @@ T = TypeVar("T")
 log = structlog.get_logger("ldpstream.agent")
 
 ANSWER_S = 5.0  # timeout of a request to the broker
-LOG_APPEND_TIME = 1  # a record's timestamp type
+LOG_APPEND_TIME = 1  # timestamp type of a record that got its time from the broker
 AFTER_ERROR_S = 1.0
-FETCH_S = 0.25  # longest wait of one read; after a seek, a partition waits for the next read
+FETCH_S = 0.25  # longest wait of one fetch; a seek takes effect only at the next fetch
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class ChunkConsumer(driver.Consumer):
 
     @property
     def shut_out(self) -> str:
-        """The reason why this consumer is shut out of its group; "" if it is not."""
+        """The reason why this consumer is shut out of its group; "" if it is a member."""
         membership = self._thread.membership
         return membership.shut_out if membership is not None else ""
 
@@ -133,14 +133,14 @@ class ChunkConsumer(driver.Consumer):
         )  # fmt: skip
 
     def highwater(self, tp: Any) -> int:
-        """Returns 0 for a partition that was just revoked; Faust's own method would end the process."""
+        """Like Faust's method, but returns 0 for a partition that was just revoked instead of ending the process."""
         try:
             return int(super().highwater(tp) or 0)
         except (AssertionError, IllegalStateError):
             return 0
 
     def verify_event_path(self, now: float, tp: Any) -> None:
-        """Does nothing: Faust's stall detector expects commits. Our stall detector is `agents.stall_detector`."""
+        """Does nothing. Faust's stall detector expects commits; `agents.stall_detector` replaces Faust's detector."""
 
 
 class ChunkThread(driver.AIOKafkaConsumerThread):
@@ -191,9 +191,9 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
 
     async def _read(self, consumer: Any, active_partitions: Iterable[Any] | None) -> dict[Any, list[Chunk]]:
         placements = self.consumer.placements
-        # copies the set in one step first: Faust's thread may change the set
+        # copies the set at once, because Faust's thread may change the set
         placed = {partition for partition in tuple(active_partitions or ()) if partition in placements}
-        if not placed:  # to aiokafka an empty set means all partitions
+        if not placed:  # aiokafka treats an empty set as all partitions
             await asyncio.sleep(0.02)
             return {}
         if not isinstance(consumer._fetcher._records, FetchedBatches):
@@ -225,7 +225,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
 
 
 def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal | None, int]]:
-    """Joins readable pieces, but yields a refused batch or a batch of markers alone. Yields fields of `Chunk`."""
+    """Yields the last three fields of each chunk. Joins readable pieces; keeps each refused batch or control batch separate."""
     for kind, run in groupby(pieces, type):
         if kind is ReadableBatch:
             yield joined(cast(list[ReadableBatch], list(run))), None, 0
@@ -234,7 +234,7 @@ def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal |
 
 
 class ChunkProducer(driver.Producer):
-    """Faust's producer; waits for the broker when it starts."""
+    """Faust's producer, which waits for the broker at its start."""
 
     def _new_producer(self, transactional_id: str | None = None) -> Any:
         producer = super()._new_producer(transactional_id)
@@ -268,7 +268,7 @@ class ChunkTransport(driver.Transport):
 
 
 class _NoOffsets(dict[Any, None]):
-    """Read offsets that are always None, which disables Faust's duplicate filter."""
+    """A dictionary of read offsets that always returns None, to disable Faust's duplicate filter."""
 
     def __missing__(self, key: Any) -> None:
         return None

@@ -1,8 +1,8 @@
 """Unpacks Kafka's codecs within bounds: gzip, snappy, lz4 and zstd.
 
 A compressed batch states no reliable size, and a few kilobytes can unpack to gigabytes. Every decoder therefore writes to a
-buffer of `MAX_UNPACKED_BYTES` and stops when the buffer is full. It ignores the size in the stream's headers. A decoder's
-window needs at most `MAX_UNPACKED_BYTES` more.
+buffer of `MAX_UNPACKED_BYTES` and stops when the buffer is full. The decoder ignores the size in the stream's headers.
+A decoder's window needs at most another `MAX_UNPACKED_BYTES` of memory.
 
 Java clients send snappy as a frame of blocks (the xerial format), other clients as one raw block. We read both formats.
 """
@@ -16,11 +16,11 @@ import numpy as np
 from surveys import Reason
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
-MAX_UNPACKED_BYTES = 16 * MAX_ENVELOPE_BYTES  # limit of one batch
+MAX_UNPACKED_BYTES = 16 * MAX_ENVELOPE_BYTES  # limit of one unpacked batch
 
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES, _BLOCK_LENGTH_BYTES = 16, 4
-_FULL = "failed to write whole buffer"  # cramjam's error when the output does not fit
+_FULL = "failed to write whole buffer"  # cramjam's error message for output that does not fit
 
 
 class Unreadable(Exception):
@@ -45,7 +45,7 @@ def unpacked(codec: int, packed: memoryview) -> memoryview:
     if codec not in _DECODERS:
         raise Unreadable("unreadable batch", f"compressed with the unknown codec {codec}")
     name, decode = _DECODERS[codec]
-    out = np.empty(MAX_UNPACKED_BYTES, np.uint8).data  # only pages that were written to use memory
+    out = np.empty(MAX_UNPACKED_BYTES, np.uint8).data  # only written pages of this buffer use memory
     try:
         return out[: decode(packed, out)]
     except cramjam.DecompressionError as error:
@@ -55,7 +55,7 @@ def unpacked(codec: int, packed: memoryview) -> memoryview:
 
 
 def _snappy(packed: memoryview, out: memoryview) -> int:
-    """Unpacks raw snappy or the blocks of a xerial frame. A block's first bytes hold its size."""
+    """Unpacks raw snappy or the blocks of a xerial frame. The first bytes of a block hold the block's size."""
     size = 0
     for block in _xerial_blocks(packed) if packed[: len(_XERIAL)] == _XERIAL else [packed]:
         if size + cramjam.snappy.decompress_raw_len(block) > len(out):

@@ -1,6 +1,6 @@
-"""Keeps the consumer in its group. aiokafka's coordinator needs two things that Faust does not do:
+"""Keeps the consumer in its group. aiokafka's coordinator has two limits that Faust does not handle:
 
-- After a failure (for example, a withdrawn right) the coordinator stays out of the group until a caller reads its error.
+- After a failure (for example, a withdrawn right) the coordinator stays out of the group until a caller reads the error.
 - After a day without a fetch, the consumer leaves the group. It rejoins only after a fetch. A spare agent has no partitions
   and fetches nothing, so it could no longer replace a failed agent.
 """
@@ -55,7 +55,7 @@ class Membership:
     def _reason(self) -> str:
         coordinator = self._consumer._coordinator
         with self._consumer._subscription.fetch_context():
-            pass  # counts as a fetch
+            pass  # the coordinator treats this context as a fetch
         heartbeat, refresh = coordinator._heartbeat_task, coordinator._commit_refresh_task
         if any(_failed(task) for task in (heartbeat, refresh)):
             coordinator.request_rejoin()  # otherwise the coordinator would find the same error again
