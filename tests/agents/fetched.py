@@ -17,7 +17,7 @@ from agents.consumer.batches import FetchedBytes, Markers, ReadableBatch, unpack
 PARTITION = TopicPartition("reports", 0)
 CONTROL, APPEND_TIME = 0x20, 0x08
 GZIP, SNAPPY, LZ4, ZSTD = CODECS = (1, 2, 3, 4)
-ENCODERS: dict[int, Callable[[bytes], bytes]] = {  # encoders as the client library calls them
+ENCODERS: dict[int, Callable[[bytes], bytes]] = {  # the client library's encoders
     GZIP: codec.gzip_encode,
     SNAPPY: codec.snappy_encode,
     LZ4: codec.lz4_encode,
@@ -32,7 +32,7 @@ def batch(first: int, values: Sequence[bytes | None], appended_ms: int = 7, cont
         builder.append(offset, 3, None, value, [("trace", b"x")])
     raw = bytearray(builder.build())
     raw[0:8] = first.to_bytes(8, "big")
-    raw[35:43] = appended_ms.to_bytes(8, "big")  # the batch's largest timestamp; it applies to all records
+    raw[35:43] = appended_ms.to_bytes(8, "big")  # the batch's largest timestamp, which applies to all records
     raw[22] |= APPEND_TIME | (CONTROL if control else 0)
     return sealed(raw)
 

@@ -14,7 +14,7 @@ from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 from surveys import Survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
-MAX_DEPTH = 200  # of nested arrays and maps: far more than in any real envelope, and below any decoder's limit
+MAX_DEPTH = 200  # limit of nested arrays and maps: far above any real envelope, and below any decoder's limit
 
 
 class Counted(NamedTuple):
@@ -137,7 +137,7 @@ def _read(raw: bytes, at: int, depth: int) -> tuple[Any, int]:
         return _extension(raw, at, size)
     if code in (0xCA, 0xCB):
         _, at = _take(raw, at, 4 if code == 0xCA else 8)
-        return 0.5, at  # any number with a fraction
+        return 0.5, at  # stands for any floating-point number
     if 0xCC <= code <= 0xCF:
         return _number(raw, at, 1 << (code - 0xCC))
     if 0xD0 <= code <= 0xD3:
@@ -155,7 +155,7 @@ def _read(raw: bytes, at: int, depth: int) -> tuple[Any, int]:
     if code in (0xDE, 0xDF):
         size, at = _number(raw, at, 2 if code == 0xDE else 4)
         return _map(raw, at, size, depth)
-    raise NotMsgpack  # 0xC1, which the format never uses
+    raise NotMsgpack  # 0xC1, a byte that the format never uses
 
 
 def _take(raw: bytes, at: int, size: int) -> tuple[bytes, int]:
@@ -171,7 +171,7 @@ def _number(raw: bytes, at: int, size: int) -> tuple[int, int]:
 
 def _text(raw: bytes, at: int, size: int) -> tuple[str, int]:
     found, at = _take(raw, at, size)
-    return found.decode(errors="replace"), at  # the format allows any bytes
+    return found.decode(errors="replace"), at  # the format allows any bytes in a string
 
 
 def _extension(raw: bytes, at: int, size: int) -> tuple[Any, int]:
@@ -182,7 +182,7 @@ def _extension(raw: bytes, at: int, size: int) -> tuple[Any, int]:
 
 def _array(raw: bytes, at: int, size: int, depth: int) -> tuple[list[Any], int]:
     found = []
-    for _ in range(size):  # stops at the end of the bytes, even if the claimed size is larger
+    for _ in range(size):  # stops at the end of the bytes, even if the stated size is larger
         element, at = _read(raw, at, depth + 1)
         found.append(element)
     return found, at

@@ -10,7 +10,7 @@ from surveys import REASONS, Reason, Survey, parse_survey, seal
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
-PANES = ((0, 0), (1, 0), (1, 1))  # attribute and level: symbols, bits (with padding), hashed symbols
+PANES = ((0, 0), (1, 0), (1, 1))  # attribute and level; their reports are symbols, bits (with padding) and hashed symbols
 
 Fields = list[object]
 
@@ -50,7 +50,7 @@ def sound(survey: Survey, rng: np.random.Generator, step: int, pane: int, n: int
 
 
 def spoilt(survey: Survey, rng: np.random.Generator, step: int, reason: Reason) -> bytes:
-    """Makes an envelope that is refused for exactly this reason if the envelope is appended during `step`."""
+    """Makes an envelope that is rejected for exactly this reason if the log appends the envelope during `step`."""
     pane = 1 if reason == "padding bits set" else 0
     early_or_late = {"step too old": step - 2 - survey.lateness_steps, "step in the future": step + 1000}
     fields: Fields = msgspec.msgpack.decode(sound(survey, rng, 0, pane, n=3))
@@ -81,7 +81,7 @@ def during(survey: Survey, step: int) -> int:
 
 
 def make_log(survey: Survey, rng: np.random.Generator, length: int, steps: int, share_spoilt: float = 0.2) -> list[Record]:
-    """Makes records at offsets 0 … length-1, appended evenly over the steps. A random share is spoilt.
+    """Makes records at offsets 0 … length-1, appended evenly over the steps. A random share of them is spoilt.
 
     Each sound envelope belongs to a random step that may report at its append time.
     """

@@ -57,7 +57,7 @@ def test_the_watchdog_ends_a_process_without_signs_of_life(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 def test_a_silent_listener_is_unreachable(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy or a hanging broker may send nothing. The client library would wait for the TLS handshake without end."""
+    """A proxy or a hanging broker may send nothing. The client library would wait forever for the TLS handshake."""
     monkeypatch.setattr(topics, "ANSWER_MS", 500)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -91,7 +91,7 @@ def test_an_address_without_a_listener_is_unreachable(address: str) -> None:
         check_broker(Settings(kafka=address))
 
 
-# A worker with its signal handlers. The worker's event loop prints "busy" and then runs the code in place of STOPPING.
+# A worker with its signal handlers. The worker's event loop prints "busy", then runs the code that replaces STOPPING.
 BUSY = """
 import asyncio, ctypes, sys, time
 import agents.app as app
@@ -108,7 +108,7 @@ loop.run_forever()
 
 
 TEARDOWN = (
-    "asyncio.forever = type('', (), {'__del__': lambda self: time.sleep(60)})(); loop.stop()"  # when modules are torn down
+    "asyncio.forever = type('', (), {'__del__': lambda self: time.sleep(60)})(); loop.stop()"  # runs at Python's teardown
 )
 
 

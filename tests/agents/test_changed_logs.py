@@ -84,7 +84,7 @@ def remade(first_step: int, length: int, seed: int) -> dict[int, list[Record]]:
 @pytest.mark.parametrize("length", [0, 5, 15, 30, 60])
 @pytest.mark.parametrize("seen", ["at once", "by its next agent", "after some of it was read"])
 async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen: str) -> None:
-    """The new log may end below, at or above the old offset. Closed steps keep their counts, open steps count the new log."""
+    """The new log may end below, at or above the old offset. Closed steps keep their counts; open steps count the new log."""
     log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
     await agent.step()
@@ -115,7 +115,7 @@ async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("stored", [True, False])
 async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: bool) -> None:
-    """If a topic is recreated with fewer partitions, some old partitions have no owner. All stored counts may be theirs."""
+    """If a recreated topic has fewer partitions, some old partitions have no owner. Perhaps only these have stored counts."""
     log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
     await agent.step()

@@ -57,7 +57,7 @@ def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_batch_with_a_wrong_checksum_is_an_error(version: int) -> None:
-    """A change of any byte under the checksum is an error. For batches of the old versions, the library makes the check."""
+    """A change of any byte under the checksum is an error. The library itself checks batches of the old versions."""
     if version == 2:
         raw, covered = bytes(batch(0, [b"a"]) + batch(1, [b"b"])), 21
     else:
@@ -98,7 +98,7 @@ def damaged(what: str) -> bytearray:
     elif what == "a header that is not UTF-8":
         raw[raw.rindex(b"trace")] = 0xFF
     elif what == "an offset of another batch":
-        raw[64] = 2 * 20  # the first record's offset delta, as a zigzag varint
+        raw[64] = 2 * 20  # offset delta of the first record, as a zigzag varint
     elif what == "an offset twice":
         raw[raw.index(b"trace") + 10] = 0  # the second record's offset delta
     elif what.endswith("that never was"):
@@ -257,7 +257,7 @@ async def test_the_next_chunks_are_read_ahead() -> None:
     assert (await chunks(), library.asked) == ([(5, 1)], 2)  # the chunk was read before the new placement
     assert (await chunks(), library.asked) == ([], 3)
     await asyncio.sleep(0.01)
-    assert library.asked == 3  # without records the thread does not read ahead
+    assert library.asked == 3  # after a read without records, the thread does not read ahead
 
 
 class Library:
@@ -292,7 +292,7 @@ class Library:
 async def test_after_an_error_partitions_are_placed_again(
     error: Exception | None, displaced: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records read before the error are lost. A read from the library's position would skip them."""
+    """Records read before the error are lost. A read from the library's position would skip these records."""
     monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
     other, told = TopicPartition("reports", 1), list[set[int]]()
     thread: Any = ChunkThread.__new__(ChunkThread)

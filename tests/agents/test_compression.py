@@ -86,7 +86,7 @@ def test_a_bomb_is_refused_in_bounded_memory(name: str) -> None:
             unpack(number, packed)
         assert error.value.reason == "too large"
 
-    refused()  # first call: the library's one-time allocations
+    refused()  # the first call makes the library's one-time allocations
     assert peak_growth(refused) < 2 * MAX_UNPACKED_BYTES + 2**22
     assert peak_growth(lambda: UNBOUNDED[number](packed)) > 3 * MAX_UNPACKED_BYTES
 
@@ -96,7 +96,7 @@ def peak_growth(run: Callable[[], object]) -> int:
     if sys.platform != "linux":
         pytest.skip("reads /proc")
     ctypes.CDLL(None).malloc_trim(0)  # free memory in the process would hide growth
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    Path("/proc/self/clear_refs").write_text("5")  # resets the recorded peak of memory
     before = peak()
     run()
     return peak() - before

@@ -32,7 +32,7 @@ async def test_everything_is_counted_once() -> None:
 async def test_a_dropped_chunk_is_read_again() -> None:
     agent, store = await started()
     await agent.read(0, 5)
-    agent.log.read(0, 5)  # lost before delivery
+    agent.log.read(0, 5)  # this chunk is lost before delivery
     await agent.read(0, 5)
     assert not agent.counting.ready
     held = agent.log.read(0, 5)
@@ -46,7 +46,7 @@ async def test_a_dropped_chunk_is_read_again() -> None:
 
 async def test_a_dropped_first_chunk_is_not_a_gap_of_the_log() -> None:
     agent, store = await started()
-    agent.log.read(0, 5)  # the first chunk after the placement, lost before delivery
+    agent.log.read(0, 5)  # this first chunk after the placement is lost before delivery
     await agent.read(0, 5)
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
@@ -90,7 +90,7 @@ async def test_chunks_wait_for_the_store_and_none_is_lost() -> None:
 
 
 async def test_chunks_flow_again_even_with_nothing_to_write() -> None:
-    """The partition whose commit failed is revoked, so no commit would notice that the store answers again."""
+    """The partition whose commit failed is revoked. No later commit would therefore notice that the store answers again."""
     agent, store = await started()
     await agent.read(0, 5)
     store.fails = True
@@ -108,7 +108,7 @@ async def test_a_stale_owner_is_refused_and_reloads() -> None:
         await agent.step()
         await agent.read(0, 10 if agent is one else 20)
     await other.step()
-    await one.step()  # refused
+    await one.step()  # the store refuses this commit
     assert store.positions()[0] == 20
     await one.finish()
     assert store.snapshot() == direct(LOGS)
@@ -267,7 +267,7 @@ async def test_the_loop_commits_and_survives_failures() -> None:
     running = asyncio.create_task(agent.counting.run())
     await asyncio.sleep(0.05)
     store.fails = False
-    agent.counting.displace([])  # wakes the loop
+    agent.counting.displace([])  # wakes the agent's loop
     await agent.until(lambda: agent.counting.ready)
     for partition in LOGS:
         await agent.read(partition)
@@ -329,7 +329,7 @@ async def test_commits_lost_in_a_failover_are_counted_again(lost: int) -> None:
 
 
 async def test_a_long_log_is_written_in_bounded_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log that is counted again has many open steps. At most the limit and one more step wait to be written."""
+    """While a long log is counted again, many steps are open. Unwritten counts exceed the limit by at most one step."""
     rng, steps = np.random.default_rng(5), 40
     record = [Record(i, during(SURVEY, i // 3), sound(SURVEY, rng, i // 3, i % 3)) for i in range(3 * steps)]
     a_step = sum(table.counts.nbytes for table in tally(SURVEY, record[:3]).counts.values())

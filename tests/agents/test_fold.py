@@ -72,7 +72,7 @@ class Owner:
 
 OPERATIONS = st.tuples(
     st.sampled_from(["deliver", "commit", "commit_unanswered", "commit_late", "restart"]),
-    st.integers(0, 1),  # one of two agents; both believe that they own the partition
+    st.integers(0, 1),  # one of two agents that both believe that they own the partition
     st.integers(0, len(LOG)),
     st.integers(0, 20),
 )

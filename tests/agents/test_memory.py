@@ -32,4 +32,4 @@ def faults(first: str) -> int:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these settings")
 def test_freed_memory_is_kept() -> None:
     assert faults("assert keep_freed_memory()") < PAGES
-    assert faults("") > 5 * PAGES  # the control: by default glibc returns most of the memory every time
+    assert faults("") > 5 * PAGES  # the control: by default glibc returns most of the memory to the system every time

@@ -1,4 +1,4 @@
-"""Tests the stall detector: which states are a stall, and which are not."""
+"""Tests the stall detector: it reports a stall, and nothing else, as a stall."""
 
 import pytest
 

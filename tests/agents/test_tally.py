@@ -68,7 +68,7 @@ def test_tallies_are_additive(a: list[Record], b: list[Record]) -> None:
 
 @st.composite
 def crowds(draw: st.DrawFn) -> list[Record]:
-    """Draws many envelopes with equal beginnings, as devices send them. Some have changed bytes."""
+    """Draws many envelopes with equal beginnings, as devices send them. Some envelopes have changed bytes."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     values: list[bytes] = []
     for _ in range(draw(st.integers(1, 4))):
@@ -103,7 +103,7 @@ def test_a_crowd_is_read_together_with_all_checks() -> None:
     bad = [raw[:-1] + b"\xff" if i % 3 == 0 else raw for i, raw in enumerate(crowd)]
     records = [Record(i, during(SURVEY, 5), raw) for i, raw in enumerate(bad)]
     assert tally(SURVEY, records) == count_one_by_one(SURVEY, records)
-    wide = [raw[:-3] + b"\xc5\x00" + raw[-2:] for raw in crowd]  # the same envelopes, with the payload's length in two bytes
+    wide = [raw[:-3] + b"\xc5\x00" + raw[-2:] for raw in crowd]  # as `crowd`, but with the payload's length in two bytes
     assert open_envelope(SURVEY, wide[0], during(SURVEY, 5)).payload == crowd[0][-1:]
     assert open_groups(SURVEY, wide, [during(SURVEY, 5)] * 200) == ([], list(range(200)))
     late = [SURVEY.closes_ms(5) - 100 + i for i in range(200)]
@@ -114,7 +114,7 @@ def test_beginnings_with_equal_hashes_are_distinguished() -> None:
     """The hash is a sum of words times odd factors. The test can therefore compute other words with the same hash."""
     one, two = (np.full((20, 16), 7, np.uint8) for _ in range(2))
     words, odd = two.view(np.uint64), 0x9E3779B97F4A7C15
-    words[:, 0] += np.uint64(odd)  # adds odd² to the hash; the next line subtracts it
+    words[:, 0] += np.uint64(odd)  # adds odd² to the hash; the next line subtracts odd²
     words[:, 1] -= np.uint64(1)
     found = [group.tolist() for group in _same(np.concatenate((one, two)))]
     assert sorted(map(len, found)) == [1] * 20 + [20]

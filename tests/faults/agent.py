@@ -144,7 +144,7 @@ class Agent:
         if self.stalled or self._log.away:
             return None
         for partition, placement in source.sample(sorted(self._placements.items()), len(self._placements)):
-            if placement.position < self._log.begins[partition]:  # out of range
+            if placement.position < self._log.begins[partition]:  # the offset has expired: out of range
                 del self._placements[partition]
                 self.counting.displace([partition])
                 continue

@@ -26,7 +26,7 @@ class Code:
     """The modules and classes that a run uses.
 
     Attributes:
-        counting, schedule: fresh copies of the modules. Changes to these copies affect no other run.
+        counting, schedule: fresh copies of the modules. A change to a copy affects no other run.
         fold, store, topic: the classes that the two modules use.
     """
 

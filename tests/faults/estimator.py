@@ -18,7 +18,7 @@ MARGIN_MS = 500
 
 
 class Killed(Exception):
-    """The estimator was killed."""
+    """Raised inside an estimator that the test kills."""
 
 
 class Estimator:

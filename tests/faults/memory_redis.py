@@ -1,6 +1,6 @@
 """The Redis of a run: count store and results in memory. This Redis can hang, fail and lose its last writes.
 
-This Redis also tracks the records in the stored counts: each fold notes the offsets that it has counted (`traced`).
+This Redis also tracks which records the stored counts include: each fold notes its counted offsets (`traced`).
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class MemoryRedis:
         self._loop, self._random, self._written = loop, source, written
         self.lineage: dict[int, list[Range]] = {}
         self.done: Counter[str] = Counter()
-        self._ranges: dict[int, tuple[object, list[Range]]] = {}  # by the id of a checkpoint; a kept object has a unique id
+        self._ranges: dict[int, tuple[object, list[Range]]] = {}  # key: `id()` of a checkpoint, unique because we keep it
         self._past: deque[tuple[Any, ...]] = deque(maxlen=12)
         self.paused_until = self.refusing_until = -1.0
         self.slow_s = 0.0
@@ -163,7 +163,7 @@ class MemoryRedis:
             def __init__(self, survey: Any, checkpoint: Any, *more: Any) -> None:
                 super().__init__(survey, checkpoint, *more)
                 self.ranges: list[Range] = [] if checkpoint is None else list(redis._ranges[id(checkpoint)][1])
-                self.now_ms = now_ms  # for a mutant
+                self.now_ms = now_ms  # only a mutant needs this case
 
             def feed(self, records: Sequence[Record]) -> Any:
                 before = self.next_offset

@@ -1,4 +1,4 @@
-"""Faults in the service's logic. The lists must find each fault, because a suite that cannot fail proves nothing."""
+"""Faults in the service's logic. The lists of operations must find each fault, because tests that cannot fail prove nothing."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -113,7 +113,7 @@ def starts_rejections_anew(code: Code) -> None:
 
 
 def judges_lateness_by_its_own_clock(code: Code) -> None:
-    """A record is late or not by the time when it is counted, not by its append time."""
+    """The time of counting, not the append time, decides whether a record is late."""
 
     class Fold(code.fold):  # type: ignore[misc, name-defined]
         def feed(self, records: Sequence[Record]) -> Any:

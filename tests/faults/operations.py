@@ -94,7 +94,7 @@ class ZombieOwner(Operation):
 
 @dataclass(frozen=True)
 class FreezeAgent(Operation):
-    """An agent gets SIGSTOP, later SIGCONT. After the session timeout the agent is a zombie. Only for real processes."""
+    """An agent gets SIGSTOP, later SIGCONT. After the session timeout the agent is a zombie. Real processes only."""
 
     agent: int
     seconds: float
@@ -306,7 +306,7 @@ _DRAWS: list[tuple[float, Draw]] = [
 
 
 def random_list(seed: int, length: int = 40) -> list[Operation]:
-    """Returns the list of a seed. Each list omits some kinds of operations, so that other kinds meet more often."""
+    """Returns the list of a seed. Each list omits some kinds of operations, so that the remaining kinds meet more often."""
     source = random.Random(seed)
     kinds = [(weight, draw) for i, (weight, draw) in enumerate(_DRAWS) if weight >= 10 or source.random() < 0.6]
     weights = [weight for weight, _ in kinds]

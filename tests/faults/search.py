@@ -86,7 +86,7 @@ def search(seeds: range, length: int, make: Callable[[], Code] = Code.real) -> t
 
 
 def mutated(mutant: mutants.Mutant) -> Callable[[], Code]:
-    """Returns a maker of the service's code with this fault."""
+    """Returns a function that makes the service's code with this fault."""
 
     def make() -> Code:
         code = Code.real()

@@ -30,12 +30,12 @@ class SteppedLog:
     begins: dict[int, int] = field(default_factory=lambda: dict.fromkeys(LOGS, 0))
     group: dict[int, int] = field(default_factory=dict)
     letters: list[DeadLetter] = field(default_factory=list)
-    markers: dict[int, int] = field(default_factory=dict)  # offsets without a record at the log's end
+    markers: dict[int, int] = field(default_factory=dict)  # by partition: number of offsets without a record at the log's end
     log_id: str = ""
     fails: bool = False
     reason: str = ""  # reason why the log's reader is shut out of the group
-    gone: bool = True  # unreachable for every client whenever it fails
-    placements: dict[int, list[int]] = field(default_factory=dict)  # number, position, chunks read
+    gone: bool = True  # when the log fails, it fails for every client
+    placements: dict[int, list[int]] = field(default_factory=dict)  # by partition: number of the seek, position, chunks read
     number: int = 0
 
     async def identity(self) -> str:

@@ -3,7 +3,7 @@
 LDPSTREAM_FAULT_LISTS sets the number of random lists. `python -m tests.faults.search` runs more lists, from any first seed.
 
 The table shows known faults of Faust and its client, and the list or test that provokes each fault. The lists here provoke
-faults that the real libraries do not show on demand. "real" means real processes, as in `tests/services/test_faults.py`.
+faults that the real libraries show only by chance. "real" means real processes, as in `tests/services/test_faults.py`.
 
     a seek in on_partitions_assigned is lost       here "read on from elsewhere", LoseDelivery, Redeliver;
                                                    mutant reads_from_the_groups_offset; real: every rebalance

@@ -22,7 +22,7 @@ from .memory_topic import MemoryTopic
 from .virtual import VirtualLoop
 
 MAX_AGENTS = 3
-SESSION_S = 6.0  # session timeout: the group then notices that an agent has died
+SESSION_S = 6.0  # session timeout, after which the group notices that an agent has died
 REVOKED_S = 15.0  # the group's timeout for an agent to give up its partitions
 STALLED_S = 120.0  # timeout of an agent's watchdog
 SETTLED_S = 500.0
@@ -124,7 +124,7 @@ class World:
         """Closes every step, runs the estimators and checks the end."""
         last = max((key.step for key in self._invariant.acknowledged().panes), default=0)
         self.log.ahead_ms += max(0, SURVEY.closes_ms(last + 1) + MARGIN_MS + 1000 - self.log.now_ms())
-        for turn in range(2 * len(self._estimators) + 1):  # hanging estimators resume first
+        for turn in range(2 * len(self._estimators) + 1):  # estimators that hang resume first
             self._estimate(op.Estimate(turn))
         self._invariant.check_end(last)
 

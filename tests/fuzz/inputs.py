@@ -1,4 +1,4 @@
-"""Inputs for fuzzing the envelope: a survey with every kind of report, its sound envelopes, and mutations of them."""
+"""Inputs for fuzzing the envelope: a survey with every kind of report, its sound envelopes, and mutated envelopes."""
 
 import random
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class Input(NamedTuple):
 
 @cache
 def sound() -> tuple[bytes, ...]:
-    """Envelopes of every kind of report, with 1, 2 and 9 reports."""
+    """Returns envelopes of every kind of report, with 1, 2 and 9 reports."""
     rng = np.random.default_rng(20260105)
     envelopes = []
     for attribute, level in PANES:

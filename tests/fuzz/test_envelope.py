@@ -64,7 +64,7 @@ def test_the_tally_agrees_on_any_bytes(raw: bytes) -> None:
 @given(st.lists(VALUES, max_size=9), st.booleans())
 @settings(max_examples=300)
 def test_the_tally_agrees_on_any_msgpack(values: list[object], begins_well: bool) -> None:
-    """Some of the arrays have the right beginning and length."""
+    """Some of the random arrays have the beginning and length of an envelope."""
     if begins_well:
         values = [1, SURVEY.fingerprint, 0, 0, STEP, 1, b"\x01"][: 7 - len(values)] + values
     verdicts([Input(msgspec.msgpack.encode(values), NOW_MS)])
@@ -79,7 +79,7 @@ def test_the_runner_reaches_every_reason_and_acceptance() -> None:
 
 @pytest.mark.parametrize("fault", ["counts padding", "forgets a report", "another reason", "raises"])
 def test_a_fault_in_the_service_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Control: faulty tallies that only few inputs reveal."""
+    """Control: only a few inputs reveal these faulty tallies."""
 
     def faulty(survey: Survey, records: list[Record]) -> Tally:
         found = tally(survey, records)

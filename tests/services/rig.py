@@ -104,7 +104,7 @@ _claims: list[IO[bytes]] = []
 def free_ports(n_ports: int) -> list[int]:
     """Returns `n_ports` loopback ports without a listener, drawn at random from `PORTS`.
 
-    The ports stay reserved until this process ends: no test run, this one included, draws a reserved port.
+    The ports stay reserved until this process ends: no test run, not even this one, draws a reserved port.
     """
     free = (port for port in random.sample(PORTS, k=len(PORTS)) if _is_free(port) and _claim(port))
     return list(itertools.islice(free, n_ports))

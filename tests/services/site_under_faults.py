@@ -1,6 +1,6 @@
 """Runs lists of faults on real processes: agents, an estimator, a real Kafka and a real Redis, under traffic.
 
-The operations come from `tests.faults.operations`; some of them do not apply to real processes. The invariant: the count
+The operations come from `tests.faults.operations`; a few operations do not apply to real processes. The invariant: the count
 tables equal a direct tally of the topic, and the topic holds every record that the broker acknowledged. The reference computes
 this tally and shares no code with the service.
 """

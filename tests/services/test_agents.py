@@ -88,7 +88,7 @@ class Site:
     environment: dict[str, str]
     folder: Path
     sent: Counter[Reason | None] = field(default_factory=Counter)
-    judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # reason if the record is not late, and step
+    judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # by value: reason if it is not late, and step
     workers: list[Worker] = field(default_factory=list)
 
     def start(self, program: str = "", **environment: str) -> Worker:
@@ -105,7 +105,7 @@ class Site:
         for _ in range(n_envelopes):
             step, reason = self.survey.step_at(now_ms()), None
             if rng.random() < 0.1:
-                reason = REASONS[int(rng.integers(len(REASONS) - 1))]  # the broker itself refuses oversized records
+                reason = REASONS[int(rng.integers(len(REASONS) - 1))]  # the broker refuses oversized records earlier
                 value = spoilt(self.survey, rng, step, reason)
             else:
                 value = sound(self.survey, rng, step, int(rng.integers(len(PANES))), int(rng.integers(1, 20)))

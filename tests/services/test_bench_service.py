@@ -45,7 +45,7 @@ def test_the_command_measures_everything_and_cleans_up(kafka: str, redis_url: st
     assert [row["kind"] for row in result["counted"]] == [kind.name for kind in QUICK.kinds]
     for row, kind in zip(result["counted"], QUICK.kinds, strict=True):
         for run in (*row["bare"], *row["agent"]):
-            assert 0 < run["records"] <= kind.records  # the benchmark counts records from the first commit on
+            assert 0 < run["records"] <= kind.records  # the benchmark measures from the first commit on
             assert run["seconds"] > 0
         assert row["ratio"] > 0
     assert 40 <= result["counted"][0]["record_bytes"] <= 100

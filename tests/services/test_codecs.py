@@ -20,7 +20,7 @@ from .test_agents import PARTITIONS, Site, make_site
 __all__ = ["make_site"]
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-ENVELOPES = 125  # for each codec and writer; in total at least 500 compressed by the broker and 500 by a client
+ENVELOPES = 125  # per codec and writer: in total, the broker compresses at least 500 and a client at least 500
 
 
 class Codecs(FetchedBytes):

@@ -151,7 +151,7 @@ def test_late_pruning_after_redis_lost_its_data_has_no_effect(site: Site) -> Non
 
 def test_a_late_publication_of_a_replaced_estimator_is_refused(site: Site) -> None:
     """One estimator hangs before it publishes a step as incomplete. Meanwhile the other estimator publishes it as complete."""
-    site.log.times[0].append(SURVEY.closes_ms(STEPS - 1) - 1)  # not counted yet
+    site.log.times[0].append(SURVEY.closes_ms(STEPS - 1) - 1)  # this record is not counted yet
     site.one.run(STEPS - 2)
     hang = site.one.topic.hang = Hang()
     thread = site.one.run_apart(site.one.schedule.deadline_ms(STEPS - 1))

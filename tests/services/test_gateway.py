@@ -137,7 +137,7 @@ class Client(threading.Thread):
     def __init__(self, port: int, parts: list[list[bytes]], insist: bool) -> None:
         super().__init__()
         self.port, self.parts, self.insist = port, parts, insist
-        self.told: list[tuple[list[bytes], str]] = []  # envelopes, and "accepted", a problem's title, or "no answer"
+        self.told: list[tuple[list[bytes], str]] = []  # request's envelopes; "accepted", a problem's title or "no answer"
         self.start()
 
     def run(self) -> None:
@@ -229,7 +229,7 @@ def test_a_broker_outage_loses_and_doubles_nothing(kafka_node: KafkaNode, start:
     assert gateway.status("/ready", gateway.metrics_port) == 503
     assert (
         post(gateway.port, [unlike_envelopes(gateway.survey, 1, seed=3)[0]]) == "log unavailable"
-    )  # this envelope must not be in the log
+    )  # the log must not hold this envelope
     kafka_node.start()
     for client in clients:
         client.join(PATIENCE_S)

@@ -204,7 +204,7 @@ def test_a_commit_after_a_lost_commit_is_refused(watched: WatchedRedis) -> None:
         retried(store.positions)
         watched.await_promotion()
         assert not retried(lambda: store.commit(0, (before + 5, ""), random_change(rng, before + 9)))
-        assert_equal(stores)  # as if the lost commit had never happened
+        assert_equal(stores)  # the store is as before the lost commit
         operate(stores, rng, 30)
 
 

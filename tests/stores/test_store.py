@@ -161,7 +161,7 @@ def test_missing_records_and_the_log_id_are_kept(store: CountStore) -> None:
 
 
 def test_an_offset_of_another_log_is_refused(store: CountStore) -> None:
-    """The store refuses even the same offset. Otherwise it could mistake the change for the stored change."""
+    """The store refuses even the same offset. Otherwise the store could mistake the new change for the stored change."""
     store.commit(0, None, replace(checkpoint(10), log_id="one"))
     before = store.snapshot()
     for offset in (10, 20):
@@ -174,7 +174,7 @@ def test_another_log_begins_with_the_closed_steps(store: CountStore) -> None:
     store.commit(0, None, replace(checkpoint(10), log_id="one"))
     open_ = {key: replace(table, n=0) for key, table in COUNTED.items() if key.step >= 4}
     change = Checkpoint(10, during(SURVEY, 5), open_, {}, "two", Missing(1, 2, 10))
-    for _ in range(2):  # the answer may be lost
+    for _ in range(2):  # a writer retries if the answer is lost
         assert store.commit(0, (10, "one"), change)
     assert store.snapshot() == {0: replace(change, panes={key: table for key, table in COUNTED.items() if key.step < 4})}
     assert not store.commit(0, (10, "one"), replace(checkpoint(20), log_id="one"))
@@ -213,10 +213,10 @@ def test_prune_removes_only_old_steps(store: CountStore) -> None:
 @pytest.mark.parametrize(
     ("seen", "pruned"),
     [
-        (checkpoint(10), False),  # another writer: the partition was loaded again, perhaps after the store lost data
+        (checkpoint(10), False),  # another writer: an agent loaded the partition again, perhaps after a loss
         (replace(checkpoint(10), writer="a"), True),
-        (replace(checkpoint(9), writer="a"), True),  # the stored checkpoint has more records than the checkpoint seen
-        (replace(checkpoint(11), writer="a"), False),  # an older copy of the store
+        (replace(checkpoint(9), writer="a"), True),  # the stored checkpoint counts more records than `seen`
+        (replace(checkpoint(11), writer="a"), False),  # the store was restored from an older copy
         (replace(checkpoint(10), writer="a", log_id="other"), False),
     ],
 )
@@ -321,7 +321,7 @@ def test_a_redis_that_hangs_or_refuses_is_used_again_later(redis_node: RedisNode
             client.config_set("maxmemory", "0")
         assert store.commit(0, (store.positions()[0], ""), checkpoint(30))
         assert store.snapshot()[0] == checkpoint(30)
-        client.script_flush()  # as after a restart
+        client.script_flush()  # like a store after a restart
         assert store.commit(0, (30, ""), checkpoint(40))
         client.flushall()
     store.close()
