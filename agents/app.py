@@ -1,7 +1,7 @@
 """The agent as a Faust app. Start it with `faust -A agents.app worker`; our command line calls `run`.
 
 Faust manages the consumer group, the partitions and the process. `agents.consumer.chunks` delivers the records in chunks,
-`agents.counting` counts the records, and `agents.kafka_log` sends its requests to the broker. Any number of agents may run.
+`agents.counting` counts the records, and `agents.kafka_log` sends other requests to the broker. Any number of agents may run.
 Each partition has one owner at a time. Counts stay exact even if two agents believe that they own a partition.
 """
 
@@ -164,7 +164,7 @@ class _Worker(faust.Worker):
             signal.siginterrupt(number, False)
 
     def _schedule_shutdown(self, number: Any) -> None:
-        """Starts the shutdown, and ends the wait for Kafka."""
+        """Starts the shutdown, and ends the wait of `prepare` for Kafka."""
         cast(AgentApp, self.app).stopping.set()
         super()._schedule_shutdown(number)
 

@@ -302,7 +302,7 @@ class Counting:
                 partition.fold = PartitionFold(self._survey, checkpoint, begin, log_id, self._now_ms(), writer)
             await self._move_into_log(partition, partition.fold, log_id, begin, end)
             if partition.fold is None:
-                self._wake.set()  # commit refused: load the partition again
+                self._wake.set()  # the store refused the commit: load the partition again
                 continue
             offset = partition.fold.next_offset
             placement = await self._log.place(partition.number, offset)

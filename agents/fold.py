@@ -238,7 +238,7 @@ class PartitionFold:
 
 
 def _consecutive(offsets: Sequence[int], first: int) -> int:
-    """Returns the number of offsets before the first gap. Without a gap, the offsets are first, first + 1, ..."""
+    """Returns the number of offsets that equal first, first + 1, ... up to the first gap."""
     n = len(offsets)
     if not n or offsets[-1] == first + n - 1:
         return n

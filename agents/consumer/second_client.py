@@ -21,7 +21,7 @@ class SecondClient:
     """A client for requests about one topic. The client shares no connection and no thread with the consumer.
 
     Raises (all methods):
-        LogUnavailable: if the broker does not answer, or does not serve the topic.
+        LogUnavailable: if the broker does not answer or does not serve the topic.
     """
 
     def __init__(self, settings: Settings, topic: str) -> None:

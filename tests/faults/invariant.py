@@ -35,7 +35,7 @@ class Violation(AssertionError):
 
 
 class Tallied(NamedTuple):
-    """The number of reports and the counts of each pane, and the number of refused envelopes by reason."""
+    """For each pane the number of reports and the counts; for each reason the number of rejected envelopes."""
 
     panes: dict[PaneKey, tuple[int, tuple[int, ...]]]
     rejected: dict[str, int]
@@ -91,7 +91,7 @@ class Invariant:
                 raise Violation(f"partition {partition}: rejected {checkpoint.rejected}, expected {expected.rejected}")
 
     def check_letters(self, partition: int) -> None:
-        """Checks that the dead letters of all stored records have arrived."""
+        """Checks that the topic has the dead letters of all rejected records in the stored counts."""
         for record, found in judged_in_order(SURVEY, self._records(partition, self._redis.lineage[partition])):
             if isinstance(found, str) and (partition, record.offset, found) not in self._log.letters:
                 raise Violation(f"partition {partition}: committed before the dead letter of offset {record.offset}")

@@ -84,7 +84,7 @@ class MemoryLog:
             self.moved()
 
     def produce(self, partition: int, n: int, seed: int) -> None:
-        """Appends n sound envelopes. Some are for a step too early or too late, and will be rejected."""
+        """Appends n sound envelopes. Envelopes for a step too early or too late will be rejected."""
         source = random.Random(seed)
         for _ in range(n):
             step = max(0, self.step() + source.choice((-2, -1, -1, 0, 0, 0, 0, 1)))
@@ -110,14 +110,14 @@ class MemoryLog:
     # ---- requests of agents
 
     def read(self, partition: int, position: int, length: int) -> tuple[list[Record], int]:
-        """Returns records from the position on and 0, or one record for a marker and the number of markers, 1."""
+        """Returns (records from the position on, 0), or for a transaction marker (one record, 1)."""
         log = self.records[partition][position : position + length]
         if log and log[0] is None:
             return [Record(position, 0, b"")], 1
         return [record for record in takewhile(bool, log) if record is not None], 0
 
     async def ask(self, question: str, answer: Callable[[], Any]) -> Any:
-        """Answers a request like a broker: after a delay, or not at all."""
+        """Answers a request like a broker: after a delay, or never."""
         await asyncio.sleep(self._random.choice((0.0, 0.003, 0.1)))
         if self.away:
             await asyncio.sleep(min(ANSWER_S, self.away_until - self._loop.time()))

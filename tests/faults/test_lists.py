@@ -66,7 +66,7 @@ class Fixed(NamedTuple):
     Attributes:
         happens: an event that must occur.
         operations: the operations of the list.
-        shows: a mutant that the list finds.
+        shows: a mutant (faulty code) that the list finds.
         seed: determines everything that the list does not fix.
     """
 

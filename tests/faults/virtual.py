@@ -29,7 +29,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop with virtual time. Its executor is `thread`, which the loop calls directly.
 
     Attributes:
-        thread: replaces `asyncio.to_thread`; gets the future to answer and the function to run.
+        thread: replaces `asyncio.to_thread`; its arguments are the future to complete and the function to run.
     """
 
     thread: Callable[["asyncio.Future[Any]", Callable[..., Any]], None]

@@ -73,7 +73,7 @@ class World:
         return self.done
 
     def fail(self, error: BaseException) -> None:
-        """Keeps an error that its source cannot raise; `run` raises it later."""
+        """Keeps an error from a task or thread that cannot raise the error; `run` raises the error later."""
         self._errors.append(error)
 
     def _raise(self) -> None:

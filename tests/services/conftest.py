@@ -81,7 +81,7 @@ def make_topic(topic: str, kafka: str) -> MakeTopic:
 
 @pytest.fixture(scope="session")
 def own_redis() -> Iterator[RedisNode]:
-    """The Redis that this session started. `redis_url` and `redis_node` delete its data."""
+    """The Redis that this session started. The fixtures `redis_url` and `redis_node` delete the data in this Redis."""
     if reason := missing(kafka=False):
         give_up(reason)
     with RedisNode() as node:

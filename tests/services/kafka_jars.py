@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 KAFKA_VERSION = "4.1.0"
-LOG4J_VERSION = "2.24.3"  # the version on which Kafka 4.1.0 depends
+LOG4J_VERSION = "2.24.3"  # the log4j version on which Kafka 4.1.0 depends
 
 # Kafka logs through slf4j, but Kafka's published dependencies omit the binding to log4j. Without this binding, a failing
 # broker logs nothing.

@@ -88,7 +88,7 @@ def _java_missing() -> str | None:
 
 
 def wait_until(well: Callable[[], object], what: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
-    """Waits until `well` is true; an OSError is treated as false. The failure message shows `what`."""
+    """Waits until `well` returns true; an OSError is treated as false. The failure message shows `what`."""
     deadline = time.monotonic() + timeout_s
     while True:
         with contextlib.suppress(OSError):
@@ -270,7 +270,7 @@ class KafkaNode(Node):
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` for a client's `bootstrap_servers`; a restart changes neither."""
+        """`host:port` for a client's `bootstrap_servers`. A restart keeps both values."""
         return f"{LOOPBACK}:{self._ports[0]}"
 
     @property
@@ -362,7 +362,7 @@ class RedisNode(Node):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port; a restart changes neither."""
+        """Host and port. A restart keeps both values."""
         return LOOPBACK, self._ports[0]
 
     def client(self) -> redis.Redis:
@@ -385,7 +385,7 @@ class RedisNode(Node):
         self._wait_for_port(deadline)
         with self.client() as client:
             while time.monotonic() < deadline:
-                with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):  # "loading" is a ConnectionError
+                with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):  # also while the server loads its data
                     client.ping()
                     return
                 time.sleep(0.02)

@@ -69,7 +69,7 @@ class SecureKafkaNode(KafkaNode):
 
         Args:
             principal: ``User:name``.
-            rights: each the type and name of a resource (``x*`` is a prefix) and an operation, as in ("topic", "t", "write").
+            rights: each a resource type, a resource name (``x*`` is a prefix) and an operation, as in ("topic", "t", "write").
         """
         acls = []
         for kind, name, operation in rights:

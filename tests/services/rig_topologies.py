@@ -11,7 +11,7 @@ import redis
 from .rig import LOOPBACK, PATIENCE_S, Node, NodeError, RedisNode, free_ports
 
 SLOTS = 16384
-# Other nodes and the Sentinel treat a node as dead after this time without an answer. A busy machine answers sooner.
+# Other nodes and the Sentinel treat a node as dead after this time without an answer. Even a busy machine answers sooner.
 DEAD_MS = 3000
 
 

@@ -79,7 +79,7 @@ class Site:
             role: role in the tables of docs/security.md.
             survey: name of the survey.
             but: row of `KAFKA_RIGHTS` to leave out.
-            rules: rules in Redis, in place of the role's rules.
+            rules: the user's rules in Redis, instead of the role's rules.
         """
         name, password = f"{role}-{secrets.token_hex(4)}", self.password()
         self.kafka.add_user(name, password)
@@ -92,7 +92,7 @@ class Site:
         return self.kafka.settings(name, password, **known)
 
     def redis_user(self, survey: str, rules: str) -> Settings:
-        """Creates a user of Redis alone, and returns the user's settings."""
+        """Creates a user in Redis but not in Kafka, and returns the user's settings."""
         return Settings(**self._redis_user(secrets.token_hex(4), self.password(), survey, rules))
 
     def _redis_user(self, name: str, password: str, survey: str, rules: str) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def exercise_agent(survey: Survey, settings: Settings) -> None:
     with closing(RedisCountStore(survey, settings)) as store:
         head = store.heads().get(0)
         expected, offset = (None, 0) if head is None else (head.position, head.next_offset)
-        empty = {PaneKey(0, 0, 1): survey.mechanisms[0][0].empty_table()}  # the commit removes it
+        empty = {PaneKey(0, 0, 1): survey.mechanisms[0][0].empty_table()}  # the commit removes this empty pane
         assert store.commit(0, expected, Checkpoint(offset + 1, survey.start_ms, a_pane(survey) | empty))
         assert store.load(0) is not None
         assert store.evicts() is None

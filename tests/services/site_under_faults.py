@@ -343,7 +343,7 @@ class Run:
         assert {key.step for key in direct.panes} <= {p.step for p in complete}
 
 
-# beginning of an event in the agents' logs -> name of the event in `done`
+# key: beginning of a line in the agents' logs; value: name of the event in `done`
 EVENTS = {
     "counting": "partitions placed",
     "commit refused": "commits refused",

@@ -277,7 +277,7 @@ def test_a_hang_ends_the_process_and_an_outage_does_not(
     worker = site.start(program=HANGING)
     site.until(lambda: site.counted() == site.n_sent)
     kafka_node.pause()
-    time.sleep(22)  # longer than the limit for a hanging consumer
+    time.sleep(22)  # longer than the stall limit of a consumer
     assert worker.process.poll() is None
     kafka_node.resume()
     send_sound(site, rng, 60)

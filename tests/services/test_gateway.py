@@ -180,7 +180,7 @@ def in_log(bootstrap: str, survey: Survey) -> Counter[bytes]:
 
 
 def parts_of(envelopes: list[bytes], sizes: list[int]) -> list[list[bytes]]:
-    """Splits the envelopes into parts of these sizes, which repeat."""
+    """Splits the envelopes into parts; the given sizes repeat in order."""
     parts: list[list[bytes]] = []
     while envelopes:
         size = sizes[len(parts) % len(sizes)]
@@ -209,7 +209,7 @@ def test_a_gateway_stopped_under_load_loses_and_doubles_nothing(kafka: str, star
     assert all(told[envelope] in ("accepted", "outcome unknown", "no answer") for envelope in found)
     for part in (
         part for client in clients for part, _ in client.told
-    ):  # the log holds the whole batch or no part of the batch
+    ):  # the log holds either the whole batch or no part of the batch
         assert len({envelope in found for envelope in part}) == 1
     log = gateway.log.read_text()
     assert [json.loads(line)["event"] for line in log.splitlines()] == ["serving", "ended"]

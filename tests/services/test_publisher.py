@@ -87,7 +87,7 @@ def test_only_the_last_publisher_to_take_over_can_publish(kafka: str, topic: str
 
 
 def test_records_of_another_survey_are_skipped(kafka: str, topic: str) -> None:
-    """Such a record has another fingerprint under the same name, or is not a publication."""
+    """A skipped record has another survey's fingerprint under the same name, or is not a publication."""
     survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     other = msgspec.structs.replace(publication(survey, 3, complete=True), fingerprint="00")

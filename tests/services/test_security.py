@@ -208,7 +208,7 @@ def test_each_redis_right_is_needed_and_checked_at_the_start(role: str, site: Si
     allowed = site.redis_user("demo", rules)
     agent = site.redis_user("demo", REDIS_RULES["agent"])
     check(survey, allowed)
-    exercise_agent(survey, agent)  # gives the estimator something to prune
+    exercise_agent(survey, agent)  # gives the estimator a pane to prune
     exercise(survey, allowed)
     for found in re.finditer(r"[+~][^\s()]+", rules):
         lacking = site.redis_user("demo", rules[: found.start()] + rules[found.end() :])
@@ -241,7 +241,7 @@ def test_each_user_writes_only_where_the_docs_allow(site: Site, tmp_path: Path) 
                     with pytest.raises(TopicAuthorizationFailedError):
                         producer.send(topic, b"x", b"key").get(timeout=PATIENCE_S)
     tag = f"{survey.name}:{survey.fingerprint.hex()}"
-    writes: list[tuple[str, tuple[object, ...]]] = [  # roles that may run the command, and the command
+    writes: list[tuple[str, tuple[object, ...]]] = [  # roles with the right to run the command, and the command
         ("agent", ("HSET", f"ldpstream:{{{tag}:0}}:counts", "next_offset", 1)),
         ("agent", ("SADD", f"ldpstream:{tag}:partitions", 1)),
         ("agent, estimator", ("HDEL", f"ldpstream:{{{tag}:0}}:counts", "next_offset")),

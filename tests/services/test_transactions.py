@@ -17,7 +17,7 @@ __all__ = ["make_site"]
 def test_a_transaction_marker_at_the_end_is_not_a_lost_record(
     kafka: str, redis_url: str, make_site: Callable[..., Site]
 ) -> None:
-    """The checkpoints reach the log's end, after the last marker. The metric of the alert on lost records stays 0."""
+    """The checkpoints reach the log's end, after the last marker. The metric behind the alert on lost records stays 0."""
     site, rng, port = make_site(kafka, redis_url, step_seconds=3600), np.random.default_rng(9), free_ports(1)[0]
     worker = site.start(LDPSTREAM_METRICS_PORT=str(port))
 
