@@ -95,7 +95,7 @@ def store_errors(settings: Settings) -> Iterator[None]:
         said = str(error).partition("\n")[0] or type(error).__name__
         if isinstance(error, MasterNotFoundError):
             said = f"no Sentinel that answers knows a master {settings.redis_url().service}"
-        if said.startswith("HELLO must"):  # the library's next two lines are about the protocol
+        if said.startswith("HELLO must"):  # the error's other lines are about the protocol
             said = "the server requires a password"
         for secret in settings.secrets():
             said = said.replace(secret, "***")

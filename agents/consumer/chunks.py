@@ -37,7 +37,7 @@ log = structlog.get_logger("ldpstream.agent")
 ANSWER_S = 5.0  # timeout of a request to the broker
 LOG_APPEND_TIME = 1  # timestamp type of a record that got its time from the broker
 AFTER_ERROR_S = 1.0
-FETCH_S = 0.25  # longest wait of one fetch; a seek takes effect only at the next fetch
+FETCH_S = 0.25  # longest wait of one fetch; after a seek, a partition waits for the next fetch
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class ChunkConsumer(driver.Consumer):
 
     @property
     def shut_out(self) -> str:
-        """The reason why this consumer is shut out of its group; "" if it is a member."""
+        """The reason why this consumer is shut out of its group; "" if it is not shut out."""
         membership = self._thread.membership
         return membership.shut_out if membership is not None else ""
 
@@ -133,7 +133,7 @@ class ChunkConsumer(driver.Consumer):
         )  # fmt: skip
 
     def highwater(self, tp: Any) -> int:
-        """Like Faust's method, but returns 0 for a partition that was just revoked instead of ending the process."""
+        """Like Faust's method, but returns 0 for a revoked partition; Faust's method would end the process."""
         try:
             return int(super().highwater(tp) or 0)
         except (AssertionError, IllegalStateError):
