@@ -89,10 +89,14 @@ def _fetch(name: str, install: Callable[[Path], None]) -> Path:
 
 
 def _run(command: Sequence[str]) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-    except subprocess.TimeoutExpired:
-        raise ToolError(f"{' '.join(command[:2])} took too long") from None
+    """Runs the command; a second time if the first attempt hangs, as downloads sometimes do."""
+    for attempt in range(2):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+            break
+        except subprocess.TimeoutExpired:
+            if attempt:
+                raise ToolError(f"{' '.join(command[:2])} took too long, twice") from None
     if done.returncode:
         raise ToolError(f"{' '.join(command[:4])} … failed: {done.stderr.strip()[-1000:]}")
 
