@@ -16,7 +16,7 @@ from estimators.publishing.schedule import Schedule
 from stores.checkpoint import Checkpoint
 from stores.memory_store import MemoryCountStore
 from surveys import load_survey
-from tests.services.rig import RedisNode, missing
+from tests.services.rig import PATIENCE_S, RedisNode, missing
 
 from .test_schedule import MARGIN_MS, Log, Told, pane
 
@@ -53,14 +53,14 @@ def now_ms(step: int) -> int:
 def test_the_second_works_only_after_the_first_has_stopped(
     store: MemoryCountStore, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LEASE_MS", 200)
     tolds = [Told(), Told()]
     (one, results), (two, others) = (schedule(store, client, told) for told in tolds)
     assert one.run(now_ms(0))
     assert two.run(now_ms(1)) == []
-    assert one.run(now_ms(1))
+    monkeypatch.setattr(module, "LEASE_MS", 200)
+    assert one.run(now_ms(1))  # the last renewal: the first estimator dies
     assert tolds[1].publications == []
-    deadline = time.monotonic() + 20  # the first estimator is dead and renews no lease
+    deadline = time.monotonic() + PATIENCE_S
     while not two.run(now_ms(2)):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -183,8 +183,8 @@ class Node:
             self._process.wait()
 
     def pause(self) -> None:
-        """Sends SIGSTOP: connections stay open but get no answer, as from a machine that hangs."""
-        self._alive().send_signal(signal.SIGSTOP)
+        """Stops every thread: connections stay open but get no answer, as from a machine that hangs."""
+        freeze(self._alive())
 
     def resume(self) -> None:
         """Sends SIGCONT: the process continues after `pause`."""
@@ -241,6 +241,15 @@ class Node:
             except OSError:
                 time.sleep(0.02)
         raise self._failed("did not open its port in time")
+
+
+def freeze(process: subprocess.Popen[Any]) -> None:
+    """Sends SIGSTOP and returns when every thread of `process` has stopped.
+
+    `send_signal` alone returns earlier: on a busy machine the process still answers for some milliseconds.
+    """
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 def _spawn(command: list[str], folder: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:

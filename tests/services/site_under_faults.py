@@ -34,7 +34,7 @@ from tests.faults import operations as op
 from tests.faults.code import Code
 from tests.faults.invariant import Published, Tallied, conclude, direct_tally, judged_in_order, numbers_of, truth_of
 
-from .rig import PATIENCE_S, KafkaNode, RedisNode
+from .rig import PATIENCE_S, KafkaNode, RedisNode, freeze
 from .test_agents import PARTITIONS, Site, Worker
 
 MAX_AGENTS = 3
@@ -262,7 +262,7 @@ class Run:
             case op.FreezeAgent(_, seconds):
                 if seconds > SESSION_S:
                     self._changed()  # the agent leaves the group and rejoins
-                worker.process.send_signal(signal.SIGSTOP)
+                freeze(worker.process)
                 self._later(seconds, lambda: worker.process.send_signal(signal.SIGCONT))
 
     def _changed(self) -> None:

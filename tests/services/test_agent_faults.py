@@ -20,7 +20,7 @@ from runtime.settings import Settings
 from runtime.topics import TopicError, check_session, ensure_topics
 from tests.agents.samples import PANES, sound
 
-from .rig import PATIENCE_S, KafkaNode, RedisNode, free_ports
+from .rig import PATIENCE_S, KafkaNode, RedisNode, free_ports, freeze
 from .test_agents import PARTITIONS, Site, make_site  # noqa: F401
 
 MakeSite = Callable[[str, str], Site]
@@ -143,7 +143,7 @@ def test_a_topic_recreated_with_fewer_partitions_is_counted(
     site.until(lambda: site.counted() == site.n_sent)
     asleep = seen == "only when it is there again"
     if asleep:
-        worker.process.send_signal(signal.SIGSTOP)
+        freeze(worker.process)
     delete_reports(site)
     if not asleep:
         site.until(lambda: "not found in cluster metadata" in worker.log.read_text())

@@ -15,6 +15,7 @@ from agents import Record, tally
 from agents.consumer.batches import FetchedBytes
 from tests.agents.samples import PANES, sound
 
+from .rig import PATIENCE_S
 from .test_agents import PARTITIONS, Site, make_site
 
 __all__ = ["make_site"]
@@ -82,7 +83,7 @@ def test_reports_in_every_kafka_codec_are_counted(
         with KafkaAdminClient(bootstrap_servers=kafka) as admin:
             topic = ConfigResource(ConfigResourceType.TOPIC, site.survey.reports_topic, {"compression.type": codec})
             admin.alter_configs([topic])
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while number not in asyncio.run(codecs_in_log(site)):  # the broker applies the setting after a delay
             assert time.monotonic() < deadline, f"no batch in {codec}"
             write(None)

@@ -22,7 +22,7 @@ def test_a_transaction_marker_at_the_end_is_not_a_lost_record(
     worker = site.start(LDPSTREAM_METRICS_PORT=str(port))
 
     def metric(name: str) -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
             lines = page.read().decode().splitlines()
         return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
