@@ -18,7 +18,7 @@ from stores.memory_store import MemoryCountStore
 from surveys import load_survey
 from tests.services.rig import PATIENCE_S, RedisNode, missing
 
-from .test_schedule import MARGIN_MS, Log, Told, pane
+from .schedule_rig import MARGIN_MS, Log, Told, pane
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 STEPS = 6
@@ -36,7 +36,7 @@ def client() -> Iterator[redis.Redis]:
 def store() -> MemoryCountStore:
     made = MemoryCountStore(SURVEY)
     panes = {key: table for s in range(STEPS) for key, table in pane(s, s + 1).items()}
-    made.commit(0, None, Checkpoint(STEPS, SURVEY.opens_ms(STEPS), panes))  # type: ignore[arg-type]
+    made.commit(0, None, Checkpoint(STEPS, SURVEY.opens_ms(STEPS), panes))
     return made
 
 

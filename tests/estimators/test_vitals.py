@@ -61,7 +61,7 @@ def test_the_lag_counts_uncounted_records_and_is_never_negative() -> None:
     assert watched.gauge("lag_records") == 40 + 50 + 0
     log.ends = {0: 200, 1: 50, 2: 7}
     watched.vitals.look(now_ms + LAG_EVERY_MS - 1)
-    assert watched.gauge("lag_records") == 90, "the log is not read again yet"
+    assert watched.gauge("lag_records") == 90, "the agents have not read the log again yet"
     watched.vitals.look(now_ms + LAG_EVERY_MS)
     assert watched.gauge("lag_records") == 190
 

@@ -20,7 +20,7 @@ from stores.checkpoint import Checkpoint
 from stores.redis_connection import connect
 from stores.redis_store import RedisCountStore
 from surveys import Survey
-from tests.estimators.test_schedule import MARGIN_MS, Log, pane
+from tests.estimators.schedule_rig import MARGIN_MS, Log, pane
 
 from .rig import PATIENCE_S, RedisNode
 from .test_publisher import SURVEY, all_published
@@ -100,7 +100,7 @@ class Site:
         """Writes the checkpoint that an agent writes after it has counted the log from the beginning."""
         panes = {key: table for step in range(steps) for key, table in pane(step).items()}
         with closing(RedisCountStore(self.survey, self.settings)) as store:
-            change = Checkpoint(steps, SURVEY.opens_ms(steps - 1), panes, writer=secrets.token_hex(8))  # type: ignore[arg-type]
+            change = Checkpoint(steps, SURVEY.opens_ms(steps - 1), panes, writer=secrets.token_hex(8))
             assert store.commit(0, None, change)
 
     def check(self) -> None:
