@@ -34,11 +34,11 @@ from runtime.logs import logging_config
 from runtime.monitoring import serve_monitoring
 from runtime.settings import Settings, SettingsError, load_settings
 from runtime.shutdown import end_within
-from runtime.topics import TopicError, group_id
+from runtime.topics import group_id
 from runtime.waiting import Stopped, wait_for
-from stores.redis_connection import StoreRefused
 from stores.redis_store import RedisCountStore
-from surveys import Survey, SurveyError, load_survey
+from surveys import Survey, load_survey
+from surveys.errors import UserError
 
 log = structlog.get_logger("ldpstream.agent")
 
@@ -175,7 +175,7 @@ class _Worker(faust.Worker):
             await asyncio.to_thread(app.prepare)
         except Stopped:
             sys.exit(0)
-        except (TopicError, SettingsError, StoreRefused) as error:
+        except UserError as error:
             _exit_unusable(error)
         except OSError as error:
             _exit_unusable(OSError(f"LDPSTREAM_METRICS_PORT: {error.strerror}"))
@@ -217,7 +217,7 @@ def _from_environment() -> AgentApp:
         if settings.survey is None:
             raise SettingsError("LDPSTREAM_SURVEY must name the survey file")
         return create_app(load_survey(settings.survey), settings)
-    except (SettingsError, SurveyError) as error:
+    except UserError as error:
         _exit_unusable(error)
 
 
