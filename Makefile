@@ -12,7 +12,7 @@ test: $(VENV)/.dev services peers lint  ## everything; starts Kafka and Redis fo
 	$(BIN)/python -m pytest -q -ra -n 2 --no-loadscope-reorder
 
 fast: $(VENV)/.dev                ## the tests that need no service
-	$(BIN)/python -m pytest -q --ignore=tests/services
+	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder --ignore=tests/services
 
 fuzz: $(VENV)/.dev                ## more random lists of faults and damaged envelopes than the tests, for some minutes
 	$(BIN)/python -m tests.faults.search --first $(or $(SEED),100000) --lists $(or $(LISTS),10000)
