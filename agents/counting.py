@@ -16,7 +16,8 @@ steps lose no record and count no record twice:
 A commit is written only after the broker has confirmed that the counts belong to the present topic. `agents.back_pressure`
 limits the bytes that wait for the store, also while a log of many steps is counted again.
 
-A rejected envelope is sent to the dead-letter topic before the commit that includes it. After a crash it may be sent twice.
+A rejected envelope is sent to the dead-letter topic before the commit that includes it. After a crash the agent may send the
+record twice.
 """
 
 import asyncio

@@ -139,11 +139,11 @@ class PartitionFold:
         return FoldResult(length, added.reports, redelivered, rejected, gap)
 
     def refuse(self, record: Record, n: int, reason: Reason) -> FoldResult:
-        """Counts all records of an unreadable batch as rejected.
+        """Counts the unreadable rest of a batch as rejected.
 
         Args:
-            record: represents the batch, with its first offset and append time.
-            n: number of records in the batch, at least 1.
+            record: represents this rest, with its first offset and the batch's append time.
+            n: number of records in this rest, at least 1.
             reason: the reason for the rejection.
         """
         left = record.offset + n - self._next

@@ -47,7 +47,7 @@ class Log(Protocol):
     """The interface to one topic. Every method raises LogUnavailable if the broker does not answer."""
 
     async def identity(self) -> str:
-        """Returns the log's id, which changes if the topic is deleted and recreated; "" if the broker has no such ids."""
+        """Returns the log's id, which changes if the topic is deleted and recreated; "" if the broker has no topic ids."""
 
     async def partitions(self) -> set[int]:
         """Returns the numbers of the log's partitions."""
@@ -65,7 +65,7 @@ class Log(Protocol):
         """Seeks to an offset and returns the number of this placement. All chunks read after the seek carry this number."""
 
     async def position_if_nothing_read(self, partition: int) -> int | None:
-        """Returns the offset reached if the reads since the last placement found no record; else None."""
+        """Returns the offset reached if the reads since the last seek found no record; else None."""
 
     async def commit_group(self, offsets: dict[int, int]) -> None:
         """Commits offsets of the consumer group, only for tools that watch the group's lag."""

@@ -1,8 +1,8 @@
 """Exact covariance matrices of a likelihood's score, for mechanisms for which no formula of a few vectors is exact.
 
-A local-hashing report that supports one value also supports others, in a pattern that the pool of functions fixes. The scores
-are therefore dependent in triples, both for the support counts and for the true likelihood. The covariance of these scores is
-a sum over all functions and symbols. For a location mechanism the covariance is a sum over all outputs. The cost is
+A local-hashing report that supports one value also supports others, in a pattern that the pool of functions fixes. The three
+scores of a triple are therefore dependent, both for the support counts and for the true likelihood. The covariance of these
+scores is a sum over all functions and symbols. For a location mechanism the covariance is a sum over all outputs. The cost is
 O(outputs · k²), so this module is for small domains only.
 """
 

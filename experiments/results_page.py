@@ -67,7 +67,7 @@ def reproduced(written: Any) -> str:
     """Section on the papers: a table of agreement and gains, then each target with its rows and picture."""
     targets: list[tuple[str, str, Outcome]] = [(one["name"], one["title"], outcome(one)) for one in written]
     lines = [
-        "## The papers, made again",
+        "## The papers, reproduced",
         "",
         "`ldpstream reproduce --data DIR`. *differs* is our value minus the paper's; ± is the standard deviation of this",
         "difference by chance, over the paper's runs and ours. A value agrees if *differs* is at most three times ± plus half",

@@ -1,8 +1,7 @@
 """Base classes of all mechanisms: the local randomizer on the device, and the reading of its reports on the server.
 
 There are two kinds of mechanisms. A `OneTime` mechanism reports a value. A `Longitudinal` mechanism makes a memo of a value,
-and reports the memo.
-Code that only needs the reports of simulated people calls `Mechanism.simulate`, which both kinds have.
+and reports the memo. Code that only needs the reports of simulated people calls `Mechanism.simulate`, which both kinds have.
 """
 
 import copy
@@ -59,7 +58,7 @@ class Mechanism(ABC):
 
     @property
     def device(self) -> "Mechanism":
-        """The mechanism that a device runs, for real and fake values: this mechanism without the fake data."""
+        """This mechanism without the fake data; a device runs it on real and on fake values."""
         return self._device or self
 
     def with_fake_data(self, d: int) -> "Mechanism":

@@ -21,8 +21,8 @@ class Producer(KafkaProducer):  # type: ignore[misc]
         """Commit the transaction within a time limit. The library's `commit_transaction` has no limit.
 
         Raises:
-            KafkaTimeoutError: if the limit passes. The broker may have committed the transaction, or may still commit it. A
-                producer that takes over the transactional id first ends this transaction.
+            KafkaTimeoutError: if the limit passes. The broker may have committed the transaction, or may still commit it. When
+                another producer takes over the transactional id, that producer first ends this transaction.
             KafkaError: if the broker refuses.
         """
         ending = self._transaction_manager.begin_commit()

@@ -2,7 +2,7 @@
 
 aiokafka's own reader makes an object per record, decompresses without a bound, and stops at a record header that is not
 UTF-8. Brokers accept such headers. One small batch could therefore fill an agent's memory or block a partition permanently.
-This reader *refuses* an unreadable batch as a whole and continues with the next batch. The reasons:
+This reader *refuses* a batch from its first unreadable record on, and continues with the next batch. The reasons:
 
     too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
     unreadable batch   the batch's compression or its records violate the format

@@ -231,7 +231,7 @@ class Schedule:
         """Computes one mechanism's privacy loss for the next step, in a part of a second, before that step closes.
 
         Returns:
-            False if there was no loss to compute: also before `run`, and while another estimator works.
+            False if no loss was computed: all losses are known, `run` has not started, or another estimator works.
         """
         if self._next_step is None or not self._unprepared:
             return False
@@ -269,8 +269,7 @@ class Schedule:
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
         """Returns the next step to publish, if that step is passed (`_passed`), and the progress afterwards.
 
-        Returns None if no step is due. A later step is never passed before an earlier step, so only the first incomplete step
-        is checked.
+        Returns None if no step is due. Steps close in order, so only the first incomplete step is checked.
         """
         if progress.incomplete and self._passed(progress.incomplete[0]):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])

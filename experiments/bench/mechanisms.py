@@ -102,7 +102,7 @@ def best_rate(run: Callable[[], object], n: int, repeats: int) -> float:
 
 
 def peak_mib(run: Callable[[], object]) -> float:
-    """Most memory that a run allocates, in MiB, its result included."""
+    """Peak memory of a run in MiB, including its result."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

@@ -179,7 +179,10 @@ def _counted(site: Site, kind: Kind, load: Load, seen: Seen) -> Counted:
 
 
 def _count(site: Site, agent: Agent, load: Load) -> Run:
-    """Times an agent that counts the whole log: from its first commit, or from its start if that commit covers half the log."""
+    """Measures how long an agent takes to count the log.
+
+    The time runs from the first commit, or from the agent's start if that commit covers half the log.
+    """
     site.until(agent.placed_s, [agent], "the agent reads")
     start = time.perf_counter(), agent.cpu_s, 0
     first = site.until(site.counted, [agent], "the first commit")

@@ -71,7 +71,7 @@ class TruthOrCentre(StoredChannel):
 
     The probability is max(0, 1 - Q/B), where B is the expected error of the best blind guess, the middle. The mechanism is one
     of the many optima of Shokri's programme for a uniform profile, if the quality loss is the adversary's error. The expected
-    loss and the adversary's expected error are then both min(Q, B). On the line of 100 cells B is 25.
+    loss and the adversary's expected error are then both min(Q, B). B is 25 for the line of 100 cells.
     """
 
     name = "truth-or-centre"

@@ -35,7 +35,7 @@ def multi_freq_ldpy(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterato
 
     def peer(mechanism: str, client: Callable[..., Any], server: Callable[..., Any] | None, **options: Any) -> Peer:
         budgets = (eps_inf, eps_1) if mechanism.startswith("L-") else (eps,)
-        domain = () if mechanism.endswith(("UE", "THE")) else (k,)  # aggregators of bits do not take k
+        domain = () if mechanism.endswith(("UE", "THE")) else (k,)  # bit aggregators have no parameter k
 
         def aggregate(reports: list[Any]) -> object:
             return server(reports, *domain, *budgets, **options)  # type: ignore[misc]

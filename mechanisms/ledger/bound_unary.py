@@ -285,7 +285,7 @@ class PriceProgramme:
         return kappa, blocks
 
     def _gains(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, IntArray]:
-        """The bound for every x, and the index in `values` of the number R (values of x') that gives this bound."""
+        """For every x: the bound, and the index in `values` of R, the number of values of x', that gives this bound."""
         cold, hot = (np.maximum.reduceat(found, self.starts[:-1], axis=1) for found in self._best(p, q, kappa))
         surplus = (hot - cold)[:, self.members]  # (R, sequences, kinds): extra gain of a bit that is hot in x'
         order = np.argsort(-surplus, axis=2)

@@ -163,7 +163,7 @@ class Device:
         return [Waiting(self._survey.attributes[a].name, step, envelope, key) for a, step, envelope, key in rows]
 
     def settle(self, report: Waiting) -> None:
-        """Records that a report needs no further attempt: the report is in the log or will never count. May be repeated.
+        """Marks a report as settled: the report is in the log or will never count. May be repeated.
 
         Raises:
             DeviceError: if the file is missing, damaged or of another survey.

@@ -98,7 +98,7 @@ class GatewaySink:
 
 
 def _reason(status: int, said: bytes) -> str:
-    """Returns the reason from a problem document; without a document, from the answer or the error."""
+    """Returns the reason given in the problem document. Without a document the reason comes from the answer or the error."""
     with suppress(ValueError, KeyError, TypeError):
         problem = json.loads(said)
         return f"{problem['title']} ({status}){_places(problem)}"

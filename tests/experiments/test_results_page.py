@@ -63,5 +63,5 @@ def test_the_page_shows_every_result(folder: Path) -> None:
 def test_a_command_that_did_not_run_has_no_section(folder: Path) -> None:
     found = {"estimators": json.loads((folder / "estimators.json").read_text())}
     text = results_page.page(found)
-    assert "## The papers, made again" not in text
+    assert "## The papers, reproduced" not in text
     assert "Not run for this page: reproduce, mechanisms, accuracy, coverage, advice, service." in text

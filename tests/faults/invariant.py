@@ -172,7 +172,7 @@ def direct_tally(survey: Survey, partitions: Sequence[Sequence[Record]]) -> Tall
 
 
 def judged_in_order(survey: Survey, records: Sequence[Record]) -> list[tuple[Record, tuple[PaneKey, int, Any] | str]]:
-    """Returns each record of a partition with its counts or its reason of rejection.
+    """Returns each record of a partition with its counts or the reason for its rejection.
 
     As in the fold, each record gets the latest append time up to that record.
     """

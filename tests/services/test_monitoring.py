@@ -109,7 +109,7 @@ def running(own_kafka: Any, own_redis: Any, tmp_path_factory: pytest.TempPathFac
     try:
         for name in ports:
             wait_until(partial(is_ready, made, name), partial(made_log, folder, name))
-        steps = 'min(ldpstream_estimate_panes{span="window"}) >= 3'  # no rejections, no gateway requests
+        steps = 'min(ldpstream_estimate_panes{span="window"}) >= 3'
         wait_until(lambda: made.has(steps), lambda: made_log(folder, "estimate"))
         yield made
     finally:
