@@ -1,7 +1,8 @@
-"""Mechanisms: what a device runs, and what its reports mean.
+"""Mechanisms: the code that a device runs, and the meaning of the device's reports.
 
 A mechanism randomizes values, counts reports into additive tables, and computes its channel and its privacy loss exactly.
-These modules import no other folder and use no clock, file or socket: randomness is an argument. `ledger/` computes losses.
+These modules import no other folder and use no clock, file or socket. The caller passes a source of randomness. `ledger/`
+computes losses.
 """
 
 from mechanisms.base import Longitudinal, Mechanism, OneTime, Reports

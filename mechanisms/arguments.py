@@ -10,31 +10,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-MAX_EPS = 700.0  # exp(700) is still a double, and every formula is accurate up to 700, by logarithms
+MAX_EPS = 700.0  # exp(700) does not overflow a double; thanks to logarithms, every formula is accurate up to ε = 700
 MIN_EPS = 1e-9  # for smaller ε, p - q is lost in the rounding of p and q
 MAX_K = 2**31 - 1
-MAX_COUNT = 2**62  # of reports, people or bytes; two such counts add up without overflow in 64 bits
+MAX_COUNT = 2**62  # largest number of reports, people or bytes; the sum of two such numbers fits in 64 bits
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:
-    """Returns `value` as an int in [low, high]. Raises ValueError, also for booleans and fractions."""
+    """Returns `value` as an int in [low, high]. Raises ValueError for any other value, including booleans and fractions."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not low <= int(value) <= high:
         raise ValueError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
     return int(value)
 
 
 def real(name: str, value: object, low: float, high: float) -> float:
-    """Returns `value` as a float in [low, high]. Raises ValueError, also for booleans, NaN and infinities."""
+    """Returns `value` as a float in [low, high]. Raises ValueError for any other value, including booleans, NaN and
+    infinities."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not _within(value, low, high):
         raise ValueError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
     return float(value)
 
 
 def _within(value: Any, low: float, high: float) -> bool:
-    return bool(low <= value <= high)  # no float() first: it raises OverflowError for a huge integer
+    return bool(low <= value <= high)  # no float() before this check: float() raises OverflowError for a huge integer
 
 
 def epsilon(name: str, value: object) -> float:

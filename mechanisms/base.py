@@ -1,4 +1,4 @@
-"""Base classes of all mechanisms: the local randomizer on the device, and the reading of its reports on the server.
+"""Base classes of all mechanisms: the local randomizer on the device, and the evaluation of reports on the server.
 
 There are two kinds of mechanisms. A `OneTime` mechanism reports a value. A `Longitudinal` mechanism makes a memo of a value,
 and reports the memo. Code that only needs the reports of simulated people calls `Mechanism.simulate`, which both kinds have.
@@ -17,7 +17,7 @@ from mechanisms import guessing, ledger
 from mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, real, user_values
 from mechanisms.table import CountTable
 
-Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report, as on the wire
+Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report in the wire format
 MAX_CHANNEL_ENTRIES = 2**24
 Invalid = Literal["symbol out of range", "padding bits set"]
 
@@ -34,9 +34,10 @@ class Mechanism(ABC):
         q: Pr[report supports v | the value is not v].
         report_dtype: NumPy dtype of one report, fixed width and little-endian, as in the envelope's payload.
         table_shape: shape of the count table.
-        signature: the mechanism and all parameters that affect its counts. Only tables with equal signatures can be added.
+        signature: the mechanism's name and all parameters that affect the counts. Only tables with equal signatures can be
+            added.
         marks: number of counts that every report raises by one; None if this number varies.
-        invalid: the reason why a row is not `valid`.
+        invalid: the reason of rejection for a row that is not `valid`.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Mechanism(ABC):
     marks: int | None = 1
     invalid: Invalid = "symbol out of range"
 
-    fakes: int = 1  # d: one device in d encodes its true value, the other devices a uniform value (`with_fake_data`)
+    fakes: int = 1  # d: one device in d encodes its true value; the others encode a uniform value (`with_fake_data`)
     _device: "Mechanism | None" = None
 
     # ---- on the device
@@ -62,7 +63,7 @@ class Mechanism(ABC):
         return self._device or self
 
     def with_fake_data(self, d: int) -> "Mechanism":
-        """The mechanism as the server sees it if only one device in d encodes its true value (RS+FD).
+        """The server's view of the mechanism if only one device in d encodes its true value (RS+FD).
 
         The other devices encode a uniformly drawn value. The server does not learn which reports are true. The support
         probabilities become
@@ -83,11 +84,11 @@ class Mechanism(ABC):
 
     @abstractmethod
     def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:
-        """(steps · n) reports of n new devices, all of the first step before all of the second.
+        """(steps · n) reports of n new devices: all n reports of the first step, then all n of the second step, and so on.
 
         Args:
             values: (n,) integers in [0, k) that the devices encode, the same at every step.
-            rng: source of randomness. NumPy's own class is for simulation: it may only seed a fast, predictable generator.
+            rng: source of randomness. NumPy's own class is for simulation only: it may just seed a fast, predictable generator.
                 A subclass, such as a device's cryptographic source, provides every random bit itself. A subclass needs only
                 ``integers(low, high, [size, [dtype]])`` and ``random(size)``.
             steps: number of reports of each device, at least 1.
@@ -107,7 +108,7 @@ class Mechanism(ABC):
         """Count table of the reports.
 
         Raises:
-            ValueError: if the rows are not of `report_dtype`, or a row is not a report of this mechanism.
+            ValueError: if the rows are not of `report_dtype`, or if a row is not a report of this mechanism.
         """
         reports = self._as_reports(reports)
         wrong = ~self.valid(reports)
@@ -133,7 +134,7 @@ class Mechanism(ABC):
             )
         if array.size and (array.min() < 0 or array.max() > n):
             raise ValueError(f"counts of {n} reports must be in [0, {n}], got {array.min()} to {array.max()}")
-        total = int(array.sum(dtype=object if n * array.size >= 2**63 else None))  # 64 bits could overflow
+        total = int(array.sum(dtype=object if n * array.size >= 2**63 else None))  # the sum could overflow 64 bits
         if self.marks is not None and total != n * self.marks:
             raise ValueError(f"counts of {n} reports of {self.signature} must sum to {n * self.marks}, got {total}")
         return CountTable(self.signature, n, array.astype(np.int64))
@@ -203,7 +204,7 @@ class Mechanism(ABC):
 
         The variance is infinite if p and q are the same double, which can happen with ``calibration="paper"``.
 
-        Source: variance of a binomial count; the papers' Eq. (10) of ALLOMFREE agrees at f = 0 only.
+        Source: variance of a binomial count. ALLOMFREE's Eq. (10) agrees only at f = 0.
         """
         f, n, steps = real("f", f, 0.0, 1.0), integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
         scale = n * (steps * (self.p - self.q)) ** 2
@@ -215,7 +216,8 @@ class Mechanism(ABC):
         Cov(S_u, S_v) = -Σ_r x_ru x_rv for u ≠ v, and Var S_v = d_v; S_v counts the person's reports that support v.
 
         Args:
-            frequencies: true frequencies of all values, each in [0, 1]; variances alone need only the values in question.
+            frequencies: true frequencies of all values, each in [0, 1]. The variance of a value depends only on that value's
+                frequency.
             steps: W, at least 1.
 
         Returns:
@@ -223,7 +225,7 @@ class Mechanism(ABC):
 
         For local hashing the covariances ignore the dependence among three linearly dependent values.
         """
-        if self.fakes > 1:  # frequencies of the encoded values: true or uniform
+        if self.fakes > 1:  # frequencies of the encoded values, true and fake
             return self.device.support_covariance((frequencies + (self.fakes - 1) / self.k) / self.fakes, steps)
         memo_p, memo_q, p2, q2 = self.rounds()
         hit = frequencies * memo_p + (1 - frequencies) * memo_q
@@ -232,7 +234,8 @@ class Mechanism(ABC):
         return steps * fresh + steps**2 * kept, self._covariance_factors(frequencies, steps)
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """The rows x of `support_covariance`. Given the value, bits are independent; only the value makes bits dependent."""
+        """The rows x of `support_covariance`. Bits are independent given the value; the random value alone makes them
+        dependent."""
         return np.asarray([steps * (self.p - self.q) * frequencies])
 
     @abstractmethod
@@ -250,8 +253,8 @@ class Mechanism(ABC):
     def eps_sequence(self, t: int) -> ledger.SequenceLoss:
         """Privacy loss of t reports between any two value sequences, in nats.
 
-        With fake data the result is an upper bound for the reports of all attributes together. No pair of sequences is known
-        to reach that bound.
+        With fake data the result is an upper bound for the reports of all attributes together. No pair of sequences is known to
+        reach this bound.
         """
         loss = self._eps_sequence(t)
         return loss if self.fakes == 1 else replace(loss, exact=False, gap=loss.value)
@@ -277,7 +280,8 @@ class Mechanism(ABC):
         """Upper bound of the probability that an attacker guesses the value at one step, after t reports of any values.
 
         The prior over the k values at that step is uniform. `eps_sequence` implies the bound. For losses above 60 nats the
-        bound is 1. The loss never falls with t, so the code tries small numbers of reports first.
+        bound is 1. The loss never falls as t grows. The code therefore tries fewer reports first: a loss above 60 nats ends the
+        search.
         """
         for reports in (*(n for n in (6, 100) if n < t), t):
             loss = self.eps_sequence(reports).value
@@ -352,7 +356,8 @@ class Longitudinal(Mechanism):
     max_memos: int
 
     def enroll(self, n: int, rng: np.random.Generator) -> IntArray:
-        """(n,) enrolments: the index of each device's hash function, 0 without hashing. A device draws its enrolment once."""
+        """(n,) enrolments: the number of each device's hash function, or 0 if the mechanism does not hash. A device draws its
+        enrolment once."""
         return np.zeros(integer("n", n, 0, 2**40), np.int64)
 
     def memo_keys(self, values: npt.ArrayLike, enrolment: IntArray) -> IntArray:

@@ -1,6 +1,6 @@
 """Packed bit rows: draws and counts the reports of unary encodings and subsets.
 
-A row of k bits takes ⌈k/8⌉ bytes. Bit v is bit v mod 8 (least significant first) of byte ⌊v/8⌋. Padding bits are zero.
+A row of k bits has ⌈k/8⌉ bytes. Bit v of the row is bit v mod 8 (least significant first) of byte ⌊v/8⌋. Padding bits are zero.
 """
 
 import math
@@ -12,7 +12,7 @@ from mechanisms.arguments import IntArray
 
 Rows = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
-MANY_BYTES = 2**15  # the compiled loop is worth loading for at least this many bytes of rows
+MANY_BYTES = 2**15  # from this many bytes of rows on, the compiled loop saves more time than its loading costs
 
 
 def row_bytes(k: int) -> int:
@@ -28,9 +28,9 @@ def padding_mask(k: int) -> int:
 def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator) -> Rows:
     """(n, ⌈k/8⌉) rows of k independent bits. Each bit is one with the given probability, to within 2^-64.
 
-    NumPy's own generator only seeds the compiled loop's generator, which is fast but predictable, for simulation. Any other
-    source provides every random bit itself. Such a source is a subclass of `numpy.random.Generator`, for example a device's
-    cryptographic source.
+    NumPy's own generator is for simulation: it only seeds the compiled loop's generator, which is fast but predictable. Any
+    other source provides every random bit itself. Such a source is a subclass of `numpy.random.Generator`, for example a
+    device's cryptographic source.
     """
     size = n * row_bytes(k)
     threshold = min(int(probability * 2.0**64), 2**64 - 1)

@@ -1,4 +1,4 @@
-"""Arithmetic tables of the finite fields GF(g), g a prime power. The linear hash functions use this arithmetic.
+"""Arithmetic tables of the finite fields GF(g), where g is a prime power. The linear hash functions use these tables.
 
 An element is an integer 0 … g-1. For g = r^e with r prime, the element stands for the polynomial whose coefficients are the
 integer's base-r digits, least significant first. Sums and products are taken modulo r and modulo one irreducible monic
@@ -44,7 +44,8 @@ def _times(a: tuple[int, ...], b: tuple[int, ...], r: int) -> tuple[int, ...]:
 
 
 def _monic(r: int, degree: int) -> list[tuple[int, ...]]:
-    """All monic polynomials of the degree, coefficients least significant first, in the module's order."""
+    """All monic polynomials of this degree, smallest first (see the module's docstring). Coefficients are least significant
+    first."""
     return [(*low[::-1], 1) for low in product(range(r), repeat=degree)]
 
 
@@ -55,7 +56,7 @@ def modulus(r: int, e: int) -> tuple[int, ...]:
 
 
 def _multiples(add: IntArray, elements: IntArray, r: int) -> IntArray:
-    """The elements times 0, 1, … r-1, stacked."""
+    """The products of the elements with 0, 1, … r-1, stacked."""
     out = [np.zeros_like(elements)]
     for _ in range(r - 1):
         out.append(add[out[-1], elements])

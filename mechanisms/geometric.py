@@ -37,7 +37,7 @@ class TruncatedGeometric(ChannelMechanism):
         eps: loss per cell of distance, in [1e-9, 700] nats.
 
     Raises:
-        ValueError: naming the argument, the given value and the allowed values.
+        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
 
     >>> m = TruncatedGeometric(k=100, eps=0.5)
     >>> m.eps_distance, m.eps_1
@@ -53,7 +53,7 @@ class TruncatedGeometric(ChannelMechanism):
         self.signature = f"{self.name}(k={self.k}, eps={self.eps!r})"
 
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        """Adds the difference of two geometric variables, each drawn as ⌊Exponential/ε⌋: two-sided geometric noise."""
+        """Adds two-sided geometric noise: the difference of two geometric variables, each drawn as ⌊Exponential/ε⌋."""
         checked = user_values(values, self.k)
         up, down = (-np.log1p(-rng.random((2, checked.size))) / self.eps).astype(np.int64)
         return np.asarray(np.clip(checked + up - down, 0, self.k - 1), self.report_dtype)
@@ -102,7 +102,8 @@ class TruncatedGeometric(ChannelMechanism):
 
 
 def _three_diagonals(x: FloatArray, inner: float, corner: float, beside: float) -> FloatArray:
-    """x times the symmetric tridiagonal matrix: `inner` on the diagonal, `corner` at its ends, `beside` next to it."""
+    """x times a symmetric tridiagonal matrix: the diagonal is `corner` at both ends, else `inner`; next to the diagonal is
+    `beside`."""
     result = inner * x
     result[[0, -1]] = corner * x[[0, -1]]
     result[1:] += beside * x[:-1]
@@ -124,12 +125,12 @@ class PlanarGeometric(StoredChannel):
     is below ε.
 
     Args:
-        shape: (width, height) of the grid in cells, each at least 1, with [2, 4096] cells in total. Values number the cells
-            row by row: the cell in column i and row j is i + width · j.
+        shape: (width, height) of the grid in cells, each at least 1, with [2, 4096] cells in total. The values are the cells'
+            numbers, row by row: the cell in column i and row j is i + width · j.
         eps: loss per cell of distance, in nats, at least 0.01 and at most 700 / the distance between opposite corners.
 
     Raises:
-        ValueError: naming the argument, the given value and the allowed values.
+        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
 
     >>> m = PlanarGeometric(shape=(24, 16), eps=0.5)
     >>> m.k, round(m.eps_distance, 9)
@@ -164,7 +165,8 @@ def grid_shape(shape: Any) -> tuple[int, int]:
 
 
 def _regions(side: int) -> IntArray:
-    """(side, side) index [x, z] into an axis of `lattice_sums`: the set of offsets y - x that clipping moves to cell z."""
+    """(side, side) indices into an axis of `lattice_sums`. Entry [x, z]: the set of offsets y - x for which clipping moves y to
+    z."""
     reach = max(side, 2)
     if side == 1:
         return np.array([[2 * reach]])
@@ -176,10 +178,10 @@ def _regions(side: int) -> IntArray:
 
 
 def lattice_sums(width: int, height: int, eps: float) -> FloatArray:
-    """Sums of e^{-ε ‖(i, j)‖₂} over i in one of the sets I₀, I₁, … and j in one of J₀, J₁, …
+    """Sums of e^{-ε ‖(i, j)‖₂} for i in one of the sets I₀, I₁, … and j in one of the sets J₀, J₁, …
 
     With reach r = max(side, 2), an axis has the 2r + 1 sets {0}, …, {r-1}, then {0, 1, …}, {1, 2, …}, …, {r-1, r, …}, then
-    all integers. The very last entry is therefore 1/λ.
+    all integers. The last entry of the result is therefore 1/λ.
 
     All terms are positive, and no term is subtracted. Sums stop at the offset N = ⌈45/ε⌉ + 2r of the longer axis. The omitted
     terms are below e^{-44} of any of these sums. NumPy uses pairwise summation, so the relative error is a few 1e-16.
@@ -187,7 +189,7 @@ def lattice_sums(width: int, height: int, eps: float) -> FloatArray:
     Returns:
         (2 max(width, 2) + 1, 2 max(height, 2) + 1) float64.
     """
-    if width < height:  # memory: the sums over the shorter axis are kept for every offset of the longer axis
+    if width < height:  # saves memory: `rows` stores the sums over the shorter axis for every offset of the longer axis
         return lattice_sums(height, width, eps).T
     long, short = max(width, 2), max(height, 2)
     offsets = np.arange(math.ceil(45 / eps) + 2 * long, dtype=np.float64)

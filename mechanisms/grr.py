@@ -9,7 +9,7 @@ and (p₂, q₂) and with E = e^{ε₂} = p₂/q₂,
     E - 1 = (1 + (k-1) e^{-ε∞}) (e^{ε₁} - 1) / (1 - e^{ε₁-ε∞})
 
 The last line solves p/q = e^{ε₁} exactly. Arcolezi et al. (ALLOMFREE, Eq. 13) solve p/q = e^{ε₁} for k = 2 and use this
-solution for every k: `calibration="paper"`. Their reports are more private than claimed and much less accurate.
+solution for every k: `calibration="paper"`. For k > 2 the paper's reports are more private than claimed and much less accurate.
 """
 
 import math
@@ -33,8 +33,8 @@ from mechanisms.arguments import (
 from mechanisms.base import Longitudinal, Mechanism, OneTime, Reports
 
 CALIBRATIONS = ("exact", "paper")
-MANY = 2**16  # the compiled loop is worth loading for at least this many reports
-NARROW = 2**14  # the loop's four count tables fit the cache for at most this many symbols
+MANY = 2**16  # from this many reports on, the compiled loop saves more time than its loading costs
+NARROW = 2**14  # for at most this many symbols, the loop's four count tables fit the cache
 
 
 def unsigned(symbols: int) -> np.dtype[np.unsignedinteger]:

@@ -15,11 +15,11 @@ from scipy.special import gammaln, xlog1py, xlogy
 
 from mechanisms.arguments import FloatArray
 
-MAX_EXACT_REPORTS = 100  # of one memo; for more reports, we return the limit for infinitely many: a bound, and nearly exact
+MAX_EXACT_REPORTS = 100  # of one memo; for more we return the limit for infinitely many, a nearly exact bound
 
 
 def bound(eps: float, k: int) -> float:
-    """The largest probability of a right guess among k values that a loss of eps nats allows."""
+    """The largest probability of a right guess among k values, if the loss is eps nats."""
     return 1 / (1 + (k - 1) * math.exp(-eps))
 
 

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
 Table = npt.NDArray[Any]
-SCRATCH = 2**14  # numbers, 128 KiB: a part of the second-level cache
-WORDS_AT_ONCE = 256  # words of a row of bits; the sums and tallies of 256 words take 26 KiB, most of the first-level cache
-BYTES_AT_ONCE = 64  # bytes of a row of bits; 64 tables of 256 sums take 128 KiB
+SCRATCH = 2**14  # numbers in a block: 128 KiB, a part of the second-level cache
+WORDS_AT_ONCE = 256  # words of a row; the sums and tallies of 256 words fill 26 KiB, most of the first-level cache
+BYTES_AT_ONCE = 64  # bytes of a row; 64 tables of 256 sums fill 128 KiB
 
 
 @numba.njit(cache=True)
@@ -70,10 +70,10 @@ def _uniform(limit: int, state: Words) -> np.int64:
 
 @numba.njit(cache=True)
 def subset_rows(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words) -> None:
-    """Writes a uniform subset of size omega to each row. Subset i contains values[i] exactly if with_value[i] is true.
+    """Writes a uniform subset of size omega to each row. Subset i contains values[i] if and only if with_value[i] is true.
 
-    Floyd's algorithm (Bentley and Floyd 1987) draws from 0 … k-2. If it draws the person's own value, k-1 replaces that value.
-    The rows must be zero at first; the order of bits is as in `mechanisms.bits`.
+    Floyd's algorithm (Bentley and Floyd 1987) draws from 0 … k-2. If the algorithm draws the person's own value, k-1 replaces
+    that value. The rows must be zero at first; the order of bits is as in `mechanisms.bits`.
     """
     for i in range(values.size):
         value = values[i]
@@ -90,9 +90,9 @@ def subset_rows(values: Table, with_value: Table, omega: int, k: int, rows: Tabl
 
 @numba.njit(cache=True, nogil=True)
 def count_symbols(symbols: Table, k: int) -> Table:
-    """(k,) number of times that each symbol occurs; every symbol must be below k. Other threads can run meanwhile.
+    """(k,) number of times that each symbol occurs; every symbol must be below k. Other threads can run during the call.
 
-    The loop uses four count tables in turn. The count of a symbol then does not wait for the previous count of an equal symbol.
+    The loop uses four count tables in turn. Equal symbols next to each other then do not wait for each other's addition.
     """
     counts = np.zeros((4, k), np.int64)
     whole = symbols.size - symbols.size % 4
@@ -125,7 +125,7 @@ def _add_four(one: Any, two: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @numba.njit(cache=True)
 def _tally(words: Words, tallies: Words) -> None:
-    """Adds every bit of a word to a separate byte: bit 8 y + x of the word to byte y of its tally x."""
+    """Adds every bit of a word to a byte of its own: bit 8 y + x of the word is added to byte y of the word's tally x."""
     for j in range(words.size):
         for bit in range(8):
             tallies[bit, j] += words[j] >> np.uint64(bit) & np.uint64(0x0101010101010101)
@@ -148,7 +148,7 @@ def count_bits(words: Words) -> Table:
     The method is Harley and Seal's (Warren, Hacker's Delight, §5-2). The loop adds sixteen rows at a time to partial sums of
     weights 1, 2, 4 and 8, and gets one carry row of weight 16. Sixteen rows need fifteen additions of five operations each,
     on all bits of a word at once.
-    The loop keeps the interpreter's lock. Releasing the lock cost an agent more time than the agent's reading thread gained.
+    The loop does not release the interpreter's lock: a release cost an agent more time than the agent's reading thread gained.
     """
     n, width = words.shape
     counts = np.zeros((width, 64), np.int64)
@@ -168,7 +168,7 @@ def count_bits(words: Words) -> Table:
                 four[j], d = _add(four[j], a, b)
                 eight[j], sixteen[j] = _add(eight[j], c, d)
             _tally(sixteen, tallies)
-            if i % 255 == 254:  # the bytes of the tallies are full
+            if i % 255 == 254:  # one more addition could overflow a byte of the tallies
                 _empty(tallies, 16, into)
         if n >= 16:
             _empty(tallies, 16, into)
@@ -293,7 +293,7 @@ def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forwa
 
 @numba.njit(cache=True)
 def radon(f: Table, low: int, add: Table, multiply: Table, cells: Table) -> None:
-    """Computes the mass that f puts on each symbol under each function: from (k,) to the cells of `mechanisms.linear_pool`.
+    """Computes the mass of each symbol under each function, in the cells of `mechanisms.linear_pool`, from the (k,) masses f.
 
     low is g^(m-1), the place of a value's top digit. The cells must be zero at first.
     """
@@ -319,7 +319,7 @@ def radon(f: Table, low: int, add: Table, multiply: Table, cells: Table) -> None
 
 @numba.njit(cache=True)
 def radon_transpose(cells: Table, low: int, add: Table, multiply: Table, out: Table) -> None:
-    """The transpose of `radon`: (k,) for each value, the sum of the cells that contain it. Overwrites the cells."""
+    """The transpose of `radon`: (k,) for each value, the sum of the cells that contain the value. Overwrites the cells."""
     g, k = add.shape[0], out.size
     before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), cells.dtype)
     after = np.empty(before.size, before.dtype)

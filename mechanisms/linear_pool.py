@@ -10,13 +10,13 @@ S = g^m functions.
    A *folded* table has cells for these functions only, and is about g - 1 times smaller: S g / (g - 1) cells. To fold a
    table, add up the counts of equivalent reports.
 4. Under function a, a distribution f gives symbol y the mass Σ_v f_v [H_a(v) = y]. The masses of all a, y are the Radon
-   transform of f over GF(g), computed in one pass per digit. For an a with top digit a_j = 1, start with R = f (summed over
-   the digits above j) and s = v_j; then R'[s; … a_i …] = Σ_{v_i} R[s - a_i v_i; … v_i …] for each i < j.
+   transform of f over GF(g), computed in one pass per digit. For a function a with top digit a_j = 1, start with R = f (summed
+   over the digits above j) and s = v_j; then R'[s; … a_i …] = Σ_{v_i} R[s - a_i v_i; … v_i …] for each i < j.
 5. The transpose of this transform gives the support counts C_v = Σ_a T[a, H_a(v)] of all values.
 
 The transform and its transpose add at most (m-1) S g² / (g-1) numbers and subtract none. Sums of counts are therefore exact,
-and tiny masses keep their digits. Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the
-pools (the pool for g = 2 is Hadamard response); Bolker, "The finite Radon transform", 1987, for the transform.
+and tiny masses stay accurate. Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the pools
+(the pool for g = 2 is Hadamard response); Bolker, "The finite Radon transform", 1987, for the transform.
 """
 
 import numpy as np

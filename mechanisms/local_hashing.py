@@ -26,8 +26,8 @@ from mechanisms.grr import CALIBRATIONS, chain, probabilities, randomize, second
 from mechanisms.linear_pool import LinearPool, digits_needed
 from mechanisms.table import CountTable
 
-MAX_TABLE = 2**26  # counts, 512 MiB of int64
-AUTO_TABLE = 2**23  # counts, 64 MiB, which the services can store: limit for an automatic g, if any g is within this limit
+MAX_TABLE = 2**26  # limit for the counts of one table: 512 MiB of int64
+AUTO_TABLE = 2**23  # limit for an automatic g, if any g is within it: 64 MiB, which the services can store
 MAX_HASH_K = 2**24
 
 
@@ -37,7 +37,7 @@ def fits(k: int, g: int, limit: int = MAX_TABLE) -> bool:
 
 
 def _limit(k: int) -> int:
-    """The largest table allowed for an automatic g. If g = 2 exceeds the smaller limit, every g exceeds that limit."""
+    """The largest table allowed for an automatic g. If g = 2 exceeds the smaller limit, every g exceeds the smaller limit."""
     return AUTO_TABLE if 2 * k <= AUTO_TABLE else MAX_TABLE
 
 
@@ -76,7 +76,7 @@ def papers_g(k: int, eps_inf: float, eps_1: float) -> int:
 
 
 class _Hashed(Mechanism):
-    """Common base of one-time and memoized local hashing: pool, report, table."""
+    """Common base of one-time and memoized local hashing: the pool of hash functions, reports and count tables."""
 
     g: int
     pool: LinearPool

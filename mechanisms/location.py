@@ -112,7 +112,7 @@ class ChannelMechanism(OneTime):
         """
         f = distribution("frequencies", frequencies, self.k)
         n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
-        f, a, b = (f + (self.fakes - 1) / self.k) / self.fakes, self.device.channel(), self.inverse()  # of real and fake values
+        f, a, b = (f + (self.fakes - 1) / self.k) / self.fakes, self.device.channel(), self.inverse()  # true and fake values
         gamma = f @ a
         single, same_value, mean = gamma @ b**2, f @ (a @ b) ** 2, gamma @ b
         total = (single - same_value) / steps + same_value - mean**2
@@ -120,7 +120,7 @@ class ChannelMechanism(OneTime):
 
     @cached_property
     def eps_distance(self) -> float:
-        """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x'), over all triples.
+        """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x'), over all triples (x, x', z).
 
         The mechanism is geo-indistinguishable with this ε, and with no smaller ε. The result is infinite if `eps_1` is
         infinite. The first call takes O(k³) time.
@@ -163,7 +163,7 @@ class StoredChannel(ChannelMechanism):
         self._matrix.setflags(write=False)
         self.eps_1 = worst_loss(channel)
         cumulative = np.cumsum(channel, axis=1)
-        self._cumulative = cumulative / cumulative[:, -1:]  # exactly 1 from the last non-zero entry on
+        self._cumulative = cumulative / cumulative[:, -1:]  # from the last non-zero entry on, the sum is exactly 1
 
     def _channel(self) -> FloatArray:
         return self._matrix
@@ -199,7 +199,7 @@ def distribution(name: str, values: npt.ArrayLike, k: int | None = None) -> Floa
             f"got {array.dtype} of shape {array.shape}"
         )
     array = array.astype(np.float64)
-    good = (array >= 0) & (array <= 1 + 1e-9)  # False for NaN
+    good = (array >= 0) & (array <= 1 + 1e-9)  # this comparison is False for NaN
     if not good.all():
         i = int(good.argmin())
         raise ValueError(f"{name} must hold probabilities in [0, 1], got {float(array[i])!r} at position {i}")

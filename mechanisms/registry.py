@@ -32,7 +32,8 @@ LONGITUDINAL: dict[str, Callable[..., Longitudinal]] = {
     **{name: _named(LongitudinalHashing, name) for name in ("L-BLH", "L-OLH")},
 }
 NAMES = (*ONE_TIME, *LONGITUDINAL)
-# Location mechanisms are not pure, have other arguments, and have no LDP ε as parameter. `mechanism` does not build them.
+# Location mechanisms are not pure, have other arguments, and no LDP ε is among their arguments. `mechanism` does not build
+# them.
 LOCATION: dict[str, Callable[..., ChannelMechanism]] = {m.name: m for m in (TruncatedGeometric, PlanarGeometric, Shokri)}
 AUTO_CANDIDATES = ("L-GRR", "L-OSUE", "L-OLH")
 
@@ -61,7 +62,7 @@ def mechanism(
         omega: size of the set, for subset selection; default: the size with the smallest variance.
 
     Raises:
-        ValueError: naming the argument, the given value and the allowed values.
+        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
 
     >>> mechanism("L-GRR", k=4, eps_inf=2.0, eps_1=1.0)
     L-GRR(k=4, eps_inf=2.0, eps_1=1.0, exact)
@@ -90,7 +91,7 @@ def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: s
     """Returns L-GRR, L-OSUE or L-OLH, whichever has the smallest exact variance at f = 0, and the reason.
 
     The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1), extended by L-OLH. Among variances within 1 % of the best, L-GRR
-    is preferred, then L-OLH. L-OLH has two advantages over L-OSUE: a report takes a few bytes instead of k bits, and a changing
+    is preferred, then L-OLH. L-OLH has two advantages over L-OSUE: a report has a few bytes instead of k bits, and a changing
     value has a far smaller privacy loss.
 
     >>> choose(4, eps_inf=2.0, eps_1=1.0)[0].name, choose(1000, eps_inf=2.0, eps_1=1.0)[0].name

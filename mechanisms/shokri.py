@@ -1,4 +1,5 @@
-"""Shokri's optimal location mechanism, from a linear programme that maximises an adversary's expected error. It has no ε.
+"""Shokri's optimal location mechanism, from a linear programme that maximises an adversary's expected error. The mechanism has
+no ε.
 
     maximise    Σ_z t_z
     subject to  t_z ≤ Σ_x π_x A[x, z] d(x, g)         for every report z and every guess g
@@ -16,7 +17,7 @@ a geometric mechanism is an example, unless its ε is small. If ℓ = d, the pro
 returns one optimum, often a singular channel, and results depend on the solver's choice.
 
 Sources: Shokri, Theodorakopoulos, Troncoso, Hubaux and Le Boudec 2012; ElSalamouny and Palamidessi, "Reconstruction of the
-distribution of sensitive data under free-will privacy", §8.2.4, which takes ℓ = d.
+distribution of sensitive data under free-will privacy", §8.2.4, where ℓ = d.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ import numpy.typing as npt
 from mechanisms.arguments import FloatArray, integer, real
 from mechanisms.location import StoredChannel, distribution
 
-MAX_LP_K = 128  # the programme has k² unknowns and k³ coefficients: at most a minute at k = 100
+MAX_LP_K = 128  # the programme has k² unknowns and k³ coefficients; the solver needs up to a minute at k = 100
 DUST = 1e-11  # entries of a solution below this are rounding errors of the solver
 
 
@@ -49,7 +50,7 @@ class Shokri(StoredChannel):
         expected_error: the adversary's smallest expected error: the optimum.
 
     Raises:
-        ValueError: naming the argument, the given value and the allowed values.
+        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
         RuntimeError: if the solver fails; the error contains the solver's message.
 
     >>> line = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))

@@ -8,7 +8,7 @@ from mechanisms.registry import LONGITUDINAL, mechanism
 
 _SMALLEST = 1e-9
 _HALVINGS = 80
-_GRID = 90_000  # numbers of four digits from 1e-6 to 9999
+_GRID = 90_000  # numbers of four significant digits from 1e-6 to 9999
 
 
 def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: float) -> Mechanism:
@@ -62,7 +62,7 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
 def largest_within(
     build: Callable[[float], Mechanism], loss: Callable[[Mechanism], float], budget: float
 ) -> tuple[float, Mechanism] | None:
-    """The largest ε of four digits for which the loss stays within a budget, and the mechanism with this ε.
+    """The largest ε of four significant digits for which the loss stays within a budget, and the mechanism with this ε.
 
     Bisection finds the largest ε if the loss rises with ε. If the loss does not rise with ε, the result is still within the
     budget.

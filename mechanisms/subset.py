@@ -22,7 +22,7 @@ from mechanisms.unary import Bits
 def probabilities(k: int, eps: float, omega: int) -> tuple[float, float]:
     """(p, q) of subset selection."""
     p = 1 / (1 + (k - omega) / omega * math.exp(-eps))
-    outside = (k - omega) / omega * math.exp(-eps) * p  # 1 - p, without cancellation
+    outside = (k - omega) / omega * math.exp(-eps) * p  # equals 1 - p, without cancellation
     return p, (p * (omega - 1) + outside * omega) / (k - 1)
 
 

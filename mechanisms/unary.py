@@ -81,7 +81,8 @@ def _logistic(x: float) -> tuple[float, float]:
 
 
 def thresholded(eps: float) -> Round:
-    """The round of THE: a one-hot vector plus Laplace(2/ε) noise, cut at the θ in (1/2, 1) that gives the smallest variance.
+    """The round of THE: a one-hot vector plus Laplace(2/ε) noise. A bit is one above the threshold θ in (1/2, 1) with the
+    smallest variance.
 
     The device applies the threshold, so a report consists of bits. The loss, `Round.eps`, is slightly below the ε of the noise.
     Source: Wang, Blocki, Li and Jha 2017, §4.1.
@@ -105,7 +106,7 @@ CHAINS = {"L-SUE": ("SUE", "SUE"), "L-OSUE": ("OUE", "SUE"), "L-SOUE": ("SUE", "
 
 
 def largest_eps_1(first: Round, second: str) -> float:
-    """The supremum of ε₁ for the given first round and form of the second round: ε∞ for SUE, less for OUE.
+    """The supremum of ε₁ for this first round and this form of the second round. For the form SUE it is ε∞, for OUE less.
 
     An OUE second round turns a one into a coin flip. Even with q₂ = 0 a reported zero reveals little. The supremum is
     ln[p₁(2-q₁) / ((2-p₁)q₁)]. For small ε∞ the supremum is 2/3 ε∞. For large ε∞ the supremum is half of ε∞ if the first round
@@ -142,7 +143,7 @@ def calibrate(first: Round, second: str, eps_inf: float, eps_1: float) -> Round:
 
 
 class Bits(Mechanism):
-    """Common base of unary encodings and subset selection: k bits a report, and one count for each bit."""
+    """Common base of unary encodings and subset selection: a report has k bits, and the table has one count for each bit."""
 
     invalid: Invalid = "padding bits set"
     marks: int | None = None

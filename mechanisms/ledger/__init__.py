@@ -1,4 +1,5 @@
-"""The privacy ledger: the loss of t reports, for an unchanged value (`eps_t`) and for any two sequences (`eps_sequence`)."""
+"""The privacy ledger: the loss of t reports, for an unchanged value (`eps_t`) and between any two value sequences
+(`eps_sequence`)."""
 
 from mechanisms.ledger.bound_unary import UnaryRounds
 from mechanisms.ledger.losses import eps_t_grr, eps_t_one_time, eps_t_unary

@@ -1,12 +1,12 @@
 """Upper bound of the loss of t reports of UE∘UE between any two value sequences, by a linear programme.
 
-Notation and model are those of `sequence_unary`. Take a block of a sequence in which a bit has `a` reported ones and `b`
-reported zeros. Its weight is w = αa - βb. The block adds u_h(w) to ln P(y|x), where h = 1 if the bit is hot in the block, else
-h = 0. The bound replaces u_h by a linear lower bound. The coefficients of a linear bound are called its *prices*.
+Notation and model are those of `sequence_unary`. Take a bit that has `a` reported ones and `b` reported zeros in a block of a
+sequence. The weight of the block is w = αa - βb. The block adds u_h(w) to ln P(y|x), where h = 1 if the bit is hot in the
+block, else h = 0. The bound replaces u_h by a linear lower bound. The coefficients of a linear bound are called its *prices*.
 
 1. The range of s, a bit's number of reported ones, is divided into a few intervals i, each with prices (p_i, q_i). For all
-   blocks (a, b) ≠ (0, 0) let p_i a + q_i b <= u_0(αa - βb) + κ_0i and <= u_1(αa - βb) + κ_1i + λ(a+b). Let x' have R values,
-   with block sizes that add up to t. The sum over the blocks of x' gives
+   blocks (a, b) ≠ (0, 0) let p_i a + q_i b be at most u_0(αa - βb) + κ_0i, and at most u_1(αa - βb) + κ_1i + λ(a+b). Let x'
+   have R values, with block sizes that add up to t. The sum over the blocks of x' gives
 
        ln P(y|x') >= Σ_bits [p_i s + q_i (t-s) - R κ_0i] - Σ_{hot bits of x'} (κ_1i - κ_0i) - λt,   i = i(s)
 
@@ -20,8 +20,8 @@ h = 0. The bound replaces u_h by a linear lower bound. The coefficients of a lin
    all but two of them single steps. A bit that is hot in a block of size n adds at most
    u_1(αa - β(n-a)) + u_0(αa') + u_0(-βb') - (r-3)γ with a' ones and b' zeros elsewhere (`_many_blocks`).
 4. A linear programme with cutting planes finds the prices with the smallest bound. The bound is computed anew from these
-   prices, so it is valid even if the programme's solution is inaccurate. Every R is tried, unless both t > 64 and k > 16. In
-   that case all intervals share κ_0 and κ_1. The bound is then linear in R, so R = 1 and R = min(t, k) suffice.
+   prices, so it is valid even if the programme's solution is inaccurate. If t > 64 and k > 16, all intervals share κ_0 and κ_1.
+   The bound is then linear in R, so R = 1 and R = min(t, k) suffice. Otherwise every R is tried.
 """
 
 import math
@@ -36,10 +36,10 @@ from scipy.optimize import linprog
 
 from mechanisms.arguments import FloatArray, IntArray
 
-_FULL_T, _FULL_VALUES = 64, 16  # every interval has its own κ up to this many steps or values of x'
-_FEW_BITS = 8  # we try every x with three blocks up to this k
-_LATTICE = 1024  # we try every number of zeros in a block up to this number
-_TOLERANCE = 1e-10  # relative
+_FULL_T, _FULL_VALUES = 64, 16  # intervals share κ only above this many steps and above this many values of x'
+_FEW_BITS = 8  # up to this k, we try every x with three blocks
+_LATTICE = 1024  # up to this number, we try every number of zeros in a block
+_TOLERANCE = 1e-10  # relative difference of two bounds
 _ACCURATE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
@@ -82,12 +82,12 @@ class UnaryRounds:
 
     @property
     def alpha(self) -> float:
-        """α = ln(p₂/q₂), in nats: the loss about the memo's bit from a reported one."""
+        """α = ln(p₂/q₂), in nats: the loss about the memo's bit from a reported bit 1."""
         return self.log_p2 - self.log_q2
 
     @property
     def beta(self) -> float:
-        """β = ln((1-q₂)/(1-p₂)), in nats: the loss about the memo's bit from a reported zero."""
+        """β = ln((1-q₂)/(1-p₂)), in nats: the loss about the memo's bit from a reported bit 0."""
         return self.log_not_q2 - self.log_not_p2
 
     def u(self, hot: int, w: npt.ArrayLike) -> FloatArray:
@@ -118,7 +118,8 @@ class _Kind:
 
 
 class _Bits(NamedTuple):
-    """Bits with the same role in x: the number of bits (fractional for a mean), their `_Kind`'s index, and a term to add."""
+    """Bits with the same role in x: the number of bits (fractional for a mean), the index of their `_Kind`, and a term to add
+    to the gain."""
 
     many: float
     kind: int
@@ -198,9 +199,10 @@ class PriceProgramme:
         """Bounds for x with more blocks. Each group contains the x with between `low` and `high` blocks.
 
         A bit that is hot in a block of size n gains at most h(n), computed with r = low. Splitting a pure block in two lowers
-        the gain by at least γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)). h is convex between marks. Cold bits replace
-        blocks of size 0. The concave hull of h at the mean size t/high bounds the sum over `high` blocks. The hull's value at
-        t/high is a weighted mean of h at two marks n_1 <= t/high <= n_2.
+        the gain by at least γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)). Marks are the block sizes at which vertices
+        change; h is convex between marks. Size 0 stands for a bit that is cold in x. The concave hull of h at the mean size
+        t/high bounds the sum over `high` blocks. The hull's value at t/high is a weighted mean of h at two marks n_1 <= t/high
+        <= n_2.
         """
         t, k, u, alpha, beta = self.t, self.k, self.rounds.u, self.rounds.alpha, self.rounds.beta
         gamma = float(min(u(0, 2 * alpha) - 2 * u(0, alpha), u(0, -2 * beta) - 2 * u(0, -beta)))
@@ -228,7 +230,8 @@ class PriceProgramme:
                     yield [_Bits(count, kind, plus) for count, (kind, plus) in zip(counts, kinds)]
 
     def _groups(self) -> Iterator[tuple[int, int]]:
-        """Ranges of the number of blocks of x, one bound per range. The first range follows the numbers of `_few_blocks`."""
+        """Ranges of the number of blocks of x, one bound per range. The first range begins above the numbers that `_few_blocks`
+        tries."""
         low, most = self.few + 1, min(self.t, self.k)
         while low <= most:
             high = min(most, low if low < 8 else low + low // 4)
@@ -268,7 +271,7 @@ class PriceProgramme:
             level = _log_odds(p / alpha) - self.rounds.odds(name)
             real = np.clip((level[:, None] + beta * zeros) / alpha, 0.0, t - zeros)
             near = np.stack((np.floor(real), np.minimum(np.floor(real) + 1, t - zeros)))
-            near[:, :, 0] = np.maximum(near[:, :, 0], 1.0)  # not (0, 0)
+            near[:, :, 0] = np.maximum(near[:, :, 0], 1.0)  # the block (0, 0) is excluded
             value = p[:, None] * near + q[:, None] * zeros - u(hot, alpha * near - beta * zeros)
             for i in range(len(p)):
                 side, b = np.unravel_index(value[:, i].argmax(), value[:, i].shape)
@@ -276,7 +279,7 @@ class PriceProgramme:
             if t > _LATTICE:
                 b = np.clip(-level / beta, zeros[-1], t)
                 a = np.clip((level + beta * b) / alpha, 0.0, t - b)
-                drift = np.maximum(p * beta + q * alpha, 0.0) * t / (alpha + beta)  # if the solution is inaccurate
+                drift = np.maximum(p * beta + q * alpha, 0.0) * t / (alpha + beta)  # 0 if the solution is accurate
                 beyond = p * a + q * b - u(hot, alpha * a - beta * b) + drift
                 blocks[hot] = np.where((beyond > kappa[hot])[:, None], np.stack((a, b), axis=1), blocks[hot])
                 kappa[hot] = np.maximum(kappa[hot], beyond)
@@ -285,7 +288,8 @@ class PriceProgramme:
         return kappa, blocks
 
     def _gains(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, IntArray]:
-        """For every x: the bound, and the index in `values` of R, the number of values of x', that gives this bound."""
+        """Returns the bound for every x, and which R gives the bound. R is the number of values of x', given as an index into
+        `values`."""
         cold, hot = (np.maximum.reduceat(found, self.starts[:-1], axis=1) for found in self._best(p, q, kappa))
         surplus = (hot - cold)[:, self.members]  # (R, sequences, kinds): extra gain of a bit that is hot in x'
         order = np.argsort(-surplus, axis=2)
@@ -337,7 +341,8 @@ class PriceProgramme:
             self._add(row, float(self.rounds.u(hot, self.rounds.weight(ones, zeros))), max(1.0, (ones + zeros) / 100))
 
     def _evaluate(self, p: FloatArray, q: FloatArray, surcharge: float) -> tuple[float, FloatArray, FloatArray]:
-        """The bound at these prices, κ, and the blocks of `_dearest`. Adds rows for the sequences x with the largest bounds."""
+        """The bound at these prices, κ, and the blocks of `_dearest`. Adds rows to the programme for the sequences x with the
+        largest bounds."""
         kappa, blocks = self._dearest(p, q, surcharge)
         gains, rows = self._gains(p, q, kappa)
         best = self._best(p, q, kappa)
@@ -354,7 +359,7 @@ class PriceProgramme:
         for interval in range(number):
             for ones, zeros in ((1, 0), (0, 1), (1, 1), (t // most, 0), (0, t // most), (t, 0), (0, t)):
                 self._block(interval, ones, zeros)
-            for surcharged in (0, 1) if t > _LATTICE else ():  # see `_dearest`
+            for surcharged in (0, 1) if t > _LATTICE else ():  # `_dearest` states the reason
                 row = np.zeros(4 * number + 2)
                 row[[interval, number + interval, 4 * number]] = rounds.beta, rounds.alpha, -surcharged * self.unit
                 self._add(row, 0.0, self.unit)

@@ -1,4 +1,4 @@
-"""Privacy loss of t reports of one device, exact where the exact loss is known.
+"""Privacy loss of t reports of one device. The result is exact if the exact loss is known.
 
 For memoizing mechanisms there are two losses, both in nats and both worst cases over outputs. Do not confuse these losses:
 
@@ -13,11 +13,10 @@ loss of 44 nats; the literature's formula gives 4 nats.
 The loss can exceed Σ_j eps_{t_j} even if both sequences have the same number of reports from each memo: for example if a value
 returns, or if hashed values collide.
 
-A one-time mechanism draws new randomness at every step. Between any two sequences that differ at every step, t reports have
-the loss t ε. ε∞ is infinite.
+A one-time mechanism draws new randomness at every step. Between any two sequences that differ at every step, t reports have the
+loss t ε, so ε∞ is infinite.
 
-The formulas are valid for ε up to 700 and any t. The code computes ln(1 + x) from ln x, so large and small losses keep their
-digits.
+The formulas are valid for ε up to 700 and any t. The code computes ln(1 + x) from ln x, so large and small losses stay accurate.
 """
 
 import math

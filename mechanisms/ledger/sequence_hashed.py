@@ -42,7 +42,7 @@ def eps_sequence_hashed(t: int, *, k: int, g: int, log_e1: float, log_e2: float)
     value, witness = _few_values(min(t, _EXACT_T), k, rounds)
     if t <= _EXACT_T:
         return SequenceLoss(value, True, witness)
-    return between(value, bound.value, f"the first {_EXACT_T} steps: {witness}")  # more reports never have a smaller loss
+    return between(value, bound.value, f"the first {_EXACT_T} steps: {witness}")  # the loss never falls with t
 
 
 @lru_cache(maxsize=4096)
@@ -61,8 +61,8 @@ def _few_values(t: int, k: int, rounds: GRRRounds) -> tuple[float, str]:
 def _spread(own: tuple[int, ...], others: tuple[int, ...], k: int, rounds: GRRRounds) -> float:
     """max_x ln P(y|x) - min_x' ln P(y|x') of an output y.
 
-    `own` holds the numbers of reports of the k values' symbols, `others` the numbers of reports of the other symbols.
-    ln P(y|x) is the sum of f_v(c_v) over values v. c_v holds the numbers of reports of each symbol while x was v.
+    `own` holds the numbers of reports of the k values' symbols. `others` holds the numbers of reports of the other symbols.
+    ln P(y|x) is the sum of f_v(c_v) over values v. c_v holds the number of reports of each symbol at the steps where x is v.
     Values are added one at a time. `least` and `most` are the extremes over all ways to divide every part of the counts
     among the values so far.
     """

@@ -30,7 +30,8 @@ where f_v is convex and f_v(0) = 0. For every y the maximum splits into a maximu
    these n. A vertex has M equal counts t/M and the value M φ(t/M) - (t/M)(π_1+…+π_M). For t = qk + r, 0 < r < k, other
    vertices replace M = k: M < k symbols have the count q + r/M, the others q. There are three choices of prices:
    - π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`_free_rows`). Exact if the best M
-     divides t and M + t/M <= k. Then x has M values t/M times each; x' has t/M others, each once with each value of x.
+     divides t and M + t/M <= k. Then x has M values, each at t/M steps; x' has t/M other values, each at one step with each
+     value of x.
    - The smallest prices that keep the bracket at most a given V. All v have the same κ, computed from f_v without the symbol
      v. The bound is convex in V, and the best V is used (`_best_bracket`).
    - For k <= 16, the prices that minimise the bound. Linear programming finds them (`_programme`).
@@ -54,13 +55,13 @@ from mechanisms.arguments import MAX_EPS, MAX_K, FloatArray, IntArray, integer, 
 MAX_T = 2**50
 MAX_LOG_RATIO = 3 * MAX_EPS  # ε₂ exceeds ε∞ when ε₁ is close to ε∞
 TINY = 5e-324  # the smallest positive double
-_EXACT_LOG2_STATES = 8  # log2 of the dynamic programme's states: t <= 8 for all k, larger t for k <= 6
+_EXACT_LOG2_STATES = 8  # log2 of the largest number of states of the dynamic programme: t <= 8 for all k, larger t for k <= 6
 _PROGRAMME_K = 16
 _DENSE = 4096  # up to this many symbols, every number of symbols is tried
 _MAX_CELLS = 200_000
-_MAX_WORDS = 24  # combinations of values that a witness lists one by one
+_MAX_WORDS = 24  # a witness lists at most this many combinations of values one by one
 _FLOOR = 1e-3  # the lowest price of the linear programme, relative to the mean price
-_TOLERANCE = 1e-9  # relative; a bound is exact if the loss of a pair is this close to the bound
+_TOLERANCE = 1e-9  # relative difference; a bound is exact if the loss of a pair is this close to the bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,8 @@ class GRRRounds:
         return np.asarray(np.logaddexp(self.e1 - self.log_total, others))
 
     def row(self, counts: npt.ArrayLike, own: int | None = None) -> FloatArray:
-        """f_v of the counts of some symbols (last axis). v is the symbol at index `own`, or no such symbol if `own` is None."""
+        """f_v of the counts of some symbols (last axis). v is the symbol at index `own`. If `own` is None, v is none of these
+        symbols."""
         terms = log_expm1(self.e2 * np.asarray(counts))
         if own is not None:
             terms[..., own] += self.e1
@@ -224,7 +226,8 @@ def _least_likely(n: IntArray, rounds: GRRRounds) -> tuple[float, IntArray]:
     """min_x' ln P(y|x') for counts n of the reported symbols, and the matrix that reaches this minimum.
 
     The matrix has the rows of the reported symbols, then the rows of other symbols. A state of the dynamic programme holds the
-    counts already divided among rows: first the rows of unreported symbols, then the row of each reported symbol.
+    counts already divided among rows. The programme begins with the rows of unreported symbols, then adds the row of each
+    reported symbol.
     """
     used, shape = len(n), tuple(int(x) + 1 for x in n)
     states = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1)
@@ -288,7 +291,7 @@ def _free_rows(t: int, rounds: GRRRounds) -> float:
 
 
 def _best_bracket(t: int, rounds: GRRRounds) -> float:
-    """The bound for the best V. Its prices are the smallest that keep the bracket at most V."""
+    """The bound for the best V. For a given V, the prices are the smallest that keep the bracket at most V."""
     k = rounds.k
     m = np.arange(1, min(t, k) + 1)
     gain = m * rounds.phi(t / m)
@@ -415,7 +418,7 @@ def _programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
 
 
 def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The best pair of this kind: x has M values, x' has R others, and all M·R combinations occur about equally often."""
+    """The best pair of this kind: x has M values, x' has R other values, and all M·R combinations occur about equally often."""
     m = _widths(t, rounds.k)
     m = m[m < rounds.k]
     values = np.minimum(-(-t // m), rounds.k - m)

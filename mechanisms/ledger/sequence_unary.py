@@ -3,7 +3,7 @@
 Every bit of a report is randomized independently. But for a new value the device draws all k memo bits anew. Each bit
 therefore reveals a little about the times when values change. Fix a bit and its t reported bits. A sequence x divides the t
 steps into one block for each distinct value. A block with `a` reported ones and `b` zeros has the weight w = αa - βb,
-α = ln(p₂/q₂), β = ln((1-q₂)/(1-p₂)). Without a term that does not depend on x (it cancels),
+α = ln(p₂/q₂), β = ln((1-q₂)/(1-p₂)). One term does not depend on x, and cancels. Without this term,
 
     ln P(y|x) = Σ_bits Σ_blocks u_h(w),   u_h(w) = ln(1 - π_h + π_h e^w),   π₁ = p₁, π₀ = q₁
 
@@ -30,7 +30,7 @@ from mechanisms.arguments import MAX_K, IntArray, integer
 from mechanisms.ledger.bound_unary import PriceProgramme, UnaryRounds
 from mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, between, partitions
 
-_EXACT_T = {2: 12, 3: 8, 4: 7}  # from the number of bits k to the largest t with an exact loss
+_EXACT_T = {2: 12, 3: 8, 4: 7}  # maps the number of bits k to the largest t with an exact loss
 _EXACT_T_OTHERS = 6
 
 
@@ -74,7 +74,7 @@ def _bound(t: int, k: int, rounds: UnaryRounds) -> float:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two sequences, up to a renaming of their values, and reported bits to try.
+    """Two sequences, up to a renaming of the sequences' values, and the reported bits to try.
 
     Attributes:
         steps: (blocks of x, kinds of blocks of x'), number of steps that a block of x and a block of x' share.
