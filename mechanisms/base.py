@@ -88,9 +88,9 @@ class Mechanism(ABC):
 
         Args:
             values: (n,) integers in [0, k) that the devices encode, the same at every step.
-            rng: source of randomness. NumPy's own class is for simulation only: it may just seed a fast, predictable generator.
-                A subclass, such as a device's cryptographic source, provides every random bit itself. A subclass needs only
-                ``integers(low, high, [size, [dtype]])`` and ``random(size)``.
+            rng: source of randomness. NumPy's own class is for simulation: from it, the code may draw just the seed of a fast,
+                predictable generator. A subclass, such as a device's cryptographic source, provides every random bit itself. A
+                subclass needs only ``integers(low, high, [size, [dtype]])`` and ``random(size)``.
             steps: number of reports of each device, at least 1.
         """
 

@@ -1,4 +1,4 @@
-"""Errors that several rooms raise and catch."""
+"""Errors that several folders of the project raise and catch."""
 
 from surveys.errors import UserError
 

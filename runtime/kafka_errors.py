@@ -1,4 +1,5 @@
-"""Finds the reason why a client of kafka-python cannot connect. The library logs the reason; its exception omits it."""
+"""Finds the reason why a client of kafka-python cannot connect. The library logs the reason, but the exception does not contain
+the reason."""
 
 import logging
 import re
@@ -9,7 +10,7 @@ from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from runtime.settings import Settings
 
-_TELLING = re.compile("Sasl|SSL")  # authentication and certificates; later messages only say "unreachable"
+_TELLING = re.compile("Sasl|SSL")  # messages about authentication and certificates; later messages only say "unreachable"
 _CUT_OFF = re.compile("disconnected|reset by peer|Broken pipe|Invalid frame", re.IGNORECASE)
 _NAMES = re.compile(r"^(?:\[Error \d+\] )?(?:\w+: )*")
 
@@ -31,12 +32,14 @@ class Heard(logging.Handler):
     def turned_away(self) -> bool:
         """True if a reachable broker refused the connection.
 
-        A listener with another protocol closes the connection. A listener that rejects our password may close it too.
+        A listener with another protocol closes the connection. A listener that rejects our password may also close the
+        connection.
         """
         return any(_TELLING.search(complaint) or _CUT_OFF.search(complaint) for complaint in self._complaints)
 
     def why(self, error: Exception) -> str:
-        """Returns the reason in one line: from the library's log if the error is "unreachable", else the error's text."""
+        """Returns the reason in one line: from the library's log if the error is "unreachable", otherwise from the error's
+        text."""
         complaints = self._complaints if isinstance(error, KafkaTimeoutError | KafkaConnectionError) else []
         telling = [complaint for complaint in complaints if _TELLING.search(complaint)]
         reason = (telling + complaints + [str(error)])[0].partition("\n")[0]
@@ -44,7 +47,8 @@ class Heard(logging.Handler):
         return (_NAMES.sub("", reason) or reason or type(error).__name__) + hint
 
     def _question(self) -> str:
-        """A hint for the operator, because the library often drops the broker's last answer, which has the reason."""
+        """A hint for the operator. The library often drops the broker's last answer, and only this answer contains the
+        reason."""
         protocol = self._settings.kafka_security_protocol
         user = f", and are user {self._settings.kafka_user} and password right" if "SASL" in protocol else ""
         return f"does this listener speak {protocol}{user}?"
@@ -52,12 +56,12 @@ class Heard(logging.Handler):
 
 @contextmanager
 def hearing(settings: Settings) -> Iterator[Heard]:
-    """Collects the library's log while the caller creates a client; meanwhile no other handler receives the log."""
+    """Collects the library's log while the caller creates a client. During this time no other handler receives the log."""
     library = logging.getLogger("kafka")
     level, propagate = library.level, library.propagate
     heard = Heard(settings)
     library.addHandler(heard)
-    library.setLevel(logging.WARNING)  # lower levels show passwords
+    library.setLevel(logging.WARNING)  # messages below this level show passwords
     library.propagate = False
     try:
         yield heard

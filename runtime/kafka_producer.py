@@ -9,8 +9,8 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 class Producer(KafkaProducer):  # type: ignore[misc]
     """A producer whose flush never raises. A record's future holds its result.
 
-    The library's `close` flushes first, also when the program ends. If the flush raised, the library's thread would continue.
-    The thread would send abandoned records once the broker is reachable again, or log tracebacks until then.
+    The library's `close` begins with a flush, also when the program ends. If the flush raised an error, the library's thread
+    would continue. The thread would log tracebacks, and send abandoned records once the broker is reachable again.
     """
 
     def flush(self, timeout: float | None = None) -> None:
@@ -21,8 +21,8 @@ class Producer(KafkaProducer):  # type: ignore[misc]
         """Commit the transaction within a time limit. The library's `commit_transaction` has no limit.
 
         Raises:
-            KafkaTimeoutError: if the limit passes. The broker may have committed the transaction, or may still commit it. When
-                another producer takes over the transactional id, that producer first ends this transaction.
+            KafkaTimeoutError: if the time limit passes. The broker may have committed the transaction, or may still commit it.
+                If another producer takes over the transactional id, it ends this transaction before it starts its own.
             KafkaError: if the broker refuses.
         """
         ending = self._transaction_manager.begin_commit()

@@ -43,8 +43,8 @@ def logging_config(level: str) -> dict[str, Any]:
 
 
 class _Seldom(logging.Filter):
-    """Passes each message of a Kafka client once in 10 s. While a broker is unreachable, a client repeats a message 30 times
-    a second."""
+    """Log filter: passes each message of a Kafka client at most once in 10 s. While a broker is unreachable, a client repeats a
+    message 30 times a second."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """The monitoring server of every process.
 
 /metrics   metrics for Prometheus
-/health    200 while the process is alive; independent of Kafka and Redis, so an outage restarts nothing
+/health    200 while the process is alive; independent of Kafka and Redis, so their outage restarts no process
 /ready     200 while the process can do its work, else 503
 """
 
@@ -50,4 +50,4 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 class _Silent(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
-        """Logs nothing: a line per scrape is useless."""
+        """Logs nothing: a log line for every scrape is useless."""

@@ -3,10 +3,10 @@
     redis://[user:password@]host[:port][/db]                             one server; rediss:// with TLS
     unix:///path/of/socket[?db=N]                                        one server on this machine
     redis+sentinel://[user:password@]host[:port],…/NAME[/db]             the master that the Sentinels call NAME
-    redis+cluster://[user:password@]host[:port],…                        a cluster, by some of its nodes
+    redis+cluster://[user:password@]host[:port],…                        a cluster; the addresses of some nodes are enough
 
-With ``rediss+sentinel`` and ``rediss+cluster`` every connection has TLS. User and password are percent-encoded, and are for
-Redis, not for the Sentinels.
+With ``rediss+sentinel`` and ``rediss+cluster`` every connection has TLS. User and password are percent-encoded. They are the
+login for Redis, not for the Sentinels.
 """
 
 import re

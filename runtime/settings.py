@@ -256,7 +256,7 @@ class _SecretFiles(PydanticBaseSettingsSource):
 
 
 def _is_secret(field: FieldInfo) -> bool:
-    return "SecretStr" in str(field.annotation)  # also inside `Annotated` or with None
+    return "SecretStr" in str(field.annotation)  # the type may also be inside `Annotated`, or be combined with None
 
 
 def _read_secret(variable: str, path: str) -> str:

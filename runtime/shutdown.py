@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-ALARM_AFTER_S = 0.5  # seconds after the deadline
+ALARM_AFTER_S = 0.5  # the alarm ends the process this many seconds after the deadline
 
 
 def end_within(seconds: float, last_words: Callable[[], object] = lambda: None) -> None:

@@ -1,13 +1,13 @@
-"""Creates the survey's topics if they are missing and we have the right, and checks them.
+"""Creates the survey's missing topics if we have the right to create topics. Checks the survey's topics.
 
 - reports: the envelopes; agents need certain settings (`_COUNTABLE`), above all LogAppendTime
 - rejected: the dead letters
-- estimates: the publications; compaction keeps the last one of every key
+- estimates: the publications; compaction keeps the last record of every key
 
-A process without the right to create topics requires existing topics. Every process first checks three things: its topics
-exist, it has its rights to them (`RIGHTS`), and the reports topic has usable settings. A process checks the settings only if it
-has the right to read them; an agent must have this right. No process checks retention and record sizes: the creator of a topic
-chooses them.
+If a process has no right to create topics, the topics must exist already. Every process first checks three things: its topics
+exist, it has the needed rights to these topics (`RIGHTS`), and the reports topic has usable settings. A process checks the
+settings only if it has the right to read them; an agent must have this right. No process checks retention and record sizes: the
+creator of a topic chooses them.
 """
 
 import re
@@ -62,7 +62,7 @@ def group_id(survey: Survey) -> str:
 
 
 def check_broker(settings: Settings) -> None:
-    """Raises TopicError within a few seconds, naming the address, unless the broker answers."""
+    """Raises TopicError within a few seconds, with the address in the message, unless the broker answers."""
     with _admin(settings) as admin:
         admin.describe_cluster()
 
@@ -97,8 +97,8 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) 
     Args:
         settings: the broker's address and our credentials.
         survey: the survey.
-        role: creates and checks only the topics of this role, and checks the role's rights to them. With None: creates and
-            checks all topics, and checks no rights.
+        role: the function creates and checks only this role's topics, and checks the role's rights to these topics. With None,
+            the function creates and checks all topics, and checks no rights.
 
     Raises:
         TopicError: if the broker is unreachable, denies our login or refuses, or if agents cannot count the reports topic
@@ -166,7 +166,7 @@ def _describe(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Any]:
 def _create(admin: KafkaAdminClient, settings: Settings, name: str, partitions: int, configs: dict[str, str]) -> None:
     wanted = {name: {"num_partitions": partitions, "replication_factor": settings.replication, "configs": configs}}
     try:
-        with suppress(TopicAlreadyExistsError):  # another process was faster
+        with suppress(TopicAlreadyExistsError):  # another process has just created the topic
             admin.create_topics(wanted, timeout_ms=ANSWER_MS, wait_for_metadata=True)
     except AuthorizationError:
         hidden = f"topic {name} does not exist or is hidden from {_who(settings)} (no right to DESCRIBE it)"
@@ -174,7 +174,7 @@ def _create(admin: KafkaAdminClient, settings: Settings, name: str, partitions: 
 
 
 def _check_rights(settings: Settings, what: str, needed: set[str], about: Any) -> None:
-    allowed = about and about.get("authorized_operations")  # None from an old broker
+    allowed = about and about.get("authorized_operations")  # an old broker returns None
     lacking = needed - set(allowed) if allowed is not None else set()
     if lacking:
         raise TopicError(f"Kafka at {settings.kafka}: {_who(settings)} may not {', '.join(sorted(lacking))} {what}")
@@ -220,7 +220,8 @@ def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
 
 
 def _knock(settings: Settings) -> None:
-    """Raises BrokerUnreachable unless one of the addresses accepts a connection. The library itself would retry for long.
+    """Raises BrokerUnreachable unless one of the addresses accepts a connection. The library itself would retry for a long
+    time.
 
     With TLS the listener must also answer: the library waits without limit for a silent listener.
     """
@@ -241,7 +242,7 @@ def _knock(settings: Settings) -> None:
 
 
 def _greet(connection: socket.socket, settings: Settings, host: str) -> None:
-    """Raises TimeoutError if the listener does not answer. The library itself reports any other fault of TLS."""
+    """Raises TimeoutError if the listener does not answer. The library itself reports all other TLS faults."""
     try:
         settings.tls("kafka").wrap_socket(connection, server_hostname=host).close()
     except TimeoutError:

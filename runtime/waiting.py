@@ -6,7 +6,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 RETRY_S = 1.0
-TELL_EVERY = 60  # attempts after which an unchanged reason is reported again
+TELL_EVERY = 60  # an unchanged reason is reported again after this many attempts
 
 
 class Unreachable(Exception):

@@ -38,14 +38,14 @@ class Checkpoint:
 
     Attributes:
         next_offset: the first offset that is not counted.
-        newest_ms: the latest append time among the counted records, in Unix milliseconds; 0 if there are none.
-        panes: count tables; the method that returns the checkpoint determines which panes it has.
+        newest_ms: the latest append time among the counted records, in Unix milliseconds; 0 if no record is counted.
+        panes: count tables; the method that returns the checkpoint determines which tables are included.
         rejected: number of envelopes rejected so far, by reason.
         log_id: id of the log to which the offset belongs; "" if unknown. A recreated topic is another log.
-        missing: the records missing from the counts, as one range from the first to the last; None if there are none.
-        writer: random name of the fold that wrote the checkpoint. Every load begins a new fold. A store restored from an older
-            copy therefore gets a new writer before its checkpoint reaches the same offset again.
-        pruned_below: all panes of earlier steps have been removed. Only `prune` sets this step.
+        missing: the records missing from the counts, as one range from the first to the last; None if no record is missing.
+        writer: random name of the counting run that wrote the checkpoint. Every load begins a new run with a new name.
+            If a store is restored from an older copy, the name therefore changes before agents reach the same offset again.
+        pruned_below: all panes of steps before this step have been removed. Only `prune` sets this step.
     """
 
     next_offset: int
@@ -63,7 +63,8 @@ class Checkpoint:
         return self.next_offset, self.log_id
 
     def follows(self, earlier: "Checkpoint") -> bool:
-        """True if this checkpoint equals the earlier checkpoint, or the same fold wrote it after more records."""
+        """True if this checkpoint equals the earlier checkpoint, or if the same writer wrote this checkpoint after more
+        records."""
         same_fold = (self.writer, self.log_id) == (earlier.writer, earlier.log_id)
         return same_fold and self.next_offset >= earlier.next_offset
 
@@ -76,7 +77,7 @@ class Checkpoint:
 
 
 def first_open_step(survey: Survey, newest_ms: int) -> int:
-    """Returns the first open step: a record appended at `newest_ms` may still carry reports of this step."""
+    """Returns the first open step: the earliest step of which a record appended at `newest_ms` may still carry reports."""
     return survey.step_at(newest_ms) - survey.lateness_steps
 
 

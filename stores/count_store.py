@@ -1,4 +1,4 @@
-"""Count stores: hold the count tables of each Kafka partition and the first offset not yet counted.
+"""Count stores. A store has the count tables of each Kafka partition and the first offset not yet counted.
 
 The tables count all records below the offset, so tables and offset are always written together. Each write names the position
 (offset and log) from which the writer started. The store refuses the write if another agent has written since. Writes are
@@ -27,7 +27,7 @@ class CountStore(ABC):
     """The count tables of one survey.
 
     Every method raises StoreUnavailable if the store is unreachable. A read of one partition is atomic: the tables, the offset
-    and the rejections are those of one commit.
+    and the rejections come from the same commit.
     """
 
     survey: Survey
@@ -38,17 +38,20 @@ class CountStore(ABC):
     def load(self, partition: int) -> Checkpoint | None:
         """Returns the partition's checkpoint with the panes that may still change; None if nothing is stored.
 
-        Leaves out `pruned_below` and the panes whose step had closed at the newest append time: such panes cannot change.
+        Leaves out `pruned_below`. Also leaves out the panes whose step had closed at the newest append time: such panes cannot
+        change.
         """
 
     @abstractmethod
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
-        """Writes a checkpoint and its panes in one atomic step. Removes empty panes of `change`; keeps panes not in `change`.
+        """Writes a checkpoint and its panes in one atomic step. Removes stored panes that are empty in `change`, and keeps
+        stored panes that are not in `change`.
 
         Args:
             partition: number of the Kafka partition.
             expected: the stored position from which the change starts; None if nothing is stored.
-            change: the new checkpoint with every changed pane, complete. The log may differ from the stored log.
+            change: the new checkpoint, with the complete table of every changed pane. The checkpoint's log may differ from the
+                stored log.
 
         Returns:
             False, and nothing written, if the stored position is not `expected`. True also if the same change is already
@@ -67,14 +70,14 @@ class CountStore(ABC):
 
     @abstractmethod
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
-        """Returns all checkpoints by partition, with the panes of these consecutive steps.
+        """Returns all checkpoints by partition, with the panes of the given consecutive steps.
 
         To decide whether the tables are complete, use the offset of the same checkpoint. Never use an offset read earlier: the
         store may have lost its last writes since then.
         """
 
     def tables(self, steps: range) -> dict[PaneKey, CountTable]:
-        """Returns the count tables of these consecutive steps, summed over all partitions, without empty panes."""
+        """Returns the count tables of the given consecutive steps, summed over all partitions, without empty panes."""
         return sum_tables(checkpoint.panes for checkpoint in self.checkpoints(steps).values())
 
     @abstractmethod
@@ -89,10 +92,10 @@ class CountStore(ABC):
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
         """Removes the panes of all steps below `before_step` and writes `before_step` to `pruned_below`.
 
-        Skips a partition whose checkpoint does not follow the checkpoint in `seen`. Otherwise a caller that was delayed could
+        Skips a partition whose checkpoint does not follow the checkpoint in `seen`. Without this check, a delayed caller could
         remove tables that agents have counted again since then.
 
         Args:
             before_step: the first step whose panes are kept.
-            seen: checkpoints by partition. From these checkpoints the caller decided that the panes are no longer needed.
+            seen: the checkpoints, by partition, from which the caller concluded that the panes are no longer needed.
         """

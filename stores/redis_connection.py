@@ -19,7 +19,7 @@ Client: TypeAlias = redis.Redis | RedisCluster
 Command: TypeAlias = tuple[str | int, ...]
 
 TIMEOUT_S = 3.0
-ERRORS = (redis.RedisError, RedisClusterException, OSError)  # all errors that the library raises for a fault of Redis
+ERRORS = (redis.RedisError, RedisClusterException, OSError)  # all errors that the library raises if Redis fails
 
 # ARGV: a command. Returns 0 if we have no right to the command. Before Redis 7 the script always returns 1.
 _MAY = "return redis.acl_check_cmd and not redis.acl_check_cmd(unpack(ARGV)) and 0 or 1"
@@ -30,7 +30,8 @@ class StoreRefused(StoreUnavailable):
 
 
 def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
-    """Returns a client that uses masters only. The client of a Cluster connects now, any other client at first use.
+    """Returns a client that uses masters only. The client of a Cluster connects at once; any other client connects at its first
+    command.
 
     After a failover the next command finds the new master through the Sentinels or the Cluster's other nodes.
 
@@ -137,7 +138,8 @@ def check_rights(client: Client, settings: Settings, commands: Iterable[Command]
 
 
 def _ask_sentinels(client: _SentinelClient) -> None:
-    """Raises a Sentinel's error if every Sentinel refuses our login. The library would only report a missing master."""
+    """Raises a Sentinel's error if every Sentinel refuses our login. Without this check, the library reports only that the
+    master is missing."""
     raised: redis.RedisError | None = None
     for sentinel in client.sentinels:
         try:

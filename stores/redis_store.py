@@ -6,10 +6,10 @@
         rejected                            JSON: number of rejected envelopes by reason
         log_id                              id of the log to which the offset belongs
         missing                             JSON of `Missing`; empty if no record is missing
-        writer                              random name of the fold that wrote the checkpoint
+        writer                              random name of the counting run that wrote the checkpoint
         pane:<attribute>:<level>:<step>     CountTable.to_bytes()
     ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
-        a step: the panes of all earlier steps have been removed; a separate key, because only estimators write this step
+        a step: the panes of all steps before this step have been removed; a separate key, because only estimators write it
     ldpstream:<survey>:<fingerprint>:partitions
         the partitions that have a hash or will soon get a hash
 
@@ -81,7 +81,7 @@ return 1
 
 
 class RedisCountStore(CountStore):
-    """A count store in Redis: a single server, a server behind Sentinels, or a Cluster. It connects at first use.
+    """A count store in Redis: a single server, a server behind Sentinels, or a Cluster. The store connects at first use.
 
     Args:
         survey: the survey to count.
@@ -144,7 +144,7 @@ class RedisCountStore(CountStore):
         newest = self._ask(self._redis.hget, self._key(partition), "newest_ms")
         if newest is None:
             return None
-        self._ask(self._redis.sadd, self._partitions_key, partition)  # Redis may have lost only the key of the partitions
+        self._ask(self._redis.sadd, self._partitions_key, partition)  # Redis may have lost the partitions key but kept the hash
         # a write between our two reads can only raise the newest time; we then read more panes than needed, never fewer
         return self._read([self._key(partition)], first_open_step(self.survey, int(newest)), _LATEST_STEP)
 

@@ -1,8 +1,8 @@
 """Surveys: their questions, and the wire format of the reports.
 
-A survey is read once, checked with its mechanisms, and never changes afterwards. An envelope carries reports of one attribute,
-level and step. The reader knows an envelope's exact length before it reads the payload. Only `load_survey` reads a file; all
-other code here is pure.
+A survey is read once, and checked together with its mechanisms. Afterwards a survey never changes. An envelope carries reports
+of one attribute, level and step. The reader knows an envelope's exact length before it reads the payload. Only `load_survey`
+reads a file; no other code here reads or writes anything.
 """
 
 from surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal

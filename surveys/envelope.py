@@ -15,7 +15,7 @@ else may differ in another version. A reader without support for the version rej
 counts nothing. Version 1 has exactly these seven elements.
 
 The envelope carries no identity of a device: no id, no address, no key. A report may carry an identity: with memoized local
-hashing every report contains the device's hash function, one of S.
+hashing every report contains the device's hash function, one of S functions.
 """
 
 from typing import Any, Final, Literal
@@ -27,8 +27,8 @@ from mechanisms import Reports
 from surveys.survey import Survey
 
 VERSION: Final = 1
-MAX_ENVELOPE_BYTES = 1_000_000  # a record of Kafka's default message.max.bytes, 1 MiB, with room for its headers
-MAX_ENVELOPE_REPORTS = 100_000  # limits the number of people in one record, even if its rows are narrow
+MAX_ENVELOPE_BYTES = 1_000_000  # leaves room for a record's headers within Kafka's default message.max.bytes, 1 MiB
+MAX_ENVELOPE_REPORTS = 100_000  # limits the number of people in one record, even if the rows are narrow
 
 EnvelopeReason = Literal[
     "undecodable",
@@ -106,7 +106,7 @@ def reports_per_envelope(row_bytes: int, target_bytes: int) -> int:
 
 
 def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
-    """Decode an envelope and check everything except the payload's contents.
+    """Decodes an envelope and checks everything except the payload's contents.
 
     Args:
         survey: the survey that is being counted.

@@ -98,7 +98,8 @@ def _open(
     members: IntArray,
     header: int,
 ) -> EnvelopeGroup | None:
-    """The group of envelopes at these positions, which share their first `header` bytes; None unless all are surely valid."""
+    """The group of envelopes at these positions, which share their first `header` bytes; None unless all of them are certainly
+    valid."""
     if positions.size <= FEW:
         return None
     raw, appended = raws[positions[0]], times[positions]
@@ -107,7 +108,7 @@ def _open(
     except Rejected:
         return None
     own_header = len(raw) - len(envelope.payload)
-    if own_header > header or encode(envelope) != raw:  # the header is longer than the compared bytes, or not encoded as ours
+    if own_header > header or encode(envelope) != raw:  # the header is longer than the compared bytes, or encoded otherwise
         return None
     if survey.too_old(envelope.step, int(appended.max())) or survey.too_early(envelope.step, int(appended.min())):
         return None

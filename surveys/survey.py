@@ -6,7 +6,7 @@
     window_steps = 24                   # length of the sliding window, in steps
     lateness_steps = 1                  # number of steps from the end of a step to its close
     skew_seconds = 60                   # how far a device's clock may run ahead (default: 60 s, or a step if that is shorter)
-    collection = "smp"                  # smp: a device samples one attribute, once, and answers only that one
+    collection = "smp"                  # smp: a device samples one attribute, once, and answers only that attribute
                                         # spl: a device answers all attributes and splits its budget evenly
                                         # rs+fd: a device samples one attribute and answers the others with fake values
 
@@ -41,9 +41,9 @@ from mechanisms import Mechanism, mechanism
 from surveys.errors import UserError
 
 MAX_LABELS = 2**24
-MAX_REPORT_BYTES = 900_000  # an envelope holds at least one report
-MAX_TABLE_BYTES = 2**26  # of one count table; Redis takes half a second to write one of this size (docs/counting.md)
-MAX_OPEN_BYTES = 2**27  # of all count tables of open steps; one commit may write all of them
+MAX_REPORT_BYTES = 900_000  # one report must fit an envelope
+MAX_TABLE_BYTES = 2**26  # for one count table; Redis needs half a second to write a table of this size (docs/counting.md)
+MAX_OPEN_BYTES = 2**27  # for all count tables of open steps together; one commit may write all of them
 FINGERPRINT_BYTES = 8
 
 
@@ -332,7 +332,7 @@ class Survey(_Part):
 
 
 def parse_survey(document: dict[str, Any], source: str = "survey") -> Survey:
-    """A survey from a parsed TOML document; `source` names it in errors."""
+    """A survey from a parsed TOML document; error messages name `source` as the document's origin."""
     try:
         return Survey.model_validate(_tuples(document))
     except ValidationError as error:

@@ -16,7 +16,8 @@ returns, or if hashed values collide.
 A one-time mechanism draws new randomness at every step. Between any two sequences that differ at every step, t reports have the
 loss t ε, so ε∞ is infinite.
 
-The formulas are valid for ε up to 700 and any t. The code computes ln(1 + x) from ln x, so large and small losses stay accurate.
+The formulas are valid for ε up to 700 and any t. The code computes ln(1 + x) from ln x, so small and large losses stay
+accurate.
 """
 
 import math
