@@ -7,7 +7,7 @@ sequences x and y of length t
 
 The functions below sum and multiply these probabilities over all sequences. GRR's symbols are enumerated directly. The bits of
 a unary encoding are independent given x, so the loss of a pair (x, x') is a sum over bits. All bits that are not a value of
-either sequence have the same loss. `all_bits_loss` does not use these two simplifications.
+either sequence have the same loss. `all_bits_loss` uses neither the sum over bits nor the equal losses.
 """
 
 import math
@@ -37,7 +37,8 @@ class Rounds:
 
 
 def grr_rounds(k: int, eps_inf: float, eps_1: float, *, paper: bool = False) -> Rounds:
-    """L-GRR: E = [e^{ε₁}(e^{ε∞}+k-2) - (k-1)] / (e^{ε∞} - e^{ε₁}). The paper uses the E of k = 2 for every k."""
+    """L-GRR: E = [e^{ε₁}(e^{ε∞}+k-2) - (k-1)] / (e^{ε∞} - e^{ε₁}). The paper computes E for k = 2 and uses this E for every
+    k."""
     e1, e = math.exp(eps_inf), math.exp(eps_1)
     symbols = 2 if paper else k
     e2 = (e * (e1 + symbols - 2) - (symbols - 1)) / (e1 - e)
@@ -69,7 +70,7 @@ def unary_rounds(name: str, eps_inf: float, eps_1: float) -> Rounds:
 
 
 def symbol_log_likelihood(k: int, rounds: Rounds, t: int, values: Values = None) -> tuple[Floats, list[Steps]]:
-    """ln P(y|x), shape (x, y), for all y of length t and all x with the given values; and the list of these x."""
+    """ln P(y|x), shape (x, y), for all y of length t and all x with the given values. Also returns the list of all these x."""
     sequences = list(product(range(k) if values is None else values, repeat=t))
     outputs = np.array(list(product(range(k), repeat=t)))
     first = np.full((k, k), rounds.q1) + np.eye(k) * (rounds.p1 - rounds.q1)
@@ -116,7 +117,8 @@ def bits_pair_loss(k: int, rounds: Rounds, x: Steps, other: Steps) -> float:
 
 
 def growing(t: int, k: int) -> list[Steps]:
-    """All sequences of at most k values, up to the names of the values: new values appear in the order 0, 1, 2, …."""
+    """All sequences of at most k distinct values. Sequences that differ only by a renaming appear once: new values come in the
+    order 0, 1, 2, …."""
     found: list[Steps] = [()]
     for _ in range(t):
         found = [(*x, v) for x in found for v in range(min(max(x, default=-1) + 2, k))]
@@ -138,7 +140,8 @@ def bits_loss(k: int, rounds: Rounds, t: int) -> float:
 
 
 def all_bits_loss(k: int, rounds: Rounds, t: int) -> float:
-    """Equals `bits_loss`, without simplification: the maximum over all pairs of sequences and all 2^(kt) outputs."""
+    """Computes the same loss as `bits_loss` without simplification: the maximum over all pairs of sequences and all 2^(kt)
+    outputs."""
     rows = []
     for x in product(range(k), repeat=t):
         joint = np.zeros(1)

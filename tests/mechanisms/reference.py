@@ -31,7 +31,7 @@ def build(name: str, k: int, eps_inf: float, eps_1: float, **options: Any) -> Me
 
 
 def grid(ks: tuple[int, ...] = (2, 3, 8), pairs: tuple[tuple[float, float], ...] = ((2.0, 1.0),)) -> list[Mechanism]:
-    """All registered mechanisms in all calibrations, and some mechanisms with other g or omega, for all given parameters."""
+    """For all given parameters: all registered mechanisms in all calibrations, and some mechanisms with another g or omega."""
     found = []
     for k, (eps_inf, eps_1) in product(ks, pairs):
         found += [build(name, k, eps_inf, eps_1) for name in NAMES]
@@ -53,7 +53,7 @@ def prime_power(g: int) -> tuple[int, int]:
 
 
 def remainder(a: Polynomial, f: Polynomial, r: int) -> Polynomial:
-    """a modulo the monic polynomial f over the integers modulo r, by long division."""
+    """The remainder of a divided by the monic polynomial f, by long division. Coefficients are integers modulo r."""
     rest = list(a)
     while len(rest) >= len(f):
         top = rest[-1]
@@ -139,12 +139,12 @@ def column_of(m: Mechanism, reports: npt.NDArray[Any]) -> Ints:
 
 
 def symbols(k: int, p: float, q: float) -> Floats:
-    """(k, k) probabilities of one round on k symbols."""
+    """(k, k) Pr[output symbol | input symbol] of one round on k symbols."""
     return np.where(np.eye(k, dtype=bool), p, q)
 
 
 def bits(k: int, p: float, q: float, inputs: Floats | None = None) -> Floats:
-    """(inputs, 2^k) probabilities of one round on k bits, from one-hot vectors or the given inputs.
+    """(inputs, 2^k) probabilities of one round on k bits. The inputs are the one-hot vectors by default.
 
     Bit v of a column's index is bit v of the output.
     """
@@ -178,7 +178,8 @@ def rounds(m: Longitudinal) -> tuple[Floats, Floats]:
 
 
 def sequences(m: Mechanism, t: int) -> Floats:
-    """(k, blocks, symbols^t) Pr[block and t reports of an unchanged value | value]; the last report varies fastest."""
+    """(k, blocks, symbols^t) Pr[block and t reports of an unchanged value | value]. On the last axis, the last report varies
+    fastest."""
     if isinstance(m, Longitudinal):
         memo, fresh = rounds(m)
     else:  # a one-time mechanism: the value itself serves as the memo
@@ -200,6 +201,6 @@ def supports(m: Mechanism, t: int) -> Ints:
 
 
 def worst_ratio(probabilities: Floats) -> float:
-    """The largest |ln ratio| of the probabilities of one outcome in two rows."""
+    """The largest |ln ratio| between two rows' probabilities of the same outcome."""
     logs = np.log(probabilities.reshape(len(probabilities), -1))
     return float((logs.max(axis=0) - logs.min(axis=0)).max())

@@ -1,4 +1,4 @@
-"""Tests that bad arguments are rejected by name, good arguments work in their whole range, and no message shows a value."""
+"""Tests that errors name the bad argument, good arguments work in their whole range, and no message shows a person's value."""
 
 import math
 import warnings
@@ -21,7 +21,7 @@ from . import reference
 from .reference import build
 
 NOT_NUMBERS: list[Any] = [math.nan, math.inf, -math.inf, True, False, np.True_, "1", None, 1j, [1.0], Decimal(1)]
-ROUNDING = 1e-15  # relative to eps_inf and ln k: rounding error of a difference of logarithms of this size
+ROUNDING = 1e-15  # rounding error of a difference of logarithms, relative to the size of eps_inf and ln k
 BAD_EPS = [*NOT_NUMBERS, 0, -1.0, 0.0, 701, 10**400, -(10**400), 1e-10, 5e-324, Fraction(1, 10**400)]
 BAD_K: list[Any] = [*NOT_NUMBERS, 2.0, 2.5, 1, 0, -3, MAX_K + 1, 2**100, np.float64(4)]
 BAD_G: list[Any] = [math.nan, True, "4", 4.0, 0, 1, 6, 12, 1023, 1025, -4, 2**70]
@@ -179,7 +179,7 @@ def test_variance_losses_and_simulate_check_their_arguments(name: str) -> None:
 
 
 def exercise(m: Mechanism) -> None:
-    """Checks everything that an extreme parameter could break. Every warning is an error, also a warning of NumPy."""
+    """Checks everything that an extreme parameter could break. Every warning is an error, including NumPy's warnings."""
     assert 0 < m.q < m.p <= 1
     assert 0 < m.variance() < math.inf
     assert 0 < m.variance(0.5, 1, 10**6) < math.inf
@@ -227,8 +227,8 @@ reachable = st.floats(1e-8, 700).flatmap(lambda e: st.tuples(st.just(e), st.floa
 
 @settings(max_examples=200)
 @given(st.sampled_from(sorted(LONGITUDINAL)), st.integers(2, 10**6), reachable)
-@example("L-SUE", 3, (88.0, 0.023))  # the chain's rounding hid the root from a search that started at eps_1
-@example("L-OSUE", 3, (700.0, 699.999))  # a second round of 1414 nats
+@example("L-SUE", 3, (88.0, 0.023))  # because of rounding in the chain, a search from eps_1 upwards missed the root
+@example("L-OSUE", 3, (700.0, 699.999))  # the second round has a loss of 1414 nats
 @example("L-SOUE", 3, (72.0, 8.5e-4))
 @example("L-OSUE", 3, (1e-6, 1e-6 * (1 - 1e-14)))
 def test_one_report_loses_exactly_the_given_eps_1(name: str, k: int, pair: tuple[float, float]) -> None:
@@ -246,7 +246,8 @@ def test_one_report_loses_exactly_the_given_eps_1(name: str, k: int, pair: tuple
 @settings(max_examples=60)
 @given(st.floats(0.1, 40), st.floats(0.05, 0.999))
 def test_lolohas_g_follows_the_printed_formula(eps_inf: float, share: float) -> None:
-    """Compares with the formula, rounded down to a prime power. The formula needs 100 digits because of cancellation."""
+    """Compares with the formula, rounded down to a prime power. Because of cancellation, the test computes the formula with 100
+    digits."""
     eps_1 = eps_inf * share
     with localcontext(prec=100):
         a, b = Decimal(eps_inf).exp(), Decimal(eps_1).exp()

@@ -41,7 +41,7 @@ def test_count_ones_is_the_sum_of_the_bits(n: int, k: int, density: float, seed:
     bits = np.random.default_rng(seed).random((n, k)) < density
     rows = np.packbits(bits, axis=1, bitorder="little")
     before = rows.copy()
-    for many in (0, 2**15):  # compiled loop, NumPy
+    for many in (0, 2**15):  # the first limit selects the compiled loop, the second NumPy
         with mock.patch("mechanisms.bits.MANY_BYTES", many):
             assert count_ones(rows, k).tolist() == bits.sum(axis=0).tolist()
     assert np.array_equal(rows, before)
@@ -86,7 +86,7 @@ def xoshiro(count: int, seed: tuple[int, ...] = SEED) -> list[int]:
 
 
 def test_the_generator_is_xoshiro256plusplus() -> None:
-    """Compares the first outputs for the seed 1, 2, 3, 4 with outputs of Rust's rand_xoshiro and of the authors' C program."""
+    """Compares the first outputs for the state 1, 2, 3, 4 with outputs of Rust's rand_xoshiro and of the authors' C program."""
     assert xoshiro(4) == [41943041, 58720359, 3588806011781223, 3591011842654386]
     words = np.empty(10, np.uint64)
     draw(words, 2**63)  # a threshold with one binary digit needs one word: each bit is the complement of that word's bit
@@ -99,7 +99,7 @@ def draw(words: npt.NDArray[np.uint64], threshold: int, seed: tuple[int, ...] = 
 
 
 class Recorded(np.random.Generator):
-    """Returns recorded words, one array for each call."""
+    """A source that returns recorded words, one array for each call."""
 
     def __init__(self, words: list[int], size: int) -> None:
         super().__init__(np.random.PCG64(0))
@@ -116,7 +116,8 @@ class Recorded(np.random.Generator):
 @example(MASK, SEED)
 @example(2**63, SEED)
 def test_a_bit_is_one_if_its_number_is_below_the_threshold(threshold: int, seed: tuple[int, int, int, int]) -> None:
-    """The comparison with the threshold is exact: bit j of the i-th random word is digit i of lane j's uniform number."""
+    """Tests that the comparison with the threshold is exact. Bit j of the i-th random word is digit i of lane j's uniform
+    number."""
     words = xoshiro(64, seed)
     uniform = [sum((word >> lane & 1) << (63 - i) for i, word in enumerate(words)) for lane in range(64)]
     expected = sum((u < threshold) << lane for lane, u in enumerate(uniform))
@@ -128,7 +129,7 @@ def test_a_bit_is_one_if_its_number_is_below_the_threshold(threshold: int, seed:
 
 @pytest.mark.parametrize("threshold", THRESHOLDS)
 def test_numbers_next_to_the_threshold_are_compared_exactly(threshold: int) -> None:
-    """Tries the numbers up to 32 below and above the threshold; random draws would never reach them."""
+    """Tries the numbers up to 32 below and above the threshold. Random draws would never reach these numbers."""
     uniform = [(threshold + lane - 32) & MASK for lane in range(64)]
     words = [sum((u >> (63 - i) & 1) << lane for lane, u in enumerate(uniform)) for i in range(64)]
     expected = sum((u < threshold) << lane for lane, u in enumerate(uniform))

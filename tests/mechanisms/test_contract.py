@@ -43,7 +43,7 @@ def test_the_examples_in_the_docstrings_run(module: str) -> None:
 
 @one_of_each
 def test_simulated_reports_are_those_of_the_separate_calls(m: Mechanism) -> None:
-    """A longitudinal mechanism draws one memo for each person, and all the person's reports from that memo."""
+    """A longitudinal mechanism draws one memo for each person, then draws all the person's reports from this memo."""
     values, rng = np.arange(100) % m.k, np.random.default_rng(1)
     if isinstance(m, Longitudinal):
         memos = m.memoize(values, rng)
@@ -71,7 +71,8 @@ def test_the_loss_of_a_report_is_exactly_eps_1(m: Mechanism) -> None:
 
 
 def test_eps_1_equals_the_argument_with_exact_calibration() -> None:
-    """With exact calibration `eps_1` is the argument. For THE and the paper's calibration `eps_1` is at most the argument."""
+    """With exact calibration, `eps_1` equals the argument. For THE, and with the paper's calibration, `eps_1` is at most the
+    argument."""
     for k in (2, 3, 8, 1000):
         for eps_inf, eps_1 in PAIRS:
             assert all(build(name, k, eps_inf, eps_1).eps_1 == eps_1 for name in NAMES if name != "THE")
@@ -163,7 +164,7 @@ def test_every_report_is_counted_for_the_values_it_supports(m: Mechanism) -> Non
 @settings(max_examples=20)
 @given(cuts=st.lists(st.integers(0, 60), max_size=5), seed=st.integers(0, 2**32))
 def test_tables_add_up_in_any_order(m: Mechanism, cuts: list[int], seed: int) -> None:
-    """The sum of the tables of any shards is the table of all reports, also with shards of zero or one report."""
+    """The sum of the shards' tables is the table of all reports, also if a shard has no report or one report."""
     rng = np.random.default_rng(seed)
     reports = m.simulate(rng.integers(0, m.k, 60), rng)
     edges = [0, *sorted(cuts), 60]
@@ -212,7 +213,7 @@ def test_tables_of_different_mechanisms_cannot_be_added() -> None:
             a.empty_table() + b.empty_table()
         with pytest.raises(ValueError, match="expected a count table of"):
             a.support(b.empty_table())
-    twin = build("L-OLH", 5, 2, 1)  # the same parameters as integers
+    twin = build("L-OLH", 5, 2, 1)  # equal parameters, given as integers
     assert (twin.empty_table() + build("L-OLH", 5, 2.0, 1.0).empty_table()).n == 0
 
 
@@ -240,7 +241,7 @@ def test_impossible_counts_are_rejected(m: Mechanism) -> None:
 
 @one_of_each
 def test_only_rows_that_a_device_can_send_are_valid(m: Mechanism) -> None:
-    """Tries all rows of one byte, or of two bytes for hashing."""
+    """Tries all possible rows: of one byte, or of two bytes for hashing."""
     width = m.report_dtype.itemsize
     every = np.arange(256**width).astype(f"<u{width}").view(np.uint8)
     possible = {row.tobytes() for row in reference.all_reports(m)[0]}

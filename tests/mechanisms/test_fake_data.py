@@ -15,7 +15,7 @@ def make(name: str, k: int, eps: float = 1.0) -> Mechanism:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_mixture_has_the_stated_support_probabilities(name: str) -> None:
-    """Checks the channel, then the shares of support in simulated reports."""
+    """Checks the channel, then the share of simulated reports that support each value."""
     k, d = 5, 3
     real, mixed = make(name, k), make(name, k).with_fake_data(d)
     channel = mixed.channel()
@@ -28,8 +28,8 @@ def test_the_mixture_has_the_stated_support_probabilities(name: str) -> None:
     share = mixed.support(table) / n
     expected = np.where(np.arange(k) == 0, mixed.p, mixed.q)
     error = np.sqrt(expected * (1 - expected) / n)
-    assert (np.abs(share - expected) < 5.5 * error).all()  # 70 normal scores: any exceeds 5.5 with probability 3e-6
-    assert (np.abs(share - np.where(np.arange(k) == 0, real.p, real.q)) > 5.5 * error).any()  # the control
+    assert (np.abs(share - expected) < 5.5 * error).all()  # one of 70 normal scores exceeds 5.5 with probability 3e-6
+    assert (np.abs(share - np.where(np.arange(k) == 0, real.p, real.q)) > 5.5 * error).any()  # control: no fake data
 
 
 @pytest.mark.parametrize("name", ["GRR", "OUE", "L-OSUE", "L-OLH"])
@@ -70,8 +70,8 @@ def test_a_tuple_loses_exactly_the_mechanisms_eps(name: str) -> None:
 
 
 def test_amplification_needs_one_attribute_and_equal_domains() -> None:
-    """The literature raises the budget to ln(d (e^ε - 1) + 1). The loss of a tuple then exceeds ε between people who differ in
-    several attributes. The loss also exceeds ε if the domains have different sizes."""
+    """The literature raises the budget to ln(d (e^ε - 1) + 1). Then the loss of a tuple exceeds ε between people who differ in
+    several attributes, and if the domains have different sizes."""
     eps, d = 1.0, 2
     raised = math.log(d * (math.exp(eps) - 1) + 1)
     equal = [make("GRR", 3, raised).channel()] * d

@@ -17,7 +17,7 @@ from tests.mechanisms import enumeration
 from tests.mechanisms.enumeration import Rounds, grr_rounds, unary_rounds
 
 UNARY = ("L-SUE", "L-OSUE", "L-SOUE", "L-OUE")
-REACHABLE = {"L-SUE": 0.9, "L-OSUE": 0.9, "L-SOUE": 0.5, "L-OUE": 0.5}  # ε₁/ε∞ that the second round can reach
+REACHABLE = {"L-SUE": 0.9, "L-OSUE": 0.9, "L-SOUE": 0.5, "L-OUE": 0.5}  # values of ε₁/ε∞ that the second round can reach
 
 
 def log_rounds(rounds: Rounds) -> ledger.UnaryRounds:
@@ -153,8 +153,8 @@ def test_the_sum_over_bits_equals_the_joint_enumeration(name: str, k: int, t: in
 
 @pytest.mark.parametrize(("g", "k"), [(2, 2), (2, 5), (3, 3), (3, 5), (3, 9)])
 def test_local_hashing_has_the_loss_of_grr_on_its_symbols(g: int, k: int) -> None:
-    """Hash functions are public, so the loss is the maximum over functions. If k >= g, the worst function maps the values onto
-    all g symbols."""
+    """Hash functions are public, so the loss is the maximum over all functions. If k >= g, the worst function maps the values
+    onto all g symbols."""
     rounds, worst = grr_rounds(g, 2.0, 1.0), 0.0
     for a in range(g * g):
         symbols = sorted({(a % g * (v % g) + a // g * (v // g)) % g for v in range(k)})
@@ -165,7 +165,8 @@ def test_local_hashing_has_the_loss_of_grr_on_its_symbols(g: int, k: int) -> Non
 @pytest.mark.parametrize(("k", "g", "steps"), [(2, 3, 4), (2, 4, 4), (3, 4, 4), (3, 5, 4), (4, 5, 4), (2, 8, 3), (4, 8, 3)])
 @pytest.mark.parametrize(("eps_inf", "eps_1"), [(2.0, 1.0), (4.0, 3.6), (0.3, 0.15)])
 def test_the_loss_of_few_values_is_the_enumerated_one(k: int, g: int, steps: int, eps_inf: float, eps_1: float) -> None:
-    """The enumeration includes symbols that no value has. L-GRR's loss on g symbols is a bound, up to 1.7 times as large."""
+    """The enumeration includes symbols to which no value hashes. L-GRR's loss on g symbols is a bound, up to 1.7 times as large
+    as the loss."""
     rounds = grr_rounds(g, eps_inf, eps_1)
     for t in range(1, steps + 1):
         found = ledger.eps_sequence_hashed(t, k=k, g=g, **grr_logs(rounds))
@@ -204,7 +205,7 @@ def test_one_report_loses_eps_1() -> None:
 
 
 def test_a_constant_and_a_changing_sequence_as_published() -> None:
-    """The losses of these pairs equal the published losses, and exceed 'number of memos x ε∞'."""
+    """The losses of the published pairs equal the published losses. All except 2.196 exceed 'number of memos x ε∞'."""
     for k, loss in ((20, 9.7), (100, 44.0)):
         rounds = unary_rounds("L-OSUE", 2.0, 1.0)
         pair = max(enumeration.bits_pair_loss(k, rounds, (0, 0), x) for x in ((0, 1), (1, 0), (1, 2)))
@@ -284,7 +285,7 @@ def test_bounds_of_grr_are_valid_and_close(eps_inf: float, eps_1: float) -> None
 
 
 def all_pairs(t: int, k: int, rounds: ledger.UnaryRounds) -> float:
-    """The exact loss of bits for any t. The tests above in this file check this loss."""
+    """The exact loss of bits for any t. Earlier tests in this file check this loss."""
     return max(unary_module._pair_loss(p, k, rounds)[0] for p in unary_module._pairs(t, min(t, k)))
 
 
@@ -301,7 +302,7 @@ def test_bounds_of_unary_encodings_are_valid(name: str, eps_inf: float, share: f
 
 @pytest.mark.parametrize("name", UNARY)
 def test_bounds_with_shared_constants_are_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests the code for large t and for blocks beyond the lattice at numbers t that are small enough to enumerate."""
+    """Runs the code for large t and for blocks beyond the lattice, but with numbers t that are small enough to enumerate."""
     monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_T", 1)
     monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_VALUES", 1)
     rounds = log_rounds(unary_rounds(name, 2.0, 1.0))
@@ -335,7 +336,7 @@ def test_eps_sequence_of_bits_grows_and_is_at_least_eps_t(name: str, k: int, pai
 
 
 def check(now: ledger.SequenceLoss, later: ledger.SequenceLoss, unchanged: float, trivial: float) -> None:
-    """Checks properties of every loss. `trivial` is the loss of t reports from the second round alone."""
+    """Checks the properties that every loss has. `trivial` is the loss of t reports from the second round alone."""
     assert now.value <= later.value * (1 + 1e-9)
     assert unchanged * (1 - 1e-9) <= now.value <= trivial * (1 + 1e-9)
     assert 0 <= now.gap < now.value

@@ -64,12 +64,13 @@ def test_the_field_is_the_documented_one(g: int) -> None:
         (5, 2, (2, 0, 1)),
         (3, 3, (1, 2, 0, 1)),
         (2, 5, (1, 0, 1, 0, 0, 1)),
-        (2, 8, (1, 1, 0, 1, 1, 0, 0, 0, 1)),  # x⁸+x⁴+x³+x+1, the field of AES
+        (2, 8, (1, 1, 0, 1, 1, 0, 0, 0, 1)),  # x⁸+x⁴+x³+x+1, the polynomial of AES
         (2, 10, (1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1)),
     ],
 )
 def test_the_irreducible_polynomials_are_the_published_ones(r: int, e: int, polynomial: tuple[int, ...]) -> None:
-    """The polynomials are the lexicographically first in published tables (Lidl and Niederreiter 1997, chapter 10, table C)."""
+    """The polynomials are the lexicographically first of those in published tables (Lidl and Niederreiter 1997, chapter 10,
+    table C)."""
     assert modulus(r, e) == polynomial == reference.modulus(r, e)
 
 
@@ -156,7 +157,7 @@ def test_the_transpose_is_the_transpose(g: int, k: int) -> None:
     st.sampled_from([(2, 1000), (3, 1000), (4, 5000), (7, 5000), (32, 1025), (53, 1000), (17, 4000), (2, 70_000)]), st.data()
 )
 def test_large_pools_hash_and_count_correctly(g_k: tuple[int, int], data: st.DataObject) -> None:
-    """Checks single hashes and single reports of pools that are too large to check whole tables."""
+    """Checks single hashes and single reports, for pools whose tables are too large to be checked completely."""
     g, k = g_k
     pool = LinearPool(k, g)
     a, y = data.draw(st.integers(0, pool.size - 1)), data.draw(st.integers(0, g - 1))
@@ -172,7 +173,7 @@ def test_large_pools_hash_and_count_correctly(g_k: tuple[int, int], data: st.Dat
 
 
 def test_hashes_have_the_golden_values() -> None:
-    """H_a(v) of a few functions, computed by `reference`. A change of these values breaks every deployed device.
+    """H_a(v) of a few functions, computed by `reference`. If these values change, every deployed device breaks.
 
     By hand: in GF(9) with x² = -1, 8 is 2+2x, and H_8(8) = (2+2x)² = 8x = 2x, which is 6.
     """
@@ -203,8 +204,8 @@ def test_the_number_of_digits_is_minimal(k: int) -> None:
 
 
 def test_the_best_g_has_the_smallest_variance_of_all_that_fit() -> None:
-    """A larger g may fit although a smaller g does not (4 and 3 at k = 2^24). The limit is 64 MiB if the table of any g is
-    within 64 MiB."""
+    """The table of a larger g may fit although the table of a smaller g does not (4 and 3 at k = 2^24). The limit is 64 MiB if
+    any g has a table of at most 64 MiB."""
     assert not fits(2**24, 3)
     assert fits(2**24, 4)
     for k, eps in itertools.product((2, 100, 10**5, 2**22, 2**22 + 1, 3**14 + 1, 2**24 - 1, 2**24), (0.1, 1.0, 2.0, 3.0, 5.0)):

@@ -1,4 +1,5 @@
-"""Compares channels of location mechanisms with direct sums, guarantees with enumeration, and reports with the channel.
+"""Compares the channels of location mechanisms with direct sums, their guarantees with enumeration, and their reports with the
+channels.
 
 Seeds are fixed. Every p-value is compared with `LIMIT` = 1e-9. There are about 50 p-values; with new seeds a correct mechanism
 would fail with probability 5e-8. Each test has a control that must fail.
@@ -89,7 +90,8 @@ def test_the_line_is_a_truncated_two_sided_geometric(k: int, eps: float) -> None
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("eps", [1.0, 4.0])
 def test_the_grid_is_the_lattice_moved_to_the_nearest_cells(shape: tuple[int, int], eps: float) -> None:
-    """Compares with brute force over a large part of the lattice: exact sums, and a search for the nearest grid cell."""
+    """Compares with brute force over a large part of the lattice: adds up exact terms, and searches for each nearest grid
+    cell."""
     width, height = shape
     centres = [(i, j) for j in range(height) for i in range(width)]
     reach = math.ceil(44 / eps)
@@ -131,7 +133,7 @@ def test_lattice_sums_over_sets_are_consistent() -> None:
 
 
 def enumerated(m: ChannelMechanism) -> tuple[float, float]:
-    """(eps_1, eps_distance) over every two values and every report that one of the two can produce."""
+    """The largest (eps_1, eps_distance) over all pairs of values and all reports that either value can produce."""
     worst, per_distance, channel, distances = 0.0, 0.0, m.channel(), m.distances()
     for x, y in product(range(m.k), repeat=2):
         for a, b in zip(channel[x], channel[y]):
@@ -174,8 +176,8 @@ def test_an_impossible_report_is_ignored() -> None:
 # ---- published numbers
 
 # ElSalamouny and Palamidessi, Tables 5 and 6, largest first: the ε of k-RR and of the geometric mechanisms. The paper does not
-# explain these ε. With a uniform prior, these ε give the following expected distances. On the line of 100 cells: the distances
-# of Table 8 (25 instead of the printed 24.5). On the grid of 24 × 16 cells of 0.5 km: 0.5, 1, …, 5 km.
+# explain these ε. With a uniform prior, these ε give the following expected distances. The line of 100 cells has the distances
+# of Table 8 (25 instead of the printed 24.5). The grid of 24 × 16 cells of 0.5 km has 0.5, 1, …, 5 km.
 LINE_LOSS = (1, 4, 7, 10, 13, 16, 19, 22, 25, 28)
 GRID_LOSS_KM = (0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5)
 CELL_KM = 0.5
@@ -230,7 +232,7 @@ def test_the_papers_parameters_give_round_expected_losses(
 
 
 def fits(counts: IntArray, expected: FloatArray) -> bool:
-    """True if the counts fit the distribution: a chi-squared test, and no outcome of probability zero."""
+    """True if the counts fit the distribution: they pass a chi-squared test, and no outcome of probability zero occurs."""
     if counts[expected.ravel() == 0].any():
         return False
     return np.count_nonzero(expected) == 1 or p_value(counts, expected) > LIMIT
@@ -269,7 +271,8 @@ def test_reports_follow_the_channel(m: ChannelMechanism, wrong: ChannelMechanism
 
 @each
 def test_people_draw_independently(m: ChannelMechanism) -> None:
-    """Tests two reports of a value, and reports next to each other in the array. The control uses the same report twice."""
+    """Tests pairs of reports: two reports of the same value, and two neighbours in the array. The control uses one report
+    twice."""
     rng = np.random.default_rng(20240608)
     first, second = (m.report(np.full(100_000, 1), rng).astype(np.int64) for _ in range(2))
     expected = np.outer(m.channel()[1], m.channel()[1])
@@ -343,14 +346,14 @@ def test_invalid_rows_are_rejected(m: ChannelMechanism) -> None:
 @pytest.mark.parametrize("m", [*GEOMETRIC, *EXAMPLES], ids=repr)
 def test_the_inverse_is_least_squares(m: ChannelMechanism) -> None:
     if m.eps_1 < 1e-6:
-        return  # all rows are equal to nine digits
+        return  # all rows agree to nine digits
     a, b = m.channel(), m.inverse()
     np.testing.assert_allclose(a @ b @ a, a, atol=1e-9)
     np.testing.assert_allclose(b @ a @ b, b, atol=1e-6 * np.abs(b).max())
     np.testing.assert_allclose([(a @ b).T, (b @ a).T], [a @ b, b @ a], atol=1e-7)
     f = np.arange(1, m.k + 1) / (m.k * (m.k + 1) / 2)
     if np.linalg.matrix_rank(a) == m.k:
-        np.testing.assert_allclose(f @ a @ b, f, atol=1e-8)  # unbiased
+        np.testing.assert_allclose(f @ a @ b, f, atol=1e-8)  # the inversion is unbiased
 
 
 def outcomes(m: ChannelMechanism, f: FloatArray, steps: int) -> tuple[FloatArray, FloatArray]:

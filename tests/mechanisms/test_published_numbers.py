@@ -1,9 +1,9 @@
 """Compares our numbers with published numbers, to every printed digit.
 
 ALLOMFREE is Arcolezi, Couchot, Al Bouna and Xiao, "Improving the Utility of Locally Differentially Private Protocols for
-Longitudinal and Multidimensional Frequency Estimates"; n = 10 000 and f = 0 everywhere. A printed number is reproduced if our
-number, rounded to the printed decimals, equals the printed number. The paper rounds in two other ways: it truncates whole
-numbers (26706 for 26706.64, 6 for 6.57), and it rounds 2.1277251 to six decimals before it prints 2.12772.
+Longitudinal and Multidimensional Frequency Estimates". All numbers are for n = 10 000 and f = 0. A printed number is reproduced
+if our number, rounded to the printed decimals, equals the printed number. The paper rounds in two other ways. It truncates
+whole numbers: 26706.64 to 26706, and 6.57 to 6. It rounds 2.1277251 to six decimals before it prints 2.12772.
 
 All 188 numbers of ALLOMFREE's Tables 1 and 2 are reproduced. Two rows of Table 1 have misprinted labels. Under the heading
 ε₁ = 0.3 ε∞, the last two labels are (ε∞ = 1.0, ε₁ = 0.60) and (ε∞ = 2.0, ε₁ = 1.20). The numbers of these rows belong to
@@ -28,7 +28,8 @@ def reproduces(printed: str, ours: float, rounding: str = ROUND_HALF_EVEN) -> bo
 
 
 def in_table_1(printed: str, ours: float) -> bool:
-    """Like `reproduces`, with the paper's rounding: to six decimals first; whole numbers are truncated."""
+    """Like `reproduces`, with the paper's rounding: our number is first rounded to six decimals, and whole numbers are
+    truncated."""
     if "." not in printed:
         return reproduces(printed, ours, ROUND_DOWN)
     return reproduces(printed, float(Decimal(ours).quantize(Decimal("0.000001"), ROUND_HALF_EVEN)))
@@ -45,7 +46,8 @@ def test_allomfree_table_1(row: tuple[str, ...]) -> None:
 
 
 def test_two_labels_of_allomfree_table_1_are_misprinted() -> None:
-    """With the printed labels, four numbers would differ: L-GRR for k = 32 and 1024, and two unary encodings."""
+    """With the printed labels, four numbers would differ: those of L-GRR for k = 32 and 1024, and those of two unary
+    encodings."""
     for label, row in ((MISPRINTED[row[0]], row) for row in TABLE_1 if row[0] in MISPRINTED):
         as_labelled = [build(name, k, *label, calibration="paper").variance(n=10_000) for name, k in COLUMNS_1]
         same = [in_table_1(printed, ours) for printed, ours in zip(row[2:], as_labelled)]
@@ -59,7 +61,7 @@ def test_allomfree_table_2(row: tuple[str, ...]) -> None:
         assert reproduces(printed, ours), (name, k, printed, ours)
 
 
-# k, eps_inf, eps_1; true eps_1 and variance with the paper's calibration; variance with the exact calibration.
+# Columns: k, eps_inf, eps_1; true eps_1 and variance with the paper's calibration; variance with the exact calibration.
 CALIBRATIONS = [
     (2, 2.0, 1.0, "1.0000", "0.000092", "0.000092"),
     (10, 2.0, 1.0, "0.6994", "0.000977", "0.000363"),
@@ -94,7 +96,7 @@ def test_lolohas_g_differs_from_the_exact_one() -> None:
 @pytest.mark.parametrize("eps_1", [0.05, 0.5, 1.0, 2.4])
 @pytest.mark.parametrize("ratio", [1.05, 1.7, 2.0, 10.0])
 def test_the_first_report_is_as_good_as_the_one_time_mechanism(k: int, eps_1: float, ratio: float) -> None:
-    """With exact calibration, memoization costs no accuracy in the first step."""
+    """With exact calibration, memoization does not reduce the accuracy of the first step."""
     for chain, single in (("L-GRR", "GRR"), ("L-SUE", "SUE"), ("L-OSUE", "OUE"), ("L-BLH", "BLH"), ("L-OLH", "OLH")):
         longitudinal, one_time = build(chain, k, ratio * eps_1, eps_1), build(single, k, ratio * eps_1, eps_1)
         assert (longitudinal.p, longitudinal.q) == pytest.approx((one_time.p, one_time.q), rel=1e-12)

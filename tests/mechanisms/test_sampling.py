@@ -1,7 +1,7 @@
 """Tests that random reports follow the stated distributions, and that the tests detect wrong distributions.
 
-Seeds are fixed. Every p-value is compared with `LIMIT`. There are about 4000 p-values, most of which concern single bits; with
-new seeds a correct mechanism would fail with probability 4e-6. Each test has a control that must fail: a wrong mechanism or
+Seeds are fixed. Every p-value is compared with `LIMIT`. There are about 4000 p-values, most of them for single bits. With new
+seeds, a correct mechanism would fail with probability 4e-6. Each test has a control that must fail: a wrong mechanism or
 parameter.
 """
 
@@ -37,7 +37,7 @@ Source = Callable[[int], np.random.Generator]
 
 
 def sources(names: tuple[str, ...]) -> pytest.MarkDecorator:
-    """Every name with NumPy's source, and one name for each way to draw bits with a device's source."""
+    """All mechanisms with NumPy's source, and one mechanism for each way of drawing bits with a device's source."""
     cases: list[tuple[str, Source]] = [(name, np.random.default_rng) for name in names]
     cases += [(name, Unpredictable) for name in ("OUE", "L-OSUE", "L-OUE", "SS") if name in names]
     ids = [f"{name}-{'numpy' if source is np.random.default_rng else 'device'}" for name, source in cases]
@@ -45,7 +45,7 @@ def sources(names: tuple[str, ...]) -> pytest.MarkDecorator:
 
 
 def p_value(counts: IntArray, expected: Floats) -> float:
-    """p-value of a chi-squared test of counts against a distribution. Outcomes expected fewer than 10 times are merged."""
+    """p-value of a chi-squared test of counts against a distribution. Outcomes with an expected count below 10 are merged."""
     expected = expected.ravel() * counts.sum()
     rare = expected < 10
     observed = np.append(counts.ravel()[~rare], counts.ravel()[rare].sum())
@@ -98,7 +98,7 @@ def test_two_reports_of_a_person_follow_the_rounds(name: str, source: Source) ->
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("L-")])
 def test_memos_and_their_reports_follow_the_rounds(name: str) -> None:
-    """Memos follow the first round; reports of one memo follow the second."""
+    """Memos follow the first round. Reports of one memo follow the second round."""
     m = LONGITUDINAL[name](k=3, eps_inf=2.0, eps_1=1.0)
     rng = np.random.default_rng(20240602)
     memo_channel, fresh = reference.rounds(m)
@@ -172,7 +172,8 @@ def largest_correlation(x: Floats, y: Floats) -> float:
 
 
 def independence(m: Mechanism, rows: Reports, value: int) -> dict[str, float]:
-    """Largest scores between bits of a report, and between the bits of two adjacent reports; each over k² pairs."""
+    """Largest correlation scores between bits of one report, and between bits of two adjacent reports. Each is over k²
+    pairs."""
     mean = np.where(np.arange(m.k) == value, m.p, m.q)
     z = (bits_of(m, rows) - mean) / np.sqrt(mean * (1 - mean))
     return {"within": largest_correlation(z, z), "next row": largest_correlation(z[:-1], z[1:])}
@@ -193,8 +194,7 @@ def test_bits_and_rows_are_independent(name: str, source: Source) -> None:
 
 
 def test_subsets_of_one_kind_are_equally_likely() -> None:
-    """Tests all 20 sets of 3 of 6 values: all sets with the value are equally likely, and all sets without the value are
-    equally likely."""
+    """Tests all 20 sets of 3 of 6 values. All sets with the value are equally likely, and so are all sets without the value."""
     m = build("SS", 6, 2.0, 1.0, omega=3)
     rows = m.simulate(np.full(N, 4), np.random.default_rng(20240606))
     counts = np.bincount(reference.column_of(m, rows), minlength=20)

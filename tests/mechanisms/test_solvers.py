@@ -1,4 +1,5 @@
-"""Tests that the solved eps_1 is within the budget for the horizon, and that a slightly larger eps_1 is not."""
+"""Tests that the solver's eps_1 keeps the loss over the horizon within the budget, and that a slightly larger eps_1 does
+not."""
 
 from typing import Any
 

@@ -39,7 +39,8 @@ def test_the_variance_is_the_enumerated_second_moment(m: Mechanism, steps: int) 
 
 @pytest.mark.parametrize("name", ["BLH", "OLH", "L-BLH", "L-OLH"])
 def test_hashing_covariances_ignore_only_dependent_values(name: str) -> None:
-    """Over GF(5), the values 0, 1 and 5 are in general position. If no other values occur, their covariances are exact."""
+    """Over GF(5), the values 0, 1 and 5 are in general position. If no other values occur, the covariances of these three
+    values are exact."""
     m = build(name, 6, 2.0, 1.0, g=5)
     frequencies = np.array([0.5, 0.3, 0.0, 0.0, 0.0, 0.2])
     _, factors = m.support_covariance(frequencies)

@@ -215,7 +215,7 @@ def test_secrets_are_read_from_mounted_files(monkeypatch: pytest.MonkeyPatch, tm
         assert settings.kafka_options()["sasl_plain_password"] == f" {SECRET}ß "
     (tmp_path / "url").write_text(f"redis://me:{SECRET}@one\n")
     assert load(monkeypatch, REDIS_FILE=tmp_path / "url").redis_credentials() == ("me", SECRET)
-    monkeypatch.setenv("LDPSTREAM_PARTITIONS_FILE", "/nowhere")  # not a secret, so this variable has no effect
+    monkeypatch.setenv("LDPSTREAM_PARTITIONS_FILE", "/nowhere")  # partitions are not a secret, so this variable has no effect
     assert load(monkeypatch).partitions == 4
     (tmp_path / "url").write_bytes(b"\xff")
     assert refusal(monkeypatch, REDIS_FILE=tmp_path / "url").startswith("LDPSTREAM_REDIS_FILE: the file is not text")

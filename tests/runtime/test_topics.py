@@ -9,7 +9,8 @@ from tests.agents.samples import make_survey
 
 @pytest.mark.parametrize(("replication", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
 def test_a_majority_of_replicas_acknowledges_a_report(replication: int, needed: int) -> None:
-    """Any two majorities of replicas share a replica. A leader elected from a majority has all acknowledged reports."""
+    """Any two majorities of replicas share a replica. A leader elected from a majority therefore has all acknowledged
+    reports."""
     _, configs = _specs(Settings(replication=replication), make_survey())["reports"]
     assert configs["min.insync.replicas"] == str(needed)
     assert 2 * needed > replication >= needed

@@ -50,7 +50,8 @@ def store(make_store: MakeStore) -> CountStore:
 
 
 def checkpoint(next_offset: int, step: int = 5, *keys: PaneKey) -> Checkpoint:
-    """Makes a checkpoint whose newest record is in `step`, with the tables of the named panes (by default, of all panes)."""
+    """Makes a checkpoint with the tables of the named panes (by default, of all panes). The checkpoint's newest record is in
+    `step`."""
     panes = {key: table for key, table in COUNTED.items() if not keys or key in keys}
     return Checkpoint(next_offset, during(SURVEY, step), panes, {"undecodable": next_offset})
 
@@ -117,7 +118,7 @@ def test_a_first_write_that_expects_an_offset_is_refused(store: CountStore) -> N
 
 
 def test_writes_are_idempotent(store: CountStore) -> None:
-    """After a lost answer the writer does not know that its change is stored, and retries."""
+    """After a lost answer the writer cannot tell whether the change is stored, and retries."""
     store.commit(0, None, checkpoint(10))
     assert store.commit(0, (10, ""), checkpoint(20))
     before = store.snapshot()
@@ -127,7 +128,8 @@ def test_writes_are_idempotent(store: CountStore) -> None:
 
 
 def test_a_change_with_other_missing_records_is_refused(store: CountStore) -> None:
-    """A fast agent counted records that a slow agent found expired. The store must refuse the slow agent's change."""
+    """A fast agent has counted some records. A slow agent found the same records expired. The store must refuse the slow
+    agent's change."""
     store.commit(0, None, checkpoint(10))
     assert store.commit(0, (10, ""), checkpoint(20))
     before = store.snapshot()
@@ -161,7 +163,7 @@ def test_missing_records_and_the_log_id_are_kept(store: CountStore) -> None:
 
 
 def test_an_offset_of_another_log_is_refused(store: CountStore) -> None:
-    """The store refuses even the same offset. Otherwise the store could mistake the new change for the stored change."""
+    """The store refuses even an equal offset. Otherwise the store could mistake the new change for the stored change."""
     store.commit(0, None, replace(checkpoint(10), log_id="one"))
     before = store.snapshot()
     for offset in (10, 20):
@@ -207,7 +209,7 @@ def test_prune_removes_only_old_steps(store: CountStore) -> None:
     assert store.commit(0, (10, ""), replace(checkpoint(20), panes={}))
     assert store.snapshot()[0] == replace(pruned, next_offset=20, rejected={"undecodable": 20})
     store.prune(3, store.heads())
-    assert store.snapshot()[1] == pruned  # removed panes stay removed
+    assert store.snapshot()[1] == pruned  # the panes that were removed stay removed
 
 
 @pytest.mark.parametrize(
@@ -259,7 +261,7 @@ def test_one_of_many_writers_wins(make_store: MakeStore) -> None:
 
 
 def test_surveys_do_not_mix(redis_node: RedisNode) -> None:
-    """A changed survey has another fingerprint, even if it keeps its name."""
+    """A changed survey has another fingerprint, even if the survey's name stays the same."""
     one = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
     other = RedisCountStore(make_survey("contract", lateness_steps=2), Settings(redis=redis_node.url))
     again = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
@@ -321,7 +323,7 @@ def test_a_redis_that_hangs_or_refuses_is_used_again_later(redis_node: RedisNode
             client.config_set("maxmemory", "0")
         assert store.commit(0, (store.positions()[0], ""), checkpoint(30))
         assert store.snapshot()[0] == checkpoint(30)
-        client.script_flush()  # like a store after a restart
+        client.script_flush()  # Redis forgets the scripts, as after a restart
         assert store.commit(0, (30, ""), checkpoint(40))
         client.flushall()
     store.close()

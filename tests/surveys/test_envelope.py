@@ -49,7 +49,7 @@ def test_an_envelope_has_the_golden_bytes() -> None:
     [
         (b"", "undecodable"),
         (b"\xc1", "undecodable"),
-        (b"\x91" * 10_000, "undecodable"),  # nesting deeper than any decoder's stack
+        (b"\x91" * 10_000, "undecodable"),  # deeper nesting than any decoder's stack allows
         (b"not msgpack", "undecodable"),
         (raw(), "undecodable"),
         (msgspec.msgpack.encode({"version": 1}), "undecodable"),
@@ -64,7 +64,7 @@ def test_an_envelope_has_the_golden_bytes() -> None:
         (raw(0), "unknown version"),
         (b"\x92\x02\x81\x90\x00", "unknown version"),  # the second element is a map whose key is an array
         (b"\x92\x02\xa1\xff", "unknown version"),  # the second element is text that is not UTF-8
-        (b"\x92\x02\xa2\xff", "undecodable"),  # the text ends too soon
+        (b"\x92\x02\xa2\xff", "undecodable"),  # the text ends before its stated length
         (raw(1, "\u00e9", b""), "undecodable"),
         (raw(1, b"\x00" * 8, 0, 0, 5, 1, b"\x00"), "wrong survey"),
         (raw(1, b"", 0, 0, 5, 1, b"\x00"), "wrong survey"),
@@ -117,7 +117,7 @@ def test_every_report_is_checked(pane: tuple[int, int], row: bytes, reason: str 
 def test_the_formats_limits_apply_to_every_survey() -> None:
     sealed = seal(SURVEY, 0, 0, 5, np.zeros(MAX_ENVELOPE_REPORTS, np.uint8))
     assert open_envelope(SURVEY, sealed, NOW).n == MAX_ENVELOPE_REPORTS
-    wide = one_question("OUE", k=8000)  # 1000 bytes a report
+    wide = one_question("OUE", k=8000)  # a report has 1000 bytes
     n = MAX_ENVELOPE_BYTES // 1000 - 1
     assert open_envelope(wide, seal(wide, 0, 0, 0, np.zeros((n, 1000), np.uint8)), wide.opens_ms(0)).n == n
     with pytest.raises(ValueError, match="at most 1000000 bytes"):

@@ -34,7 +34,8 @@ WIDE = [{"name": "l", "mechanism": "OUE", "eps": 1.0}]
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
-    """The document with one key changed, or removed if the value is None. The parts of the path are keys or list indices."""
+    """The document with one key changed, or with the key removed if the value is None. A part of the path is a key or a list
+    index."""
     document = copy.deepcopy(DOCUMENT)
     *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
     inner: Any = document
@@ -113,7 +114,7 @@ def test_an_attribute_is_found_by_its_name() -> None:
 
 def test_the_fingerprint_depends_only_on_the_contents() -> None:
     base = parse_survey(DOCUMENT).fingerprint
-    assert parse_survey(changed("attribute.1.level.0.eps", 1.0)).fingerprint == base  # 1 and 1.0
+    assert parse_survey(changed("attribute.1.level.0.eps", 1.0)).fingerprint == base  # the numbers 1 and 1.0 are equal
     assert parse_survey(dict(reversed(DOCUMENT.items()))).fingerprint == base
     elsewhere = tomllib.loads("t = 2026-01-05T01:00:00+01:00")["t"]
     assert parse_survey(changed("start", elsewhere)).fingerprint == base  # the same instant
