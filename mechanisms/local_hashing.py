@@ -109,7 +109,8 @@ class _Hashed(Mechanism):
         """Probability of a right guess of the value, averaged over functions.
 
         Args:
-            best: takes n and returns Σ_y max_s Pr[reports y | hashed symbol s], over the n symbols that a function reaches.
+            best: function of n that returns Σ_y max_s Pr[reports y | hashed symbol s], over the n symbols that a hash function
+                reaches.
         """
         return sum(functions * best(n) for functions, n in self.pool.images()) / self.pool.size / self.k
 
@@ -139,7 +140,7 @@ class LocalHashing(_Hashed, OneTime):
         name: ``"BLH"`` (g = 2) or ``"OLH"`` (the best g).
         k: domain size, in [2, 2^24].
         eps: privacy loss of the report, in [1e-9, 700] nats.
-        g: number of symbols, a prime power up to 1024; replaces the choice by name.
+        g: number of symbols, a prime power up to 1024; by default, the name determines g.
 
     >>> m = LocalHashing("OLH", k=100, eps=1.0)
     >>> m.g, round(m.variance(n=10_000), 6)
@@ -175,7 +176,7 @@ class LongitudinalHashing(_Hashed, Longitudinal):
         eps_inf: loss of the memo, up to 700 nats.
         eps_1: loss of a single report, in [1e-9, eps_inf) nats.
         calibration: ``"exact"``; or ``"paper"``: LOLOHA's g (rounded to a prime power) and second round.
-        g: number of symbols, a prime power up to 1024; replaces the choice by name.
+        g: number of symbols, a prime power up to 1024; by default, the name determines g.
 
     >>> m = LongitudinalHashing("L-OLH", k=100, eps_inf=2.0, eps_1=1.0)
     >>> m.g, round(m.variance(n=10_000), 6)

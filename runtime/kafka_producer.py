@@ -18,7 +18,7 @@ class Producer(KafkaProducer):  # type: ignore[misc]
             super().flush(timeout)
 
     def commit_within(self, timeout_s: float) -> None:
-        """Commit the transaction within a time limit. The library's `commit_transaction` has no limit.
+        """Commits the transaction within a time limit. The library's `commit_transaction` has no limit.
 
         Raises:
             KafkaTimeoutError: if the time limit passes. The broker may have committed the transaction, or may still commit it.

@@ -17,7 +17,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # removes the unused
 
 
 def serve_monitoring(host: str, port: int, ready: Callable[[], bool]) -> None:
-    """Serve all three paths from a background thread until the process ends.
+    """Serves `/metrics`, `/health` and `/ready` from a background thread until the process ends.
 
     Args:
         host, port: address to listen on.

@@ -61,7 +61,7 @@ class RedisUrl:
 
 
 def parse_redis_url(url: str) -> RedisUrl:
-    """Parse a URL.
+    """Parses the URL of a count store.
 
     Raises:
         ValueError: if the URL has none of the forms above. The message does not show the URL, which may contain a password.

@@ -11,7 +11,7 @@ ALARM_AFTER_S = 0.5  # the alarm ends the process this many seconds after the de
 
 
 def end_within(seconds: float, last_words: Callable[[], object] = lambda: None) -> None:
-    """End the process with exit status 0 after at most `seconds`. A signal handler calls this; later calls have no effect.
+    """Ends the process with exit status 0 after `seconds`. A signal handler calls this function; later calls have no effect.
 
     A thread ends the process. If that thread cannot run, the system's alarm (SIGALRM) ends the process 0.5 s later. The exit
     skips the interpreter's teardown: the teardown takes a second on a busy machine and would stop the thread first.

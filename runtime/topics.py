@@ -92,7 +92,7 @@ def check_session(settings: Settings, session_s: float) -> None:
 
 
 def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) -> None:
-    """Creates the survey's topics unless they exist, and checks that they can be used.
+    """Creates the survey's topics unless they exist, and checks that the topics are usable.
 
     Args:
         settings: the broker's address and our credentials.

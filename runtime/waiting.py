@@ -29,7 +29,7 @@ def wait_for(
     tell: Callable[[str], object],
     unreachable: Callable[[Exception], bool] = is_unreachable,
 ) -> T:
-    """Retry every second until a service answers, without a time limit.
+    """Retries every second until a service answers, without a time limit.
 
     Args:
         what: the service and its address, for messages.

@@ -1,8 +1,8 @@
 """Opens envelopes with equal headers together, for speed.
 
-Most envelopes that arrive together have the same attribute, level, step and number of reports. They differ only in the payload,
-which comes last. The bytes before the payload are the header. `open_envelope` opens one envelope of each group. Every other
-envelope with the same length and header has the same elements. The caller opens the remaining envelopes one by one.
+Most envelopes that arrive together have the same attribute, level, step and number of reports. Such envelopes differ only in
+the payload, which comes last. The bytes before the payload are the header. `open_envelope` opens one envelope of each group.
+Every other envelope with the same length and header has the same elements. The caller opens the remaining envelopes one by one.
 """
 
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ def _header_bytes(survey: Survey, raws: Sequence[bytes], times: IntArray, positi
 
 
 def _same(headers: npt.NDArray[np.uint8]) -> list[IntArray]:
-    """Groups of equal rows. A row whose hash collides with that of a different row may form a group alone."""
+    """Groups of equal rows. A row whose hash collides with another row's hash may form a group alone."""
     n, width = headers.shape
     everything = np.arange(n)
     if (headers == headers[0]).all():

@@ -10,14 +10,14 @@ block, else h = 0. The bound replaces u_h by a linear lower bound. The coefficie
 
        ln P(y|x') >= Σ_bits [p_i s + q_i (t-s) - R κ_0i] - Σ_{hot bits of x'} (κ_1i - κ_0i) - λt,   i = i(s)
 
-2. A bit's gain is its part of ln P(y|x) minus its part of this lower bound. The loss is at most the largest sum of gains over
-   x, R, and the choice of R hot bits in x'. Given x, R and the hot bits, each bit's gain can be maximised separately. For an x
-   with block sizes n, a bit's gain is convex in its reported ones a_1 … a_r. The maximum over {0 <= a <= n, s in interval i} is
-   therefore at a vertex. At a vertex the gain is convex in n between the sizes at which vertices change. A few sizes n
-   therefore suffice (`_few_blocks`).
+2. The gain of a bit is the bit's part of ln P(y|x) minus the bit's part of this lower bound. The loss is at most the largest
+   sum of gains over x, R, and the choice of R hot bits in x'. Given x, R and the hot bits, each bit's gain can be maximised
+   separately. For an x with block sizes n, the gain of a bit is convex in the bit's numbers of reported ones a_1 … a_r. The
+   maximum over {0 <= a <= n, s in interval i} is therefore at a vertex. At a vertex the gain is convex in n between the sizes
+   at which vertices change. A few sizes n therefore suffice (`_few_blocks`).
 3. For an x with r or more blocks let γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)) > 0. Two blocks of only ones, or of only
-   zeros, gain at least γ less than one block. A bit that is cold in x adds at most N_r(s): the sum of u_0 over r pure blocks,
-   all but two of them single steps. A bit that is hot in a block of size n adds at most
+   zeros, gain at least γ less than one block with the same bits. A bit that is cold in x adds at most N_r(s): the sum of u_0
+   over r pure blocks, all but two of them single steps. A bit that is hot in a block of size n adds at most
    u_1(αa - β(n-a)) + u_0(αa') + u_0(-βb') - (r-3)γ with a' ones and b' zeros elsewhere (`_many_blocks`).
 4. A linear programme with cutting planes finds the prices with the smallest bound. The bound is computed anew from these
    prices, so it is valid even if the programme's solution is inaccurate. If t > 64 and k > 16, all intervals share κ_0 and κ_1.
@@ -260,8 +260,8 @@ class PriceProgramme:
         """Returns κ (2, I), and the blocks (a, b) at the maximum.
 
         κ is the maximum, over blocks, of p a + q b - u_h(αa - βb), minus λ(a+b) if h = 1; or an upper bound of that maximum.
-        For every b the best a is next to the line αa - βb = w, where the derivative is zero. Beyond `_LATTICE` zeros, real a
-        and b are allowed. A step along the line then gains pβ + qα <= 0, so the first point of the line is the best.
+        For every b the best a is next to the line αa - βb = w, where the derivative is zero. Above `_LATTICE` zeros, a and b
+        may be real numbers. A step along the line then gains pβ + qα <= 0, so the first point of the line is the best.
         """
         t, alpha, beta, u = self.t, self.rounds.alpha, self.rounds.beta, self.rounds.u
         zeros = np.arange(min(t, _LATTICE) + 1.0)

@@ -5,10 +5,10 @@ For memoizing mechanisms there are two losses, both in nats and both worst cases
     eps_t         t reports of a value that did not change; ε₁ at t = 1, rises to ε∞
     eps_sequence  any two value sequences
 
-The literature gives 'number of memoized values x ε∞', or the finer sum Σ_j eps_{t_j} for t_j reports from the j-th memo.
-Neither formula bounds `eps_sequence`. Memoization does not hide *when* a value changed: equal memos in a row reveal a constant
-value, a new memo reveals a change. Example: L-OSUE on 100 bits, ε∞ = 2, ε₁ = 1, and two reports. Some pair of sequences has a
-loss of 44 nats; the literature's formula gives 4 nats.
+The literature states the loss 'number of memoized values x ε∞', or the finer sum Σ_j eps_{t_j} for t_j reports from the j-th
+memo. Neither formula bounds `eps_sequence`. Memoization does not hide *when* a value changed: equal memos in a row reveal a
+constant value, a new memo reveals a change. Example: L-OSUE on 100 bits, ε∞ = 2, ε₁ = 1, and two reports. Some pair of
+sequences has a loss of 44 nats; the literature's formula gives 4 nats.
 
 The loss can exceed Σ_j eps_{t_j} even if both sequences have the same number of reports from each memo: for example if a value
 returns, or if hashed values collide.

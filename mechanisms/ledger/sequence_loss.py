@@ -71,8 +71,8 @@ class SequenceLoss:
     Attributes:
         value: the loss in nats if `exact`, else a proven upper bound of the loss.
         exact: true if a known pair of sequences reaches `value` (to nine digits).
-        witness: a description of this pair; if not `exact`, of the worst known pair.
-        gap: `value` minus the loss of this pair, in nats. The true loss is in [value - gap, value].
+        witness: a description of the pair that reaches `value`; if not `exact`, of the worst known pair.
+        gap: `value` minus the loss of the pair in `witness`, in nats. The true loss is in [value - gap, value].
     """
 
     value: float
@@ -201,7 +201,7 @@ def _loss(t: int, rounds: GRRRounds) -> SequenceLoss:
     return between(reached, bound, witness)
 
 
-# ---- small t, exactly
+# ---- exact loss for small t
 
 
 def _exact(t: int, rounds: GRRRounds) -> SequenceLoss:
@@ -259,7 +259,7 @@ def _describe(matrix: IntArray) -> str:
     return f"steps (x, x'): {pairs}; every report equals x"
 
 
-# ---- any t, from above
+# ---- upper bounds for any t
 
 
 def _widths(t: int, k: int) -> IntArray:
@@ -273,8 +273,8 @@ def _widths(t: int, k: int) -> IntArray:
 def _free_rows(t: int, rounds: GRRRounds) -> float:
     """The bound from the slopes of f_v at 0. In this bound x' may have any number of values that are never reported.
 
-    M φ(t/M) and ln(1+MX)/M are both convex in M. Between two computed widths, M φ(t/M) therefore lies below its chord, and
-    ln(1+MX)/M lies above its tangents. The point where the tangents meet gives a bound for all widths between these two.
+    M φ(t/M) and ln(1+MX)/M are both convex in M. Between two computed widths, M φ(t/M) therefore lies below the chord, and
+    ln(1+MX)/M lies above the tangents. The point where the tangents meet gives a bound for all widths between these two.
     """
     m = _widths(t, rounds.k)
     total = rounds.once(m)
@@ -414,7 +414,7 @@ def _programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
     return best, [dearest.astype(np.int64), np.zeros((k, k), np.int64), (1 - eye).astype(np.int64)]
 
 
-# ---- any t, from below
+# ---- lower bounds for any t
 
 
 def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:

@@ -93,7 +93,7 @@ class _Pair:
 
 
 def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, str]:
-    """Loss of the pair with the best common values and the best reported bits, and a description of the pair.
+    """The largest loss of the pair over all choices of common values and reported bits, and a description of the pair.
 
     A block of x has the same value as a block of x', or a value that x' lacks. Every choice of values moves bits between the
     four kinds (hot in x or not, hot in x' or not). The best choice therefore solves an assignment problem for the blocks of x.

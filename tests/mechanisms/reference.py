@@ -78,7 +78,7 @@ def modulus(r: int, e: int) -> Polynomial:
 
 @cache
 def times(g: int, a: int, b: int) -> int:
-    """a b in GF(g)."""
+    """The product of a and b in GF(g)."""
     r, e = prime_power(g)
     products = [0] * (2 * e - 1)
     for (i, x), (j, y) in product(enumerate(digits(a, r, e)), enumerate(digits(b, r, e))):
@@ -89,7 +89,7 @@ def times(g: int, a: int, b: int) -> int:
 
 @cache
 def plus(g: int, a: int, b: int) -> int:
-    """a + b in GF(g)."""
+    """The sum of a and b in GF(g)."""
     r, e = prime_power(g)
     return sum((x + y) % r * r**i for i, (x, y) in enumerate(zip(digits(a, r, e), digits(b, r, e))))
 

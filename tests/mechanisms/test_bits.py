@@ -164,7 +164,8 @@ def test_certain_bits_and_padding_are_exact(kind: str, k: int, n: int) -> None:
 @each_path
 @pytest.mark.parametrize("probability", [0.5, 1e-4, 1 - 1e-4, 0.1, 2.0**-20, 0.7310585786300049])
 def test_all_lanes_have_the_stated_share_and_are_independent(kind: str, probability: float) -> None:
-    """Each of the 64 lanes has the stated share of ones, and neighbouring bits and words are uncorrelated.
+    """Each of the 64 lanes (bit positions of a word) has the stated share of ones. Neighbouring bits and words are
+    uncorrelated.
 
     The test compares 6 × 2 × 64 × 3 scores with 7 standard deviations (12 more for the Poisson tails of rare bits). The
     false-alarm rate is below 1e-8.

@@ -54,7 +54,7 @@ def test_simulated_reports_are_those_of_the_separate_calls(m: Mechanism) -> None
     assert np.array_equal(m.simulate(values, np.random.default_rng(1), steps=3), np.concatenate(expected))
 
 
-# ---- privacy, exactly
+# ---- exact privacy loss
 
 
 @each
@@ -82,8 +82,8 @@ def test_eps_1_equals_the_argument_with_exact_calibration() -> None:
 
 @each
 def test_p_and_q_are_the_probabilities_of_support(m: Mechanism) -> None:
-    """A GRR report supports its symbol. Bits support the values whose bit is set. A hashed report supports the values with the
-    reported symbol."""
+    """A GRR report supports its symbol. Bits support the values whose bit is set. A hashed report supports the values that hash
+    to the reported symbol."""
     _, supported = reference.all_reports(m)
     matrix = m.channel() @ supported
     np.testing.assert_allclose(matrix, reference.symbols(m.k, m.p, m.q), rtol=0, atol=1e-12)
@@ -127,7 +127,7 @@ def test_too_large_a_dense_channel_is_rejected() -> None:
     assert build("OUE", 19, 2.0, 1.0).channel().shape == (19, 2**19)
 
 
-# ---- the choice
+# ---- the automatic choice of a mechanism
 
 
 @pytest.mark.parametrize("k", [2, 3, 5, 10, 11, 12, 32, 1024])

@@ -21,7 +21,7 @@ REACHABLE = {"L-SUE": 0.9, "L-OSUE": 0.9, "L-SOUE": 0.5, "L-OUE": 0.5}  # values
 
 
 def log_rounds(rounds: Rounds) -> ledger.UnaryRounds:
-    """The rounds in the ledger's form."""
+    """The rounds as the ledger's `UnaryRounds`."""
     return ledger.UnaryRounds(
         *(math.log(x) for p in (rounds.p1, rounds.q1, rounds.p2, rounds.q2) for x in (p, 1 - p)),
     )
@@ -104,7 +104,7 @@ def test_a_one_time_mechanism_loses_eps_every_time() -> None:
     assert ledger.eps_t_one_time(365, eps=0.5) == 182.5
 
 
-# ---- eps_sequence, where it is exact
+# ---- exact eps_sequence
 
 
 @pytest.mark.parametrize(

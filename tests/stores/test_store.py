@@ -217,7 +217,7 @@ def test_prune_removes_only_old_steps(store: CountStore) -> None:
     [
         (checkpoint(10), False),  # another writer: an agent loaded the partition again, perhaps after a loss
         (replace(checkpoint(10), writer="a"), True),
-        (replace(checkpoint(9), writer="a"), True),  # the stored checkpoint counts more records than `seen`
+        (replace(checkpoint(9), writer="a"), True),  # the stored checkpoint includes more records than `seen`
         (replace(checkpoint(11), writer="a"), False),  # the store was restored from an older copy
         (replace(checkpoint(10), writer="a", log_id="other"), False),
     ],
