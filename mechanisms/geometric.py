@@ -1,4 +1,4 @@
-"""Geometric mechanisms on a line and on a grid: noise that decreases with the distance. Their ε is not an LDP ε.
+"""Geometric mechanisms on a line and on a grid: noise that decreases with the distance. The parameter ε is not an LDP ε.
 
 Both mechanisms are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in
 cells. Multiply an ε per kilometre by the cell's side in kilometres. Both mechanisms draw a cell of the infinite lattice, and
@@ -26,7 +26,7 @@ ROWS_AT_ONCE = 256  # rows of lattice cells in one block, to keep memory small
 
 
 class TruncatedGeometric(ChannelMechanism):
-    """Truncated geometric mechanism on a line of k cells. Its ε is a loss per cell of distance, not an LDP ε.
+    """Truncated geometric mechanism on a line of k cells. The parameter ε is a loss per cell of distance, not an LDP ε.
 
         P(z|x) = c_z e^{-ε|z-x|},   c_z = 1/(1+e^{-ε}) at both ends, (1-e^{-ε})/(1+e^{-ε}) between them
 
@@ -81,7 +81,7 @@ class TruncatedGeometric(ChannelMechanism):
         """Like `ChannelMechanism.inversion_variances`, in O(k)."""
         if self.fakes > 1:
             return super().inversion_variances(frequencies, n, steps)
-        from scipy.signal import lfilter  # slow to load; only estimates need it
+        from scipy.signal import lfilter  # scipy.signal is slow to load; only estimates need it
 
         f = distribution("frequencies", frequencies, self.k)
         n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
@@ -112,7 +112,7 @@ def _three_diagonals(x: FloatArray, inner: float, corner: float, beside: float) 
 
 
 class PlanarGeometric(StoredChannel):
-    """Truncated planar geometric mechanism on a grid of square cells. Its ε is a loss per cell of distance, not an LDP ε.
+    """Truncated planar geometric mechanism on a grid of square cells. ε is a loss per cell of distance, not an LDP ε.
 
         P(z|x) = λ Σ_{y ∈ R(z)} e^{-ε ‖y - x‖₂},   1/λ = Σ_{y ∈ Z²} e^{-ε ‖y‖₂}
 

@@ -42,7 +42,7 @@ def _limit(k: int) -> int:
 
 
 def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
-    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, if its table has at most 2^23 counts.
+    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, among those with at most 2^23 counts in a table.
 
     For more than 2^22 values every table has more than 2^23 counts; the limit is then 2^26 counts.
 

@@ -27,7 +27,7 @@ MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # largest domain of a mechanism tha
 
 
 class ChannelMechanism(OneTime):
-    """A one-time mechanism defined by its channel. p and q are NaN. Its ε is not an LDP ε.
+    """A one-time mechanism defined by its channel. p and q are NaN. The mechanism's ε is not an LDP ε.
 
     An estimator reads the counts of the reports, `CountTable.counts`, and `channel()` or `inverse()`. The methods for pure
     mechanisms (`support`, `support_covariance`, `variance`) raise ValueError.

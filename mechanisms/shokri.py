@@ -100,7 +100,7 @@ def optimal_channel(prior: FloatArray, distance: FloatArray, loss: FloatArray, m
     The unknowns are A, report by report, then t. Distance and loss are each scaled to a largest entry of 1. Entries of A below
     1e-11 become zero; then the rows of A are normalized.
     """
-    from scipy import sparse  # slow to load; only this function needs it
+    from scipy import sparse  # scipy.sparse is slow to load; only this function needs it
     from scipy.optimize import linprog
 
     k = prior.size

@@ -87,7 +87,7 @@ def thresholded(eps: float) -> Round:
     The device applies the threshold, so a report consists of bits. The loss, `Round.eps`, is slightly below the ε of the noise.
     Source: Wang, Blocki, Li and Jha 2017, §4.1.
     """
-    from scipy.optimize import minimize_scalar  # slow to load; only this function needs it
+    from scipy.optimize import minimize_scalar  # scipy.optimize is slow to load; only this function needs it
 
     def variance(theta: float) -> float:
         bit = _cut(eps, theta)
@@ -106,7 +106,7 @@ CHAINS = {"L-SUE": ("SUE", "SUE"), "L-OSUE": ("OUE", "SUE"), "L-SOUE": ("SUE", "
 
 
 def largest_eps_1(first: Round, second: str) -> float:
-    """The supremum of ε₁ for this first round and this form of the second round. For the form SUE it is ε∞, for OUE less.
+    """The supremum of ε₁ for this first round and this form of the second round. The supremum is ε∞ for SUE, and less for OUE.
 
     An OUE second round turns a one into a coin flip. Even with q₂ = 0 a reported zero reveals little. The supremum is
     ln[p₁(2-q₁) / ((2-p₁)q₁)]. For small ε∞ the supremum is 2/3 ε∞. For large ε∞ the supremum is half of ε∞ if the first round

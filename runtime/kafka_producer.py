@@ -7,7 +7,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 
 class Producer(KafkaProducer):  # type: ignore[misc]
-    """A producer whose flush never raises. A record's future holds its result.
+    """A producer whose flush never raises an error. The result of sending a record is in the record's future.
 
     The library's `close` begins with a flush, also when the program ends. If the flush raised an error, the library's thread
     would continue. The thread would log tracebacks, and send abandoned records once the broker is reachable again.

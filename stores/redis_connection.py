@@ -73,7 +73,7 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
 
 
 class _SentinelClient(redis.Redis):
-    """A client of the present master. Its `close` also closes the connections to the Sentinels."""
+    """A client of the present master. The method `close` also closes the connections to the Sentinels."""
 
     def close(self) -> None:
         super().close()

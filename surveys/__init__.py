@@ -1,4 +1,4 @@
-"""Surveys: their questions, and the wire format of the reports.
+"""Surveys, their questions, and the wire format of reports.
 
 A survey is read once, and checked together with its mechanisms. Afterwards a survey never changes. An envelope carries reports
 of one attribute, level and step. The reader knows an envelope's exact length before it reads the payload. Only `load_survey`

@@ -1,4 +1,4 @@
-"""The survey: the questions, their privacy and their time steps. One public TOML file, the same for devices and service.
+"""The survey: the questions, their privacy and their time steps. Devices and service read the same public TOML file.
 
     name = "commute"                    # letters, digits, . _ -
     start = 2026-01-05T00:00:00Z        # beginning of step 0, with a time zone
@@ -8,7 +8,8 @@
     skew_seconds = 60                   # how far a device's clock may run ahead (default: 60 s, or a step if that is shorter)
     collection = "smp"                  # smp: a device samples one attribute, once, and answers only that attribute
                                         # spl: a device answers all attributes and splits its budget evenly
-                                        # rs+fd: a device samples one attribute and answers the others with fake values
+                                        # rs+fd: a device samples one attribute and answers the other attributes with fake
+                                        # values
 
     [[attribute]]
     name = "mode"

@@ -1,6 +1,7 @@
-"""Privacy loss of reports between any two value sequences, for GRR memos: L-GRR, and L-LH on its hashed symbols.
+"""Privacy loss of reports between any two value sequences, with GRR memos: for L-GRR, and for L-LH on the hashed symbols.
 
-A device with values x_1 … x_t draws one memo for every distinct value. At each step it randomizes the memo of its value:
+A device with values x_1 … x_t draws one memo for every distinct value. At each step the device randomizes the memo of the
+step's value:
 
     P(y|x) = Π_{v in x} Σ_m P₁(m|v) Π_{j: x_j = v} P₂(y_j|m)      eps_sequence(t) = max_{x, x', y} ln P(y|x)/P(y|x')
 
@@ -26,9 +27,9 @@ where f_v is convex and f_v(0) = 0. For every y the maximum splits into a maximu
 
        eps_sequence(t) <= Σ_v κ_v + max_n [Σ_m φ(n_m) - Σ_m π_m n_m],   n_1 >= n_2 >= … integers with sum t
 
-   with the symbols numbered by n_m. The bracket is convex in n, so its maximum is at a vertex of a polytope that contains
-   these n. A vertex has M equal counts t/M and the value M φ(t/M) - (t/M)(π_1+…+π_M). For t = qk + r, 0 < r < k, other
-   vertices replace M = k: M < k symbols have the count q + r/M, the others q. There are three choices of prices:
+   with the symbols numbered by n_m. The bracket is convex in n, so the maximum is at a vertex of a polytope that contains these
+   n. A vertex has M equal counts t/M and the value M φ(t/M) - (t/M)(π_1+…+π_M). For t = qk + r, 0 < r < k, other vertices
+   replace M = k: M < k symbols have the count q + r/M, the others q. There are three choices of prices:
    - π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`_free_rows`). Exact if the best M
      divides t and M + t/M <= k. Then x has M values, each at t/M steps; x' has t/M other values, each at one step with each
      value of x.

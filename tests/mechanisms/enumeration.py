@@ -1,7 +1,7 @@
 """Privacy losses by enumeration, from the definition alone. Tests compare `mechanisms.ledger` with these losses.
 
-A device draws one memo for each distinct value of its sequence. At every step it randomizes the memo of the current value. For
-sequences x and y of length t
+A device draws one memo for each distinct value of its sequence. At every step the device randomizes the memo of the current
+value. For sequences x and y of length t
 
     P(y|x) = Π_{v in x} Σ_m P₁(m|v) Π_{j: x_j = v} P₂(y_j|m)
 

@@ -210,7 +210,7 @@ def test_the_smallest_and_the_largest_eps_work(name: str, k: int, pair: tuple[fl
     if name in ("L-GRR", "L-BLH", "L-OLH"):
         m = build(name, k, eps_inf, eps_1, calibration="paper")
         assert 0 < m.eps_1 <= eps_1 * (1 + 1e-6)
-        assert m.variance() > 0  # infinite if p and q are the same double
+        assert m.variance() > 0  # the variance is infinite if p and q are the same double
 
 
 @pytest.mark.parametrize("k", [2**16, 2**16 + 1, 2**24 - 1, 2**24])

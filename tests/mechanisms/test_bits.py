@@ -50,7 +50,7 @@ def test_count_ones_is_the_sum_of_the_bits(n: int, k: int, density: float, seed:
 @pytest.mark.parametrize(("n", "k"), [(1_100_000, 1), (600_000, 9), (20_000, 1000), (300, 100_003)])
 def test_count_ones_is_exact_for_many_rows_and_views(n: int, k: int) -> None:
     rows = np.random.default_rng(k).integers(0, 256, (n, row_bytes(k)), np.uint8)
-    sealed = np.frombuffer(rows.tobytes(), np.uint8).reshape(rows.shape)  # read-only
+    sealed = np.frombuffer(rows.tobytes(), np.uint8).reshape(rows.shape)  # this array is read-only
     for view in (rows, sealed, rows[::-3], rows[:, ::-1][:, ::-1], np.asfortranarray(rows), np.full_like(rows, 255)):
         expected = np.unpackbits(view, axis=1, count=k, bitorder="little").sum(axis=0, dtype=np.int64)
         assert np.array_equal(count_ones(view, k), expected)

@@ -163,7 +163,8 @@ def test_missing_records_and_the_log_id_are_kept(store: CountStore) -> None:
 
 
 def test_an_offset_of_another_log_is_refused(store: CountStore) -> None:
-    """The store refuses even an equal offset. Otherwise the store could mistake the new change for the stored change."""
+    """The store refuses even an equal offset of another log. Otherwise the store could mistake the new change for the stored
+    change."""
     store.commit(0, None, replace(checkpoint(10), log_id="one"))
     before = store.snapshot()
     for offset in (10, 20):
@@ -231,7 +232,7 @@ def test_prune_keeps_tables_that_were_counted_again(store: CountStore, seen: Che
 
 
 def test_the_same_offset_of_another_writer_is_refused(store: CountStore) -> None:
-    """Otherwise an estimator could mistake recounted tables for the lost tables that it has read."""
+    """If the store accepted the offset, an estimator could mistake recounted tables for the lost tables that it has read."""
     store.commit(0, None, replace(checkpoint(10), writer="a"))
     assert store.commit(0, None, replace(checkpoint(10), writer="a"))
     assert not store.commit(0, None, replace(checkpoint(10), writer="b"))

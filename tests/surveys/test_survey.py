@@ -117,7 +117,7 @@ def test_the_fingerprint_depends_only_on_the_contents() -> None:
     assert parse_survey(changed("attribute.1.level.0.eps", 1.0)).fingerprint == base  # the numbers 1 and 1.0 are equal
     assert parse_survey(dict(reversed(DOCUMENT.items()))).fingerprint == base
     elsewhere = tomllib.loads("t = 2026-01-05T01:00:00+01:00")["t"]
-    assert parse_survey(changed("start", elsewhere)).fingerprint == base  # the same instant
+    assert parse_survey(changed("start", elsewhere)).fingerprint == base  # the same instant in another time zone
     for path, value in [("window_steps", 4), ("attribute.0.level.0.eps_1", 0.9), ("attribute.1.size", 6)]:
         assert parse_survey(changed(path, value)).fingerprint != base
 
