@@ -7,7 +7,7 @@ import structlog
 
 
 def logging_config(level: str) -> dict[str, Any]:
-    """Logging configuration for our own log and the libraries': one JSON object a line on standard error."""
+    """Logging configuration for our own log and the libraries' logs: one JSON object per line on standard error."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

@@ -31,13 +31,13 @@ _UNIX = re.compile(r"unix://(?:(?P<user>[^:/@?#]*)(?::(?P<password>[^/?#]*))?@)?
 
 @dataclass(frozen=True)
 class RedisUrl:
-    """A parsed URL. Its text form (`str`) is the address, without user and password.
+    """A parsed URL. The text form (`str`) of the URL is the address, without user and password.
 
     Attributes:
         kind: type of the addresses.
         addresses: host and port of the server, of the Sentinels, or of some cluster nodes; empty for a socket.
         socket: path of the Unix socket, or None.
-        service: the Sentinels' name for the master, else "".
+        service: the Sentinels' name for the master; "" without Sentinels.
         db: number of the database; 0 on a cluster.
         tls: true if every connection has TLS.
         user: Redis user; None if the URL has none.

@@ -350,7 +350,7 @@ def load_survey(path: str | Path) -> Survey:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SurveyError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, or excessive numbers or nesting
+    except (ValueError, RecursionError) as error:  # the file is not UTF-8 or not TOML, or has excessive numbers or nesting
         raise SurveyError(f"{path}: not TOML: {error}") from None
     try:
         return parse_survey(document, str(path))
