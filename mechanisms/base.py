@@ -37,7 +37,7 @@ class Mechanism(ABC):
         signature: the mechanism's name and all parameters that affect the counts. Only tables with equal signatures can be
             added.
         marks: number of counts that every report raises by one; None if this number varies.
-        invalid: the reason of rejection for a row that is not `valid`.
+        invalid: the reason why a row is not `valid`.
     """
 
     name: str
