@@ -69,7 +69,7 @@ def bms_pos(folder: Path) -> IntArray:
 
 
 def ms_fimu(folder: Path) -> IntArray:
-    """MS-FIMU: the visit's class, one of 10, or `ABSENT`, for each of 88 935 people and 7 days."""
+    """MS-FIMU: the visit's class, one of 10, or `ABSENT`, for each of 88 935 people on each of 7 days."""
     _header, *rows = _rows(folder / "ms_fimu_visits.csv")
     people = {person: i for i, person in enumerate(dict.fromkeys(row[0] for row in rows))}
     visits = {name: i for i, name in enumerate(sorted({row[2] for row in rows}))}
@@ -101,12 +101,12 @@ def load(name: str, folder: Path | None, seed: int = 1) -> Dataset:
 
     Args:
         name: one of `NAMES`.
-        folder: the folder with the files under their publishers' names, or None.
+        folder: the folder with the files, which keep the names that their publishers gave; or None.
         seed: seed of a generated data set.
 
     Raises:
         KeyError: if there is no such data set.
-        DatasetError: if the files exist but differ from the published ones in rows, columns or values.
+        DatasetError: if the files exist but differ from the published files in rows, columns or values.
     """
     read, n, sizes = _KNOWN[name]
     if folder is not None:

@@ -18,7 +18,7 @@ def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
 
     Args:
         processes: number of processes; one for each core if left out.
-        tasks: number of tasks to come, for the size of the chunks; 0 for chunks of one task.
+        tasks: expected number of tasks, which sets how many tasks are sent to a process at once; 0 for one task at once.
     """
     n = processes or cores()
     if n == 1:

@@ -3,8 +3,8 @@
     python -m experiments.results_page FOLDER
 
 The folder holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json`, `advice.json` and
-`service.json`, each written by a command's `--json`. If a file is missing, the page omits its section and lists the file's name
-at the end. Do not edit the page by hand.
+`service.json`, each written by a command with the option `--json`. If a file is missing, the page omits the file's section and
+lists the file's name at the end. Do not edit the page by hand.
 """
 
 import json

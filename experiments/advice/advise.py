@@ -1,9 +1,10 @@
-"""Ranks mechanisms, estimators and post-processing for a question: by exact variance, then by simulation.
+"""Ranks combinations of mechanism, estimator and post-processing for a question: by exact variance, then by simulation.
 
 The adviser first ranks every mechanism by the exact variance of the mechanism's matrix inversion, averaged over the values. The
-adviser drops mechanisms that a survey or the question rules out, and gives the reason. It simulates the best few mechanisms
-with every estimator and post-processing that the service publishes. The simulation uses a sample's distribution. Without a
-sample the simulation averages over the five shapes of `experiments.bench.accuracy`: see `experiments.advice.runs`.
+adviser drops mechanisms that a survey or the question rules out, and gives the reason. The adviser simulates the best few
+mechanisms with every estimator and post-processing that the service publishes. The simulation draws people from the
+distribution of a sample. Without a sample, the simulation averages over the five population shapes of
+`experiments.bench.accuracy`; see `experiments.advice.runs`.
 """
 
 import math
@@ -22,7 +23,7 @@ from mechanisms.arguments import FloatArray, IntArray, integer
 from surveys.survey import SurveyError, parse_survey
 
 FEW = 4  # number of mechanisms to simulate
-SURE = 3.0  # two combinations differ if their paired difference exceeds this many standard errors
+SURE = 3.0  # two combinations differ significantly if their paired difference exceeds this many standard errors
 MAX_BITS = 10**9  # limit on the bits of subset selection's reports in one repetition; drawing these reports takes a second
 
 
@@ -59,7 +60,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mechanism: the mechanism's name.
-        estimator: ``"mi"``, ``"ibu"`` or ``"mle"``, as published.
+        estimator: ``"mi"``, ``"ibu"`` or ``"mle"``, the name in publications.
         post: a method of `estimators.post_processing` for mi; ``"none"`` for ibu and mle.
         error: mean of the metric over repetitions and distributions; infinite if one value is infinite.
         standard_error: standard error of the mean; NaN if the mean is infinite.
@@ -76,7 +77,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer: the inputs, `candidates` sorted by exact variance, and `ranking` sorted by simulated error."""
+    """The adviser's answer: the inputs, `candidates` sorted by exact variance, and `ranking` sorted by simulated error."""
 
     question: Question
     seed: int
@@ -92,7 +93,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
         return self.ranking[0]
 
     def candidate(self, name: str) -> Candidate:
-        """The mechanism of that name."""
+        """The candidate whose mechanism has this name."""
         return next(c for c in self.candidates if c.mechanism == name)
 
 
@@ -105,7 +106,7 @@ def document(m: Mechanism, name: str = "value", labels: Sequence[str] | None = N
 
 
 def check_attribute(k: int, name: str, labels: Sequence[str] | None) -> None:
-    """Raises AdviceError unless a survey can have an attribute of that name with k values, or with these labels."""
+    """Raises AdviceError if a survey cannot have an attribute with this name and k values, or with these labels."""
     try:
         parse_survey(SURVEY | {"attribute": [document(mechanism("GRR", k, eps=1.0), name, labels)]})
     except SurveyError as error:
@@ -127,15 +128,15 @@ def advise(
     seen: Callable[[int, int, str], None] = lambda *_: None,
     processes: int | None = None,
 ) -> Advice:
-    """Ranks the mechanisms and estimates that answer a question.
+    """Ranks the mechanisms and estimators that can answer a question.
 
     Args:
         question: the question.
         sample: (k,) counts of a sample of people. The simulation draws people from this sample's distribution. Without a
-            sample it draws people from each of five shapes.
+            sample, the simulation draws people from each of five shapes.
         repeats: repetitions for each distribution, at least 10.
         seed: seed of all randomness; the answer does not depend on the number of cores.
-        seen: called with the number of repetitions done, the number of all repetitions, and the current task.
+        seen: called with the number of repetitions done, the total number of repetitions, and the current task.
         processes: number of worker processes; one for each core if left out.
 
     Raises:
@@ -155,7 +156,7 @@ def advise(
     if not simulated:
         raise AdviceError("no mechanism is left: " + "; ".join(f"{c.mechanism}: {c.dropped}" for c in candidates))
     found = simulate(question, simulated, sources, repeats, seed, seen, processes)
-    errors = {combination: runs.mean(axis=0) for combination, runs in found.items()}  # per repetition, over distributions
+    errors = {combination: runs.mean(axis=0) for combination, runs in found.items()}  # (repeats,) means over the distributions
     noise = candidates[0].deviation
     return Advice(
         question=question,
@@ -211,7 +212,7 @@ def _impossible(name: str, why: str) -> Candidate:
 
 
 def _refused(question: Question, m: Mechanism) -> str:
-    """The reason that rules a mechanism out; "" if there is none."""
+    """The reason not to simulate a mechanism; "" if there is no such reason."""
     if question.max_bytes is not None and m.report_dtype.itemsize > question.max_bytes:
         return f"a report takes {m.report_dtype.itemsize} bytes, more than {question.max_bytes}"
     if m.name == "SS" and question.n * question.k > MAX_BITS:
@@ -224,9 +225,9 @@ def _refused(question: Question, m: Mechanism) -> str:
 
 
 def rank(errors: dict[Combination, FloatArray]) -> list[Ranked]:
-    """Combinations sorted by their mean error, rounded to nine digits; combinations with equal errors keep the given order.
+    """Sorts combinations by their mean error, rounded to nine digits; combinations with equal errors keep the given order.
 
-    `errors` holds the (repeats,) errors of each combination; an index means the same repetition in all combinations.
+    `errors` holds the (repeats,) errors of each combination; the same index is the same repetition in all combinations.
     """
     order = sorted(errors, key=lambda key: float(f"{errors[key].mean():.9g}"))
     first = errors[order[0]]
@@ -250,7 +251,7 @@ def standard_error(runs: FloatArray) -> float:
 
 
 def worse(runs: FloatArray, than: FloatArray) -> bool:
-    """True if the mean of `runs` exceeds that of `than` by more than three standard errors of the paired difference."""
+    """True if the mean of `runs` exceeds the mean of `than` by more than three standard errors of the paired difference."""
     if not np.isfinite(runs).all():
         return bool(np.isfinite(than).all())
     if not np.isfinite(than).all():

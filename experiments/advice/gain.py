@@ -1,8 +1,9 @@
 """Compares advice with every fixed choice, on the papers' data sets.
 
-A setting is an attribute, an ε and a kind of reports: one-time or memoized. The adviser sees a random 5 % of the people, or
-only k and n. The other 95 % of the people then report with every mechanism, many times. Every estimator estimates their
-histogram. The advice and the fixed choices use the same count tables. A fixed choice is one combination for all settings.
+A setting is an attribute, an ε and a kind of reports: one-time or memoized. The adviser gets a random 5 % of the people, or
+only the domain size k and the number n of people. The other 95 % of the people then report with every mechanism, many times.
+Every estimator estimates the histogram of the people who report. The advice and the fixed choices use the same count tables. A
+fixed choice is the same combination in all settings.
 """
 
 import math
@@ -63,7 +64,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting's outcome.
+    """Outcome of the comparison in one setting.
 
     Attributes:
         case, kind, eps: the setting.
@@ -100,7 +101,7 @@ def cases(folder: Path | None, names: Sequence[str] = datasets.NAMES) -> list[Ca
 
 
 def settings(asked: Sequence[Case], epsilons: Sequence[float] = EPSILONS) -> list[Setting]:
-    """Every case with every kind and ε."""
+    """Every case with every kind of reports and every ε."""
     return [Setting(case=case, kind=kind, eps=eps) for case in asked for kind in KINDS for eps in epsilons]
 
 
@@ -111,14 +112,14 @@ def compare(
     seen: Callable[[int, int, str], None] = lambda *_: None,
     processes: int | None = None,
 ) -> list[Compared]:
-    """Every setting's outcome, on all cores; the number of cores does not change the outcome.
+    """Compares in every setting, on all cores; the number of cores does not change the outcomes.
 
     Args:
         asked: the settings.
         repeats: repetitions of the comparison, at least 10. The adviser simulates the same number of repetitions for a sample,
             and half of this number (at least 10) for each of the shapes.
         seed: seed of all randomness; the adviser's noise is independent of the comparison's noise.
-        seen: called with the number of settings done, the number of all settings, and the last case's name.
+        seen: called with the number of settings done, the total number of settings, and the last case's name.
         processes: number of worker processes; one for each core if left out.
     """
     done: list[Compared] = []
@@ -174,7 +175,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
         kept: share of settings that the choice does not win. The choice wins a setting if the advice's error is more than 1 %
             above the choice's error, and the difference is significant.
         near: share of settings in which the advice's error is at most 1 % above the choice's error.
-        gain: geometric mean of the choice's error divided by the advice's.
+        gain: geometric mean of the choice's error divided by the advice's error.
         least, where: the smallest ratio of the choice's error to the advice's error, and the case and ε where it occurs.
     """
 
@@ -187,7 +188,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gain(rows: Sequence[Compared], by: str, choice: str, of: Callable[[Compared], str] | None = None) -> Gain:
-    """Compares advice from one kind of knowledge with a fixed choice, or with the choice that `of` gives for a setting."""
+    """Compares advice from one kind of knowledge with a fixed choice, or with the choice that `of` returns for a setting."""
     against = [choice if of is None else of(row) for row in rows]
     ratios = [row.mse[other] / row.mse[row.advice[by]] for row, other in zip(rows, against, strict=True)]
     worst = int(np.argmin(ratios))
@@ -208,7 +209,7 @@ def best_fixed(rows: Sequence[Compared]) -> str:
 
 
 def gains(rows: Sequence[Compared], kind: str, by: str) -> list[Gain]:
-    """Gains over the papers' choices, over the best fixed choice (†), and over the best choice of each setting.
+    """Gains of the advice over the papers' choices, over the best fixed choice (†), and over the best choice of each setting.
 
     The last two choices are known only in hindsight.
     """

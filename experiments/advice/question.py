@@ -15,8 +15,8 @@ from surveys.errors import UserError
 def kl_of_distributions(truth: FloatArray, estimate: FloatArray) -> float:
     """Kullback-Leibler divergence to a distribution; infinite if the estimate has a negative number or does not sum to 1.
 
-    An estimate that is not a distribution can exceed the truth wherever the truth is positive. The estimate's divergence is
-    then too small, even negative, and the estimate would wrongly rank first.
+    An estimate that is not a distribution can exceed the truth wherever the truth is positive. The divergence of such an
+    estimate is too small, even negative, and the estimate would wrongly rank first.
     """
     distribution = estimate.min() >= 0 and math.isclose(estimate.sum(), 1, abs_tol=1e-9)
     return max(error_measures.kl(truth, estimate), 0.0) if distribution else math.inf
@@ -100,11 +100,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the mechanisms that answer the question."""
+        """Names of the mechanisms that can answer the question."""
         return tuple(ONE_TIME if self.eps is not None else LONGITUDINAL)
 
     def build(self, name: str) -> Mechanism:
-        """Builds the mechanism of that name. Raises ValueError if the mechanism does not exist for the question's numbers."""
+        """Builds the mechanism of this name. Raises ValueError if the question's numbers do not allow it."""
         if self.eps is not None:
             return mechanism(name, self.k, eps=self.eps)
         assert self.eps_inf is not None

@@ -3,9 +3,9 @@
 Every repetition draws one population for all mechanisms, and one count table for each mechanism. All estimators of a mechanism
 use the same table. Differences between combinations are therefore far more precise than the errors themselves.
 
-The expected squared error of the raw inversion is known exactly for each value. The deviation from this expectation is due to
-chance and is called `luck`. A regression on `luck` (control variates) reduces the noise of all of the mechanism's errors. The
-mean squared error (mse) of the raw inversion becomes exact.
+The expected squared error of the raw inversion is known exactly for each value. A run's deviation from this expectation is due
+to chance and is called `luck`. A regression on `luck` (control variates) reduces the noise of all of the mechanism's errors.
+The mean squared error (mse) of the raw inversion becomes exact.
 
 An error compares the estimate of one time step with the histogram of the people who report. Each person sends one report.
 """
@@ -28,7 +28,8 @@ from mechanisms.arguments import FloatArray, IntArray
 UNLIKELY = 6.0  # standard errors
 Combination = tuple[str, str, str]  # mechanism, estimator, post-processing
 Source = str | IntArray
-"""A shape's name, or (k,) counts. Counts of n people are the population. Other counts are a sample to draw n people from."""
+"""A shape's name, or (k,) counts. Counts that sum to n are the population. Other counts are a sample, from whose distribution n
+people are drawn."""
 
 
 def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
@@ -58,7 +59,7 @@ def simulate(
     seen: Callable[[int, int, str], None] = lambda *_: None,
     processes: int | None = None,
 ) -> dict[Combination, FloatArray]:
-    """The metric of every (mechanism, estimator, post-processing): (distributions, repeats) each."""
+    """Returns the metric of every (mechanism, estimator, post-processing), as an array (distributions, repeats)."""
     built = [question.build(name) for name in names]
     tasks = [(i, r) for i in range(len(sources)) for r in range(repeats)]
     runs: list[Run] = []
@@ -93,7 +94,7 @@ def repetition(
         table = drawn_table(m, counts, np.random.default_rng([seed, *task, zlib.crc32(m.name.encode())]))
         for name, frequencies in estimates(m, table, exact=False):
             estimator, _, post = name.partition(" ")
-            known = np.isfinite(frequencies).all()  # a likelihood of bits gives no estimate if no report has a one
+            known = np.isfinite(frequencies).all()  # the likelihood of bit reports gives no estimate if all bits are 0
             run.errors[m.name, estimator, post or "none"] = metric(truth, frequencies) if known else math.inf
             if name == "mi":
                 run.luck[m.name] = luck(m, truth, frequencies, question.n)
@@ -101,7 +102,7 @@ def repetition(
 
 
 def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple[float, float]:
-    """Mean squared error of a raw inversion minus its expectation for these people, as two parts of a sum.
+    """Mean squared error of a raw inversion minus the expected error for these people, as two parts of a sum.
 
     The first part comes from the values with shares below the noise, the second part from the other values. Each part has mean
     0 over many repetitions.
@@ -114,8 +115,9 @@ def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple
 def without_luck(runs: FloatArray, luck: FloatArray) -> FloatArray:
     """Errors (distributions, repeats) minus the part that a regression on `luck` (distributions, repeats, 2) explains.
 
-    All errors are unchanged if one error is infinite. A distribution's errors are unchanged if its mean luck is farther from 0
-    than chance allows: the events that cause most noise are then so rare that none occurred in these repetitions.
+    All errors are unchanged if one error is infinite. A distribution's errors are also unchanged if the distribution's mean
+    luck is farther from 0 than chance allows. In this case, the events that cause most noise are so rare that none occurred in
+    these repetitions.
     """
     if not np.isfinite(runs).all():
         return runs

@@ -26,14 +26,14 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         k: domain size; without it, the largest number plus one, or the number of labels.
 
     Returns:
-        (k,) counts; and None if all values are integers of at least 0, else the labels in alphabetical order. There are fewer
-        labels than k if the sample does not hold all labels.
+        (k,) counts, and the labels in alphabetical order; None in place of the labels if all values are integers of at least 0.
+        There are fewer than k labels if the sample lacks some labels.
 
     Raises:
         AdviceError: if the file cannot be read or lacks the column; if the file has fewer than two values, or more values than
             the domain; if a number is not an integer of at least 0; if a word stands for a missing value; if there is one word
-            among numbers, which may be a column's name; without `column`, if the lines look like rows of a table; if there are
-            more than half as many labels as people, since such labels would name people.
+            among numbers, since the word may be a column's name; without `column`, if the lines look like rows of a table; if
+            there are more than half as many labels as people, since such labels would name people.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

@@ -1,4 +1,4 @@
-"""Output of `advise`: tables, a survey's stanza, the reasons, and the data of a picture."""
+"""Output of `advise`: tables, a survey's stanza, the reasons, and the data for a picture."""
 
 import json
 import math
@@ -18,7 +18,7 @@ ESTIMATORS = {"mi": "matrix inversion (mi)", "ibu": "the iterative Bayesian upda
 
 
 def candidate_table(advice: Advice) -> Table:
-    """Table of all mechanisms, simulated ones first; the caption gives the reasons for not simulating the others."""
+    """Table of all mechanisms, the simulated mechanisms first; the caption states why the others were not simulated."""
     t = advice.question.horizon
     shown = table(f"Mechanisms by exact variance, k = {advice.question.k:,}, n = {advice.question.n:,}", "mechanism",
                   "exact sd", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values")  # fmt: skip
@@ -57,7 +57,7 @@ def number(x: float | None) -> str:
 
 
 def reasons(advice: Advice) -> list[str]:
-    """Sentences on the choice of mechanism, the choice of estimate, a report's length, and the loss at the horizon."""
+    """Sentences about the choice of mechanism, the choice of estimate, a report's length, and the loss at the horizon."""
     first, c = advice.first, advice.candidate(advice.first.mechanism)
     return [_why_mechanism(advice, c), _why_estimate(advice, first), _cost(advice, c), _horizon(advice, c)]
 
@@ -132,12 +132,12 @@ def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = N
 
 
 def toml_lines(keys: dict[str, object]) -> list[str]:
-    """Keys and values as TOML. JSON's strings, numbers and lists are valid TOML if only control characters are escaped."""
+    """Keys and values as TOML. JSON strings, numbers and lists are valid TOML if DEL is escaped."""
     return [f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in keys.items()]
 
 
 def picture(advice: Advice) -> Outcome:
-    """Panels: the simulated error of every estimate, the best first, and the loss of up to `horizon` reports."""
+    """Two panels: the simulated error of every estimate, the best first; and the loss of up to `horizon` reports."""
     finite = [row for row in advice.ranking if math.isfinite(row.error)]
     names = list(dict.fromkeys(row.mechanism for row in advice.ranking))
     estimates = list(dict.fromkeys(_estimate(row) for row in finite))

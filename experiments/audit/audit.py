@@ -1,21 +1,22 @@
-"""Empirical lower bounds of the privacy loss of the reports that the code emits, compared with the claimed losses.
+"""Measures lower bounds of the privacy loss from reports that the code emits, and compares them with the claims.
 
-For every mechanism and ε the audit draws reports of every value of a small domain and plays a distinguishing attack. The attack
-computes an exact likelihood ratio from the values that the reports support (`experiments.audit.likelihoods`). An event of the
-attack is "ratio at least c", as in a Neyman-Pearson test, for any c and any ordered pair of values. The audit chooses the event
-with the largest bound on one half of the reports. The audit counts this event on the other half, under the two values a and b:
+For every mechanism and ε the audit draws reports of every value of a small domain and carries out a distinguishing attack. The
+attack computes an exact likelihood ratio from the values that the reports support (`experiments.audit.likelihoods`). As in a
+Neyman-Pearson test, an event of the attack is "the ratio is at least c". There is one event for each c and each ordered pair of
+values. On one half of the reports, the audit chooses the event with the largest bound. On the other half, the audit counts this
+event among the reports of each of the two values a and b:
 
     ε ≥ ln(lower bound of Pr[event | a] / upper bound of Pr[event | b])
 
 with Clopper-Pearson bounds. The second half tests only one event, so the choice among many events does not weaken the bound.
 The error probability is divided among all losses of a run (Bonferroni). If every claim holds, then with probability 0.999 no
-bound of the run exceeds its claim. The audit covers a single report (ε₁), t reports of an unchanged value (ε_t) and the memo
-(ε∞).
+bound of the run exceeds the claimed loss. The audit covers a single report (ε₁), t reports of an unchanged value (ε_t) and the
+memo (ε∞).
 
-The device's code path covers the device's randomizers (`secure_random`), but not the device's file. The audit covers neither
-the ways of collecting several attributes nor the mechanisms for locations. The audit only uses whether a report supports each
-of the two values; `tests/mechanisms` tests the whole distribution of reports. Mechanisms broken on purpose (`controls`) show
-that the audit can fail.
+The audit of the device's code path covers the device's randomizers (`secure_random`), but not the device's memo file. The audit
+covers neither the ways of collecting several attributes nor the mechanisms for locations. From each report, the audit only uses
+whether the report supports each of the two values. `tests/mechanisms` tests the whole distribution of reports. Mechanisms
+broken on purpose (`controls`) show that the audit detects faults.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +40,7 @@ from experiments.audit.samplers import CodePath, Observed, Sampler, fresh_memos,
 from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
 
-K = 9  # nine bits fill two bytes, the second byte with padding
+K = 9  # nine bits need two bytes; the second byte has padding
 EPS = (0.5, 1.0, 2.0, 4.0)
 HORIZONS = (1, 2, 3, 10)
 T = 3  # number of audited reports of an unchanged value
@@ -62,7 +63,7 @@ class Finding:
         bound: audited lower bound, in nats.
         pair: the values a and b that the attack distinguished.
         hits, false_hits: counts of the chosen event among the n/2 counted reports of a and of b.
-        n: reports of each value; one half of them chooses the event.
+        n: number of reports of each value; one half of these reports serves to choose the event.
     """
 
     path: str
@@ -115,16 +116,16 @@ class Control:
 
     @property
     def caught(self) -> bool:
-        """True if the bound is above the claim, as it must be."""
+        """True if the bound is above the claim; a correct audit catches every control."""
         return not self.finding.kept
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A whole run.
+    """Results of a whole run.
 
     Attributes:
-        seed: seed of the vectorised reports and of the controls; devices draw from the operating system.
+        seed: seed of the vectorised reports and of the controls; devices use the operating system's randomness.
         k: domain size.
         joint_confidence: probability that no bound exceeds a claim if every claim holds.
         n_bounds: number of bounds that share the error probability.
@@ -144,7 +145,7 @@ class Report:
 
 
 def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
-    """The mechanism with eps_1 = ε and, if it memoizes, eps_inf = 2ε (every mechanism's second round can reach this pair)."""
+    """The mechanism with eps_1 = ε; a memoized mechanism has eps_inf = 2ε, which every mechanism's second round can reach."""
     if name in ONE_TIME:
         return mechanism(name, K, eps=eps, **options)
     return mechanism(name, K, eps_inf=2 * eps, eps_1=eps, **options)
@@ -154,7 +155,7 @@ def attack(counts: Counts, ratios: FloatArray, alpha: float) -> tuple[float, tup
     """Chooses the best attack on the first half of the reports, and bounds the loss with this attack on the second half.
 
     Args:
-        counts: supports by value; every value has the same number of rows.
+        counts: support counts by value; every value has the same number of rows.
         ratios: (t+1, t+1) from `likelihoods.log_ratios`.
         alpha: probability with which the bound may exceed the true loss.
 
@@ -184,7 +185,7 @@ def losses(m: Mechanism) -> tuple[Loss, ...]:
 
 
 def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: float) -> list[Finding]:
-    """Audits every loss of a mechanism on one code path, each with error probability alpha, from one sample of devices."""
+    """Audits every loss of a mechanism on one code path. All bounds use one sample; each has error probability alpha."""
     longitudinal = isinstance(m, Longitudinal)
     firsts: Counts = {}
     totals: Counts = {}
@@ -213,7 +214,7 @@ def _total_supports(m: Mechanism, observed: Observed) -> Supports:
 
 
 def controls(n: int, seed: int, alpha: float) -> list[Control]:
-    """Audits mechanisms broken on purpose, each for the loss that its fault increases, with n reports of each value."""
+    """Audits mechanisms broken on purpose, each for the loss that the fault increases, from n reports of each value."""
     found: list[Control] = []
 
     def add(fault: str, m: Mechanism, sample: Sampler, t: int, claimed: float) -> None:
@@ -236,7 +237,7 @@ def controls(n: int, seed: int, alpha: float) -> list[Control]:
 
 
 def audit(names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: Callable[[str], None]) -> Report:
-    """Audit mechanisms at every ε of `EPS`.
+    """Audits mechanisms at every ε of `EPS`.
 
     Args:
         names: names of registered mechanisms.

@@ -1,7 +1,7 @@
-"""Exact likelihood ratios of the supports of t reports. The largest ratio is the loss that an audit looks for.
+"""Exact likelihood ratios of the supports of t reports. An audit looks for the loss: the largest logarithm of such a ratio.
 
-For two values a ≠ b, let i and j be the numbers of the t reports of an unchanged value that support a and b. For every
-mechanism here, a Neyman-Pearson test between a and b uses (i, j):
+Let a and b be two different values. Of t reports of an unchanged value, let i reports support a and j reports support b. For
+every mechanism here, a Neyman-Pearson test between a and b uses (i, j):
 
     unary encodings   the bits are independent given the value, so all bits but those of a and b cancel:
                       L(i, j) = l(i) - l(j),  l(c) = ln Pr[c ones | the value's bit] - ln Pr[c ones | another's]
@@ -51,7 +51,7 @@ def symbols_of(m: Mechanism) -> int | None:
 
 
 def supports(m: Mechanism, reports: Reports) -> Supports:
-    """(n, k) 1 where a report supports a value: the value's bit is set, or the reported symbol is the value or its hash."""
+    """(n, k), 1 where a report supports a value: the value's bit is set, or the symbol is the value or the value's hash."""
     if isinstance(m, (LocalHashing, LongitudinalHashing)):
         functions = reports["function"].astype(np.int64)
         columns = [m.pool.hash(functions, np.full(functions.size, v)) == reports["symbol"] for v in range(m.k)]
@@ -96,7 +96,7 @@ def enumerated_loss(m: Mechanism, chain: Chain, t: int) -> float:
     """The largest |ln ratio| between two values for t reports of an unchanged value, in nats, by enumeration.
 
     Sequences of reports that differ only in order, or by a permutation of symbols other than the symbols of the two values,
-    have the same ratio. One sequence of each class is enough: a few hundred sequences even for t = 10.
+    have the same ratio. The function therefore evaluates one sequence of each class: a few hundred sequences even for t = 10.
     """
     s = symbols_of(m)
     if s is None:

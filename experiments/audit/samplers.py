@@ -12,7 +12,7 @@ from mechanisms import Longitudinal, Mechanism, Reports
 from producers.device import secure_random
 from producers.device.secure_random import SecureRandom
 
-DEVICE_SHARE = 20  # devices make fewer reports by this factor: a device draws one report at a time, a thousand times slower
+DEVICE_SHARE = 20  # the devices' path has fewer reports by this factor, since a device is a thousand times slower
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generato
 
 
 def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
-    """Runs the code that `producers.device.Device` runs: `secure_random`, with the system's randomness and no seed."""
+    """Runs the code of `producers.device.Device`: `secure_random`, with the operating system's randomness and no seed."""
     random = SecureRandom()
     if not isinstance(m, Longitudinal):
         return Observed([_rows([secure_random.report_once(m, value, random) for _ in range(n)]) for _ in range(t)])
@@ -100,7 +100,7 @@ def reports_of(other: Mechanism) -> Sampler:
 
 
 def fresh_memos(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
-    """Draws the memo again for every report."""
+    """Draws a new memo for every report."""
     assert isinstance(m, Longitudinal)
     values, enrolment = np.full(n, value), m.enroll(n, rng)
     return Observed([m.report(m.memoize(values, rng, enrolment), rng) for _ in range(t)])

@@ -48,9 +48,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Mean squared errors in one setting, by the estimator's name; `best` is our estimator with the smallest error.
 
-    The names: mi, and mi with each post-processing; ibu (at most 10 000 iterations) and mle on the support counts, as in the
-    literature. Local hashing also has ibu and mle of the exact likelihood. The names of another library's estimators begin with
-    the library's name and a colon.
+    The names of our estimators: `mi`, `mi` with each post-processing, `ibu` (at most 10 000 iterations), and `mle`. As in the
+    literature, `ibu` and `mle` use the support counts. Local hashing also has `ibu` and `mle` of the exact likelihood. The
+    names of another library's estimators begin with the library's name and a colon.
     """
 
     setting: Setting
@@ -59,7 +59,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """All rows, with the repetitions and the seed."""
+    """All rows, the number of repetitions, and the seed."""
 
     repeats: int
     seed: int
@@ -93,7 +93,7 @@ def build(setting: Setting) -> Mechanism:
 
 
 def tabulate(m: Mechanism, values: IntArray, rng: np.random.Generator) -> CountTable:
-    """Count table of one report of each value; reports are made in parts, so that bits of large domains fit into memory."""
+    """Count table of one report of each value; made in parts, so that the bits of a large domain fit into memory."""
     table = m.empty_table()
     for part in np.array_split(values, max(1, len(values) * m.report_dtype.itemsize // 2**23)):
         table += m.tabulate(m.simulate(part, rng))
@@ -101,7 +101,7 @@ def tabulate(m: Mechanism, values: IntArray, rng: np.random.Generator) -> CountT
 
 
 def estimates(m: Mechanism, table: CountTable, exact: bool = True) -> Iterator[tuple[str, FloatArray]]:
-    """Yields every estimator's name and frequencies; without `exact`, only of the estimators that the service publishes."""
+    """Yields every estimator's name and frequencies; without `exact`, yields only what the service publishes."""
     raw = matrix_inversion(m, table)
     for method in POST_NAMES:
         name = "mi" if method == "none" else f"mi {method}"
@@ -114,7 +114,7 @@ def estimates(m: Mechanism, table: CountTable, exact: bool = True) -> Iterator[t
 
 
 def errors(setting: Setting, repeats: int, seed: int) -> Row:
-    """One setting's row; it does not depend on other settings."""
+    """The row of one setting; the row does not depend on other settings."""
     digest = hashlib.sha256(msgspec.json.encode(setting)).digest()
     rng = np.random.default_rng([seed, *digest[:8]])
     m, total = build(setting), {}  # type: Mechanism, dict[str, float]
@@ -136,7 +136,7 @@ def measure(
         repeats: repetitions of each setting, at least 1.
         seed: seed of all randomness.
         peers: True to measure multi-freq-ldpy too, on the library's own reports from the same kind of population. The library
-            runs once for each setting that takes reasonable time: k of 10 and 100, ε of 1 and 4, n = 20 000.
+            runs once for each setting that takes a reasonable time: k of 10 and 100, ε of 1 and 4, n = 20 000.
         seen: called with a line of progress.
         processes: number of worker processes; one for each core if left out.
 

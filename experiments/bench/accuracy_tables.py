@@ -24,7 +24,8 @@ def summary(result: Result) -> list[tuple[str, int, float, dict[str, float]]]:
     """(mechanism, k, ε, {estimator: error}): geometric means of the errors over the shapes and sizes of a mechanism, k and ε.
 
     The other library ran only some settings. The library's value is the mean of our matrix inversion over all settings, times a
-    ratio. The ratio is the mean, over the library's settings, of the library's error divided by our matrix inversion's error.
+    ratio. For each of the library's settings we divide the library's error by the error of our matrix inversion. The ratio is
+    the geometric mean of these quotients.
     """
     groups: dict[tuple[str, int, float], list[Row]] = {}
     for row in result.rows:
@@ -45,13 +46,13 @@ def wins(result: Result) -> dict[str, int]:
 
 
 def ratios(result: Result) -> dict[str, float]:
-    """Geometric mean, over the other library's settings, of the library's error divided by our best estimator's error."""
+    """The other library's error divided by our best estimator's error: the geometric mean over the library's settings."""
     names = [name for name in columns(result) if name in PEERS]
     return {name: _mean(row.mse[name] / row.mse[row.best] for row in result.rows if name in row.mse) for name in names}
 
 
 def table(result: Result) -> Table:
-    """Terminal table, a line for each mechanism, k and ε: errors of the `SHOWN` estimators, divided by our best error."""
+    """Terminal table, a line for each mechanism, k and ε: errors of the `SHOWN` estimators, divided by our smallest error."""
     names = [name for name in columns(result) if name in SHOWN]
     heads = [SHOWN[name] for name in names]
     shown = Table("mechanism", "k", "ε", "best", *heads, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)

@@ -1,10 +1,10 @@
-"""A bare consumer with our agents' client library and fetch settings; it only fetches.
+"""A consumer that only fetches, with our agents' client library and fetch settings.
 
     python -m experiments.bench.bare_consumer TOPIC RECORDS
 
-The command reads RECORDS records from the topic's beginning. It prints one JSON object: records, seconds and processor seconds
-from the end of the first fetch to the end of the last fetch. If the first fetch gives half of the records, the measurement
-starts before the first fetch. The broker's address comes from the settings.
+The command reads RECORDS records from the topic's beginning. The command prints one JSON object: number of records, seconds and
+processor seconds from the end of the first fetch to the end of the last fetch. If the first fetch returns half of the records
+or more, the measurement starts before the first fetch. The broker's address comes from the settings.
 """
 
 import json
@@ -22,7 +22,7 @@ PATIENCE_S = 60.0
 
 
 async def consume(topic: str, records: int) -> dict[str, float]:
-    """Read this many records and drop them."""
+    """Reads this many records and discards them."""
     wait_ms = int(FETCH_S * 1000)
     consumer = AIOKafkaConsumer(
         topic,

@@ -2,8 +2,8 @@
 
 Every run draws n people from a fixed distribution over ten values. The people report at every step of the window, with the same
 memo if the mechanism memoizes. Every estimator then estimates the distribution. Coverage is the share of intervals, over all
-runs and values, that contain the value's true share. The true shares lie a few standard errors above zero. At zero a
-likelihood's maximum lies on the boundary, and no normal interval can be exact.
+runs and values, that contain the value's true share. The true shares lie a few standard errors above zero. For a share of zero,
+the maximum of the likelihood lies on the boundary, and no normal interval can be exact.
 """
 
 import math
@@ -33,8 +33,8 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
         runs: number of repetitions.
         covered: share of intervals, over runs and values, that contain the true share.
         worst: coverage of the value whose coverage is farthest from 0.95.
-        spread: standard deviation over runs divided by the mean published standard error, averaged over the values; 1 if the
-            standard errors are exact.
+        spread: standard deviation of the estimates over runs, divided by the mean published standard error, averaged over the
+            values; 1 if the standard errors are exact.
     """
 
     mechanism: str
@@ -115,7 +115,7 @@ def _job(task: tuple[str, int, int, int]) -> list[Coverage]:
 
 
 def coverage_table(rows: list[Coverage]) -> Table:
-    """Table of the coverages: a line for each mechanism and estimator, a step beside a window."""
+    """Table of the coverages: a line for each mechanism and estimator, with the step beside the window."""
     shown = Table("mechanism", "estimator", "step", "worst value", "spread", f"window of {WINDOW}", "worst value", "spread",
                   title=f"Share of intervals that hold the truth; {rows[0].runs} runs")  # fmt: skip
     by_span = {(row.mechanism, row.estimator, row.steps): row for row in rows}

@@ -1,4 +1,4 @@
-"""Times our estimators and other libraries' estimators on one core. The number of reports does not change our times."""
+"""Measures the times of our and of other libraries' estimators on one core. The number of reports does not change our times."""
 
 import time
 from collections.abc import Callable
@@ -19,8 +19,8 @@ PEER_REPORTS = 2000  # few: the other library counts the reports in every estima
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """One task. `value` is the best processor time of several runs in seconds, or a rate if `unit` is ``"M reports/s"``.
-    `target` is the longest time wanted, or the lowest rate. `note` has the iterations and the gap reached."""
+    """The timing of one task. `unit` is the unit of `value`: the best processor time of several runs, or the best rate.
+    `target` is the longest time wanted, or the lowest rate. `note` has the iterations and the final gap."""
 
     task: str
     value: float
@@ -62,10 +62,11 @@ def best_of(run: Callable[[], object], repeats: int) -> float:
 
 
 def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timing]:
-    """Times all tasks.
+    """Measures the time of every task.
 
     Args:
-        quick: True for a run of seconds on small domains; its times cannot be compared with the targets.
+        quick: True for a run on small domains, which takes seconds; the times of such a run cannot be compared with the
+            targets.
         peers: True to time multi-freq-ldpy and pure-ldp too.
         seen: called with the name of each task.
 
@@ -116,7 +117,7 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
 
 
 def _counting_of_peers(k: int, seen: Callable[[str], None]) -> list[Timing]:
-    """Counting rates of other libraries. For local hashing the libraries decode every report, our code a table once."""
+    """Counting rates of other libraries. For local hashing they decode every report; our code decodes a table once."""
     task = {
         "n": 100_000, "k": k, "eps": 1.0, "eps_inf": 2.0, "eps_1": 1.0, "seconds": 0.5, "repeats": 2,
         "mechanisms": ["GRR", "OUE", "OLH", "L-OLH"],

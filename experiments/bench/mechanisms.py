@@ -1,13 +1,13 @@
 """Measures how many reports one core perturbs and counts in a second, with our code and with other libraries.
 
 All times are processor time, for the other libraries too. The work is single-threaded, so a busy machine changes the rates
-little. Every mechanism perturbs n random values of a domain of k at ε = 1 (ε∞ = 2, ε₁ = 1) in one call, after a small first
-call that compiles. The rate is the best of several runs. The first round of a longitudinal mechanism (the memo, once in a
-device's life) and the second round (every report) are timed separately. Peak memory is the memory that one call for n reports
-allocates beside the call's input, in a separate run.
+little. Every mechanism perturbs n random values of a domain of size k at ε = 1 (ε∞ = 2, ε₁ = 1) in one call, after a small
+first call that compiles the code. The rate is the best of several runs. The first round of a longitudinal mechanism (the memo,
+once in a device's life) and the second round (every report) are timed separately. Peak memory is the largest memory that one
+call for n reports allocates, without the call's input. A separate run measures the peak memory.
 
-The other libraries take one value at a time and draw both rounds at every call, so the tables compare them with our rate for
-both rounds. The other libraries get fewer reports if n reports do not fit into a second.
+The other libraries take one value at a time and draw both rounds at every call, so the tables compare these libraries with our
+rate for both rounds. The other libraries get fewer reports if n reports take longer than a second.
 """
 
 import resource
@@ -53,11 +53,11 @@ class Speed:
         report: rate of reports, drawn from memos if the mechanism is longitudinal.
         fresh: rate of reports drawn from values: both rounds if the mechanism is longitudinal.
         tabulate: rate of counted reports.
-        peak_mib: most memory that one call to `report` for n reports allocates, its result included.
-        target: the rate of `report` that we want; None if there is no target.
+        peak_mib: peak memory of one call to `report` for n reports, in MiB, including the result.
+        target: the wanted rate of `report`; None if there is no target.
         peers: another library's rates, by the library's name and the step: "report" (both rounds) and, if the library can
             count, "tabulate".
-        peer_bytes: the most bytes that another library allocates for each report, by the library's name.
+        peer_bytes: peak memory of another library, in bytes for each report, by the library's name.
     """
 
     mechanism: str
@@ -82,7 +82,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A whole run; `peers_missing` has the reason for each missing library, or missing mechanism of a library."""
+    """Results of a whole run; `peers_missing` has a reason for each missing library, or missing mechanism of a library."""
 
     n: int
     k: int
@@ -92,7 +92,7 @@ class Bench:
 
 
 def best_rate(run: Callable[[], object], n: int, repeats: int) -> float:
-    """n per second, in the fastest of several runs."""
+    """Rate of the fastest of several runs: n divided by the run's seconds."""
     best = float("inf")
     for _ in range(repeats):
         start = time.process_time()
@@ -114,12 +114,12 @@ def peak_mib(run: Callable[[], object]) -> float:
 
 
 def measured_mechanism(name: str, k: int) -> OneTime | Longitudinal:
-    """The mechanism at the budgets of the benchmark."""
+    """The mechanism with the privacy budgets of the benchmark."""
     return ONE_TIME[name](k=k, eps=EPS) if name in ONE_TIME else LONGITUDINAL[name](k=k, eps_inf=EPS_INF, eps_1=EPS_1)
 
 
 def speed(name: str, n: int, k: int) -> Speed:
-    """Time one mechanism."""
+    """Measures one mechanism's rates."""
     m, rng = measured_mechanism(name, k), np.random.default_rng(SEED)
     values = rng.integers(0, k, n)
     m.tabulate(m.simulate(values[:WARM_UP], rng))
@@ -135,7 +135,7 @@ def speed(name: str, n: int, k: int) -> Speed:
 
 
 def stream_grr(n: int, k: int) -> Stream:
-    """Perturb and count n GRR reports in blocks. The peak memory is that of this process since its start."""
+    """Perturbs and counts n GRR reports in blocks. The peak memory includes everything since the start of this process."""
     m, rng = GRR(k, EPS), np.random.default_rng(SEED)
     table = m.empty_table()
     start = time.process_time()
@@ -156,12 +156,12 @@ def _peak_rss_mib() -> float:
 
 
 def bench(n: int, k: int, peers: bool, progress: Callable[[str], None] = lambda _: None) -> Bench:
-    """Time every registered mechanism, a stream of 100 n GRR reports, and the other libraries.
+    """Measures every registered mechanism, a stream of 100 n GRR reports, and the other libraries.
 
     Args:
         n: reports of each mechanism.
         k: domain size.
-        peers: True to time the other libraries; those that are missing are installed first.
+        peers: True to measure the other libraries; missing libraries are installed first.
         progress: called with the name of each task.
     """
     speeds = []
@@ -175,7 +175,7 @@ def bench(n: int, k: int, peers: bool, progress: Callable[[str], None] = lambda 
 
 
 def _add_peers(speeds: list[Speed], n: int, k: int, progress: Callable[[str], None]) -> list[str]:
-    """Adds the other libraries' times to `speeds`. Returns what is missing, with the reason."""
+    """Adds the other libraries' rates to `speeds`. Returns the missing libraries and mechanisms, each with the reason."""
     task = {
         "n": n, "k": k, "eps": EPS, "eps_inf": EPS_INF, "eps_1": EPS_1, "seconds": PEER_SECONDS, "repeats": PEER_REPEATS,
     }  # fmt: skip

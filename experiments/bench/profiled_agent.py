@@ -2,9 +2,9 @@
 
     python -m experiments.bench.profiled_agent SURVEY FILE
 
-The command runs `ldpstream agent SURVEY`. When the agent stops, it writes JSON to FILE: records counted, processor seconds by
-phase from the first chunk on, and the duration of each commit. The agent reads the clock a few times for each chunk of records,
-never for a single record.
+The command runs `ldpstream agent SURVEY`. When the agent stops, the command writes JSON to FILE: number of counted records,
+processor seconds by phase since the first chunk of records, and the duration of each commit. The agent reads the clock a few
+times for each chunk of records, never for a single record.
 """
 
 import json
@@ -39,7 +39,7 @@ class Account:
         self._began: dict[str, float] = {}
 
     def timed(self, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps a function: adds its processor time to the phase."""
+        """Wraps a function so that the function's processor time is added to the phase."""
 
         @wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
@@ -94,7 +94,7 @@ class Account:
         return call
 
     def as_json(self) -> dict[str, Any]:
-        """Records, seconds by phase (without overlap), and commits."""
+        """Number of records, seconds by phase (without overlap), and commits."""
         spent = self.phases
         whole = time.process_time() - self._began.get("process", time.process_time())
         phases = {
@@ -114,7 +114,7 @@ class Account:
 
 
 def main() -> None:
-    """Count until stopped, then write the profile."""
+    """Counts until the agent is stopped, then writes the profile."""
     survey, file, account = load_survey(sys.argv[1]), Path(sys.argv[2]), Account()
     wrapped: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         (ChunkThread, "_fetch_records", account.fetching(ChunkThread._fetch_records)),
@@ -125,7 +125,7 @@ def main() -> None:
     )
     for owner, name, function in wrapped:
         setattr(owner, name, function)
-    sys.argv = sys.argv[:1]  # otherwise Faust would parse them
+    sys.argv = sys.argv[:1]  # otherwise Faust would parse our arguments
     try:
         agents.app.run(survey, load_settings())
     finally:

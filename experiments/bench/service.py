@@ -1,20 +1,21 @@
 """Measures the speed of the service over a real Kafka and a real Redis, with each part in a separate process.
 
-Broker, Redis, agents and the measuring process compete for the same processor. Compare figures only within one run:
+Broker, Redis, agents and the measuring process compete for the same processor. Figures are only comparable within one run. A
+run measures:
 
 - *counted*: an agent counts an existing log. The time runs from the agent's first commit to the commit that covers the log's
   end. Runs of the agent alternate with runs of a bare consumer with the same client library and fetch settings. The consumer
-  only fetches. After every run of the agent the count tables must be exactly what was sent. One more log is counted for each of
-  Kafka's codecs.
+  only fetches. After every run of the agent, the count tables must equal the counts of the reports sent. One more log is
+  counted for each of Kafka's codecs.
 - *stock*: a Faust agent as a beginner writes it (`stock_agent.py`) counts the beginning of the same log.
-- *phases*: an agent's processor time by phase, from a separate run (`profiled_agent.py`). This time includes half a second for
-  loading compiled loops. The run also measures the latency of each commit (of one partition) while the agent counts at full
-  speed.
+- *phases*: an agent's processor time by phase, from a separate run (`profiled_agent.py`). The processor time includes half a
+  second for loading compiled loops. The run also measures the latency of each commit (of one partition) while the agent counts
+  at full speed.
 - *close*: time from a step's close until all the step's histograms are in Redis, with a real estimator. This time includes the
-  estimator's margin for brokers' clocks (`LDPSTREAM_MARGIN_MS`).
-- *recovery*: the benchmark kills (SIGKILL) an agent that has just begun to count the log, and starts another agent at once. It
-  measures the time until the new agent reads, until its first commit, and until all is counted. Kafka keeps a dead agent's
-  partitions assigned to it for the session timeout.
+  estimator's margin for the errors of brokers' clocks (`LDPSTREAM_MARGIN_MS`).
+- *recovery*: the benchmark kills (SIGKILL) an agent that has just begun to count the log, and starts another agent at once. The
+  benchmark measures the time until the new agent's first read, until the new agent's first commit, and until all records are
+  counted. Kafka keeps a dead agent's partitions assigned to the dead agent until the session timeout expires.
 - *growth*: agents are ready before a log begins to fill. The log then fills faster than the agents count. The time runs from
   the first record sent to the last record counted.
 - *produced*: rate of the reports that the producers' sink sends and Kafka acknowledges.
@@ -59,7 +60,7 @@ Seen = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of log: its attributes, bytes of an envelope (0: one report), number of records, and codec.
+    """A kind of log: its attributes, bytes of an envelope (0 means one report), number of records, and codec.
 
     `turns` is the number of runs; `profiled` is True to profile an agent too.
     """
@@ -127,10 +128,10 @@ QUICK = Sizes(
 
 
 def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> ServiceBench:
-    """Measure everything, in separate topics and keys that are deleted afterwards.
+    """Runs all measurements in separate topics and Redis keys, and deletes these topics and keys afterwards.
 
     Args:
-        settings: where Kafka and Redis are.
+        settings: addresses of Kafka and Redis, and how to log in.
         sizes: `FULL` or `QUICK`.
         seen: called with the name of each measurement.
 
@@ -181,7 +182,7 @@ def _counted(site: Site, kind: Kind, load: Load, seen: Seen) -> Counted:
 def _count(site: Site, agent: Agent, load: Load) -> Run:
     """Measures how long an agent takes to count the log.
 
-    The time runs from the first commit, or from the agent's start if that commit covers half the log.
+    The time runs from the first commit, or from the agent's start if the first commit covers half the log.
     """
     site.until(agent.placed_s, [agent], "the agent reads")
     start = time.perf_counter(), agent.cpu_s, 0

@@ -22,7 +22,7 @@ from surveys import Survey, load_survey, seal
 from surveys.envelope import reports_per_envelope
 
 SEED = 20260601
-POOL = 10_000  # largest number of different envelopes; the log repeats them
+POOL = 10_000  # largest number of different envelopes; the log repeats these envelopes
 POOL_BYTES = 32 * 2**20
 BATCHES_UNDER_WAY = 256
 
@@ -31,11 +31,11 @@ ATTRIBUTES: tuple[Asked, ...] = (("route", 300, "L-OSUE"), ("cell", 600, "L-OSUE
 
 
 def write_survey(file: Path, name: str, step_seconds: int, attributes: Sequence[Asked]) -> Survey:
-    """Writes a survey to a file. The survey's step 0 begins at the current second, even if a step is a day."""
+    """Writes a survey to a file. The survey's step 0 begins at the current second, even if a step lasts a day."""
     start = datetime.fromtimestamp(time.time() // 1, UTC)
     lines = [f'name = "{name}"', f"start = {start:%Y-%m-%dT%H:%M:%SZ}", f"step_seconds = {step_seconds}"]
     lines += ["window_steps = 3", "lateness_steps = 0", 'collection = "spl"']
-    share = len(attributes)  # under spl each attribute gets 1/share of the budget
+    share = len(attributes)  # `spl` (split) gives each attribute 1/share of the budget
     for attribute, k, mechanism in attributes:
         lines += ["[[attribute]]", f'name = "{attribute}"', f"size = {k}"]
         lines += [f'level = [{{ name = "all", mechanism = "{mechanism}", eps_inf = {2.0 * share}, eps_1 = {1.0 * share} }}]']
@@ -81,7 +81,7 @@ def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, re
 
     Args:
         survey: see `write_survey`.
-        attributes: attributes that report; each gives the same number of envelopes.
+        attributes: attributes in the log; each attribute has the same number of envelopes.
         envelope_bytes: approximate size of an envelope; 0 for one report in each envelope.
         records: length of the log; rounded to a multiple of the pool's size.
     """
@@ -102,7 +102,7 @@ def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, re
 
 
 async def fill(settings: Settings, topic: str, load: Load, partitions: int, codec: str | None = None) -> float:
-    """Write the log in batches as large as a producer's, evenly over the partitions. Returns the seconds taken.
+    """Writes the log evenly over the partitions, in batches as large as a producer's batches. Returns the seconds taken.
 
     Sending a whole batch to one partition takes a fraction of the time of sending its records one by one.
     """

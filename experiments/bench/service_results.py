@@ -7,7 +7,7 @@ BARE_TARGET, STOCK_TARGET, CLOSE_TARGET_S = 0.8, 50.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run over a log: records and seconds measured, and the process's processor seconds in that time."""
+    """One run over a log: number of measured records, seconds, and the process's processor seconds in this time."""
 
     records: int
     seconds: float
@@ -26,7 +26,7 @@ class Counted:
 
     Attributes:
         kind: name of the kind of log.
-        record_bytes: mean size of an envelope.
+        record_bytes: mean size of an envelope, in bytes.
         reports_per_record: mean number of reports in an envelope.
         bare, agent: the runs.
         ratio: median over the pairs of runs of (agent's rate) / (bare consumer's rate).
@@ -66,7 +66,7 @@ class Phases:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Seconds from a step's close to its histograms; with fewer than 100 steps, p99 lies between the two longest times."""
+    """Seconds from a step's close to the step's histograms; below 100 steps, p99 lies between the two longest times."""
 
     attributes: int
     k: int
@@ -79,7 +79,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Seconds from a kill until the next agent reads, first commits, and has counted the `left_records` records."""
+    """Seconds from a kill until the next agent's first read, until its first commit, and until `left_records` are counted."""
 
     left_records: int
     reading_s: float
@@ -89,7 +89,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Agents that are ready when the log begins to fill."""
+    """Speed of agents that are ready when the log begins to fill."""
 
     workers: int
     partitions: int
@@ -105,7 +105,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """Reports acknowledged by Kafka; `ratio` is their rate divided by that of prepared batches."""
+    """Reports acknowledged by Kafka; `ratio` is the reports' rate divided by the rate of prepared batches."""
 
     how: str
     records: int
@@ -116,7 +116,7 @@ class Produced:
 
 @dataclass(slots=True)
 class ServiceBench:
-    """A whole run; `cores` is the number of cores that this process may use."""
+    """Results of a whole run; `cores` is the number of cores that this process may use."""
 
     cores: int
     counted: list[Counted] = field(default_factory=list)

@@ -1,6 +1,6 @@
-"""An isolated survey on a real Kafka and a real Redis: its name is random, and it has separate topics, keys and processes.
+"""An isolated survey on a real Kafka and a real Redis, with a random name and separate topics, keys and processes.
 
-A site reads and writes nothing of other surveys. `Site.close` deletes everything that the site created.
+A site neither reads nor writes data of other surveys. `Site.close` deletes everything that the site created.
 """
 
 import json
@@ -66,7 +66,7 @@ class Process:
 
     @property
     def peak_mib(self) -> float | None:
-        """Peak resident memory so far, in MiB; None if the system does not report it."""
+        """Peak resident memory so far, in MiB; None if the system does not report the memory."""
         try:
             lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
         except OSError:
@@ -74,7 +74,7 @@ class Process:
         return next((int(line.split()[1]) / 2**10 for line in lines if line.startswith("VmHWM:")), None)
 
     def placed_s(self) -> list[float]:
-        """Times at which an agent began to read each partition, from the agent's log; seconds since 1970."""
+        """The times at which an agent began to read each partition, in seconds since 1970, according to the agent's log."""
         lines = self._log.read_text(errors="replace").splitlines()
         told = [json.loads(line) for line in lines if '"event": "counting"' in line]
         return [datetime.fromisoformat(line["timestamp"]).timestamp() for line in told]
@@ -200,14 +200,14 @@ class Site:
         return process  # type: ignore[no-any-return]
 
     def counted(self) -> int:
-        """Records below the offsets in the store."""
+        """Number of records below the offsets in the count store."""
         return sum(self.store.positions().values())
 
     def until(self, condition: Callable[[], T], processes: list[Process], what: str) -> T:
         """Wait until the condition returns a true value, and return this value.
 
         Raises:
-            BenchError: if a process ends meanwhile, or after two minutes.
+            BenchError: if a process ends during the wait, or if the wait exceeds two minutes.
         """
         deadline = time.monotonic() + PATIENCE_S
         while not (found := condition()):
@@ -236,7 +236,7 @@ class Site:
         with _administrator(self.settings) as admin:
             admin.delete_topics(sorted(topics & set(admin.list_topics())))
             groups = [group["group_id"] for group in admin.list_groups() if self.survey.name in group["group_id"]]
-            for group in groups:  # a killed process stays a member for a while
+            for group in groups:  # a killed process stays a group member for a while
                 members = admin.describe_groups([group])[group]["members"]
                 admin.remove_group_members(group, [MemberToRemove(member["member_id"]) for member in members])
             admin.delete_groups(groups)

@@ -1,11 +1,11 @@
-"""A first attempt with Faust, to measure beside our agents: one event for each record, one HINCRBY for each report.
+"""A Faust agent as a beginner writes it, for comparison: one event for each record, one HINCRBY for each report.
 
     python -m experiments.bench.stock_agent TOPIC RECORDS FOLDER
 
 The command counts RECORDS records of the topic into a Redis hash named after the topic, with Faust's files in FOLDER. At the
-end it prints one JSON object: reports and seconds from the first event to the last. The settings are Faust's defaults, except
-those that the agent needs to run here. The agent avoids costs of real counting: it does not decode reports, checks nothing, and
-is not exactly-once.
+end, the command prints one JSON object: number of reports, and seconds from the first event to the last event. All settings are
+Faust's defaults, except the settings that the agent needs to run here. The agent avoids the costs of real counting: the agent
+does not decode reports, checks nothing, and is not exactly-once.
 """
 
 import json

@@ -20,14 +20,14 @@ OURS = "L-OLH, g chosen exactly"
 def longitudinal(rows: Sequence[tuple[float, float]]) -> list[list[tuple[float, float]]]:
     """Table 1: for each (eps_inf, eps_1) and column, the variance in the paper's calibration, and the best exact variance.
 
-    The best exact variance is the smallest variance of L-GRR, L-OSUE and L-OLH for the column's k. If the column has no k, it
-    is L-OSUE's variance.
+    The best exact variance is the smallest variance of L-GRR, L-OSUE and L-OLH for the column's k. If the column has no k, the
+    best exact variance is L-OSUE's variance.
     """
     return [[(_paper(name, k, *budgets), _best(name, k, *budgets)) for name, k in COLUMNS_1] for budgets in rows]
 
 
 def one_time(epsilons: Sequence[float]) -> list[list[tuple[float, float]]]:
-    """Table 2: for each ε and column, the variance, and the variance of the best one-time mechanism (of OUE without k)."""
+    """Table 2: for each ε and column, the variance, and the variance of the best one-time mechanism (without k: of OUE)."""
     return [
         [
             (mechanism(name, k, eps=eps).variance(n=N), min(mechanism(m, k, eps=eps).variance(n=N) for m in candidates(name)))

@@ -86,8 +86,8 @@ GAINS = {
 def digit(printed: str) -> float:
     """Largest distance of a value from the printed value: half a unit of the last digit, with two exceptions in Table 1.
 
-    Whole numbers are truncated (26706 for 26706.64). Values with five decimals were first rounded to six decimals (2.12772 for
-    2.1277251).
+    Whole numbers are truncated (26706 for 26706.64). Values with five decimals were rounded twice, first to six decimals
+    (2.12772 for 2.1277251).
     """
     decimals = -int(Decimal(printed).as_tuple().exponent)
     if decimals == 0:

@@ -1,9 +1,9 @@
 """ALLOMFREE's experiments: every device samples one of several attributes (Smp) and reports it once, with a memoized mechanism.
 
-The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. The paper's text names
-Eq. (9), the matrix inversion, as the estimator. Table 1's variances determine the mean error of the inversion, but the gains in
+The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. The paper's text names Eq.
+(9), the matrix inversion, as the estimator. Table 1's variances determine the mean error of the inversion, but the gains in
 Tables 3 and 4 do not agree with this error. The authors' published code clips the estimates at 0 and divides them by their sum.
-This module clips and divides too.
+This module also clips the estimates and divides them by their sum.
 """
 
 import functools
@@ -150,10 +150,11 @@ def _gather(plan: Plan, names: Sequence[str], ratios: Sequence[float], results: 
 
 
 def gain(runs: Mapping[str, Sequence[float]], method: str, over: str) -> tuple[float, float]:
-    """Reduction of a method's mean error relative to another method's, in percent, and a standard deviation.
+    """Reduction of a method's mean error relative to another method's mean error, in percent; and a standard deviation.
 
-    It is the standard deviation of our gain minus the published gain. The published gain also varies by chance, over the
-    paper's 100 runs. A ratio's relative variance is the sum of the relative variances of the two means.
+    The standard deviation is that of the difference between our gain and the published gain. The published gain also varies by
+    chance, because the paper has only 100 runs. The relative variance of a ratio of two means is the sum of the relative
+    variances of both means.
     """
     ratio = float(np.mean(runs[method]) / np.mean(runs[over]))
     relative = sum(

@@ -41,7 +41,7 @@ def combine_results(groups: list[Group], estimator: Estimator, projection: Proje
         projection: projection of each inversion; IBU needs no projection.
 
     Returns:
-        (k,) distribution; NaN without reports.
+        (k,) distribution; NaN if there are no reports.
 
     Raises:
         ValueError: if an argument is not allowed, or a table belongs to another mechanism.
@@ -68,11 +68,12 @@ def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Pr
         projection: projection of the inversion; IBU needs no projection.
 
     Returns:
-        (k,) distribution; NaN without reports, or if the average mechanism carries no information.
+        (k,) distribution; NaN if there are no reports, or if the average mechanism carries no information.
 
     Raises:
         ValueError: if an argument is not allowed, the groups' reports are not of one kind, a table belongs to another
-            mechanism, or a group has a location mechanism and the domain is too large for a dense channel (2^24 entries).
+            mechanism, or a group has a location mechanism and the domain is too large for a dense channel (above 2^24
+            entries).
     """
     k = _check(groups, estimator, projection)
     n = sum(table.n for _, table in groups)
@@ -82,7 +83,7 @@ def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Pr
     if not n:
         return np.full(k, np.nan)
     counts = sum((table.counts for _, table in groups), np.zeros(k, np.int64))
-    if not any(isinstance(m, ChannelMechanism) for m, _ in groups):  # the average of bits, or of GRR's symbols
+    if not any(isinstance(m, ChannelMechanism) for m, _ in groups):  # unary encodings, or mechanisms with GRR's channel
         p = sum(table.n / n * m.p for m, table in groups)
         q = sum(table.n / n * m.q for m, table in groups)
         if p == q:

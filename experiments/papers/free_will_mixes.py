@@ -69,9 +69,10 @@ class Mix:
 class TruthOrCentre(StoredChannel):
     """Reports the true value with some probability, else the middle cell for every value.
 
-    The probability is max(0, 1 - Q/B), where B is the expected error of the best blind guess, the middle. The mechanism is one
-    of the many optima of Shokri's programme for a uniform profile, if the quality loss is the adversary's error. The expected
-    loss and the adversary's expected error are then both min(Q, B). B is 25 for the line of 100 cells.
+    The probability is max(0, 1 - Q/B). Q bounds the expected quality loss; B is the expected error of the best blind guess, the
+    middle. The mechanism is one of the many optima of Shokri's programme for a uniform profile, if quality loss and the
+    adversary's error are the same distance. The expected loss and the adversary's expected error are then both min(Q, B). B is
+    25 for the line of 100 cells.
     """
 
     name = "truth-or-centre"
@@ -155,7 +156,7 @@ def _singular(truth: FloatArray, mechanisms: list[Mechanism], points: FloatArray
 
 
 def solved(distance: FloatArray, max_loss: float) -> Shokri:
-    """The solver's optimum of Shokri's mechanism with a uniform profile and ℓ = d."""
+    """Shokri's mechanism as the solver finds it, for a uniform profile and equal losses ℓ = d."""
     return Shokri(np.full(len(distance), 1 / len(distance)), distance, max_loss)
 
 
@@ -179,7 +180,7 @@ MIXES: dict[str, Callable[[], Mix]] = {
 
 @cache
 def build(name: str) -> Mix:
-    """Builds a mixture by its name. Shokri's mechanisms take up to a minute to solve, once in a process."""
+    """Builds a mixture by its name. The first use of Shokri's mechanisms in a process takes up to a minute."""
     return MIXES[name]()
 
 
@@ -205,7 +206,7 @@ def distances(mix: str, n: int, first: int, repeats: int, seed: int) -> dict[str
 
 
 def estimates(mix: Mix, values: IntArray, rng: np.random.Generator) -> dict[str, FloatArray]:
-    """Every method's distribution, (k,), from one report of each person; on the grid only methods that combine mechanisms."""
+    """Every method's distribution, (k,), from one report of each person; the grid has no [·]_R methods."""
     groups: list[Group] = []
     bits: list[Term] = []
     for m, part in zip(mix.mechanisms, np.array_split(values, len(mix.mechanisms)), strict=True):

@@ -3,9 +3,9 @@
 The verdicts are words without a scale. Our scale is the distance from the truth divided by GIBU's distance, as the geometric
 mean over all sizes: at most 1.25 is excellent, at most 2 good, more is bad.
 
-The paper does not explain its choice of ε. Each ε makes the expected distance between a uniform value and its report a simple
-number. On the line these distances are the bounds Q of the paper's Table 8, with one exception: 25 here is 24.5 in Table 8. On
-the grid the distances are 0.5, 1, …, 5 km.
+The paper does not explain its choice of ε. For each ε, the expected distance between a uniform value and the value's report is
+a simple number. On the line these distances are the bounds Q of the paper's Table 8, with one exception: 25 here is 24.5 in
+Table 8. On the grid the distances are 0.5, 1, …, 5 km.
 """
 
 import math
@@ -121,7 +121,7 @@ def _verdict(runs: Runs, verdict: Verdict) -> Row:
 
 
 def grade(ratio: float) -> int:
-    """The verdict on a distance that is `ratio` times GIBU's, as a place in `GRADES`."""
+    """The verdict on a distance that is `ratio` times GIBU's, as an index of `GRADES`."""
     return 3 if ratio <= EXCELLENT else 2 if ratio <= GOOD else 1
 
 
@@ -137,7 +137,7 @@ PER_KM_NOTE = "On the grid the ε are per kilometre; a mechanism that counts cel
 
 
 def epsilon(kind: str, loss: float) -> float:
-    """The ε of a mechanism whose expected distance between a uniform value and its report is `loss`.
+    """The ε of a mechanism for which the expected distance between a uniform value and the value's report is `loss`.
 
     Args:
         kind: ``"grr-line"``, ``"grr-grid"``, ``"geometric-line"`` (per cell) or ``"geometric-grid"`` (per kilometre).

@@ -129,8 +129,8 @@ def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
 
     Every run draws new reports. Our runs also draw new populations; the paper's notebook draws one population for each shape
     and n, and uses this population in all runs. The settings of a run share the population. The population's part of the
-    variance is therefore the variance of the settings' mean gain minus the variance that as many independent gains would have.
-    If the settings share nothing, the estimate of this part widens the ± of 20 runs by about a half.
+    variance is therefore the variance of the settings' mean gain minus the variance that the mean of as many independent gains
+    would have. If the settings share nothing, the estimate of this part widens the ± of 20 runs by about a half.
     """
     gains = np.array([gain(x) for setting, x in found.items() if chosen(setting)])
     reports = gains.var(axis=2, ddof=1).mean(axis=0) / len(gains)
@@ -140,7 +140,7 @@ def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
 
 
 def table_rows(plan: Plan, names: tuple[str, ...], found: Found) -> list[Row]:
-    """Every cell of a table, and its averages if everything ran."""
+    """Rows for all cells of a table; a plan that is not quick also has the averages."""
     mechanisms, shapes = choice(plan, names)
     if not plan.quick:
         mechanisms, shapes = [*mechanisms, "Avg."], [*shapes, "Avg."]
@@ -179,7 +179,7 @@ def mean_mse_gain(found: Found, **fixed: object) -> float:
 
 
 def claim(text: str, holds: bool, note: str = "") -> Row:
-    """Row of a claim that the text makes about a figure: 1 if the claim holds."""
+    """Row of a claim that the text makes about a figure; the row's value is 1 if the claim holds."""
     return Row(label=f"{text} (1: yes)", published=1, ours=float(holds), lower_is_better=False, note=note)
 
 
@@ -216,7 +216,7 @@ def bars(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
 
 
 def sweeps(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
-    """Figures 3 and 4: the gains in MSE by ε, by n and by k, for each shape. The paper draws all gains, we draw means."""
+    """Figures 3 and 4: the gains in MSE by ε, by n and by k, for each shape. The paper draws all gains; we draw mean gains."""
     axes: dict[str, Sequence[float]] = {"eps": EPSILONS, "n": SIZES, "k": DOMAINS}
     shapes = choice(plan, names)[1]
     panels = []
@@ -256,7 +256,7 @@ def _table(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
 def _target(
     name: str, title: str, names: tuple[str, ...], finish: Callable[[Plan, tuple[str, ...], Found], Outcome], one: bool = False
 ) -> Target:
-    """A target over the whole grid of some mechanisms, or (`one`) only over incomes with n = 20 000 and k = 100."""
+    """A target over the whole grid of some mechanisms; if `one` is true, only over incomes with n = 20 000 and k = 100."""
 
     def planned(plan: Plan) -> list[Job]:
         mechanisms, shapes = choice(plan, names)

@@ -53,9 +53,8 @@ def papers_ibu(m: Mechanism, table: CountTable, slip: bool = True) -> FloatArray
 
     Args:
         m: the mechanism.
-        table: its counts.
-        slip: True to use the paper's channel, as the published numbers do, where this channel differs from the mechanism's
-            channel.
+        table: the mechanism's count table.
+        slip: True to use the paper's channel, as the published numbers do; False to use the mechanism's own channel.
     """
     p, q = m.p, m.q
     if slip and isinstance(m, LongitudinalGRR):
@@ -90,8 +89,8 @@ def estimates(name: str, k: int, eps: float, values: IntArray, best: bool, rng: 
 def errors(name: str, shape: str, k: int, n: int, runs: int, best: bool, seed: int) -> list[dict[str, Any]]:
     """A job: for each of `EPSILONS`, the estimators' (2, runs) errors by name: mean squared errors, then mean absolute errors.
 
-    A run's samples are the same for every mechanism, k and ε; a run's reports are not. Samples and reports depend only on the
-    arguments.
+    A run's samples are the same for every mechanism, k and ε; every setting draws new reports. Samples and reports depend only
+    on the arguments.
     """
     rngs = [np.random.default_rng([seed, *_digest(shape, n, run)]) for run in range(runs)]
     populations = [population(shape, k, n, rng) for rng in rngs]

@@ -97,7 +97,7 @@ def table(plan: Plan, name: str, results: Sequence[Any]) -> Outcome:
     rows = []
     for protocol, (i, column) in itertools.product(protocols(plan), enumerate(COLUMNS)):
         ours = float(found[protocol, column].mean())
-        # a run's relative deviation, from all protocols, since each protocol has few runs
+        # relative standard deviation of a run, pooled over all protocols, since each protocol has few runs
         runs_of = [found[other, column] for other in protocols(plan)]
         relative = np.sqrt(np.mean([(x.std(ddof=1) / x.mean()) ** 2 for x in runs_of]))
         rows.append(
@@ -115,13 +115,13 @@ def table(plan: Plan, name: str, results: Sequence[Any]) -> Outcome:
 
 
 def process_counts() -> list[int]:
-    """1, 2, 4 … processes, up to the number of cores and the paper's 8 threads."""
+    """1, 2, 4 … processes, at most the number of cores and at most the paper's 8 threads."""
     most = min(cores(), MOST_PROCESSES)
     return [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
 
 
 def figure_jobs(plan: Plan, name: str) -> list[Job]:
-    """One job for each number of processes; each runs alone."""
+    """One job for each number of processes; each job runs alone."""
     common = {"repetitions": 1 if plan.quick else RUNS, "folder": folder(plan, name), "seed": plan.seed}
     what = {"name": name, "protocols": protocols(plan)}
     return [Job(seconds, {**what, "processes": count, **common}, alone=True) for count in process_counts()]

@@ -1,7 +1,7 @@
 """Runs of Balioglu, Khodaie and Gursoy 2025 (LDP³): a protocol's estimate with every post-processing, and its time.
 
-Values are those of the paper's data sets if the user has them. Porto's trips are not available; this module generates the same
-number of values.
+The values come from the paper's data sets if the user has these data sets. Porto's trips are not available; this module
+generates the same number of values.
 """
 
 import hashlib
@@ -55,11 +55,12 @@ def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
 
 
 def toolkit_power(counts: FloatArray, n: int, variance: float) -> FloatArray:
-    """(k,) frequencies by the toolkit's Power, the source of the published numbers; our Power is `estimators.post_processing`.
+    """(k,) frequencies by the toolkit's Power, as in the paper's numbers; our Power is in `estimators.post_processing`.
 
-    The prior of a count is j^-a on 1 … n; the prior's mean is the mean of the estimates. Estimates are rounded to multiples of
-    10 plus 5. A posterior mean covers the counts within 25 000 of the estimate. A likelihood that underflows is set to 1e-32.
-    An estimate that is impossible under the too small variance therefore becomes a prior mean, far above zero.
+    The prior probability of a count j is proportional to j^-a on 1 … n; the prior's mean is the mean of the estimates.
+    Estimates are rounded to multiples of 10 plus 5. A posterior mean covers the counts within 25 000 of the estimate. A
+    likelihood that underflows is set to 1e-32. An estimate that is impossible under the too small variance therefore becomes a
+    prior mean, far above zero.
 
     Args:
         counts: (k,) estimated counts, of mean at least 1.
@@ -80,7 +81,7 @@ def toolkit_power(counts: FloatArray, n: int, variance: float) -> FloatArray:
     means = {}
     for grain in np.unique(grains):
         x = grain * GRAIN + GRAIN / 2
-        window = slice(max(0, int(x) - WINDOW), min(n, int(x) + WINDOW))  # stop < 0 if x is far below 0: all but the end
+        window = slice(max(0, int(x) - WINDOW), min(n, int(x) + WINDOW))  # if x is far below 0, stop < 0 cuts only the end
         likelihood = np.exp(-((x - possible[window]) ** 2) / (2 * variance))
         likelihood[likelihood == 0] = FLOOR
         weights = likelihood * prior[window]

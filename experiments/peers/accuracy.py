@@ -22,7 +22,7 @@ MEMOIZED = {
 
 
 def estimate(task: dict[str, Any]) -> dict[str, Any]:
-    """Runs both of the library's estimators on the library's reports; twice if `"time"` is true, to time the second run."""
+    """Runs both of the library's estimators on the library's reports; a `"time"` of true runs both again and times this run."""
     name, k, eps = task["mechanism"], task["k"], task["eps"]
     theirs, options = (MEMOIZED if name in MEMOIZED else ONCE)[name]
     folder = "long_freq_est" if name in MEMOIZED else "pure_frequency_oracles"
@@ -30,7 +30,7 @@ def estimate(task: dict[str, Any]) -> dict[str, Any]:
     budgets = (2 * eps, eps) if name in MEMOIZED else (eps,)
     values = [v for v, count in enumerate(task["counts"]) for _ in range(count)]
     reports = [getattr(module, f"{theirs}_Client")(v, k, *budgets, **options) for v in values]
-    domain = () if theirs.endswith("UE") else (k,)  # aggregators of bits do not take k
+    domain = () if theirs.endswith("UE") else (k,)  # bit aggregators have no parameter k
     estimates, seconds = {}, {}
     for name, where in (("MI", domain), ("IBU", (k,))):
         for _ in range(2 if task.get("time") else 1):

@@ -15,7 +15,7 @@ from importlib import import_module  # the project's environment does not have t
 from typing import Any, NamedTuple
 
 MEMORY_REPORTS = 2000
-FIRST = 100  # reports of the first two runs: one compiles, one shows how many reports fit into the time
+FIRST = 100  # reports in each of the first two runs: the first run compiles, the second gives an approximate rate
 Options = tuple[tuple[str, str, dict[str, bool]], ...]  # our name, the library's name, options for the same mechanism
 Privatise = Callable[[int], Any]
 Aggregate = Callable[[list[Any]], object]
@@ -31,7 +31,7 @@ class Peer(NamedTuple):
 
 
 def multi_freq_ldpy(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]:
-    """The clients of multi-freq-ldpy take one value; its aggregators count the reports and invert the matrix (quickly)."""
+    """A client of multi-freq-ldpy reports one value. An aggregator counts the reports and inverts the matrix (quickly)."""
 
     def peer(mechanism: str, client: Callable[..., Any], server: Callable[..., Any] | None, **options: Any) -> Peer:
         budgets = (eps_inf, eps_1) if mechanism.startswith("L-") else (eps,)
@@ -61,7 +61,7 @@ def multi_freq_ldpy(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterato
 
 
 def pure_ldp(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]:
-    """A client of pure-ldp is an object that takes one value; a server is an object that takes one report. No memo is kept."""
+    """A client of pure-ldp is an object that reports one value; a server object counts one report. No memo is kept."""
 
     def peer(mechanism: str, client: Any, server: Any) -> Peer:
         def aggregate(reports: list[Any]) -> object:
@@ -99,7 +99,7 @@ def timed(run: Callable[[int], object], n: int, seconds: float, repeats: int) ->
 
 
 def main() -> None:
-    """Times every peer. If a peer fails, prints the error and continues."""
+    """Measures every peer. If a peer fails, prints the error and continues."""
     task = json.load(sys.stdin)
     n, k, seconds, repeats = task["n"], task["k"], task["seconds"], task["repeats"]
     values = [(i * 7919) % k for i in range(n)]

@@ -51,7 +51,7 @@ def environment() -> Path:
     place = _place()
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.with_suffix(".making").open("wb") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)  # only one of several processes creates it
+        fcntl.flock(turn, fcntl.LOCK_EX)  # several processes may run this code; only one creates the environment
         if (made := existing_environment()) is not None:
             return made
         venv.create(place, clear=True, with_pip=True)
@@ -85,7 +85,7 @@ def _place() -> Path:
 
 
 def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Yields the lines that `clients.py` prints for the task, as they come.
+    """Yields each line that `clients.py` prints for the task, as soon as the line is printed.
 
     Args:
         task: see `clients.py`.
@@ -100,7 +100,7 @@ def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[di
 
 
 def accuracy_of_peers(tasks: list[dict[str, Any]], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Yields the lines that `accuracy.py` prints for the tasks, as they come. Arguments and errors as for `time_peers`."""
+    """Yields each line that `accuracy.py` prints for the tasks. For the arguments and errors see `time_peers`."""
     for done, line in enumerate(_run(ACCURACY, tasks, seen), 1):
         seen(f"multi-freq-ldpy: {done} of {len(tasks)} settings")
         yield line
