@@ -1,4 +1,4 @@
-"""Set-up of all tests: options for running services, skips without data or services, and the printed figures."""
+"""Set-up of all tests: options for running services, skips if data or services are missing, and the printed figures."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Units:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests with real services first. They mostly wait, and another process runs the other tests meanwhile."""
+    """Put the tests with real services first. These tests mostly wait; meanwhile another process runs the other tests."""
     items.sort(key=lambda item: not item.nodeid.startswith(SERVICES))
 
 

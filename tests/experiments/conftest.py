@@ -1,4 +1,4 @@
-"""Devices with a seeded source, so that the tests are deterministic."""
+"""Gives the devices a seeded random source, so that the tests are deterministic."""
 
 from collections.abc import Iterator
 

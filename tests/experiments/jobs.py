@@ -18,6 +18,6 @@ def fail(x: int) -> None:
 
 
 def threads() -> int:
-    """Number of threads of this process after a matrix product that is large enough for several."""
+    """Number of threads of this process after a matrix product that is large enough for several threads."""
     square = np.ones((500, 500))
     return int((square @ square)[0, 0] > 0) and len(list(Path("/proc/self/task").iterdir()))

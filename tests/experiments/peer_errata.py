@@ -1,7 +1,7 @@
 """Measures other libraries, and writes a JSON object to standard output.
 
-The file imports nothing of this project. `test_errata.py` runs it in the environment of `experiments.peers` and checks the
-output.
+The file imports nothing of this project. `test_errata.py` runs this file in the environment of `experiments.peers` and checks
+the output.
 """
 
 import json

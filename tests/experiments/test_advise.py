@@ -45,7 +45,7 @@ def moments(m: Mechanism) -> tuple[FloatArray, FloatArray]:
 
 
 def farthest(m: Mechanism, tables: FloatArray) -> float:
-    """Largest distance of the tables' mean and covariance from the expected ones, in standard deviations."""
+    """Largest distance of the tables' mean and covariance from the expected values, in standard deviations."""
     mean, covariance = moments(m)
     n, spread = len(tables), np.sqrt(np.diag(covariance))
     found = np.cov(tables.T)
@@ -56,7 +56,7 @@ def farthest(m: Mechanism, tables: FloatArray) -> float:
 
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_directly_drawn_tables_follow_the_reports_law(name: str) -> None:
-    """The test checks 20 numbers for each of 9 mechanisms. With probability 1e-4 at least one is 5 standard deviations off."""
+    """The test checks 20 numbers for each of 9 mechanisms. With probability 1e-4, a number is 5 standard deviations off."""
     m, rng = built(name), np.random.default_rng(7)
     tables = np.array([m.support(drawn_table(m, PEOPLE, rng)) for _ in range(4000)])
     assert farthest(m, tables) < SIGMAS

@@ -187,7 +187,7 @@ def pure(libraries: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_multi_freq_memoizes_nothing(multi_freq: dict[str, Any]) -> None:
-    """5000 reports of one value, ε∞ = 0.5, ε₁ = 0.4: the value's share would be 0.90 or 0.10 with one memo; it is 0.60."""
+    """5000 reports of one value, ε∞ = 0.5, ε₁ = 0.4: one memo would make the value's share 0.90 or 0.10, not 0.60."""
     p1, q1, p2, q2 = allomfree(2, 0.5, 0.4)
     chance = 6 * math.sqrt(0.25 / 5000)  # one false alarm in 10^9 runs
     share = multi_freq["same value"]
@@ -208,7 +208,7 @@ def test_multi_freq_l_grr_is_more_private_than_stated(multi_freq: dict[str, Any]
 
 
 def test_multi_freq_ibu_channels_of_memoized_mechanisms(multi_freq: dict[str, Any]) -> None:
-    """A row of L-GRR's channel at k = 100 sums to 0.115. L-LH's channel has q = 0.575, but its reports have q = 1/g = 0.5."""
+    """A row of L-GRR's channel at k = 100 sums to 0.115. L-LH's channel has q = 0.575, but L-LH's reports have q = 0.5."""
     assert np.sum(multi_freq["l-grr channel"], axis=1) == pytest.approx(np.full(100, 0.115), abs=5e-4)
     assert multi_freq["l-lh channel"][0][1] == pytest.approx(0.575, abs=5e-4)
     assert mechanism("L-BLH", 10, eps_inf=2.0, eps_1=1.0).q == 0.5
@@ -222,8 +222,8 @@ def test_multi_freq_variance_can_be_negative(multi_freq: dict[str, Any]) -> None
 
 
 def test_multi_freq_matrix_inversion_is_clipped_and_normalised(multi_freq: dict[str, Any]) -> None:
-    """OUE, ε = 1, k = 1000, n = 100 000: the estimate is a third of the true share, 0.179. Without clipping it is within 4
-    standard errors."""
+    """OUE, ε = 1, k = 1000, n = 100 000: the estimate is a third of the true share, 0.179. Without clipping, the estimate is
+    within 4 standard errors of the true share."""
     n, q = 100_000, 1 / (math.e + 1)
     unclipped = (multi_freq["mi counts"][0] / n - q) / (0.5 - q)
     assert abs(unclipped - 0.179) < 4 * math.sqrt(mechanism("OUE", 1000, eps=1.0).variance(0.179, n))
@@ -284,7 +284,8 @@ def test_pure_ldp_rappor_ignores_the_number_of_hashes(pure: dict[str, Any]) -> N
 
 
 def test_pure_ldp_rappor_never_clears_a_bit(pure: dict[str, Any]) -> None:
-    """f = 0.5: a set bit must be sent as 0 in a quarter of the reports. It is never sent as 0, so a 0 excludes values."""
+    """f = 0.5: a quarter of the reports must send a set bit as 0. The library never sends a set bit as 0: a 0 excludes
+    values."""
     assert pure["set bits kept"] == 1.0
     assert pure["clear bits set"] == pytest.approx(0.25, abs=6 * math.sqrt(0.25 * 0.75 / 7000))
 

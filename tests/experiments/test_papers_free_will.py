@@ -74,7 +74,7 @@ def test_every_table_and_figure_has_a_target() -> None:
 
 
 def test_the_papers_levels_have_simple_expected_distances() -> None:
-    """All 20 levels of Table 5 agree to the last digit; two levels of Table 6 are a unit of the last digit too large."""
+    """All 20 levels of Table 5 agree to the last digit; two levels of Table 6 are too large by one unit of the last digit."""
     rows = [row for number in (5, 6) for row in run(f"free-will-table-{number}").rows]
     assert len(rows) == 40
     assert [row.label for row in rows if not row.within] == ["planar, 0.5 km", "planar, 2 km"]
@@ -214,7 +214,7 @@ def test_shokris_mechanism_is_not_unique_if_both_losses_agree(loss: float) -> No
 
 
 def test_figure_13_depends_on_the_optimum_taken() -> None:
-    """[IBU]_M's distance is above 1.4 times GIBU's with the solver's mechanisms, and about GIBU's with the other mechanisms."""
+    """[IBU]_M's distance is above 1.4 times GIBU's with the solver's mechanisms, and about GIBU's distance with the others."""
     ratios = []
     for mix in ("shokri-line-small", "shokri-centre-small"):
         found = distances(mix, 20_000, 0, 8, 3)
@@ -233,8 +233,8 @@ def test_table_8s_largest_bounds_are_those_of_a_blind_guess() -> None:
 
 
 def test_gibu_stops_short_of_the_maximum() -> None:
-    """By Theorem 1, Algorithm 1 returns the maximum. If δ stops it, the result is only near the maximum; δ does not bound the
-    gap."""
+    """By Theorem 1, Algorithm 1 returns the maximum. If δ stops the algorithm, the result is only near the maximum; δ does not
+    bound the gap."""
     rng, mix = np.random.default_rng(5), build("geometric-line")
     groups = [(m, m.tabulate(m.simulate(rng.choice(100, 2000, p=mix.truth), rng))) for m in mix.mechanisms]
     delta = 1e-6

@@ -69,7 +69,7 @@ def test_the_toolkits_power_raises_counts_far_below_zero() -> None:
     assert lifted[:3] == pytest.approx(counts[:3] + 5, abs=6)
     assert lifted[-1] > 500  # with the true variance this value would be nearly zero
     assert toolkit_power(counts, n, variance=90_000.0)[-1] * n < 100
-    nearer = np.array([*counts[:-1], -110.0])  # the likelihood of 1 is 1e-200; most others underflow
+    nearer = np.array([*counts[:-1], -110.0])  # the likelihood of the count 1 is 1e-200; most other likelihoods underflow
     assert toolkit_power(nearer, n, variance=12.2)[-1] * n > 500
 
 

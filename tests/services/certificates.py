@@ -1,4 +1,4 @@
-"""Creates certificates for the tests: an authority, servers on loopback, and clients."""
+"""Creates certificates for the tests: for an authority, for servers on loopback, and for clients."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Fixtures for the tests that need a real Kafka or Redis.
 
-A session starts one Kafka and one Redis, each when the first test requests it. If a service cannot be started, the
-test is skipped with the reason. If `CI` is set, the test fails instead.
+A session starts one Kafka and one Redis, each when a test first needs the service. If a service cannot be started, the test is
+skipped with the reason. If `CI` is set, the test fails instead.
 """
 
 import re
@@ -22,7 +22,7 @@ MakeTopic = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaNode]:
-    """The Kafka that this session started. `kafka_node` restores the broker after a test that disturbs it."""
+    """The Kafka that this session started. After a test that disturbs the broker, `kafka_node` restores it."""
     if request.config.getoption("--kafka"):
         pytest.skip("this test may stop its broker and therefore does not use the broker given by --kafka")
     if reason := missing(redis=False):
@@ -103,7 +103,7 @@ def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def redis_node(own_redis: RedisNode) -> Iterator[RedisNode]:
-    """The session's Redis, for a test that stops, kills or pauses it. Afterwards resumes or restarts Redis and empties it."""
+    """The session's Redis, for a test that stops, kills or pauses it. The fixture restores and empties it."""
     yield own_redis
     if own_redis.running:
         own_redis.resume()

@@ -1,8 +1,8 @@
 """The jars of Apache Kafka, fetched once by Maven into a cache outside the source tree.
 
 A broker needs only the published jar of Kafka's server and the jar's dependencies. Maven finds these jars through its own
-settings. A company's mirror therefore works without a change here.
-This module needs only Python's standard library and therefore runs before other packages are installed:
+settings. A company's mirror therefore works without a change of this module. This module needs only Python's standard library,
+and can therefore run before other packages are installed:
 
     python3 tests/services/kafka_jars.py      prints the folder, after fetching what is missing
 """
@@ -63,12 +63,12 @@ def jars_dir() -> Path:
 
 
 def cached() -> bool:
-    """True if the folder of the jars exists. The folder is complete, because a rename creates it."""
+    """True if the folder of the jars exists. An existing folder is complete, because a rename creates the folder."""
     return jars_dir().is_dir()
 
 
 def fetch(timeout_s: float = 600) -> Path:
-    """Returns the folder of the jars. Maven copies them there if they are missing.
+    """Returns the folder of the jars. Maven copies missing jars into this folder.
 
     Maven copies into a temporary sibling folder, which is renamed at the end. An interrupted download therefore leaves no
     partial cache. If two processes fetch at once, both use the folder of the process that finishes first.

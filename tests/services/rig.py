@@ -36,15 +36,15 @@ JAVA_RELEASE = 17  # the oldest release that runs a Kafka 4 broker
 CLUSTER_ID = "bGRwc3RyZWFtLWxvY2FsMQ"  # any 16 bytes in URL-safe base 64
 LOOPBACK = "127.0.0.1"
 
-# Below every system's range for outgoing connections. A stopped node could lose a port inside that range: a client that
-# reconnects to the closed loopback port may get the same port as its source port, and connect to itself.
+# These ports are below every system's range for outgoing connections. A stopped node could lose a port inside that range: a
+# client that reconnects to the closed loopback port may get the same port as its source port, and connect to itself.
 PORTS = range(20_000, 30_000)
 
 PATIENCE_S = 240.0  # longest wait of a test before it fails; enough for a very busy machine
 ENDED_S = 30.0  # a process ends within 10 s of SIGTERM; a busy machine may need three times as long
 
-# `setpriv --pdeathsig` ends a process together with the *thread* that started it. One thread therefore starts all servers,
-# and lives as long as our process. A broker started from an event loop's executor would end with that loop.
+# `setpriv --pdeathsig` ends a process together with the *thread* that started the process. One thread therefore starts all
+# servers, and lives as long as our process. A broker started from an event loop's executor would end with the event loop.
 _launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rig")
 
 
@@ -149,7 +149,7 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """True if the process is alive, also while it is paused."""
+        """True if the process is alive, even if it is paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -183,7 +183,7 @@ class Node:
             self._process.wait()
 
     def pause(self) -> None:
-        """Stops every thread: connections stay open but get no answer, as from a machine that hangs."""
+        """Stops every thread of the process: connections stay open but get no answer, as from a machine that hangs."""
         freeze(self._alive())
 
     def resume(self) -> None:
@@ -212,7 +212,7 @@ class Node:
         if self.running:
             raise NodeError(f"{self.name} is running already (process {self.pid})")
         for port in self._ports:
-            if not _is_free(port):  # otherwise the tests would use another server
+            if not _is_free(port):  # the tests would use another server on this port
                 raise NodeError(f"{self.name} cannot start: port {port} of {LOOPBACK} is taken")
         setpriv = shutil.which("setpriv")
         whole = [setpriv, "--pdeathsig", "KILL", *command] if setpriv else command
@@ -279,12 +279,12 @@ class KafkaNode(Node):
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` for a client's `bootstrap_servers`. A restart keeps both values."""
+        """`host:port` for a client's `bootstrap_servers`. A restart keeps host and port."""
         return f"{LOOPBACK}:{self._ports[0]}"
 
     @property
     def admin_options(self) -> dict[str, Any]:
-        """Options for kafka-python's clients, with all rights."""
+        """Options for a client of kafka-python that has all rights."""
         return {"bootstrap_servers": self.bootstrap}
 
     def _properties(self) -> dict[str, str | int | Path]:
@@ -299,7 +299,7 @@ class KafkaNode(Node):
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": self.folder / "data",
             "auto.create.topics.enable": "false",
-            # One broker, and few internal partitions. The first group or transaction creates the internal partitions.
+            # Settings for one broker and for few internal partitions, which the first group or transaction creates.
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 1,
             "transaction.state.log.replication.factor": 1,
@@ -350,7 +350,7 @@ class RedisNode(Node):
             redis.Redis.from_url(node.url)
 
     Args:
-        append_fsync: Redis's setting `appendfsync`; None keeps everything in memory. With any of the three values,
+        append_fsync: Redis's setting `appendfsync`; None keeps everything in memory. With any of Redis's three values,
             acknowledged writes survive a kill of the process (not of the machine).
         start_timeout_s: seconds to wait until the server answers.
         options: further options of redis-server, such as ``["--maxmemory", "1mb"]``.
@@ -371,7 +371,7 @@ class RedisNode(Node):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port. A restart keeps both values."""
+        """Host and port; a restart keeps both."""
         return LOOPBACK, self._ports[0]
 
     def client(self) -> redis.Redis:
@@ -394,7 +394,7 @@ class RedisNode(Node):
         self._wait_for_port(deadline)
         with self.client() as client:
             while time.monotonic() < deadline:
-                with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):  # also while the server loads its data
+                with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):  # refused while the server loads its data
                     client.ping()
                     return
                 time.sleep(0.02)

@@ -36,7 +36,8 @@ class SecureKafkaNode(KafkaNode):
     certificate is the whole subject of the certificate, ``CN=…,O=…``.
 
     Args:
-        authority: signs the broker's certificate. The broker accepts client certificates from this authority.
+        authority: the authority that signs the broker's certificate. The broker accepts client certificates from this
+            authority.
     """
 
     def __init__(self, authority: Authority) -> None:
@@ -54,7 +55,7 @@ class SecureKafkaNode(KafkaNode):
         return self.settings("admin", self._password).kafka_options()
 
     def settings(self, user: str, password: str, **more: Any) -> Settings:
-        """The settings of a process that logs in as that user."""
+        """The settings of a process that logs in as this user."""
         secure = {"kafka_security_protocol": "SASL_SSL", "kafka_user": user, "kafka_password": password}
         given: dict[str, Any] = {"kafka": self.bootstrap, "kafka_ca_file": self.authority.file} | secure | more
         return Settings(**given)
@@ -69,7 +70,7 @@ class SecureKafkaNode(KafkaNode):
 
         Args:
             principal: ``User:name``.
-            rights: each a resource type, a resource name (``x*`` is a prefix) and an operation, as in ("topic", "t", "write").
+            rights: (resource type, resource name, operation), as in ("topic", "t", "write"); a name ``x*`` is a prefix.
         """
         acls = []
         for kind, name, operation in rights:
@@ -112,7 +113,8 @@ class SecureRedisNode(RedisNode):
     """A Redis that accepts TLS only, with users and their rights. A client without a password has no rights.
 
     Args:
-        authority: signs the server's certificate. The server accepts client certificates from this authority.
+        authority: the authority that signs the server's certificate. The server accepts client certificates from this
+            authority.
         users: password and rights of each user, in Redis's syntax: ``("secret", "~key* +get")``.
         client_certificates: True if a client must present a certificate.
         options, n_ports: as in `RedisNode`.

@@ -188,7 +188,7 @@ class WatchedRedis(_Together):
             wait_for(lambda: client.wait(1, 1000) == 1, "the replica has all writes")
 
     def fail_over(self) -> None:
-        """Kills the master, and waits until the replica is master."""
+        """Kills the master, and waits until the replica has become master."""
         self.master.kill()
         self.await_promotion()
 

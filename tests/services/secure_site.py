@@ -160,7 +160,7 @@ def exercise_estimator(survey: Survey, settings: Settings) -> None:
         results = RedisResults(survey, client)
         store.positions()
         store.tables(range(3))
-        store.prune(now_ms(), store.heads())  # grows with each call, so each call has something to write
+        store.prune(now_ms(), store.heads())  # the time grows, so each call has something to write
         before, nothing = results.progress(), [[m.empty_table() for m in survey.mechanisms[0]]]
         publication = conclude(survey, 0, 0, "step", nothing, True, "none")
         assert results.save([publication], before, Progress(first_step=0, next_step=(before.next_step if before else 0) + 1))

@@ -1,8 +1,8 @@
 """Runs lists of faults on real processes: agents, an estimator, a real Kafka and a real Redis, under traffic.
 
-The operations come from `tests.faults.operations`; a few operations do not apply to real processes. The invariant: the count
-tables equal a direct tally of the topic, and the topic holds every record that the broker acknowledged. The reference computes
-this tally and shares no code with the service.
+The operations come from `tests.faults.operations`; a few operations do not apply to real processes. The invariant of every run
+is: the count tables equal a direct tally of the topic, and the topic holds every record that the broker acknowledged. The
+reference computes this tally and shares no code with the service.
 """
 
 import contextlib
@@ -91,7 +91,7 @@ class Traffic(threading.Thread):
             self.send(self._sound(), partition)
 
     def poison(self, reason: int, partition: int) -> None:
-        """Sends an envelope that agents reject. Omits the reason "too large", because the broker would refuse the record."""
+        """Sends an envelope that agents reject. Omits the reason "too large", because the broker would refuse such a record."""
         with self._lock:
             value = spoilt(self.site.survey, self._rng, self._step(), REASONS[reason % (len(REASONS) - 1)])
         self.send(value, partition)
@@ -123,7 +123,7 @@ class _Unpruned(RedisCountStore):
 
 
 class Estimator(threading.Thread):
-    """The real schedule, with the same Kafka and Redis. Its publications contain counts instead of estimates."""
+    """The real schedule, with the agents' Kafka and Redis. The publications contain counts instead of estimates."""
 
     def __init__(self, site: Site) -> None:
         super().__init__(daemon=True)
@@ -178,7 +178,7 @@ class Run:
         return [worker for worker in self.site.workers if worker.process.poll() is None]
 
     def run(self, operations: Sequence[op.Operation], n_agents: int = 2) -> None:
-        """Carries out the list under traffic, waits until everything is counted, and checks the invariant."""
+        """Carries out the list under traffic, waits until all records are counted, and checks the invariant."""
         try:
             self.traffic.start()
             self.estimator.start()

@@ -179,7 +179,7 @@ def test_an_agent_refused_by_its_group_rejoins(
     what: str,
     at_first: bool,
 ) -> None:
-    """After a refusal the Kafka library silently stays out of the group until its caller checks."""
+    """After a refusal, the Kafka library silently stays out of the group until the library's caller checks."""
     site, rng, shut, port = make_site(kafka, redis_url), np.random.default_rng(6), tmp_path / "SHUT", free_ports(1)[0]
     send_sound(site, rng, 60)
     if at_first:
@@ -207,7 +207,7 @@ def test_an_agent_stops_in_time_while_the_broker_is_down(
     make_site: MakeSite,  # noqa: F811
     away: str,
 ) -> None:
-    """The agent ends with status 0 in every state. Another agent then counts the remaining reports."""
+    """The agent ends with status 0 if the broker is paused or stopped. Another agent counts the remaining reports."""
     site, rng = make_site(kafka_node.bootstrap, redis_url), np.random.default_rng(5)
     send_sound(site, rng, 60)
     worker = site.start()

@@ -88,7 +88,7 @@ class Site:
     environment: dict[str, str]
     folder: Path
     sent: Counter[Reason | None] = field(default_factory=Counter)
-    judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # by value: reason (unless late) and step
+    judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # by record: reason (unless late), step
     workers: list[Worker] = field(default_factory=list)
 
     def start(self, program: str = "", **environment: str) -> Worker:
@@ -105,7 +105,7 @@ class Site:
         for _ in range(n_envelopes):
             step, reason = self.survey.step_at(now_ms()), None
             if rng.random() < 0.1:
-                reason = REASONS[int(rng.integers(len(REASONS) - 1))]  # the broker refuses oversized records earlier
+                reason = REASONS[int(rng.integers(len(REASONS) - 1))]  # the last reason needs a record that the broker refuses
                 value = spoilt(self.survey, rng, step, reason)
             else:
                 value = sound(self.survey, rng, step, int(rng.integers(len(PANES))), int(rng.integers(1, 20)))
@@ -186,7 +186,7 @@ class Site:
             for line in worker.log.read_text().splitlines():
                 logger = json.loads(line).get("logger", "") if line.startswith("{") else ""
                 assert "not msgpack" not in line
-                if not logger.startswith(("kafka", "aiokafka")):  # both log tracebacks when a broker is unreachable
+                if not logger.startswith(("kafka", "aiokafka")):  # both libraries log tracebacks if a broker is unreachable
                     assert "Traceback" not in line, worker.log.read_text()
 
 
@@ -263,7 +263,7 @@ class _NotUtf8(str):
 
 
 def test_unreadable_batches_do_not_stop_an_agent(kafka: str, redis_url: str, make_site: Callable[[str, str], Site]) -> None:
-    """The broker accepts 40 MB compressed to 40 kB, and a header name that is not UTF-8. A sound gzip batch is counted."""
+    """The broker accepts a batch of 40 MB in 40 kB, and a header name that is not UTF-8. Sound gzip batches are counted."""
     site = make_site(kafka, redis_url)
     rng, topic = np.random.default_rng(1), site.survey.reports_topic
     with site.producer(compression_type="gzip") as producer:

@@ -25,7 +25,7 @@ ENVELOPES = 125  # per codec and writer: in total, the broker compresses at leas
 
 
 class Codecs(FetchedBytes):
-    """Records the codec of every fetched batch."""
+    """Remembers the codec of every fetched batch."""
 
     seen: set[int] = set()  # noqa: RUF012
 

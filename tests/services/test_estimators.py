@@ -30,7 +30,7 @@ STEPS = SURVEY.window_steps + 3
 
 @dataclass
 class Hang:
-    """A point where an estimator waits until the test releases it."""
+    """A point where an estimator waits until the test releases the estimator."""
 
     there: threading.Event = field(default_factory=threading.Event)
     on: threading.Event = field(default_factory=threading.Event)
@@ -150,7 +150,7 @@ def test_late_pruning_after_redis_lost_its_data_has_no_effect(site: Site) -> Non
 
 
 def test_a_late_publication_of_a_replaced_estimator_is_refused(site: Site) -> None:
-    """One estimator hangs before it publishes a step as incomplete. Meanwhile the other estimator publishes it as complete."""
+    """One estimator hangs before it publishes a step as incomplete. Meanwhile the other publishes this step as complete."""
     site.log.times[0].append(SURVEY.closes_ms(STEPS - 1) - 1)  # this record is not counted yet
     site.one.run(STEPS - 2)
     hang = site.one.topic.hang = Hang()
@@ -169,14 +169,14 @@ def test_an_emptied_redis_gets_its_history_from_the_topic(site: Site) -> None:
     before = site.one.results.history()
     told = len(all_published(site.settings, site.survey.estimates_topic))
     flush(site.settings)
-    assert site.one.schedule.run(site.one.schedule.deadline_ms(STEPS - 1)) == []  # no agent has counted again yet
+    assert site.one.schedule.run(site.one.schedule.deadline_ms(STEPS - 1)) == []  # no agent has recounted the log yet
     assert site.one.results.history() == before
     assert len(all_published(site.settings, site.survey.estimates_topic)) == told
     site.check()
 
 
 def test_losing_the_progress_alone_does_no_harm(site: Site) -> None:
-    """One emptied node of a Redis Cluster can cause this. The tables of the oldest steps are already pruned."""
+    """One emptied node of a Redis Cluster can cause this loss. The tables of the oldest steps are already pruned."""
     assert site.one.run(STEPS - 1)
     with redis.Redis.from_url(site.settings.redis.get_secret_value()) as client:
         client.delete(site.one.results._progress_key, site.one.results._estimates_key)

@@ -55,7 +55,7 @@ FIXED: dict[str, list[Operation]] = {
 
 
 def random_list(seed: int, length: int = 18) -> list[Operation]:
-    """Returns the list of a seed."""
+    """Returns the random list that a seed determines."""
     draws: list[tuple[float, Callable[[random.Random], Operation]]] = [
         (8, lambda r: Wait(round(r.uniform(0.1, 1.5), 1))),
         (2, lambda r: Produce(r.randrange(4), r.randint(1, 200), 0)),

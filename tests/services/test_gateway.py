@@ -138,7 +138,7 @@ class Client(threading.Thread):
     Args:
         port: the gateway's port.
         parts: the parts to post; a part with more than one envelope is a batch.
-        insist: retry with the same key until the gateway accepts.
+        insist: True to retry with the same key until the gateway accepts.
     """
 
     def __init__(self, port: int, parts: list[list[bytes]], insist: bool) -> None:

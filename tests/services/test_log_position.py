@@ -14,7 +14,7 @@ SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.t
 
 
 def test_the_estimator_waits_for_an_added_partition_at_once(kafka: str, topic: str) -> None:
-    """Otherwise steps that close meanwhile would be published as complete without the new partition's records."""
+    """Without this wait, the estimator would publish steps as complete although the new partition's records are missing."""
     survey = SURVEY.model_copy(update={"name": topic[-40:]})
     settings = Settings(kafka=kafka, partitions=1)
     ensure_topics(settings, survey)

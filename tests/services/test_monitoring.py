@@ -153,7 +153,7 @@ def write_configuration(folder: Path, ports: dict[str, int], port: int) -> list[
 
 
 def exported(text: str) -> dict[str, Metric]:
-    """Returns our metrics in the text of `/metrics`, as a dictionary: key is the name in a query, value is type and labels."""
+    """Returns our metrics in the text of `/metrics`: type and labels, by the name that a query uses."""
     made = {}
     for family in text_string_to_metric_families(text):
         if family.name.startswith("ldpstream_"):

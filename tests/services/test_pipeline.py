@@ -137,7 +137,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     survey = rehearse(tmp_path / "source.toml", survey_file, STEP_S, now_s=time.time())
     agents = [services.start("agent", survey_file) for _ in range(2)]
     sent = tmp_path / "sent.json"
-    wait_until(lambda: now_ms() > survey.opens_ms(1), services.logs)  # as after a pause between the commands
+    wait_until(lambda: now_ms() > survey.opens_ms(1), services.logs)  # as if the user had paused between the commands
     produce = services.start("produce", survey_file, "--data", data, "--first-step", 1, "--seed", SEED, "--json", sent)
     services.finish(produce)
 

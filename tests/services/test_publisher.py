@@ -45,7 +45,7 @@ def published(settings: Settings, topic: str) -> list[tuple[int, bool]]:
 
 
 def test_an_abandoned_publication_never_arrives(kafka_node: KafkaNode, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A publication that times out in an outage never arrives. The publisher must then take over the topic again."""
+    """A publication that times out in a broker's outage never arrives. The publisher must then take over the topic again."""
     survey = SURVEY.model_copy(update={"name": topic[-40:]})
     settings = Settings(kafka=kafka_node.bootstrap)
     ensure_topics(settings, survey)
@@ -101,7 +101,7 @@ def test_records_of_another_survey_are_skipped(kafka: str, topic: str) -> None:
 
 
 def test_a_record_that_only_resembles_a_publication_is_skipped(kafka: str, topic: str) -> None:
-    """Another version of the program may have written the record. The record's step is estimated again."""
+    """Another version of the program may have written such a record. The record's step is estimated again."""
     survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     value = {"fingerprint": survey.fingerprint.hex(), "step": 0, "complete": True, "reports": 9}

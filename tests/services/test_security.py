@@ -55,7 +55,7 @@ from .secure_site import (
     operation,
 )
 
-# kafka-python drops the broker's answer if the broker closes the connection right after the answer
+# If the broker closes the connection right after an answer, kafka-python drops this answer.
 NOT_LET_IN = r".*(invalid credentials with SASL mechanism SCRAM-SHA-512|are user nobody and password right\?)"
 STEP_S, STEPS, USERS, SEED = 4, 2, 3000, 4
 LATENESS = 4  # in steps: time limit for sending the reports of one step
@@ -134,7 +134,7 @@ def test_the_pipeline_counts_exactly_with_the_documented_rights(site: Site, laun
         "estimator": environment(settings["estimator"], tmp_path, **debug, LDPSTREAM_REDIS_FILE=tmp_path / "url"),
     }
     for variable in ("LDPSTREAM_REDIS", "LDPSTREAM_REDIS_USER", "LDPSTREAM_REDIS_PASSWORD_FILE"):
-        del own["estimator"][variable]  # the URL holds these three values
+        del own["estimator"][variable]  # the URL holds the values of these three variables
     sent = tmp_path / "sent.json"
     options = ["--users", USERS, "--steps", STEPS, "--seed", SEED, "--json", sent]
     produce = launch("produce", own["producer"], "produce", file, *options)

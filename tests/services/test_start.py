@@ -22,7 +22,7 @@ NAMES = ("agent", "estimate", "gateway", "produce")
 
 
 class Early:
-    """All four processes, started while Kafka and Redis are down. Step 0 of their survey lasts an hour."""
+    """All four processes, started while Kafka and Redis are down. Step 0 of the processes' survey lasts an hour."""
 
     def __init__(self, kafka: KafkaNode, redis: RedisNode, folder: Path) -> None:
         source = folder / "source.toml"

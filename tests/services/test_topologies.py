@@ -1,4 +1,4 @@
-"""On a Redis Cluster and behind Sentinels the count store answers as in memory, also during slot moves and failovers."""
+"""The count store on a Redis Cluster or behind Sentinels answers like the store in memory, also in moves and failovers."""
 
 import functools
 import time
@@ -110,7 +110,7 @@ def test_a_cluster_answers_as_memory_while_slots_move(cluster: RedisClusterNodes
         operate(stores, rng, 60)
         keys = [store._key(partition) for partition in range(PARTITIONS)]
         owners = {key: cluster.owner(key_slot(key.encode())) for key in keys}
-        assert len(set(owners.values())) > 1  # otherwise the test proves nothing
+        assert len(set(owners.values())) > 1  # with one owner the test would prove nothing
         for key in (*keys[:3], store._partitions_key):
             slot = key_slot(key.encode())
             others = [node for node in cluster.nodes if node is not cluster.owner(slot)]
