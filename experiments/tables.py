@@ -83,7 +83,7 @@ def _short(signature: str) -> str:
 
 
 def bench_tables(result: Bench) -> list[Table]:
-    """Tables of our rates, and of our rates beside the other libraries', with ratios from the same run."""
+    """Tables of our rates, and of our rates beside the other libraries' rates, with ratios."""
     ours = table(f"One core, per second, n = {result.n:,}, k = {result.k:,}, ε = 1 (ε∞ = 2)", "mechanism", "memos",
                  "reports", "target", "counted", "peak MiB")  # fmt: skip
     for s in result.speeds:

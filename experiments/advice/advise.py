@@ -246,7 +246,7 @@ def rank(errors: dict[Combination, FloatArray]) -> list[Ranked]:
 
 
 def standard_error(runs: FloatArray) -> float:
-    """Standard error of the mean of (repeats,) numbers; NaN if one is infinite."""
+    """Standard error of the mean of (repeats,) numbers; NaN if one number is infinite."""
     return float(runs.std(ddof=1) / math.sqrt(runs.size)) if np.isfinite(runs).all() else math.nan
 
 

@@ -24,7 +24,7 @@ from mechanisms.arguments import FloatArray, IntArray
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 SAMPLE_SHARE = 0.05
-MOST_PEOPLE = 100_000  # if a data set is larger, this many people are drawn from the data set, once
+MOST_PEOPLE = 100_000  # of a larger data set, only this many random people are used
 NEAR = 1 / 1.01
 KINDS = ("one-time", "memoized")
 INFORMED = ("sample", "shapes")  # what the adviser knows: the sample, or only k and n
@@ -176,7 +176,8 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
             above the choice's error, and the difference is significant.
         near: share of settings in which the advice's error is at most 1 % above the choice's error.
         gain: geometric mean of the choice's error divided by the advice's error.
-        least, where: the smallest ratio of the choice's error to the advice's error, and the case and ε where it occurs.
+        least, where: the smallest ratio of the choice's error to the advice's error, and the case and ε where this ratio
+            occurs.
     """
 
     choice: str

@@ -104,7 +104,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(ONE_TIME if self.eps is not None else LONGITUDINAL)
 
     def build(self, name: str) -> Mechanism:
-        """Builds the mechanism of this name. Raises ValueError if the question's numbers do not allow it."""
+        """Builds the mechanism of this name. Raises ValueError if the question's numbers do not allow the mechanism."""
         if self.eps is not None:
             return mechanism(name, self.k, eps=self.eps)
         assert self.eps_inf is not None

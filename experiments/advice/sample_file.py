@@ -22,8 +22,8 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
 
     Args:
         path: a text file with a value on each line (empty lines are skipped), or a CSV file with a header.
-        column: the CSV file's column; without it, lines are values.
-        k: domain size; without it, the largest number plus one, or the number of labels.
+        column: the CSV file's column; without a column, every line is a value.
+        k: domain size; if left out, the largest number plus one, or the number of labels.
 
     Returns:
         (k,) counts, and the labels in alphabetical order; None in place of the labels if all values are integers of at least 0.

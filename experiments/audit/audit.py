@@ -63,7 +63,7 @@ class Finding:
         bound: audited lower bound, in nats.
         pair: the values a and b that the attack distinguished.
         hits, false_hits: counts of the chosen event among the n/2 counted reports of a and of b.
-        n: number of reports of each value; one half of these reports serves to choose the event.
+        n: number of reports of each value; one half of these reports is used to choose the event.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Exact likelihood ratios of the supports of t reports. An audit looks for the loss: the largest logarithm of such a ratio.
+"""Exact likelihood ratios of the supports of t reports. The loss is the largest logarithm of such a ratio.
 
 Let a and b be two different values. Of t reports of an unchanged value, let i reports support a and j reports support b. For
 every mechanism here, a Neyman-Pearson test between a and b uses (i, j):
@@ -9,11 +9,11 @@ every mechanism here, a Neyman-Pearson test between a and b uses (i, j):
                       report is also a, b or another symbol. Pr[i, j | a] is therefore a sum of three trinomial terms
     SS                L(i, j) = ε (i - j): a set with the value is e^ε times as likely as a set without the value
 
-For unary encodings and SS the largest L(i, j) is the loss itself. For symbols, the reports of other symbols also carry a little
-information about the memo. `enumerated_loss` therefore goes through all count vectors of the s symbols, up to permutations of
-the symbols other than a and b.
+For unary encodings and SS the largest L(i, j) is the loss itself. With symbols, a report of any other symbol also carries a
+little information about the memo. `enumerated_loss` therefore goes through all count vectors of the s symbols, up to
+permutations of the symbols other than a and b.
 
-A round is (p₁, q₁), a chain (p₁, q₁, p₂, q₂); a one-time mechanism has the chain (1, 0, p, q).
+A round is written (p₁, q₁), and a chain of two rounds (p₁, q₁, p₂, q₂). A one-time mechanism has the chain (1, 0, p, q).
 """
 
 import math

@@ -1,6 +1,6 @@
 """Sources of the audited reports: the simulations' code, the devices' code, and mechanisms broken on purpose.
 
-A sampler draws t reports of each of n devices that hold the same value. The audit knows nothing else about a sampler.
+A sampler draws t reports of each of n devices that hold the same value. The audit has no other information about a sampler.
 """
 
 from collections.abc import Callable

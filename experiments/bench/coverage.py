@@ -55,7 +55,7 @@ ESTIMATORS: dict[str, Callable[[Mechanism, CountTable, int], Estimate]] = {
 
 
 def observe(m: Mechanism, steps: int, rng: np.random.Generator) -> CountTable:
-    """The table of one run: the same people at every step."""
+    """Count table of one run, in which the same people report at every step."""
     return m.tabulate(m.simulate(rng.choice(SHARES.size, PEOPLE, p=SHARES), rng, steps))
 
 
@@ -76,7 +76,7 @@ def measure_one(name: str, steps: int, runs: int, seed: int) -> list[Coverage]:
 
 
 def coverage_of(name: str, estimator: str, steps: int, f: FloatArray, errors: FloatArray) -> Coverage:
-    """The coverage of (runs, k) estimates with these standard errors."""
+    """The coverage of the (runs, k) estimates `f` with standard errors `errors`."""
     held = (np.abs(f - SHARES) <= 1.959963984540054 * errors).mean(axis=0)
     return Coverage(
         mechanism=name,

@@ -15,7 +15,7 @@ from mechanisms import CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
-PEER_REPORTS = 2000  # few: the other library counts the reports in every estimate, and counting must not dominate the time
+PEER_REPORTS = 2000  # few, because the other library also counts all reports in every estimate that we time
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
 
 
 def _counting_of_peers(k: int, seen: Callable[[str], None]) -> list[Timing]:
-    """Counting rates of other libraries. For local hashing they decode every report; our code decodes a table once."""
+    """Counting rates of other libraries. For local hashing these libraries decode every report; we decode a table once."""
     task = {
         "n": 100_000, "k": k, "eps": 1.0, "eps_inf": 2.0, "eps_1": 1.0, "seconds": 0.5, "repeats": 2,
         "mechanisms": ["GRR", "OUE", "OLH", "L-OLH"],

@@ -51,7 +51,7 @@ class Speed:
     Attributes:
         memo: rate of first rounds; None for a one-time mechanism.
         report: rate of reports, drawn from memos if the mechanism is longitudinal.
-        fresh: rate of reports drawn from values: both rounds if the mechanism is longitudinal.
+        fresh: rate of reports drawn from values, in both rounds if the mechanism is longitudinal.
         tabulate: rate of counted reports.
         peak_mib: peak memory of one call to `report` for n reports, in MiB, including the result.
         target: the wanted rate of `report`; None if there is no target.
@@ -169,7 +169,7 @@ def bench(n: int, k: int, peers: bool, progress: Callable[[str], None] = lambda 
         progress(name)
         speeds.append(speed(name, n, k))
     progress(f"{100 * n:,} GRR reports as a stream")
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:  # a separate process, for its peak memory
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:  # a new process, without an earlier memory peak
         stream = child.submit(stream_grr, 100 * n, k).result()
     return Bench(n, k, speeds, stream, _add_peers(speeds, n, k, progress) if peers else ["not requested"])
 

@@ -52,7 +52,7 @@ class Account:
         return call
 
     def so_far(self, phase: str) -> None:
-        """Set the phase to this thread's processor time since the thread's first chunk."""
+        """Sets the phase's seconds to this thread's processor time since the thread's first chunk."""
         now = time.thread_time()
         self.phases[phase] = now - self._began.setdefault(phase, now)
 
@@ -71,7 +71,7 @@ class Account:
         return call
 
     def committing(self, commit: Callable[..., bool]) -> Callable[..., bool]:
-        """Wraps `CountStore.commit`: also measures wall time."""
+        """Wraps `CountStore.commit`: measures processor time and wall-clock time."""
         timed = self.timed("commit", commit)
 
         def call(*arguments: Any) -> bool:

@@ -104,7 +104,7 @@ def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, re
 async def fill(settings: Settings, topic: str, load: Load, partitions: int, codec: str | None = None) -> float:
     """Writes the log evenly over the partitions, in batches as large as a producer's batches. Returns the seconds taken.
 
-    Sending a whole batch to one partition takes a fraction of the time of sending its records one by one.
+    Sending a whole batch to one partition takes a fraction of the time of sending the batch's records one by one.
     """
     producer = AIOKafkaProducer(
         **settings.kafka_options(),

@@ -57,7 +57,7 @@ class Process:
 
     @property
     def cpu_s(self) -> float | None:
-        """Processor seconds so far, of all threads; None if the system does not report them (not Linux)."""
+        """Processor seconds so far, of all threads; None if the system does not report processor seconds (not Linux)."""
         try:
             fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:

@@ -31,14 +31,15 @@ LINE_K, GRID, CELL_KM = 100, (24, 16), 0.5
 RAPPOR_K = 20
 RAPPOR_HIGH = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # Table 4: high privacy
 RAPPOR_LOW = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
-GRR_LINE = (3.00, 3.54, 3.96, 4.34, 4.69, 5.06, 5.46, 5.93, 6.60, 8.08)  # Table 5; the first five are also in Table 7
+GRR_LINE = (3.00, 3.54, 3.96, 4.34, 4.69, 5.06, 5.46, 5.93, 6.60, 8.08)  # Table 5; the first five numbers are also in Table 7
 GRR_GRID = (3.05, 4.19, 4.81, 5.27, 5.67, 6.05, 6.44, 6.87, 7.40, 8.20)
-GEOMETRIC_LINE = (0.020, 0.025, 0.031, 0.039, 0.050, 0.065, 0.088, 0.131, 0.236, 0.869)  # Table 6; the last five: Table 7
+GEOMETRIC_LINE = (0.020, 0.025, 0.031, 0.039, 0.050, 0.065, 0.088, 0.131, 0.236, 0.869)  # Table 6; last five also: Table 7
 GEOMETRIC_GRID_KM = (0.190, 0.244, 0.310, 0.390, 0.493, 0.632, 0.835, 1.159, 1.762, 3.124)  # per kilometre
 SHOKRI_LINE = (1.0, 4.0, 7.0, 10.0, 13.0, 16.0, 19.0, 22.0, 24.5, 28.0)  # Table 8: Q, in cells
 SHOKRI_GRID_KM = (0.3, 0.6, 0.9, 1.2, 1.5, 1.8, 2.1, 2.4, 2.7, 3.0)
 HALF = 5
-# Crowded places of the generated city: share, centre and width in kilometres from its south-western corner.
+# Crowded places of the generated city: share, centre in kilometres from the city's south-western corner, and width in
+# kilometres.
 PLACES = ((1.0, 10.0, 6.5, 1.0), (0.5, 8.0, 5.0, 1.0), (0.3, 4.0, 6.0, 1.0), (0.2, 6.0, 2.0, 1.5))
 ELSEWHERE = 0.05
 UNEVENNESS = 1.0  # standard deviation of the logarithm of a cell's own popularity
@@ -220,7 +221,7 @@ def estimates(mix: Mix, values: IntArray, rng: np.random.Generator) -> dict[str,
 def _of_bits(groups: list[Group], terms: list[Term], n: int) -> dict[str, FloatArray]:
     """Estimates with RAPPOR: [RAP] from counts; GIBU and the maximum from whole reports, as in the paper.
 
-    The maximum is also estimated from counts.
+    The maximum of the likelihood is also computed from counts.
     """
     uniform = np.full(RAPPOR_K, 1 / RAPPOR_K)
     found = {f"[RAP]_R {name}": combine_results(groups, "RAP", post) for post, name in POSTS}

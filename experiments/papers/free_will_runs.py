@@ -1,6 +1,7 @@
-"""Jobs for the mixtures of the free-will privacy paper, and their gathered results, for its figures and tables.
+"""Jobs for the mixtures of the free-will privacy paper, and the gathered results for the paper's figures and tables.
 
-The paper's text states neither the numbers of people nor the number of repetitions. This module sets them, for all figures.
+The paper's text states neither the numbers of people nor the number of repetitions. This module sets these numbers for all
+figures.
 """
 
 import math

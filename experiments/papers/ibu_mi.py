@@ -130,7 +130,7 @@ def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
     Every run draws new reports. Our runs also draw new populations; the paper's notebook draws one population for each shape
     and n, and uses this population in all runs. The settings of a run share the population. The population's part of the
     variance is therefore the variance of the settings' mean gain minus the variance that the mean of as many independent gains
-    would have. If the settings share nothing, the estimate of this part widens the ± of 20 runs by about a half.
+    would have. If the settings share nothing, the estimate of this part widens the ± of 20 runs by about 50 %.
     """
     gains = np.array([gain(x) for setting, x in found.items() if chosen(setting)])
     reports = gains.var(axis=2, ddof=1).mean(axis=0) / len(gains)

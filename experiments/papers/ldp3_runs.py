@@ -31,7 +31,7 @@ WINDOW, GRAIN, FLOOR = 25_000, 10, 1e-32  # constants of the toolkit's Power pos
 
 
 def dataset(name: str, folder: str | None, seed: int) -> datasets.Dataset:
-    """A data set of the paper, real if the folder has it."""
+    """A data set of the paper: the real data if the folder has them, otherwise generated data."""
     if name == "porto":
         return datasets.generated(name, PORTO[0], (PORTO[1],), seed)
     return datasets.load(name, Path(folder) if folder else None, seed)
@@ -41,8 +41,8 @@ def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
     """The variance of an estimated count, as the toolkit passes it to its Power post-processing for n people.
 
     This variance is the true variance at f = 0 divided by k: the toolkit puts k in place of the number of people. The toolkit
-    uses GRR's formula for SS too. The factor k in GRR's formula nearly corrects this error: the result is about a quarter of
-    the true variance.
+    uses GRR's formula for SS too. For SS, the factor k in GRR's formula nearly cancels the division by k: the result is about a
+    quarter of the true variance.
     """
     e = np.exp(eps)
     per_person = {
@@ -124,11 +124,11 @@ _loaded: dict[str, IntArray] = {}
 def seconds(
     name: str, protocols: list[str], repetitions: int, processes: int, folder: str | None, seed: int
 ) -> dict[str, float]:
-    """A job: the seconds of each protocol for `repetitions` on `processes`.
+    """A job: the seconds that each protocol takes for `repetitions` estimates on `processes` processes.
 
-    The time runs from values in the processes' memory to the estimate. Each process makes and counts the reports of its share
-    of the people. The sum of the tables, the inversion and PowerNS follow. The start of processes and the loading of data are
-    excluded.
+    The time runs from the values in the processes' memory to the estimate. Each process makes and counts the reports of its
+    share of the people. The main process then sums the tables, inverts them and applies PowerNS. The start of processes and the
+    loading of data are excluded.
     """
     k = dataset(name, folder, seed).sizes[0]
     context = multiprocessing.get_context("spawn")

@@ -2,7 +2,7 @@
 
 A paper's module in `experiments.papers` offers a `Target` for each of its tables and figures. A target plans jobs and turns
 their results into rows and curves. A job is a call of a function with plain arguments; jobs can run anywhere and in any order.
-A job's result is kept under the hash of its function, its arguments and the code that it runs, so a stopped run can resume.
+A job's result is stored under the hash of the job's function, arguments and code, so a stopped run can resume.
 """
 
 import hashlib
@@ -47,10 +47,10 @@ class Plan:
     """How a reproduction runs.
 
     Attributes:
-        quick: True to run a small part in seconds; its numbers are rough.
+        quick: True to run a small part in seconds; the numbers of such a run are rough.
         best: True to run our own best method beside the paper's.
         seed: seed of all randomness.
-        data: the folder of the real data sets, or None to generate them all.
+        data: the folder of the real data sets, or None to generate all data sets.
     """
 
     quick: bool = False
@@ -61,9 +61,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """A call of a top-level function. JSON can hold its arguments and its result.
+    """A call of a top-level function. JSON can represent the arguments and the result.
 
-    A job with `alone` measures time: it runs after all others, one at a time, and its result is not kept.
+    A job with `alone` measures time. Such jobs run after all other jobs, one at a time. Their results are not kept.
     """
 
     function: Callable[..., Any]
@@ -72,26 +72,26 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Hash of the function, its arguments and all code that it may run."""
+        """Hash of the job's function, the arguments, and all code that the job may run."""
         what = [self.function.__module__, self.function.__qualname__, dict(self.arguments), _fingerprint()]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A published value beside ours.
+    """A published value and our value.
 
     Attributes:
         label: name of the value: mechanism, parameters, metric.
         published: as printed; None if the paper prints no number (figures).
-        ours: our value of the paper's method, in the paper's calibration.
-        spread: standard deviation of `published - ours` by chance alone, over the paper's runs and ours; 0 for a computed
+        ours: the value that we compute with the paper's method, in the paper's calibration.
+        spread: standard deviation of `published - ours` by chance alone, over the paper's runs and our runs; 0 for a computed
             value.
         digit: half a unit of the last printed digit.
         best: value of our best method for the same purpose, in the same metric; None if there is no such method or the method
             did not run.
-        lower_is_better: True if a smaller value is better; `gain` uses this.
-        note: the reason for a difference, or the generated data; "" if there is neither.
+        lower_is_better: True if a smaller value is better; `gain` uses this attribute.
+        note: the reason for a difference, or a remark that data were generated; "" if there is neither.
     """
 
     label: str
@@ -105,7 +105,7 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """ours - published."""
+        """Our value minus the published value."""
         return None if self.published is None else self.ours - self.published
 
     @property
@@ -188,8 +188,8 @@ def reproduce(
     """Run all targets' jobs on all cores; the number of cores does not change the results.
 
     Args:
-        targets: what to reproduce.
-        plan: how to run them.
+        targets: the tables and figures to reproduce.
+        plan: how to run the jobs.
         kept: folder of results, created if it is missing; a job whose result is in the folder does not run again.
         seen: called with jobs done, jobs in all, and the last job's target.
         processes: number of worker processes; one for each core if left out.
@@ -247,7 +247,7 @@ def _failed(target: Target, job: Job, error: BaseException) -> ReproductionError
 
 
 def _load(file: Path) -> Any:
-    """The kept result in a one-element list, or None."""
+    """Returns the kept result in a one-element list, or None if no readable result is kept."""
     try:
         return json.loads(file.read_text())
     except (FileNotFoundError, json.JSONDecodeError):

@@ -48,7 +48,7 @@ def number(x: float | None, digits: int = 4) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """A phrase with the number of published values that agree with ours."""
+    """A phrase with the number of published values that agree with our values."""
     compared = [row.within for row in rows if row.published is not None]
     return f"{sum(map(bool, compared))} of {len(compared)} published values agree" if compared else "no published numbers"
 
@@ -86,7 +86,7 @@ def markdown(name: str, title: str, outcome: Outcome, picture: str = "") -> str:
 
 
 def document(found: Reproduced) -> dict[str, Any]:
-    """A target as a document for JSON; `outcome` reads it."""
+    """A target as a document for JSON; `outcome` reads this document."""
     content: dict[str, Any] = msgspec.to_builtins(found.outcome)
     for row, out in zip(found.outcome.rows, content["rows"], strict=True):
         out |= {"difference": row.difference, "within": row.within, "gain": row.gain}

@@ -22,7 +22,7 @@ MEMOIZED = {
 
 
 def estimate(task: dict[str, Any]) -> dict[str, Any]:
-    """Runs both of the library's estimators on the library's reports; a `"time"` of true runs both again and times this run."""
+    """Runs both of the library's estimators on the library's reports. If `"time"` is true, a second run is the timed run."""
     name, k, eps = task["mechanism"], task["k"], task["eps"]
     theirs, options = (MEMOIZED if name in MEMOIZED else ONCE)[name]
     folder = "long_freq_est" if name in MEMOIZED else "pure_frequency_oracles"

@@ -1,9 +1,10 @@
-"""Times the clients and servers of other libraries. `experiments.peers` runs this file in a separate virtual environment.
+"""Measures the speed of other libraries' clients and servers. `experiments.peers` runs this file in a separate virtual
+environment.
 
 The file imports nothing of this project. Standard input is a JSON object with n, k, eps, eps_inf, eps_1, seconds and repeats,
-with a list `"mechanisms"` to time only some. Every line of standard output is one of:
-`{"library", "mechanism", "what": "report" or "tabulate", "per_s", "n"}`, `{"library", "mechanism", "what": "memory", "bytes"}`
-(peak memory that reporting allocated, for each report), or `{"library", "mechanism", "error"}`.
+and optionally a list `"mechanisms"` to measure only these. Every line of standard output is one of: `{"library", "mechanism",
+"what": "report" or "tabulate", "per_s", "n"}`, `{"library", "mechanism", "what": "memory", "bytes"}` (peak memory that
+reporting allocated, for each report), or `{"library", "mechanism", "error"}`.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Installs other libraries into a separate virtual environment, where `experiments/peers/clients.py` times them.
 
-The libraries need packages that they do not declare, and may need an older xxhash than ours; `peers.lock` pins all packages.
-The environment stays in the cache: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
+The libraries need packages that they do not declare, and may need an older xxhash than this project; `peers.lock` pins all
+packages. The environment stays in the cache: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
 
     python -m experiments.peers.environment      creates a missing environment, and prints the path of its Python interpreter
 """

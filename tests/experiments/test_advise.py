@@ -147,7 +147,7 @@ def test_ranking_is_by_mean_and_best_by_paired_difference() -> None:
 
 
 def test_a_combination_without_an_estimate_ranks_last() -> None:
-    """Two reports of three bits often have no bit set. The likelihoods of bits then give no estimate."""
+    """Two reports of three bits often have no bit set. Without a set bit, the likelihoods of bits give no estimate."""
     advice = advise(Question(k=3, n=2, eps=3.0), repeats=30, processes=1)
     missing = [r for r in advice.ranking if math.isinf(r.error)]
     assert {(r.mechanism, r.estimator) for r in missing} >= {("OUE", "ibu"), ("OUE", "mle")}

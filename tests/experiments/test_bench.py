@@ -32,7 +32,7 @@ def shown(result: Bench) -> str:
 
 @pytest.fixture
 def theirs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Faked lines of the other libraries."""
+    """Invented lines, in place of the lines that the other libraries' process prints."""
     lines: list[dict[str, Any]] = [
         {"library": "multi-freq-ldpy", "mechanism": "OUE", "what": "report", "per_s": 50.0, "n": 7},
         {"library": "multi-freq-ldpy", "mechanism": "OUE", "what": "tabulate", "per_s": 60.0, "n": 8},

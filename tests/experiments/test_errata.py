@@ -187,7 +187,7 @@ def pure(libraries: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_multi_freq_memoizes_nothing(multi_freq: dict[str, Any]) -> None:
-    """5000 reports of one value, ε∞ = 0.5, ε₁ = 0.4: one memo would make the value's share 0.90 or 0.10, not 0.60."""
+    """5000 reports of one value, ε∞ = 0.5, ε₁ = 0.4: the value's share is 0.60, but with one memo 0.90 or 0.10."""
     p1, q1, p2, q2 = allomfree(2, 0.5, 0.4)
     chance = 6 * math.sqrt(0.25 / 5000)  # one false alarm in 10^9 runs
     share = multi_freq["same value"]
@@ -279,7 +279,7 @@ def test_pure_ldp_reset_keeps_counts(pure: dict[str, Any]) -> None:
 
 
 def test_pure_ldp_rappor_ignores_the_number_of_hashes(pure: dict[str, Any]) -> None:
-    """For ε = 2 one function of the library gives f. For this f (rounded) and two hashes, another function gives ε = 4."""
+    """One function of the library gives an f for ε = 2. For this f (rounded) and two hashes, another function gives ε = 4."""
     assert pure["two hashes"] == pytest.approx(4, abs=0.05)
 
 

@@ -31,7 +31,7 @@ def test_every_computed_number_equals_the_printed_one(name: str, rows: int) -> N
 
 
 def test_a_wrong_calibration_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control is the exact calibration: L-GRR then agrees only for k = 2."""
+    """The control is the exact calibration: with this calibration, L-GRR agrees only for k = 2."""
     monkeypatch.setitem(allomfree_surveys.PAPER, "L-GRR", "exact")
     found = outcome(TARGETS["allomfree-table-1"], Plan()).rows
     wrong = [row.label for row in found if not row.within]

@@ -1,6 +1,6 @@
 """The free-will privacy paper: its computed numbers, small runs of its figures, and the errors found in it.
 
-All seeds are fixed. If a test compares means of few runs, it needs a difference far beyond their standard errors.
+All seeds are fixed. If a test compares means of few runs, the test needs a difference far beyond the means' standard errors.
 """
 
 import math

@@ -103,7 +103,7 @@ def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def redis_node(own_redis: RedisNode) -> Iterator[RedisNode]:
-    """The session's Redis, for a test that stops, kills or pauses it. The fixture restores and empties it."""
+    """The session's Redis, for a test that stops, kills or pauses it. The fixture restores and empties Redis."""
     yield own_redis
     if own_redis.running:
         own_redis.resume()

@@ -24,7 +24,7 @@ from .rig import PATIENCE_S, KafkaNode
 
 
 def wait_for_brokers(bootstrap: str) -> None:
-    """Waits until a broker is registered. Until then a restarted broker lists no brokers, and the sink reports an error."""
+    """Waits until a broker is registered. At first a restarted broker lists no brokers, and the sink reports an error."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Smoke tests of the rig, which starts a real Kafka and a real Redis. Both keep their data over a restart."""
+"""Smoke tests of the rig, which starts a real Kafka and a real Redis. Both services keep their data over a restart."""
 
 import os
 import shutil
