@@ -51,9 +51,9 @@ def l2(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
 def kl(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
     """Kullback-Leibler divergence Σ f ln(f / f̂), in nats.
 
-    A value of true frequency 0 adds 0 for every estimate. A value of positive true frequency with an estimate of 0 or
-    below makes the result infinite. (Toolkits that drop such values report a small number instead.) Negative true frequencies
-    raise ValueError. If the numbers do not sum to 1, the result can be negative.
+    A value of true frequency 0 adds 0 for every estimate. The result is infinite if an estimate is 0 or below where the true
+    frequency is positive. (Toolkits that drop such values report a small number instead.) Negative true frequencies raise
+    ValueError. If the numbers do not sum to 1, the result can be negative.
     """
     a, b = _pair(truth, estimate)
     if np.isnan(a).any() or np.isnan(b).any():
@@ -76,8 +76,8 @@ def emd_line(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
 
 
 def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLike) -> float:
-    """Earth mover's distance of two distributions on points of the plane: the least Σ mass × Euclidean distance that turns one
-    distribution into the other. A 24 × 16 grid takes up to a third of a second, a 32 × 32 grid up to five seconds.
+    """Earth mover's distance of two distributions on points of the plane. It is the least Σ mass × Euclidean distance that
+    turns one distribution into the other. A 24 × 16 grid takes up to a third of a second, a 32 × 32 grid up to five seconds.
 
     Args:
         truth, estimate: (k,) non-negative weights, not all zero; each is normalised.
@@ -124,7 +124,7 @@ def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLik
 
 
 def utility_gain(metric_mi: float, metric_ibu: float) -> float:
-    """Γ = 100 max((M_MI - M_IBU) / M_MI, 0), the reduction of the error by IBU relative to MI, in per cent.
+    """Γ = 100 max((M_MI - M_IBU) / M_MI, 0): how much smaller IBU's error is than MI's error, in per cent.
 
     Returns 0 if both metrics are 0 or both infinite, 100 if only MI's metric is infinite (as kl is for clipped estimates), and
     NaN if one metric is NaN.

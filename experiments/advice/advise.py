@@ -64,8 +64,8 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
         post: a method of `estimators.post_processing` for mi; ``"none"`` for ibu and mle.
         error: mean of the metric over repetitions and distributions; infinite if one value is infinite.
         standard_error: standard error of the mean; NaN if the mean is infinite.
-        best: True for the first combination, and for each combination whose paired difference from the first is at most three
-            standard errors.
+        best: True for the first combination, and for each combination whose error is not significantly larger: the paired
+            difference is at most three standard errors.
     """
 
     mechanism: str

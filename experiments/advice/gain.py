@@ -71,8 +71,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
         k, n: number of values, and of people who reported.
         advice: the advised combination, such as ``"L-OLH mi norm-sub"``, for each of `INFORMED`.
         mse: mean squared error of every combination.
-        better: for each of `INFORMED`, combinations that are better than the advice by more than three standard errors of the
-            paired difference, even if the difference is small.
+        better: for each of `INFORMED`, combinations that are significantly better than the advice (by more than three standard
+            errors of the paired difference), even if only slightly.
     """
 
     case: str

@@ -102,7 +102,7 @@ def repetition(
 
 
 def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple[float, float]:
-    """Mean squared error of a raw inversion minus the expected error for these people, as two parts of a sum.
+    """Mean squared error of a raw inversion, minus the expected error for these people, as a sum of two parts.
 
     The first part comes from the values with shares below the noise, the second part from the other values. Each part has mean
     0 over many repetitions.

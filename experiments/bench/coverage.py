@@ -33,8 +33,8 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
         runs: number of repetitions.
         covered: share of intervals, over runs and values, that contain the true share.
         worst: coverage of the value whose coverage is farthest from 0.95.
-        spread: standard deviation of the estimates over runs, divided by the mean published standard error, averaged over the
-            values; 1 if the standard errors are exact.
+        spread: standard deviation of the estimates over runs, divided by the mean published standard error; a mean over the
+            values. Exact standard errors give 1.
     """
 
     mechanism: str

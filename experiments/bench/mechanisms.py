@@ -1,13 +1,13 @@
 """Measures how many reports one core perturbs and counts in a second, with our code and with other libraries.
 
 All times are processor time, for the other libraries too. The work is single-threaded, so a busy machine changes the rates
-little. Every mechanism perturbs n random values of a domain of size k at ε = 1 (ε∞ = 2, ε₁ = 1) in one call, after a small
-first call that compiles the code. The rate is the best of several runs. The first round of a longitudinal mechanism (the memo,
-once in a device's life) and the second round (every report) are timed separately. Peak memory is the largest memory that one
-call for n reports allocates, without the call's input. A separate run measures the peak memory.
+little. Every mechanism perturbs n random values in one call, at ε = 1 (ε∞ = 2, ε₁ = 1) and with domain size k. A small first
+call compiles the code. The rate is the best of several runs. The first round of a longitudinal mechanism (the memo, once in a
+device's life) and the second round (every report) are timed separately. Peak memory is the largest memory that one call for n
+reports allocates, without the call's input. A separate run measures the peak memory.
 
-The other libraries take one value at a time and draw both rounds at every call, so the tables compare these libraries with our
-rate for both rounds. The other libraries get fewer reports if n reports take longer than a second.
+The other libraries take one value at a time and draw both rounds at every call. The tables therefore compare these libraries
+with our rate for both rounds. The other libraries get fewer reports if n reports take longer than a second.
 """
 
 import resource

@@ -13,9 +13,9 @@ run measures:
   at full speed.
 - *close*: time from a step's close until all the step's histograms are in Redis, with a real estimator. This time includes the
   estimator's margin for the errors of brokers' clocks (`LDPSTREAM_MARGIN_MS`).
-- *recovery*: the benchmark kills (SIGKILL) an agent that has just begun to count the log, and starts another agent at once. The
-  benchmark measures the time until the new agent's first read, until the new agent's first commit, and until all records are
-  counted. Kafka keeps a dead agent's partitions assigned to the dead agent until the session timeout expires.
+- *recovery*: the benchmark kills (SIGKILL) an agent that has just begun to count the log, and starts a new agent at once. The
+  benchmark measures three times from the kill: until the new agent's first read, until its first commit, and until all records
+  are counted. Kafka keeps a dead agent's partitions assigned to the dead agent until the session timeout expires.
 - *growth*: agents are ready before a log begins to fill. The log then fills faster than the agents count. The time runs from
   the first record sent to the last record counted.
 - *produced*: rate of the reports that the producers' sink sends and Kafka acknowledges.

@@ -27,7 +27,7 @@ def longitudinal(rows: Sequence[tuple[float, float]]) -> list[list[tuple[float, 
 
 
 def one_time(epsilons: Sequence[float]) -> list[list[tuple[float, float]]]:
-    """Table 2: for each ε and column, the variance, and the variance of the best one-time mechanism (without k: of OUE)."""
+    """Table 2: for each ε and column, the variance, and the best one-time mechanism's variance (OUE's if there is no k)."""
     return [
         [
             (mechanism(name, k, eps=eps).variance(n=N), min(mechanism(m, k, eps=eps).variance(n=N) for m in candidates(name)))

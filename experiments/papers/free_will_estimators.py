@@ -62,8 +62,8 @@ def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Pr
     """[estimator]_M: one estimate from all reports, as if every device had used the groups' average mechanism.
 
     Args:
-        groups: mechanisms with their count tables, on one domain and with reports of one kind: all unary encodings (RAP), or
-            all reporting one of the k values (INV, IBU): GRR, L-GRR and location mechanisms.
+        groups: mechanisms with their count tables, on one domain. For RAP all mechanisms are unary encodings. For INV and IBU
+            all mechanisms report one of the k values: GRR, L-GRR and location mechanisms.
         estimator: ``"INV"``, ``"IBU"`` or ``"RAP"``.
         projection: projection of the inversion; IBU needs no projection.
 

@@ -98,7 +98,8 @@ def line_distances(k: int) -> FloatArray:
 
 
 def city(shape: tuple[int, int], cell_km: float) -> tuple[FloatArray, FloatArray]:
-    """A distribution on a grid of cells, with a few crowded places and uneven cells, and the cells' (k, 2) centres.
+    """A distribution on a grid of cells, and the cells' (k, 2) centres. The distribution has a few crowded places and uneven
+    cells.
 
     The city replaces Gowalla's check-ins in San Francisco. Each cell's popularity is log-normal, from a fixed seed.
     """

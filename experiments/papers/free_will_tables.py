@@ -1,7 +1,7 @@
 """Tables 1, 2, 5 and 6 of the free-will privacy paper: its verdicts about the methods, and the ε of its mechanisms.
 
 The verdicts are words without a scale. Our scale is the distance from the truth divided by GIBU's distance, as the geometric
-mean over all sizes: at most 1.25 is excellent, at most 2 good, more is bad.
+mean over all sizes. At most 1.25 is excellent, at most 2 is good, and more is bad.
 
 The paper does not explain its choice of ε. For each ε, the expected distance between a uniform value and the value's report is
 a simple number. On the line these distances are the bounds Q of the paper's Table 8, with one exception: 25 here is 24.5 in
@@ -107,7 +107,8 @@ def _finish_verdicts(verdicts: Sequence[Verdict], notes: Sequence[str], plan: Pl
 
 
 def _verdict(runs: Runs, verdict: Verdict) -> Row:
-    """A verdict's row; the spread is a third of the verdict's largest change within three standard errors of the ratio."""
+    """A verdict's row. The row's spread is a third of the verdict's largest change within three standard errors of the
+    ratio."""
     mix, method, published, figure = verdict
     ratios = [runs.ratio(name, GIBU) for name in runs.distances if name.startswith(method) and runs.exists(name)]
     label, asked = f"{mix.replace('-', ', ')}: {method} (Figure {figure})", float(GRADES.index(published))

@@ -1,6 +1,6 @@
 """Arcolezi, Cerna and Palamidessi 2023, "On the Utility Gain of Iterative Bayesian Update": Tables 2 and 3, Figures 1 to 4.
 
-The utility gain Γ of a run is the reduction of IBU's error relative to MI's, in per cent, and at least 0 (Eq. 1).
+The utility gain Γ of a run is the reduction of IBU's error relative to MI's error, in per cent. Γ is at least 0 (Eq. 1).
 """
 
 import itertools
@@ -128,9 +128,10 @@ def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
     """(2,) standard deviations of a published mean gain minus our mean gain.
 
     Every run draws new reports. Our runs also draw new populations; the paper's notebook draws one population for each shape
-    and n, and uses this population in all runs. The settings of a run share the population. The population's part of the
-    variance is therefore the variance of the settings' mean gain minus the variance that the mean of as many independent gains
-    would have. If the settings share nothing, the estimate of this part widens the ± of 20 runs by about 50 %.
+    and n, and uses this population in all runs. The settings of a run share the population. To get the population's part of the
+    variance, we start from the variance of the settings' mean gain. We subtract the variance that the mean of as many
+    independent gains would have. If the settings share nothing, the estimate of the population's part widens the ± of 20 runs
+    by about 50 %.
     """
     gains = np.array([gain(x) for setting, x in found.items() if chosen(setting)])
     reports = gains.var(axis=2, ddof=1).mean(axis=0) / len(gains)

@@ -40,9 +40,9 @@ def dataset(name: str, folder: str | None, seed: int) -> datasets.Dataset:
 def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
     """The variance of an estimated count, as the toolkit passes it to its Power post-processing for n people.
 
-    This variance is the true variance at f = 0 divided by k: the toolkit puts k in place of the number of people. The toolkit
-    uses GRR's formula for SS too. For SS, the factor k in GRR's formula nearly cancels the division by k: the result is about a
-    quarter of the true variance.
+    The toolkit's variance is the true variance at f = 0 divided by k, because the toolkit puts k in place of the number of
+    people. The toolkit uses GRR's formula for SS too. For SS, the factor k in GRR's formula nearly cancels the division by k:
+    the result is about a quarter of the true variance.
     """
     e = np.exp(eps)
     per_person = {

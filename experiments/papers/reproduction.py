@@ -88,8 +88,7 @@ class Row:
         spread: standard deviation of `published - ours` by chance alone, over the paper's runs and our runs; 0 for a computed
             value.
         digit: half a unit of the last printed digit.
-        best: value of our best method for the same purpose, in the same metric; None if there is no such method or the method
-            did not run.
+        best: value of our best method for this purpose, in the same metric; None if we have no such method or it did not run.
         lower_is_better: True if a smaller value is better; `gain` uses this attribute.
         note: the reason for a difference, or a remark that data were generated; "" if there is neither.
     """

@@ -84,8 +84,8 @@ def pure_ldp(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]
 
 
 def timed(run: Callable[[int], object], n: int, seconds: float, repeats: int) -> tuple[float, int]:
-    """Best rate of several runs, per second of processor time, and a run's size: as many reports as fit into `seconds`, at most
-    n."""
+    """Best rate of several runs, per second of processor time, and the number of reports in a run. A run has as many reports as
+    fit into `seconds`, but at most n."""
     run(min(FIRST, n))
     start = time.process_time()
     run(min(FIRST, n))

@@ -34,7 +34,7 @@ def built(name: str, k: int = 5, eps: float = 1.0) -> Mechanism:
 
 
 def moments(m: Mechanism) -> tuple[FloatArray, FloatArray]:
-    """Mean and covariance of the support counts of PEOPLE, from the dense channel for symbols, and bit by bit for bits."""
+    """Mean and covariance of the support counts of PEOPLE: from the dense channel if reports are symbols, else bit by bit."""
     supports = np.full((m.k, m.k), m.q) + (m.p - m.q) * np.eye(m.k)  # probabilities of [value, supported value]
     variances = np.diag(PEOPLE @ (supports * (1 - supports)))
     if m.name.endswith("GRR"):

@@ -187,7 +187,7 @@ def pure(libraries: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_multi_freq_memoizes_nothing(multi_freq: dict[str, Any]) -> None:
-    """5000 reports of one value, ε∞ = 0.5, ε₁ = 0.4: the value's share is 0.60, but with one memo 0.90 or 0.10."""
+    """5000 reports of one value, ε∞ = 0.5, ε₁ = 0.4: the value's share is 0.60. One memo would give 0.90 or 0.10."""
     p1, q1, p2, q2 = allomfree(2, 0.5, 0.4)
     chance = 6 * math.sqrt(0.25 / 5000)  # one false alarm in 10^9 runs
     share = multi_freq["same value"]

@@ -1,8 +1,8 @@
 """Runs lists of faults on real processes: agents, an estimator, a real Kafka and a real Redis, under traffic.
 
-The operations come from `tests.faults.operations`; a few operations do not apply to real processes. The invariant of every run
-is: the count tables equal a direct tally of the topic, and the topic holds every record that the broker acknowledged. The
-reference computes this tally and shares no code with the service.
+The operations come from `tests.faults.operations`; a few operations do not apply to real processes. The invariant has two
+parts. The count tables equal a direct tally of the topic. The topic holds every record that the broker acknowledged. The
+reference computes the direct tally and shares no code with the service.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The count store on a Redis Cluster or behind Sentinels answers like the store in memory, also in moves and failovers."""
+"""On a Redis Cluster or behind Sentinels, the count store behaves as in memory, also during slot moves and failovers."""
 
 import functools
 import time
