@@ -28,7 +28,7 @@ MAX_BITS = 10**9  # limit on the bits of subset selection's reports in one repet
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A mechanism.
+    """A mechanism that the adviser considers.
 
     Attributes:
         mechanism, signature: the mechanism's name without its parameters, then with its parameters.
@@ -131,7 +131,7 @@ def advise(
     """Ranks the mechanisms and estimators that can answer a question.
 
     Args:
-        question: the question.
+        question: the question to answer.
         sample: (k,) counts of a sample of people. The simulation draws people from this sample's distribution. Without a
             sample, the simulation draws people from each of five shapes.
         repeats: repetitions for each distribution, at least 10.
@@ -169,7 +169,7 @@ def advise(
     )
 
 
-# ---- by exact variance
+# ---- the ranking by exact variance
 
 
 def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[Candidate]:

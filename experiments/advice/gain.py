@@ -171,7 +171,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     """Comparison of the advice with one choice, over many settings.
 
     Attributes:
-        choice: the choice.
+        choice: the name of the choice.
         kept: share of settings that the choice does not win. The choice wins a setting if the advice's error is more than 1 %
             above the choice's error, and the difference is significant.
         near: share of settings in which the advice's error is at most 1 % above the choice's error.

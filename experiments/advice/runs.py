@@ -25,7 +25,7 @@ from experiments.processes import worker_pool
 from mechanisms import Mechanism
 from mechanisms.arguments import FloatArray, IntArray
 
-UNLIKELY = 6.0  # standard errors
+UNLIKELY = 6.0  # limit on a mean luck that chance can explain, in standard errors
 Combination = tuple[str, str, str]  # mechanism, estimator, post-processing
 Source = str | IntArray
 """A shape's name, or (k,) counts. Counts that sum to n are the population. Other counts are a sample, from whose distribution n

@@ -1,4 +1,4 @@
-"""Measures errors of our estimators and of another library's, by mechanism, domain, ε, distribution and population.
+"""Measures errors of our and another library's estimators, by mechanism, domain, ε, distribution and population.
 
 A setting's error is the mean squared error over its values, averaged over repetitions with fresh values and fresh reports. The
 memoized mechanisms report once, with ε∞ = 2 ε₁ and ε₁ = ε. The populations are the five synthetic populations of Arcolezi,
@@ -129,7 +129,7 @@ def errors(setting: Setting, repeats: int, seed: int) -> Row:
 def measure(
     grid: list[Setting], repeats: int, seed: int, peers: bool, seen: Callable[[str], None], processes: int | None = None
 ) -> Result:
-    """Every row of the grid, on all cores; the number of cores does not change the results.
+    """Measures every row of the grid, on all cores; the number of cores does not change the results.
 
     Args:
         grid: the settings.

@@ -12,7 +12,7 @@ from rich.table import Table
 from experiments.bench.accuracy import Result, Row
 
 PEERS = {"multi-freq-ldpy: MI": "MI*", "multi-freq-ldpy: IBU": "IBU*"}
-SHOWN = {"mi": "mi", "mi power-ns": "power-ns", "ibu": "ibu", "mle": "mle", **PEERS}  # on a terminal
+SHOWN = {"mi": "mi", "mi power-ns": "power-ns", "ibu": "ibu", "mle": "mle", **PEERS}  # columns on a terminal
 
 
 def columns(result: Result) -> list[str]:

@@ -28,7 +28,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """One mechanism, estimator and span.
 
     Attributes:
-        mechanism, estimator: names.
+        mechanism, estimator: the names of both.
         steps: 1 for a step, else the number of steps of the window.
         runs: number of repetitions.
         covered: share of intervals, over runs and values, that contain the true share.
@@ -92,7 +92,7 @@ def coverage_of(name: str, estimator: str, steps: int, f: FloatArray, errors: Fl
 def measure(
     runs: int, seed: int, seen: Callable[[str], None], names: tuple[str, ...] = NAMES, processes: int | None = None
 ) -> list[Coverage]:
-    """Every mechanism's coverage, for a step and for a window, on all cores.
+    """Measures every mechanism's coverage, for a step and for a window, on all cores.
 
     Args:
         runs: repetitions, at least 2.

@@ -137,7 +137,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> Serv
 
     Raises:
         TopicError, StoreUnavailable: if Kafka or Redis is unreachable.
-        BenchError: if a process fails, or the counts differ from what was sent.
+        BenchError: if a process fails, or the counts differ from the counts of the reports sent.
     """
     result = ServiceBench(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     with TemporaryDirectory(prefix="ldpstream-bench-") as place:

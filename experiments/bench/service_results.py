@@ -45,7 +45,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """A stock Faust agent; `ratio` is our agent's reports per second divided by the stock agent's."""
+    """A stock Faust agent; `ratio` is our agent's rate of reports divided by the stock agent's rate."""
 
     reports: int
     reports_per_s: float

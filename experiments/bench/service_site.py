@@ -144,7 +144,7 @@ class Site:
     """A new survey with its topics; close the site after use.
 
     Args:
-        settings: where Kafka and Redis are.
+        settings: addresses of Kafka and Redis, and how to log in.
         folder: an existing folder for files.
         step_seconds, attributes: the survey's step and attributes.
         partitions: number of partitions of the survey's reports topic.

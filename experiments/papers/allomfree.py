@@ -38,7 +38,7 @@ def one_time(epsilons: Sequence[float]) -> list[list[tuple[float, float]]]:
 
 
 def candidates(column: str) -> Sequence[str]:
-    """The mechanisms from which the best of a column of Table 2 is chosen."""
+    """The mechanisms among which we choose the best for a column of Table 2."""
     return list(ONE_TIME) if column == "GRR" else ["OUE"]
 
 

@@ -240,7 +240,7 @@ def _figure(name: str, plan: Plan, results: Sequence[Any]) -> Outcome:
 
 
 def tables(authors: str) -> list[Target]:
-    """Tables 3 and 4."""
+    """The targets of Tables 3 and 4."""
     return [
         Target(
             f"allomfree-table-{number}",
@@ -253,7 +253,7 @@ def tables(authors: str) -> list[Target]:
 
 
 def figures(authors: str) -> list[Target]:
-    """Figures 4 to 7."""
+    """The targets of Figures 4 to 7."""
     return [
         Target(
             f"allomfree-figure-{number}",

@@ -45,7 +45,7 @@ ELSEWHERE = 0.05
 UNEVENNESS = 1.0  # standard deviation of the logarithm of a cell's own popularity
 CITY_SEED = 20_120_801
 
-DELTA = 1e-9  # nats per report: the gain below which GIBU stops; the paper gives no value
+DELTA = 1e-9  # GIBU stops below this gain, in nats per report; the paper gives no value
 POSTS: tuple[tuple[Projection, str], ...] = (("norm-sub", "projection"), ("norm-mul", "normalization"))
 GIBU, MAXIMUM, COUNTED = "GIBU", "maximum", "maximum, bit counts"
 

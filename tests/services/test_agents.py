@@ -105,7 +105,7 @@ class Site:
         for _ in range(n_envelopes):
             step, reason = self.survey.step_at(now_ms()), None
             if rng.random() < 0.1:
-                reason = REASONS[int(rng.integers(len(REASONS) - 1))]  # the last reason needs a record that the broker refuses
+                reason = REASONS[int(rng.integers(len(REASONS) - 1))]  # not "too large": the broker refuses such records
                 value = spoilt(self.survey, rng, step, reason)
             else:
                 value = sound(self.survey, rng, step, int(rng.integers(len(PANES))), int(rng.integers(1, 20)))
@@ -150,7 +150,7 @@ class Site:
         return {p: offset for p, offset in found.items() if offset is not None}
 
     def reason(self, record: Record) -> Reason | None:
-        """Reason for which a sent record must be rejected. On a slow machine the record may have been appended too late."""
+        """The reason why agents must reject a sent record. On a slow machine the record may have been appended too late."""
         reason, step = self.judged[record.value]
         late = record.appended_ms >= self.survey.closes_ms(step)
         return "step too old" if late and reason in (None, "symbol out of range", "padding bits set") else reason

@@ -21,7 +21,7 @@ from .test_agents import PARTITIONS, Site, make_site
 __all__ = ["make_site"]
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-ENVELOPES = 125  # per codec and writer: in total, the broker compresses at least 500 and a client at least 500
+ENVELOPES = 125  # for each codec and writer; the broker and the clients each compress at least 500 in all
 
 
 class Codecs(FetchedBytes):

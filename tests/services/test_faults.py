@@ -1,7 +1,7 @@
 """Lists of faults with real processes: two fixed lists, and random lists by seed.
 
-LDPSTREAM_REAL_FAULT_LISTS sets the number of random lists, LDPSTREAM_REAL_FAULT_SEED the first seed. The test prints each
-list. Add a failing list to `FIXED`. `tests/faults/test_lists.py` describes Faust's faults and the tests that provoke them.
+LDPSTREAM_REAL_FAULT_LISTS sets the number of random lists, and LDPSTREAM_REAL_FAULT_SEED sets the first seed. The test prints
+each list. Add a failing list to `FIXED`. `tests/faults/test_lists.py` describes Faust's faults and the tests that provoke them.
 """
 
 import dataclasses
