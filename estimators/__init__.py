@@ -1,7 +1,7 @@
-"""Estimators: from count tables to frequencies with standard errors and intervals.
+"""Estimators turn count tables into frequencies with standard errors and intervals.
 
-These modules are pure mathematics. `publishing/` holds the schedule, the publishers, the API and the page. The schedule
-publishes a step as complete only if no record of that step can be missing.
+The modules of this folder are pure mathematics. The folder `publishing/` has the schedule, the publishers, the API and the
+page. The schedule publishes a step as complete only if no record of that step can be missing.
 """
 
 from estimators.estimate import Estimate

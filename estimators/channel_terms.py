@@ -4,12 +4,12 @@ A group of reports with counts c and a channel A of shape (k, outputs) has this 
 
     L(f) = Σ_z c_z ln m_z,   m = Aᵀ f        gradient A (c/m)        minus the Hessian times d: A (c/m² · Aᵀ d)
 
-A term needs only products A x and Aᵀ f. Each mechanism has its own method: dense products, one recursion from each end
-(truncated geometric), blocks (planar geometric), or the Radon transform (local hashing). Calling a term with f returns L and
-the gradient of L. The gradient times f, normalised, is one EM step. No formula here needs Σ f = 1.
+A term needs only products A x and Aᵀ f. Each mechanism has its own method for these products: dense products, one recursion
+from each end (truncated geometric), blocks (planar geometric), or the Radon transform (local hashing). Calling a term with f
+returns L and the gradient of L. The gradient times f, normalised, is one EM step. The formulas do not assume Σ f = 1.
 
 For a memoizing mechanism, L(f) is the likelihood of single reports. Over several steps, this likelihood treats one person's
-reports as reports of several people with the same distribution. The estimate stays consistent, with larger errors.
+reports as reports of several people with the same distribution. The estimate stays consistent, but its errors are larger.
 """
 
 import math
@@ -23,14 +23,14 @@ from mechanisms.arguments import FloatArray, integer
 from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 
-FLOOR = 1e-140  # smallest m in gradient and curvature, so that c/m² cannot overflow
+FLOOR = 1e-140  # smallest m in the gradient and the curvature, so that c/m² cannot overflow
 
 
 class ChannelTerm(ABC):
     """Log-likelihood of the counts of a channel's outputs.
 
     A subclass computes the products with the channel, and may scale each column of the channel. Scaling adds only a constant to
-    L, and `offset` corrects L.
+    L; `offset` corrects for this constant.
 
     Args:
         k: domain size.
@@ -58,7 +58,8 @@ class ChannelTerm(ABC):
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
         """Returns L(f) in nats and its gradient, (k,).
 
-        L is -inf if f makes a received report impossible. The gradient uses 1e-140 for any smaller m, so it stays finite.
+        L is -inf if f makes a received report impossible. The gradient replaces any m below 1e-140 by 1e-140, so the gradient
+        stays finite.
         """
         m = self._forward(f)
         gradient = self._adjoint(self._counts / np.maximum(m, FLOOR))
@@ -112,8 +113,8 @@ class HashingTerm(ChannelTerm):
 
         P(a, y | v) = p/S if H_a(v) = y, q'/S for each of the g - 1 other symbols y
 
-    Reports (a, y) and (ca, cy) are equivalent, and their counts are added. A step costs O(m S g²/(g-1)) additions; the dense
-    channel would cost O(k S). The memoized mechanisms have the same channel, with the p of the whole chain.
+    Reports (a, y) and (ca, cy) are equivalent, so the term adds their counts. A step needs O(m S g²/(g-1)) additions; the dense
+    channel would need O(k S) operations. A memoized mechanism has the same channel; p is then the probability over both rounds.
 
     Args:
         m: BLH, OLH, L-BLH or L-OLH, without fake data.
@@ -139,7 +140,7 @@ class HashingTerm(ChannelTerm):
 
 
 class GeometricTerm(ChannelTerm):
-    """Term of the truncated geometric mechanism on a line. A step is one recursion from each end, with e^{-ε|z-x|}; O(k)."""
+    """Term of the truncated geometric mechanism on a line. A step is one O(k) recursion from each end, over e^{-ε|z-x|}."""
 
     def __init__(self, m: TruncatedGeometric, table: CountTable) -> None:
         m.require(table)
@@ -165,10 +166,10 @@ class PlanarTerm(ChannelTerm):
     """Term of the planar geometric mechanism on a grid with both sides at least 2.
 
     The channel has few distinct blocks. A block is the channel from one line of cells to another, along the longer side. A
-    block depends on the distance between the two lines, and on the second line's position: at an edge or inside. An edge line
-    also receives all outputs beyond the edge. A step is a few small matrix products and sums over pairs of lines: 4 times
-    faster than the dense product at k = 4096. A fast Fourier transform would be faster, but has an error of 1e-16 of the
-    largest m: far cells would lose all digits. In this computation all terms are positive, so no digits are lost.
+    block depends on the distance between the two lines, and on whether the second line is at an edge. An edge line also
+    receives all outputs beyond the edge. A step is a few small matrix products and sums over pairs of lines. At k = 4096 a step
+    is 4 times faster than the dense product. A fast Fourier transform would be faster, but its error is 1e-16 of the largest m,
+    so far cells would lose all digits. The sums over pairs of lines have only positive terms, so no digits are lost.
     """
 
     def __init__(self, m: PlanarGeometric, table: CountTable) -> None:
@@ -179,13 +180,13 @@ class PlanarTerm(ChannelTerm):
         if self._tall:
             channel = channel.transpose(1, 0, 3, 2)
         self._rows, (lines, length) = height, channel.shape[:2]
-        to_edge, inside = channel[:, :, 0], channel[1:, :, 1]  # [line x, cell of x, cell of z]: z on line 0; z on line 1
+        to_edge, inside = channel[:, :, 0], channel[1:, :, 1]  # axes: x's line, x's cell, z's cell; z on line 0 or 1
         self._to_edge = to_edge.reshape(-1, length)
         self._from_edge = to_edge.transpose(2, 0, 1).reshape(length, -1)
         self._to_inside = inside.transpose(1, 0, 2).reshape(length, -1)
         self._from_inside = inside.transpose(2, 0, 1).reshape(length, -1)
         self._line = np.arange(lines)
-        self._distance = np.abs(self._line[:, None] - self._line[1:-1])  # from any line to those inside
+        self._distance = np.abs(self._line[:, None] - self._line[1:-1])  # from any line to each inner line
 
     def _forward(self, f: FloatArray) -> FloatArray:
         lines = self._as_lines(f)
@@ -208,7 +209,7 @@ class PlanarTerm(ChannelTerm):
 
 
 class FakeDataTerm:
-    """A term under fake data: one device in d reports the person's value, the others a uniform value.
+    """A term under fake data: one device in d reports the person's value; the other devices report a uniform value.
 
         L(f) = term((f + (d-1)/k Σf) / d)
 
@@ -229,17 +230,18 @@ class FakeDataTerm:
         return self._mixed(self._term.curvature(self._mixed(f), self._mixed(direction)))
 
     def _mixed(self, f: FloatArray) -> FloatArray:
-        """Mixes in uniform values. The mixing matrix is symmetric, so it is its own transpose."""
+        """Mixes in uniform values. The mixing matrix is symmetric: the matrix is its own transpose."""
         return np.asarray((f + (self._d - 1) / self.k * f.sum()) / self._d)
 
 
 def exact_term(m: Mechanism, table: CountTable) -> ChannelTerm | FakeDataTerm | None:
-    """Returns the true likelihood of a count table, if it needs more than the support counts.
+    """Returns the true likelihood of a count table, if the true likelihood needs more than the support counts.
 
     Returns:
-        A term for local hashing and for the location mechanisms, with or without fake data. Otherwise None: use the likelihood
-        of the support counts, Σ c ln(q + (p-q) f). For GRR and L-GRR this is the true likelihood. For unary encodings and
-        subsets, bit counts do not determine the true likelihood; `estimators.reports_term` computes it from the reports.
+        A term for local hashing and for the location mechanisms, with or without fake data. For other mechanisms None: use the
+        likelihood of the support counts, Σ c ln(q + (p-q) f). For GRR and L-GRR the likelihood of the support counts is the
+        true likelihood. For unary encodings and subsets, bit counts do not determine the true likelihood;
+        `estimators.reports_term` computes it from the reports.
 
     Raises:
         ValueError: if the table belongs to another mechanism.

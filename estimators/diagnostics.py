@@ -1,10 +1,11 @@
-"""Tests that counts come from honest devices with the stated mechanism, and the drift between two estimates.
+"""Tests whether counts come from honest devices with the stated mechanism, and computes the drift between two estimates.
 
 Honest reports have properties that do not depend on the values. Forged reports that distort a histogram violate these
 properties. Each property has its own test. The fit's p-value is the smallest p-value times the number of tests.
 
-    ones        unary encodings: the number of ones per report has the mean p + (k-1) q. Mean and variance do not depend on the
-                values. The test is two-sided: too many ones (forged to raise many values at once) or too few (empty reports)
+    ones        unary encodings: the number of ones per report has the mean p + (k-1) q. The mean and the variance do not depend
+                on the values. The test is two-sided: too many ones (forged to raise many values at once) or too few (empty
+                reports)
     floor       every pure mechanism: at least a share q of the reports supports each value, up to chance. Reports forged for
                 some values lower all the other counts. The test sums the squares of standardised support counts below q
     least       the floor test for the least supported value alone
@@ -13,7 +14,7 @@ properties. Each property has its own test. The fit's p-value is the smallest p-
                 value 0 to 0, so the share of symbol 0 depends on the values.)
     counts      location mechanisms: the test compares the counts with the distribution that fits the counts best
 
-The null distributions are:
+The tests use these null distributions:
 
     ones        exact, or an upper bound; normal if the variance is above 10 000
     floor       at most the mixture of χ² with 0 … k degrees of freedom and binomial weights (all values at the floor, counts
@@ -23,9 +24,9 @@ The null distributions are:
     symbols     χ²
     counts      at most the null distribution of the deviance of the true distribution of values
 
-In a window, the tests assume that the same people report at every step, from kept memos. If other people report, all tests
-raise fewer alarms than stated. A kept memo keeps its hash function. If the numbers of devices per function are uneven by
-chance, they therefore stay uneven in later steps.
+In a window, the tests assume that the same people report at every step, from kept memos. If different people report at each
+step, all tests raise fewer alarms than stated. A kept memo keeps its hash function. If the numbers of devices per function are
+uneven by chance, the numbers therefore stay uneven in later steps.
 
 The number of ones of a subset (SS) needs no test: `Mechanism.table` rejects a table with a wrong number of ones. No test of
 counts can detect a forger who chooses values and sends exactly the reports of honest devices with these values.
@@ -48,7 +49,7 @@ from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 MAX_Z = 1e6
-ENOUGH_PAIRS = 50.0  # pairs of reports with multiples of one function; with fewer pairs, one shifts the floor test too much
+ENOUGH_PAIRS = 50.0  # pairs of reports with multiples of one function; if fewer, a single pair shifts the floor test too much
 FEW = 5.0  # reports per symbol; with fewer reports, χ² is not valid
 
 NORMAL_VARIANCE = 10_000.0  # above this variance of the number of ones, the normal tail is accurate to six standard deviations
@@ -62,8 +63,8 @@ class Fit:
     """Agreement of counts with the mechanism.
 
     Attributes:
-        z: the p-value as a two-sided normal score: positive above the expected number, negative below; 0 without a deviation.
-            Beyond ±6 (p < 2e-9) the reports are forged or the survey is wrong.
+        z: the p-value as a two-sided normal score: positive for too many, negative for too few, 0 without a deviation. Beyond
+            ±6 (p < 2e-9) the reports are forged or the survey is wrong.
         p: upper bound on the probability of so strong a deviation by chance (Bonferroni over the tests).
         sign: name of the test with the smallest p-value.
         tests: p-value of each test.
@@ -116,7 +117,7 @@ def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None
 
 
 def _ones(m: UnaryEncoding | LongitudinalUnary, table: CountTable, steps: int) -> LogP | None:
-    """Tests the number of ones in all reports. Its mean and variance depend on neither real nor fake values."""
+    """Tests the number of ones in all reports. Neither real nor fake values affect the number's mean and variance."""
     own, other = m.support_covariance(np.array([1.0, 0.0]), steps)[0]
     variance = table.n / steps * (own + (m.k - 1) * other)
     ones = int(table.counts.sum(dtype=object))
@@ -132,14 +133,14 @@ def _ones(m: UnaryEncoding | LongitudinalUnary, table: CountTable, steps: int) -
 
 
 def _log_tail_of_ones(m: UnaryEncoding | LongitudinalUnary, n: int, steps: int, ones: int, above: bool, span: int) -> float:
-    """ln of the probability of at least (at most) this many ones in n reports, by the probability generating function G.
+    """Returns ln of the probability of at least (at most) this many ones in n reports, computed from the generating function G.
 
-    `span` is a power of two. Only this many numbers of ones, around the mean, have a noticeable probability.
+    `span` is a power of two. Only `span` numbers of ones, around the mean, have a noticeable probability.
 
-    The ones of a memo are drawn once and reported `steps` times: G(1 + w) = U(p1)^u U(q1)^(u(k-1)) for u people, with
-    U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps. Left-over reports are treated as those of one more person. On the unit
-    circle G is the Fourier transform of the probabilities. Where a probability is too small for the transform, the result is
-    Chernoff's bound, the minimum of G(e^t) e^(-t ones) over t.
+    A device draws the ones of a memo once and reports them `steps` times: G(1 + w) = U(p1)^u U(q1)^(u(k-1)) for u people, with
+    U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps. If n is not a multiple of `steps`, one more person has the remaining
+    reports. On the unit circle G is the Fourier transform of the probabilities. If a probability is too small for the
+    transform, the result is Chernoff's bound, the minimum of G(e^t) e^(-t ones) over t.
     """
     p1, q1, p2, q2 = m.rounds()
     groups = [(n // steps, steps), (1, n % steps)]
@@ -171,7 +172,7 @@ def _log_tail_of_ones(m: UnaryEncoding | LongitudinalUnary, n: int, steps: int, 
 
 
 def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
-    """(k,) standardised support counts below the mean count of a value that nobody has; other counts become 0."""
+    """Returns the standardised support counts, (k,), below the mean count of a value that nobody has; other counts become 0."""
     variance = float(m.support_covariance(np.zeros(1), steps)[0][0]) * table.n / steps
     if not variance:
         return np.zeros(0)
@@ -179,7 +180,7 @@ def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
 
 
 def _floor(below: FloatArray) -> LogP | None:
-    """Σ_j Binomial(k, 1/2)(j) Pr[χ²_j >= Σ z²], without negligible weights."""
+    """Returns Σ_j Binomial(k, 1/2)(j) Pr[χ²_j >= Σ z²], without the terms of negligible weight."""
     if not below.size:
         return None
     k, reach = below.size, 8 * math.ceil(math.sqrt(below.size))
@@ -194,10 +195,10 @@ def _least(below: FloatArray) -> LogP | None:
 
 
 def _functions(table: CountTable, size: int, repeats: int) -> LogP | None:
-    """Tests the number of pairs of reports with equal functions: n (n-1) / 2 pairs, each equal with probability 1/size.
+    """Tests the number of pairs of reports with equal functions. A pair is equal with probability 1/size.
 
     Pairs are uncorrelated. The three pairs among three reports are dependent; this dependence gives the third moment. The test
-    is one-sided: if other people report at every step, dividing by `repeats` makes the counts too even.
+    is one-sided: if different people report at each step, dividing by `repeats` makes the counts too even.
     """
     n, chance = table.n / repeats, 1 / size
     if n < 2:
@@ -221,9 +222,9 @@ def _symbols(table: CountTable, repeats: int) -> LogP | None:
 
 
 def _counts(m: ChannelMechanism, table: CountTable, steps: int) -> LogP | None:
-    """Tests the deviance of the best-fitting distribution, at most the deviance of the true distribution.
+    """Tests the deviance of the best-fitting distribution, which is at most the deviance of the true distribution.
 
-    The true distribution's deviance has the mean and variance of k Poisson counts with a given sum, at the fitted means. If
+    The deviance of the true distribution has the mean and variance of k Poisson counts with a given sum, at the fitted means. If
     people report `steps` times, the variance of the counts grows at most `steps`-fold. Division by `steps` corrects this.
     """
     counts = table.counts.astype(np.float64)
@@ -240,8 +241,9 @@ def _counts(m: ChannelMechanism, table: CountTable, steps: int) -> LogP | None:
 def _deviance_moments(means: FloatArray) -> tuple[float, float]:
     """Mean and variance of the deviance Σ 2 c ln(c/μ) of multinomial counts c with means μ.
 
-    The calculation starts from independent Poisson counts: by definition for μ < 30, else by χ² with the mean 1 + 1/(6μ).
-    A fixed sum reduces the mean by 1. A fixed sum reduces the variance by one k-th, and by the part that varies with the sum.
+    The calculation starts from independent Poisson counts: from the definition for μ < 30, otherwise from χ² with the mean 1 +
+    1/(6μ). A fixed sum of the counts reduces the mean by 1. It also reduces the variance by one k-th, and by the part that
+    varies with the sum.
     """
     small = means[means < 30]
     values = np.arange(100.0)[:, None]
@@ -288,9 +290,9 @@ class Drift:
 def drift(before: Estimate, after: Estimate) -> Drift | None:
     """Returns the largest change of a frequency; None if one of the two estimates has no reports.
 
-    The errors of the two estimates are treated as independent. With kept memos and the same people, part of the errors is
-    common and cancels. `sigma` is then conservative: without drift, `sigma` is far below a standard normal variable. A `sigma`
-    above 5 is rarely due to chance, even for k = 10 000 (p = 0.6 %).
+    The errors of the two estimates are treated as independent. If the same people report from kept memos, the two errors have a
+    common part, which cancels. `sigma` is then conservative: without drift, `sigma` is far below a standard normal variable. A
+    `sigma` above 5 is rarely due to chance, even for k = 10 000 (p = 0.6 %).
     """
     spread = np.hypot(before.standard_errors, after.standard_errors)
     moved = np.abs(after.frequencies - before.frequencies)
@@ -302,5 +304,5 @@ def drift(before: Estimate, after: Estimate) -> Drift | None:
 
 
 def mass_below_zero(estimate: Estimate) -> float:
-    """Sum of the negative frequencies, as a positive number; NaN without reports. Noise causes negative frequencies."""
+    """Returns minus the sum of the negative frequencies, which noise causes; NaN without reports."""
     return float(-np.minimum(estimate.frequencies, 0).sum())

@@ -25,11 +25,11 @@ class Estimate:
             the counts carry no information or do not distinguish all values.
         n: number of reports used.
         iterations: number of iterations; 0 for an estimator without iterations.
-        converged: true if there is an estimate and the iteration met the tolerance.
-        log_likelihood: log-likelihood at the estimate, in nats (NaN for matrix inversion); comparable only for the same counts
-            and likelihood.
-        gap: bound proven by duality, in nats per report: no distribution's log-likelihood exceeds this estimate's
-            log-likelihood by more than `gap` (NaN for matrix inversion).
+        converged: true if an estimate exists and the iteration met the tolerance.
+        log_likelihood: log-likelihood at the estimate, in nats (NaN for matrix inversion). Compare two values only if the
+            counts and the likelihood are the same.
+        gap: a bound proven by duality, in nats per report (NaN for matrix inversion). No distribution's log-likelihood exceeds
+            this estimate's log-likelihood by more than `gap`.
     """
 
     frequencies: FloatArray
@@ -42,11 +42,11 @@ class Estimate:
 
     @classmethod
     def of_nothing(cls, k: int, n: int) -> "Estimate":
-        """Returns the estimate of k values from n reports without information: NaN everywhere, and not converged."""
+        """Returns an estimate of k values from n reports without information: all numbers are NaN, `converged` is false."""
         return cls(np.full(k, np.nan), np.full(k, np.nan), n, converged=False)
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Returns lower and upper ends of the normal intervals, (k,) each, for a level in (0, 1); not clipped to [0, 1]."""
+        """Returns the ends of the normal intervals, lower and upper, (k,) each, for a level in (0, 1); not clipped to [0, 1]."""
         half = norm.ppf(0.5 + real("level", level, 1e-9, 1 - 1e-9) / 2) * self.standard_errors
         return self.frequencies - half, self.frequencies + half
 
@@ -55,7 +55,7 @@ def check_groups(groups: list[Group], steps: int) -> int:
     """Checks groups and steps, and returns the common domain size.
 
     Raises:
-        ValueError: if there is no group, the domains differ, a table belongs to another mechanism or holds invalid counts, or
+        ValueError: if there is no group, the domains differ, a table belongs to another mechanism or has invalid counts, or
             steps < 1.
     """
     integer("steps", steps, 1, 2**31)

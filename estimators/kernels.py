@@ -1,6 +1,6 @@
 """The loop of plain expectation maximisation (EM), compiled by Numba.
 
-Import this module only inside the calling function: Numba takes half a second to load.
+Import this module only inside the calling function, because Numba needs half a second to load.
 """
 
 from typing import Any
@@ -16,12 +16,12 @@ Floats = npt.NDArray[Any]
 def support_em(
     support: Floats, times: Floats, q: Floats, slope: Floats, f: Floats, max_iter: int, tol: float, delta: float
 ) -> tuple[int, bool]:
-    """EM for the sum of `terms.SupportTerm`, in place, O(groups x kinds) an iteration.
+    """Runs EM for a sum of `terms.SupportTerm`, in place, in O(groups x kinds) per iteration.
 
         r_a = c_a / (q_a + slope_a f),   f ← f Σ_a (q_a Σr_a + slope_a r_a) / Σc
 
-    Values with equal counts and equal starting frequencies always keep equal frequencies. Such values form a kind, and the
-    loop computes each kind once.
+    Values with equal counts and equal starting frequencies keep equal frequencies in every iteration. Such values form a kind,
+    and the loop computes each kind only once.
 
     Division by Σc makes Σ f = 1 again, by (1) of `estimators.terms`.
 
@@ -30,11 +30,11 @@ def support_em(
         times: (kinds,) number of values of each kind; the sums in the formulas run over values.
         q, slope: (groups,) q > 0 and p - q.
         f: (kinds,) starting frequencies, positive, with sum 1 over the values; overwritten.
-        max_iter, tol: stop after max_iter iterations, or when no frequency changes by more than tol.
-        delta: stop when Σ c ln γ changes by less than delta; 0 disables this test.
+        max_iter, tol: the loop stops after max_iter iterations, or when no frequency changes by more than tol.
+        delta: the loop stops when Σ c ln γ changes by less than delta; 0 disables this test.
 
     Returns:
-        Number of iterations, and true if a tolerance was met.
+        Number of iterations, and true if the loop met a tolerance.
     """
     groups, k = support.shape
     total = (support * times).sum()
@@ -70,7 +70,7 @@ def support_em(
 
 @numba.njit(cache=True)
 def _sum(x: Floats, times: Floats) -> float:
-    """Σ x times, in four independent lanes for speed; the result is the same on every machine."""
+    """Returns the sum of x · times, in four independent lanes for speed. The result is the same on every machine."""
     s0 = s1 = s2 = s3 = 0.0
     whole = x.size - x.size % 4
     for v in range(0, whole, 4):

@@ -2,7 +2,7 @@
 
 Estimates over all levels together assume that people choose a level independently of their value. If people with a rare value
 prefer a strict level, the combined estimate is biased, and its interval ignores the bias. In that case, the estimates of the
-separate levels differ.
+individual levels differ.
 """
 
 import math
@@ -19,14 +19,14 @@ from mechanisms.arguments import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class LevelsDifference:
-    """The least probable difference between two levels' frequencies of a value.
+    """The least probable difference between the frequencies of a value in two levels.
 
     Attributes:
         pair: indices of the two levels.
         value: index of the value.
         sigma: the difference in standard errors.
-        p: upper bound on the probability of so large a difference for any value and any two levels, if all levels have the same
-            histogram.
+        p: upper bound on the probability that some value differs this much between some two levels although all levels have the
+            same histogram.
     """
 
     pair: tuple[int, int]
@@ -43,12 +43,12 @@ def levels_difference(groups: list[Group], steps: int = 1) -> LevelsDifference |
 
         Pr[|D| >= d] <= 2 exp(-d² / (2 (V + b d / 3)))
 
-    The bound is multiplied by the number of values and pairs (Bonferroni). For each level, V uses the larger of two variances:
-    at the level's own frequencies, and at the frequencies of both levels together.
+    `p` is this bound times the number of values and the number of pairs (Bonferroni). For each level, V uses the larger of two
+    variances: the variance at the level's own frequencies, and the variance at the frequencies of both levels together.
 
     Args:
         groups: each level's mechanism and table, all on the same domain.
-        steps: as in `matrix_inversion`; if other people report at every step, p is larger than necessary.
+        steps: as in `matrix_inversion`. If different people report at every step, p is larger than necessary.
 
     Returns:
         None if fewer than two levels carry information.

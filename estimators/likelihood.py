@@ -1,12 +1,12 @@
-"""Likelihood estimates over one or several mechanisms: the iterative Bayesian update (IBU) and the maximum.
+"""Likelihood estimates from the counts of one or several mechanisms: the iterative Bayesian update (IBU) and the maximum.
 
 IBU is expectation maximisation (EM). EM converges slowly: OUE at k = 1000 and ε = 1 needs millions of iterations. The papers
 run IBU for at most 10 000 iterations, so IBU often stops before convergence. Early stopping regularises: the estimate is
 nearer to uniform than the maximum is. For many values and few reports the regularised estimate is often better. `mle` and
 `combined_mle` return the maximum. `Estimate.gap` bounds the distance of an estimate's log-likelihood to the maximum.
 
-These functions use the true likelihood if the count table determines it, else the papers' pseudo-likelihood of the support
-counts: see the argument `likelihood` of `ibu`.
+The functions use the true likelihood if the count table determines the true likelihood. Otherwise they use the papers'
+pseudo-likelihood of the support counts: see the argument `likelihood` of `ibu`.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ from mechanisms.location import distribution
 LIKELIHOODS = ("exact", "support")
 PROVEN_GAP = 1e-9  # nats per report; `mle` stops at this gap
 MAX_EVALUATIONS = 10_000  # largest number of evaluations of a likelihood by `mle`
-UNIFORM_SHARE = 0.01  # share of the uniform distribution in a start: EM multiplies, so a zero would stay zero
+UNIFORM_SHARE = 0.01  # share of the uniform distribution in a starting point: EM multiplies, so a zero would stay zero
 
 
 def ibu(
@@ -42,22 +42,23 @@ def ibu(
 
         r = c / (q + (p-q) f),   f ← f (q Σr + (p-q) r), normalised
 
-    Each iteration raises the likelihood. For support counts an iteration takes O(number of different counts), at most 1.6 µs
-    for k = 1000. Early stopping regularises: see the docstring of `estimators.likelihood`. `mle` returns the maximum.
+    Each iteration raises the likelihood. For support counts the time of an iteration is O(number of different counts), at most
+    1.6 µs for k = 1000. Early stopping regularises: see the docstring of `estimators.likelihood`. `mle` returns the maximum.
 
     Args:
         m: the mechanism.
-        table: the mechanism's count table; without information the result is `Estimate.of_nothing`.
+        table: the mechanism's count table. If the table carries no information, the result is `Estimate.of_nothing`.
         max_iter: largest number of iterations, at least 1.
         tol: stop when no frequency changes by more than `tol`, in [0, 1].
         steps: as in `matrix_inversion`.
         delta: stop when the log-likelihood per report changes by less than `delta`, in nats, at least 0 (δ in GIBU); 0 disables
             this test.
-        start: (k,) starting distribution instead of the uniform one, for example the previous step's estimate. One percent of
-            the uniform distribution is mixed in, since EM keeps zeros at zero.
-        likelihood: ``"exact"`` uses the true likelihood where the table determines it (GRR, L-GRR, local hashing, location
-            mechanisms), else the likelihood of the support counts. ``"support"`` always uses the likelihood of the support
-            counts, as in the papers; for local hashing that is far faster. Only pure mechanisms have support counts.
+        start: (k,) starting distribution instead of the uniform one, for example the previous step's estimate. `ibu` mixes in
+            one per cent of the uniform distribution, since EM keeps zeros at zero.
+        likelihood: ``"exact"`` uses the true likelihood for mechanisms whose table determines the true likelihood (GRR, L-GRR,
+            local hashing, location mechanisms), otherwise the likelihood of the support counts. ``"support"`` always uses the
+            likelihood of the support counts, as in the papers; for local hashing this is far faster. Only pure mechanisms have
+            support counts.
 
     Raises:
         ValueError: if the table belongs to another mechanism or holds invalid counts, or an argument is outside its range.
@@ -77,9 +78,9 @@ def gibu(
     start: npt.ArrayLike | None = None,
     likelihood: str = "exact",
 ) -> Estimate:
-    """IBU over several mechanisms at once: one EM for the sum of the groups' log-likelihoods, each with its own channel.
+    """IBU over several mechanisms at once: one EM for the sum of the groups' log-likelihoods. Each group has its own channel.
 
-    `gibu` returns one estimate for people who chose different mechanisms or privacy levels, and leaves out groups without
+    `gibu` returns one estimate for people who chose different mechanisms or privacy levels. The function ignores groups without
     information (no reports, or p = q). The arguments are as for `ibu`. `gibu` converges to the maximum that `combined_mle`
     returns.
 
@@ -102,12 +103,14 @@ def gibu(
 def mle(m: Mechanism, table: CountTable, steps: int = 1, *, likelihood: str = "exact") -> Estimate:
     """Returns the maximum of the likelihood, the limit of EM.
 
-    For support counts the maximum has a closed form, exact to machine precision; Newton's method finds λ in O(k) a pass:
+    For support counts the maximum has a closed form, exact to machine precision. Newton's method finds λ with O(k) operations
+    per pass:
 
         f = max(0, c/λ - q/(p-q)),  λ such that Σ f = 1
 
-    For other likelihoods, the iteration ends when the gap is proven to be at most 1e-9 nats per report. `iterations` is then
-    the number of evaluations of the likelihood. `converged` is true if 10 000 evaluations were enough. `mle` has no argument
+    For other likelihoods, the iteration ends when the gap is proven to be at most 1e-9 nats per report, or after 10 000
+    evaluations of the likelihood. `iterations` is the number of evaluations. `converged` is true if 10 000 evaluations were
+    enough. `mle` has no argument
     `start`: in our measurements, a start from the previous step's estimate saved no evaluation.
 
     The docstring of `ibu` describes the arguments, and the result if the counts carry no information.
@@ -134,20 +137,20 @@ def combined_mle(groups: list[Group], steps: int = 1, *, likelihood: str = "exac
 
 
 def _terms(groups: list[Group], likelihood: str) -> list[Term]:
-    """Log-likelihoods of the groups with information: groups whose reports depend on the value."""
+    """Log-likelihoods of the groups with information, that is, of the groups whose reports depend on the value."""
     exact = one_of("likelihood", likelihood, LIKELIHOODS) == "exact"
     return [(exact_term(m, table) if exact else None) or SupportTerm(m, table) for m, table in groups if table.n and m.p != m.q]
 
 
 def _tells(terms: list[Term]) -> bool:
-    """True if the counts carry information; false if no report supports a value."""
+    """True if the counts carry information, that is, if a report supports some value."""
     return any(not isinstance(term, SupportTerm) or (term.slope and term.support.any()) for term in terms)
 
 
 def em(
     terms: list[Term], f: FloatArray, max_iter: int = 10_000, tol: float = 1e-12, delta: float = 0.0
 ) -> tuple[FloatArray, int, bool]:
-    """Runs EM from f. Returns the frequencies, the iterations, and true if a tolerance was met. `delta` is in nats."""
+    """Runs EM from f. Returns the frequencies, the number of iterations, and true if EM met a tolerance. `delta` is in nats."""
     supports = [term for term in terms if isinstance(term, SupportTerm)]
     if len(supports) == len(terms):
         from estimators.kernels import support_em
@@ -172,7 +175,7 @@ def em(
 
 
 def _kinds(columns: list[FloatArray]) -> tuple[IntArray, IntArray, FloatArray]:
-    """Groups values that are equal in every column (k,): each kind's first value, each value's kind, each kind's size."""
+    """Groups values with equal columns (k,) into kinds. Returns each kind's first value, each value's kind, each kind's size."""
     kind = np.zeros(columns[0].size, np.int64)
     for column in columns:
         of_column = np.unique(column, return_inverse=True)[1]
@@ -185,7 +188,7 @@ def _kinds(columns: list[FloatArray]) -> tuple[IntArray, IntArray, FloatArray]:
 def _estimate(
     groups: list[Group], terms: list[Term], f: FloatArray, steps: int, iterations: int, converged: bool | None = None
 ) -> Estimate:
-    """Builds the `Estimate` of f. If `converged` is None, the estimate has converged if its gap is proven."""
+    """Builds the `Estimate` of f. If `converged` is None, `Estimate.converged` is true if the gap is at most `PROVEN_GAP`."""
     n = sum(table.n for _, table in groups)
     value, gradient = evaluate(terms, f)
     gap = duality_gap(f, gradient) / n

@@ -1,4 +1,4 @@
-"""Matrix inversion (MI): the unbiased estimate from support counts, or from a location mechanism's counts by least squares."""
+"""Matrix inversion (MI): the unbiased estimate from support counts, or by least squares from a location mechanism's counts."""
 
 import numpy as np
 
@@ -18,12 +18,12 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
         m: the mechanism.
         table: the mechanism's count table.
         post: a method of `estimators.post_processing`; ``"none"`` keeps the estimate unbiased.
-        steps: number of time steps that the table sums. The standard errors then assume that the same n/steps people reported
-            at every step with unchanged values, which is conservative (`Mechanism.variance`).
+        steps: number of time steps that the table sums. The standard errors assume that the same n/steps people reported at
+            every step with unchanged values. This assumption is conservative (`Mechanism.variance`).
 
     Returns:
-        Frequencies that may be negative and sum to 1 only by chance (GRR: exactly). All are NaN if the counts carry no
-        information (`Estimate.of_nothing`). The standard errors are those of the unprocessed inversion.
+        Frequencies, which may be negative. Their sum is 1 only by chance; for GRR the sum is exactly 1. All are NaN if the
+        counts carry no information (`Estimate.of_nothing`). The standard errors are those of the unprocessed inversion.
 
     Raises:
         ValueError: if the table belongs to another mechanism, or post or steps is not allowed.
@@ -39,8 +39,8 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) 
 
     The weights are 1 / variance under uniform frequencies. The weights do not depend on the counts, so the mean stays unbiased.
     With one group the result is `matrix_inversion`. If a group's channel is not invertible (often for Shokri's mechanism), the
-    least-squares inversion adds a bias that the standard errors do not include. A group without information (no reports, or
-    p = q) is left out. If no group remains, the result is `Estimate.of_nothing`.
+    least-squares inversion adds a bias that the standard errors do not include. The function ignores a group without
+    information (no reports, or p = q). If no group remains, the result is `Estimate.of_nothing`.
     """
     check_method(post)
     k = check_groups(groups, steps)
@@ -72,7 +72,7 @@ def _invert(m: Mechanism, table: CountTable, steps: int) -> tuple[FloatArray, Fl
 
 
 def _invert_channel(m: ChannelMechanism, table: CountTable, steps: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Like `_invert` for a location mechanism, by least squares. Variances are at the distribution nearest to the result."""
+    """Does the same for a location mechanism, by least squares. Variances are at the distribution nearest to the result."""
     inverted = m.inversion(table.counts / table.n)
     typical = m.inversion_variances(np.full(m.k, 1 / m.k), 1, steps)
     return inverted, m.inversion_variances(norm_sub(inverted, 1.0), 1, steps), typical

@@ -1,10 +1,10 @@
-"""The maximum of a sum of terms on the simplex: to machine precision if the sum is separable, else to a proven gap.
+"""The maximum of a sum of terms on the simplex: to machine precision if the sum is separable, otherwise to within a proven gap.
 
 Plain expectation maximisation (EM) needs millions of steps for OUE at k = 1000, ε = 1 and n = 100 000. Sums of support terms
-are separable except for the constraint Σ f = 1. Newton's method on the constraint's multiplier ends in about ten passes. All
-other sums use projected L-BFGS (the limited-memory quasi-Newton method). SQUAREM (Varadhan and Roland 2008) is the usual
-acceleration of EM. In our measurements L-BFGS needed a third to a fortieth of the evaluations of SQUAREM, and converged on
-problems on which SQUAREM was very slow. L-BFGS sets bins to exactly zero; EM only approaches zero.
+are separable except for the constraint Σ f = 1. For these sums, Newton's method on the constraint's multiplier ends after about
+ten passes. All other sums use projected L-BFGS (the limited-memory quasi-Newton method). SQUAREM (Varadhan and Roland 2008) is
+the usual acceleration of EM. In our measurements SQUAREM needed 3 to 40 times as many evaluations as L-BFGS. L-BFGS also
+converged on problems on which SQUAREM was very slow. L-BFGS sets bins to exactly zero; EM only approaches zero.
 """
 
 from collections import deque
@@ -35,13 +35,15 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
 
     At least one term must have a positive slope and a positive support count.
 
-    With Σ f = 1 the sum is Σ_v φ_v(f_v), and at its maximum φ'_v(f_v) = 1/μ where f_v > 0, φ'_v(0) <= 1/μ elsewhere:
+    With Σ f = 1 the sum is Σ_v φ_v(f_v). At the maximum φ'_v(f_v) = 1/μ for every f_v > 0, and φ'_v(0) <= 1/μ for every
+    f_v = 0:
 
         φ'_v(x) = Σ_A c_Av / (x + b_A),  b = q/(p-q)        f_v(μ) = the x >= 0 with φ'_v(x) = 1/μ, or 0
 
     1/φ' is concave and increasing in x, so f_v(μ) is convex and increasing in μ. From any μ that is too large, Newton's method
     for Σ_v f_v(μ) = 1 decreases to the root and never passes the root. A bin that reaches zero stays at zero. With one term
-    f = c μ - b. The sum is then piecewise linear, and the method ends after finitely many steps at the closed form.
+    f = c μ - b. Then Σ_v f_v(μ) is piecewise linear in μ, and Newton's method reaches the closed form after finitely many
+    steps.
     """
     k = terms[0].k
     told = [term for term in terms if term.slope and term.support.any()]
@@ -49,7 +51,7 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
     b = np.array([[max(term.q / term.slope, TINY)] for term in told])
     bins = np.flatnonzero(support.any(axis=0))
     support = support[:, bins]
-    mu = float(1 / (support / (1 + b)).sum(axis=0).max())  # large enough that one bin alone is at least 1
+    mu = float(1 / (support / (1 + b)).sum(axis=0).max())  # so large that one bin alone is at least 1
     x = np.ones(bins.size)
     passes = 0
     while passes < 200:
@@ -67,7 +69,7 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
 
 
 def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns for every bin the x >= 0 with 1/φ'(x) = μ, or 0 if 1/φ'(0) >= μ, and the slope of 1/φ' at x.
+    """Returns two numbers for every bin: the x >= 0 with 1/φ'(x) = μ (or 0 if 1/φ'(0) >= μ), and the slope of 1/φ' at x.
 
     With one term 1/φ' is linear. Otherwise Newton's method, from its second point on, rises to the root and never passes the
     root.
@@ -90,18 +92,18 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
     """Returns the maximum of any sum of terms by projected L-BFGS, and the number of evaluations.
 
     By (1) of `estimators.terms` the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, C = Σ_v f_v ∂L/∂f_v. The
-    only constraints are then f >= 0. A step goes along max(0, f + a d). The direction d is the quasi-Newton direction for the
-    free bins, and a scaled gradient for the bins at zero (a two-metric projection). The factor a is halved until the likelihood
-    rises. Scaling back to the simplex raises the likelihood further. No step lowers the likelihood, up to rounding.
+    only constraints are then f >= 0. A step goes along max(0, f + a d). For the free bins, the direction d is the quasi-Newton
+    direction; for the bins at zero, d is a scaled gradient (a two-metric projection). The method halves the factor a until the
+    likelihood rises. Scaling back to the simplex raises the likelihood further. No step lowers the likelihood, up to rounding.
 
     Args:
         terms: the terms whose sum is maximised.
         start: (k,) distribution; bins at zero may become positive.
-        target: stop when the duality gap is at most this, in nats.
-        max_evaluations: stop after this many evaluations of the terms at the latest.
+        target: the iteration stops when the duality gap is at most `target`, in nats.
+        max_evaluations: largest number of evaluations of the terms.
 
-    Source: Bertsekas 1982 (two-metric projection); Liu and Nocedal 1989 (L-BFGS); Hager and Zhang 2005 (steps between values
-    that differ only by rounding).
+    Source: Bertsekas 1982 (two-metric projection); Liu and Nocedal 1989 (L-BFGS); Hager and Zhang 2005 (acceptance of steps
+    between values that differ only by rounding).
     """
     f, evaluations = start, 1
     value, gradient = evaluate(terms, f)
@@ -133,7 +135,7 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
                 f, value, gradient = after / size, value_after - total * np.log(size), gradient_after * size
                 break
         else:
-            if not pairs and evaluations < max_evaluations:  # the scaled gradient failed too; EM's step never lowers the value
+            if not pairs and evaluations < max_evaluations:  # the scaled gradient failed too; EM never lowers the value
                 f = f * gradient / total
                 value, gradient = evaluate(terms, f)
                 evaluations += 1
@@ -142,7 +144,7 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
 
 
 def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Multiplies a vector by L-BFGS's inverse Hessian, built from pairs (step, decrease of the gradient) and `metric`."""
+    """Multiplies a vector by L-BFGS's inverse Hessian. Pairs (step, decrease of the gradient) and `metric` define the Hessian."""
     used = []
     for step, bend in pairs:
         product = float((step * bend).sum())

@@ -1,9 +1,9 @@
-"""Post-processing methods that make estimates non-negative and consistent, at no cost in privacy budget.
+"""Post-processing methods that make estimates non-negative and consistent. Post-processing uses no privacy budget.
 
 Every method takes and returns (k,) numbers that should sum to a total: 1 for frequencies, the number of reports for counts.
-Scaling the numbers and the total scales the result. NaN gives NaN. All methods are idempotent except power and power-ns: a
-second application shrinks again. No method reverses the order of two numbers (for power: with equal variance). The methods
-guarantee:
+If the numbers and the total are multiplied by a factor, the result is multiplied by the same factor. NaN gives NaN. All methods
+except power and power-ns are idempotent; a second application of power or power-ns shrinks the numbers again. No method
+reverses the order of two numbers (for power: of two numbers with equal variance). The methods guarantee:
 
     none            nothing: the numbers do not change
     base-pos        non-negative numbers
@@ -41,7 +41,7 @@ def base_pos(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm(x: FloatArray, total: float) -> FloatArray:
-    """Adds the same number to all numbers, to reach the total.
+    """Adds one constant to all numbers, so that their sum is the total.
 
     >>> norm(np.array([0.7, 0.5, -0.5]), 1.0).round(12).tolist()
     [0.8, 0.6, -0.4]
@@ -50,9 +50,9 @@ def norm(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm_sub(x: FloatArray, total: float) -> FloatArray:
-    """Subtracts the same number from all numbers and clips at zero, to reach the total: the projection onto the simplex.
+    """Subtracts a constant from all numbers and clips at zero, so that the sum is the total: the projection onto the simplex.
 
-    O(k log k) by one sort. Source of the algorithm: Duchi et al. 2008.
+    One sort, so O(k log k). Source of the algorithm: Duchi et al. 2008.
 
     >>> norm_sub(np.array([0.7, 0.5, -0.2]), 1.0).round(12).tolist()
     [0.6, 0.4, 0.0]
@@ -66,7 +66,7 @@ def norm_sub(x: FloatArray, total: float) -> FloatArray:
 
 
 def norm_mul(x: FloatArray, total: float) -> FloatArray:
-    """Clips at zero and multiplies all numbers by one factor, to reach the total; uniform if no number is positive.
+    """Clips at zero and scales all numbers to reach the total. The result is uniform if no number is positive.
 
     This is the clip-and-normalise method of Arcolezi, Cerna and Palamidessi 2023.
 
@@ -85,7 +85,8 @@ def norm_cut(x: FloatArray, total: float) -> FloatArray:
     """Keeps the largest numbers and sets the others to zero, to reach the total.
 
     The number at which the sum would exceed the total is reduced to fit. If the positive numbers sum to less than the total,
-    they are scaled as in `norm_mul`. O(k log k) by one sort. Among equal numbers, the method keeps the first ones.
+    `norm_cut` scales them like `norm_mul`. One sort, so O(k log k). Among equal numbers, the method keeps those with the
+    smallest indices.
 
     >>> norm_cut(np.array([0.7, 0.2, 0.4, -0.3]), 1.0).round(12).tolist()
     [0.7, 0.0, 0.3, 0.0]
@@ -101,11 +102,12 @@ def norm_cut(x: FloatArray, total: float) -> FloatArray:
 
 
 def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
-    """Posterior means of the true numbers, if they follow a power law and the noise is normal with known variance.
+    """Posterior means of the true numbers, if these follow a power law and the noise is normal with known variance.
 
-    The law has density proportional to t^-a on (total / 100 k, total). The exponent a in [0, 6] maximises the likelihood of the
-    estimates. Small estimates shrink towards zero by as much as the noise explains. Of two estimates with the same variance,
-    the larger stays larger. All results are between total / 100 k and the total. O(k) memory, O(k log k) time.
+    The power law has a density proportional to t^-a on (total / 100 k, total). The exponent a in [0, 6] maximises the
+    likelihood of the estimates. Small estimates shrink towards zero by as much as the noise explains. Of two estimates with the
+    same variance, the larger stays larger. All results are between total / 100 k and the total. The method needs O(k) memory
+    and O(k log k) time.
 
     Args:
         x: (k,) estimates.
@@ -126,7 +128,7 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
     free, near_bound = np.flatnonzero(clear & ~bounded), np.flatnonzero(bounded)
     unclear = np.flatnonzero(~clear & ~bounded)
     grid, steps = _grid(low)
-    starts = np.arange(0, unclear.size, 1 + unclear.size // _FITTED)  # runs of neighbours; one estimate represents each run
+    starts = np.arange(0, unclear.size, 1 + unclear.size // _FITTED)  # runs of neighbours; one estimate stands for a run
     fitted = unclear[np.minimum(starts + (unclear.size // _FITTED) // 2, unclear.size - 1)]
     stands_for = np.add.reduceat(people[unclear], starts) if unclear.size else people[unclear]
     exponents = np.array([0.0, _STEEPEST_POWER])
@@ -152,12 +154,12 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
     return np.asarray(result[which] * total)
 
 
-_CLEAR = 20.0  # standard errors from zero; above it, a series gives the posterior
-_REACH = 10.0  # standard errors beyond which a bound of the true numbers has no effect
+_CLEAR = 20.0  # in standard errors; for estimates farther from zero, a series gives the posterior
+_REACH = 10.0  # in standard errors; a bound of the true numbers that is farther away has no effect
 _NODES = 640  # nodes of ln t, for estimates near zero
 _NODES_NEAR_BOUND = 64  # nodes of t, around an estimate far from zero
-_SEARCHES = 5  # each search narrows the exponent's bracket by a factor of 16
-_FITTED = 2**14  # largest number of estimates near zero to fit the exponent; beyond it, a regular sample in sorted order
+_SEARCHES = 5  # number of searches; each narrows the exponent's bracket by a factor of 16
+_FITTED = 2**14  # largest number of estimates near zero in the exponent's fit; larger inputs are thinned out regularly
 _BLOCK = 1024  # estimates per block, to keep memory small
 
 
@@ -180,14 +182,14 @@ def _grid(low: float) -> tuple[FloatArray, FloatArray]:
 
 
 def _likelihood(x: FloatArray, spread: FloatArray, grid: FloatArray) -> FloatArray:
-    """(len(x), grid) likelihood of every point of the grid, up to a constant factor per row."""
+    """Returns the likelihood of every point of the grid, (len(x), grid), up to a constant factor per row."""
     nearest = np.clip(x[:, None], grid[..., :1], grid[..., -1:])  # keeps the digits of an estimate far outside the grid
     exponent = -0.5 * (grid - nearest) / spread[:, None] * ((grid - nearest + 2 * (nearest - x[:, None])) / spread[:, None])
     return np.asarray(np.exp(exponent - exponent.max(axis=1, keepdims=True)))
 
 
 def _prior(grid: FloatArray, steps: FloatArray, exponents: FloatArray) -> FloatArray:
-    """(grid, exponents) the law's density t^-a times the weight of ln t, not normalised."""
+    """Returns the law's density t^-a times the weight of ln t, (grid, exponents), not normalised."""
     return np.asarray(np.exp(np.log(grid)[:, None] * (1 - exponents)) * steps[:, None])
 
 
@@ -216,18 +218,19 @@ def _far_from_zero(x: FloatArray, spread: FloatArray, exponents: FloatArray) -> 
 
 
 def _width(beyond: FloatArray, spread: FloatArray) -> FloatArray:
-    """Distance that the posterior extends from the nearest possible number: ten standard errors.
+    """Width of the posterior's range, measured from the nearest possible number: ten standard errors.
 
-    For an estimate at a distance d beyond a bound, the posterior falls by a factor of e over σ²/d. The width is then 40 σ²/d.
+    For an estimate at a distance d beyond a bound, the posterior falls by a factor of e over σ²/d. The width of the range is
+    then 40 σ²/d.
     """
     return np.asarray(4 * _REACH * spread / (beyond / spread + 4))
 
 
 def _near_bound(x: FloatArray, spread: FloatArray, low: float, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Like `_far_from_zero`, for estimates near or beyond a bound; log-likelihoods are up to a constant per row.
+    """Does the same as `_far_from_zero` for estimates near or beyond a bound. Log-likelihoods are up to a constant per row.
 
-    Integrates by quadrature over the range within ten standard errors of the estimate and between the bounds of the true
-    numbers. For an estimate beyond a bound, the range is shorter.
+    Integrates by quadrature over all possible true numbers within ten standard errors of the estimate. For an estimate beyond a
+    bound, the range is shorter.
     """
     centre = np.clip(x, low, 1)
     width = _width(np.abs(x - centre), spread)

@@ -5,8 +5,8 @@ Given the value x, a report y of k bits has the probability
     P(y | x) = b(y) (1 if y_x else e^{-ε}),   so   L(f) = Σ_y ln b(y) + Σ_y ln(e^{-ε} Σf + (1 - e^{-ε}) Σ_{x: y_x = 1} f_x)
 
 with ε the loss of the report. For a unary encoding with bits (p, q), b(y) = p/q · q^{ones} (1-q)^{k-ones}. For subsets of size
-ω, b(y) = p / C(k-1, ω-1). The likelihood uses all bits of a report together. The service counts bits and keeps no
-reports. This module is for experiments that measure how much accuracy the pseudo-likelihood of the counts loses.
+ω, b(y) = p / C(k-1, ω-1). The true likelihood uses all bits of a report together. The service counts bits and keeps no reports,
+so only experiments use this module. The experiments measure how much accuracy the pseudo-likelihood of the counts loses.
 """
 
 import math
@@ -22,14 +22,14 @@ from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 
 class ReportsTerm(ChannelTerm):
-    """Term of reports of SUE, OUE, THE, a memoized unary encoding (one report a person), or SS; without fake data.
+    """Term of reports of SUE, OUE, THE, SS or a memoized unary encoding (one report a person), without fake data.
 
-    A step costs n ⌈k/8⌉ additions for each of two passes over the packed bits; the bits are never unpacked. If there are more
-    reports than distinct possible reports, equal reports are counted together.
+    A step makes two passes over the packed bits, with n ⌈k/8⌉ additions each. The bits are never unpacked. If there are more
+    reports than possible distinct reports, the term groups equal reports.
 
     Args:
         m: the mechanism.
-        reports: (n, ⌈k/8⌉) rows as `simulate` returns them; kept, not copied.
+        reports: (n, ⌈k/8⌉) rows as `simulate` returns them; the term keeps the array and does not copy it.
 
     Raises:
         ValueError: if a row is not a report of this mechanism.

@@ -8,22 +8,22 @@ from estimators.estimate import Group
 from mechanisms import Mechanism
 from mechanisms.arguments import FloatArray
 
-RESOLVED = 1e-12  # smallest ratio of a Hessian's eigenvalues that exceeds rounding errors
+RESOLVED = 1e-12  # smallest ratio of two eigenvalues of a Hessian that is not a rounding error
 
 
 def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, exact: bool = False) -> FloatArray:
     """Returns (k,) standard errors of the groups' maximum-likelihood estimate on the simplex, at the maximum.
 
     The errors come from the sandwich covariance P J P of an M-estimator. H is minus the expected Hessian. J is the true
-    covariance of the score over the steps of repeated reporters. P = H⁻¹ - H⁻¹ 1 1ᵀ H⁻¹ / (1ᵀ H⁻¹ 1) keeps the sum at 1. The
-    sandwich is also correct if Σ c ln γ is not the true likelihood (unary encodings). For the true likelihood of a single step,
-    P J P is the inverse of Fisher's information. All k bins are treated as free; for bins with an estimate of 0, the errors are
-    then conservative.
+    covariance of the score, summed over the steps for people who report repeatedly. P = H⁻¹ - H⁻¹ 1 1ᵀ H⁻¹ / (1ᵀ H⁻¹ 1) keeps
+    the sum of the frequencies at 1. The sandwich is also correct if Σ c ln γ is not the true likelihood (unary encodings). For
+    the true likelihood of a single step, P J P is the inverse of Fisher's information. All k bins are treated as free; for bins
+    with an estimate of 0, the errors are then conservative.
 
     For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av. J then comes from `Mechanism.support_covariance`: O(k) a
     group. Local hashing and location mechanisms on at most 128 values use matrices (`estimators.dense_errors`). Local hashing
-    on more values uses the formula for support counts, without the dependence among three values. These errors are then too
-    large for the estimate from the true likelihood of local hashing.
+    on more values uses the formula for support counts, which ignores the dependence among three values. These errors are then
+    too large for the estimate from the true likelihood of local hashing.
 
     The errors are NaN if there are no reports, if p = q, if the reports do not distinguish all values, or for location
     mechanisms on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated
@@ -33,7 +33,8 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, ex
         groups: mechanisms with their tables.
         frequencies: (k,) the maximiser.
         steps: as in `matrix_inversion`.
-        exact: true if the true likelihood was maximised, for mechanisms whose term is in `estimators.channel_terms`.
+        exact: true if `frequencies` maximises the true likelihood; relevant only for mechanisms with a term in
+            `estimators.channel_terms`.
 
     Source: Huber 1967 (the sandwich); Aitchison and Silvey 1958 (the constraint).
     """
@@ -77,7 +78,7 @@ def _by_matrices(telling: list[tuple[Mechanism, int]], f: FloatArray, steps: int
             of_person = (np.diag(variance + (x**2).sum(axis=0)) - x.T @ x) * np.outer(slope, slope)
         hessian += n * of_report
         score += n / steps * of_person
-    along = helmert(f.size)  # (k-1, k), an orthonormal basis of the changes that keep the sum
+    along = helmert(f.size)  # (k-1, k), an orthonormal basis of all changes that keep the sum
     inner = along @ hessian @ along.T
     scale = np.linalg.eigvalsh(inner)
     if not scale[0] > RESOLVED * scale[-1]:  # the reports do not distinguish all values, at least in double precision

@@ -1,12 +1,12 @@
-"""Terms of a log-likelihood: a term is the log-likelihood of one mechanism's reports, a concave function of the frequencies.
+"""Terms of a log-likelihood. A term is the log-likelihood of one mechanism's reports, a concave function of the frequencies.
 
 A term is L(f) = Σ_z c_z ln γ_z. c_z is the number of reports with outcome z. γ_z is the probability of z under f, and is
 linear in f. Therefore
 
     Σ_v f_v ∂L/∂f_v = Σ_z c_z    for every f     (1)
 
-A step of expectation maximisation (EM) is f ← f ∂L/∂f, normalised. L is concave, so no distribution f' has L(f') above
-L(f) + max_v ∂L/∂f_v - Σ c. The duality gap max_v ∂L/∂f_v - Σ c bounds how far L(f) is below the maximum.
+A step of expectation maximisation (EM) is f ← f ∂L/∂f, normalised. L is concave, so every distribution f' has L(f') <= L(f) +
+max_v ∂L/∂f_v - Σ c. The duality gap max_v ∂L/∂f_v - Σ c is therefore an upper bound of the distance of L(f) from the maximum.
 """
 
 from typing import Protocol
@@ -16,7 +16,7 @@ import numpy as np
 from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import FloatArray
 
-TINY = 1e-130  # smallest probability; counts divided by its square are still doubles
+TINY = 1e-130  # smallest probability; a count divided by TINY² does not overflow
 
 
 class Term(Protocol):
@@ -31,7 +31,7 @@ class Term(Protocol):
     n: int
 
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
-        """Returns L(f) in nats and its gradient (k,), for all f >= 0. Equation (1) also holds where Σ f is not 1."""
+        """Returns L(f) in nats and its gradient (k,), for all f >= 0. Equation (1) holds even if Σ f is not 1."""
 
     def curvature(self, f: FloatArray, direction: FloatArray) -> FloatArray:
         """Returns minus the Hessian at f, times a direction, (k,)."""
@@ -45,7 +45,7 @@ class SupportTerm:
 
     Attributes:
         support: (k,) the counts c.
-        q: probability that a report supports a given value other than the person's, at least the smallest normal double.
+        q: probability that a report supports a given value that is not the person's; at least the smallest normal double.
         slope: p - q, at least 0.
     """
 

@@ -1,1 +1,1 @@
-"""From stored tables to published histograms: the schedule, the publishers, the API and the live page."""
+"""Turns stored tables into published histograms: the schedule, the publishers, the API and the live page."""

@@ -1,4 +1,4 @@
-"""Bodies of the HTTP API's responses, from the survey and the publications that the schedule saved."""
+"""Bodies of the HTTP API's responses, built from the survey and the publications that the schedule saved."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ Truths = Callable[[Publication], list[float] | None]
 
 
 class NotFound(Exception):
-    """Unknown attribute, or no such estimate yet."""
+    """The attribute is unknown, or the estimate does not exist yet."""
 
 
 class NotAllowed(Exception):
@@ -26,13 +26,13 @@ class NotAllowed(Exception):
 
 
 class Source(Protocol):
-    """Reader of saved publications; `estimators.publishing.results` implements it. Methods may raise StoreUnavailable."""
+    """Reader of saved publications, implemented by `estimators.publishing.results`. Methods may raise StoreUnavailable."""
 
     def progress(self) -> Progress | None:
         """Returns the progress last saved; None before the first save."""
 
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        """Returns the publications with these keys (`Publication.key`), None for a missing publication."""
+        """Returns the publications with these keys (`Publication.key`); None for a missing publication."""
 
 
 class ApiResponses:
@@ -205,7 +205,7 @@ def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
 
 
 def _largest(p: Publication, n: int) -> list[tuple[int, float]]:
-    """Returns the n most frequent values and their frequencies; none without an estimate."""
+    """Returns the n most frequent values and their frequencies. Returns no values if there is no estimate."""
     frequencies = p.estimators["ibu"].estimate().frequencies
     order = np.argsort(-frequencies, kind="stable")[:n]
     return [(int(v), float(frequencies[v])) for v in order if not math.isnan(frequencies[v])]

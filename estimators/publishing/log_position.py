@@ -33,7 +33,7 @@ class KafkaLogPosition:
                 raise LogUnavailable(f"no Kafka broker answers at {settings.kafka}: {heard.why(error)}") from None
 
     def _about(self) -> dict[str, Any]:
-        """Returns the broker's current description of the topic. The client's cache may lack a new partition."""
+        """Returns the broker's current description of the topic. The client's cache may not yet know a new partition."""
         try:
             [about] = self._admin.describe_topics([self._topic])
             if about["error_code"]:
@@ -54,7 +54,7 @@ class KafkaLogPosition:
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
         partitions = self._partitions()
-        # read the end offsets before the search, so that a record appended between the two reads is not missed
+        # read the end offsets before the search; otherwise a record appended between the two reads would be missed
         ends = self._offsets(partitions, OffsetSpec.LATEST)
         found = self._offsets(partitions, time_ms)
         return {tp.partition: found[tp].offset if found[tp].offset >= 0 else ends[tp].offset for tp in partitions}
@@ -64,7 +64,7 @@ class KafkaLogPosition:
         return min((entry.timestamp for entry in found.values() if entry.offset >= 0), default=None)
 
     def _offsets(self, partitions: list[TopicPartition], at: OffsetSpec | int) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Returns the offsets of every partition. A consumer's request would omit partitions with an unknown leader."""
+        """Returns the offsets of every partition. A consumer's own request would omit partitions whose leader is unknown."""
         try:
             found: dict[TopicPartition, OffsetAndTimestamp] = self._admin.list_partition_offsets(dict.fromkeys(partitions, at))
         except KafkaError as error:

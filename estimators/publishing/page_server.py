@@ -1,4 +1,4 @@
-"""Serves the API and the page from a background thread, beside the schedule."""
+"""Serves the API and the page from a background thread, while the schedule runs."""
 
 import socket
 import threading
@@ -41,17 +41,17 @@ class PageServer:
         self.url = f"http://{shown}:{self.port}/"
         config = uvicorn.Config(
             api, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=END_S, lifespan="on"
-        )  # no access log: it would record the visitors' addresses
+        )  # no access log: the log would record the visitors' addresses
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="page", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        with suppress(SystemExit):  # uvicorn raises it after logging an error
+        with suppress(SystemExit):  # uvicorn raises SystemExit after logging an error
             self._server.run(sockets=[self._socket])
 
     def close(self) -> None:
-        """Stops the server. Open event streams end after two seconds."""
+        """Stops the server. Open event streams end within two seconds."""
         self._server.should_exit = True
         self._thread.join(END_S + 3)
         self._socket.close()

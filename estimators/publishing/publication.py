@@ -22,16 +22,16 @@ from surveys import Survey
 Span = Literal["step", "window"]
 Withheld = Literal["bias", "levels"]
 LEVELS_CHANCE = 5.7e-7  # threshold of `levels_p` for the alert
-MAX_LEVEL_NUMBERS = 10_000  # values times levels; above this number the levels' own estimates are not published
-MAX_IBU_WORK = 200_000_000  # iterations times values times levels, a third of a second; for more work, IBU has fewer iterations
+MAX_LEVEL_NUMBERS = 10_000  # values times levels; if there are more, the levels' own estimates are not published
+MAX_IBU_WORK = 200_000_000  # iterations × values × levels (a third of a second); IBU has fewer iterations if it would need more
 
 
 class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     """One estimator's result, as in `Estimate`; None stands for NaN, since JSON has no such number.
 
-    `interval_withheld` is the reason why an estimate has no standard errors. "bias": the estimate is farther from the unbiased
-    estimate than its intervals allow (`estimators.intervals`). "levels": the levels' histograms differ, so every estimate over
-    all levels is biased (`estimators.levels`).
+    `interval_withheld` is the reason why an estimate has no standard errors. "bias": the estimate differs from the unbiased
+    estimate by more than `estimators.intervals.MAX_BIAS` standard errors. "levels": the levels' histograms differ, so every
+    estimate over all levels is biased (`estimators.levels`).
     """
 
     frequencies: list[float | None]
@@ -74,8 +74,8 @@ class Privacy(msgspec.Struct, frozen=True, kw_only=True):
     """Privacy loss, in nats, of a participant of one level who has reported at every step so far.
 
     eps_t: loss if the value never changed. eps_sequence: loss between any two value sequences; the exact loss if
-    `eps_sequence_exact`, else an upper bound. eps_inf: bound of eps_t for any number of reports; None for a one-time mechanism,
-    whose loss has no bound.
+    `eps_sequence_exact`, else an upper bound. eps_inf: bound of eps_t for any number of reports. None for a one-time mechanism,
+    since its loss has no bound.
     """
 
     mechanism: str
@@ -88,7 +88,7 @@ class Privacy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """Matrix inversion of the reports of one level alone. Without reports the numbers are None."""
+    """Matrix inversion from the reports of one level only. If there are no reports, the numbers are None."""
 
     reports: int
     frequencies: list[float | None]
@@ -96,12 +96,13 @@ class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
-    """Diagnostics of an estimate: fit of the counts, drift, and differences between levels. A missing number is None.
+    """Diagnostics of an estimate: fit of the counts, drift, and differences between levels. Missing numbers are None.
 
     Attributes:
         mass_below_zero: sum of the negative frequencies of the raw inversion, as a positive number.
         fit_z, fit_p, fit_sign: by level, agreement of the counts with the mechanism: normal score, probability, and the test
-            with the smallest p-value (`estimators.diagnostics.Fit`). Beyond ±6: forged reports or a wrong survey.
+            with the smallest p-value (`estimators.diagnostics.Fit`). A normal score beyond ±6 means forged reports or a wrong
+            survey.
         drift_sigma: the largest change of a frequency of the raw inversion since the previous step, in standard errors. Only
             for the span "step", since successive windows overlap.
         drift_value: index of the value whose frequency changed most.
@@ -135,14 +136,15 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         panes: number of steps with reports in the span.
         reports: number of reports counted. If 0, all numbers of every estimator are None, and no estimator has converged.
         complete: true if no report could be missing when the publication was made.
-        estimators: by name, over all levels together. "mi" is matrix inversion, "mle" the maximum likelihood. "ibu" is
-            expectation maximisation (EM) from uniform. EM stops after 10 000 iterations as in the literature, or earlier if
-            values times levels exceed 20 000. "ibu" and "mle" agree for few values or many reports; otherwise "ibu" is
-            nearer to uniform. `gap` bounds the distance of "ibu" below the maximum. "ibu" and "mle" use the likelihood of the
-            support counts and no earlier steps, so a step's estimate is a function of the step's counts alone.
-        privacy: by level.
-        diagnostics: fit, drift and differences between levels.
-        levels: with several levels, each level's own estimate, for at most 10 000 values times levels; otherwise empty.
+        estimators: each estimator's result by name, for all levels together. "mi" is matrix inversion, "mle" the maximum
+            likelihood. "ibu" is expectation maximisation (EM) from uniform. EM stops after at most 10 000 iterations as in the
+            literature, or earlier if values times levels exceed 20 000. "ibu" and "mle" agree for few values or many reports;
+            otherwise "ibu" is nearer to uniform. `gap` is an upper bound of the distance of "ibu" from the maximum. "ibu" and
+            "mle" use the likelihood of the support counts and no earlier steps, so a step's estimate depends on nothing but the
+            step's counts.
+        privacy: privacy losses by level.
+        diagnostics: fit of the counts, drift, and differences between levels.
+        levels: each level's own estimate, if there are several levels and at most 10 000 values times levels; otherwise empty.
     """
 
     survey: str
@@ -170,7 +172,7 @@ def publication_key(attribute: str, span: Span, step: int) -> str:
 
 
 def publication_keys(survey: Survey, step: int) -> list[str]:
-    """Returns the keys of all publications of a step: of every attribute, for both spans."""
+    """Returns the keys of all publications of a step: for every attribute and both spans."""
     return [publication_key(attribute.name, span, step) for attribute in survey.attributes for span in get_args(Span)]
 
 
@@ -257,7 +259,7 @@ def _processed(raw: Estimate, post: str) -> Estimate:
 
 
 def _withheld(estimate: Estimate, raw: Estimate, free: FloatArray) -> Withheld | None:
-    """Returns "bias" if an estimate's intervals must not be published, else None. The raw inversion has no bias."""
+    """Returns "bias" if the estimate is too biased to publish its intervals, otherwise None. The raw inversion has no bias."""
     return "bias" if estimate is not raw and bias(estimate, raw, free) > MAX_BIAS else None
 
 
@@ -265,7 +267,7 @@ def _number(x: float) -> float | None:
     return None if math.isnan(x) else x
 
 
-@lru_cache(maxsize=4096)  # a result can take a part of a second; a step, its window and `Schedule.prepare` share the result
+@lru_cache(maxsize=4096)  # takes up to a second; a step, its window and `Schedule.prepare` share the result
 def spent(m: Mechanism, t: int) -> Privacy:
     """Returns the privacy loss of t reports; see `Privacy`."""
     sequence = m.eps_sequence(t)

@@ -27,8 +27,8 @@ DELIVERY_MS = 20_000
 RETRY_MS = 20
 POLL_MS = 200
 CLOSE_S = 5.0
-MAX_LISTED = 256  # an attribute with at most this many listed values has a time series for each value
-TOP_VALUES = 20  # other attributes have a time series for each of the most frequent values of the first estimate
+MAX_LISTED = 256  # an attribute with at most MAX_LISTED listed values has a time series for each value
+TOP_VALUES = 20  # other attributes: a time series for each of the most frequent values of the first estimate
 
 
 class TopicUnavailable(LogUnavailable):
@@ -38,8 +38,8 @@ class TopicUnavailable(LogUnavailable):
 class KafkaPublisher:
     """The survey's compacted topic of estimates: one JSON record per publication, keyed by `Publication.key`.
 
-    One estimator writes at a time. `take_over` fences all others: all estimators share a transactional id, so the broker
-    refuses transactions of the fenced estimators. An estimator that hung while another one continued cannot publish its old
+    One estimator writes at a time. `take_over` fences all other estimators: all estimators share a transactional id, and the
+    broker refuses transactions of a fenced estimator. An estimator that hung while another one continued cannot publish its old
     estimates.
 
     Args:
@@ -56,7 +56,7 @@ class KafkaPublisher:
         self._fingerprint, self._settings = survey.fingerprint.hex(), settings
         self._transactional_id = f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
         self._producer: Producer | None = None
-        self._consumer: KafkaConsumer | None = None  # set while publications are read
+        self._consumer: KafkaConsumer | None = None  # not None while publications are read
         self._in_topic: dict[str, PublicationSummary] = {}
         self._connect(f"{self._transactional_id}-check").close(timeout=CLOSE_S)
 
@@ -95,7 +95,7 @@ class KafkaPublisher:
         """See `schedule.EstimatesTopic`.
 
         Raises:
-            LogUnavailable: if the broker does not answer or refuses, or if another estimator leads meanwhile.
+            LogUnavailable: if the broker does not answer or refuses, or if another estimator now leads.
         """
         self._drop()
         self._in_topic = {}
@@ -115,7 +115,7 @@ class KafkaPublisher:
             raise self._unavailable("another estimator leads")
 
     def _note(self, key: bytes | None, value: bytes | None, offset: int) -> None:
-        """Keeps a record's summary, if the record is a publication of this survey and not of another survey of this name."""
+        """Keeps a record's summary, unless the record is a publication of another survey with the same name."""
         try:
             summary = msgspec.json.decode(value or b"", type=PublicationSummary)
         except msgspec.DecodeError:
@@ -124,7 +124,7 @@ class KafkaPublisher:
             self._in_topic[key.decode(errors="replace")] = msgspec.structs.replace(summary, offset=offset)
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
-        """See `schedule.EstimatesTopic`. Leaves out records of other software versions that this version cannot read.
+        """See `schedule.EstimatesTopic`. Skips records of other software versions that this version cannot read.
 
         Raises:
             LogUnavailable: if the broker does not answer.
@@ -183,7 +183,7 @@ class KafkaPublisher:
                 raise KafkaTimeoutError("no estimates were read in time")
 
     def publish(self, publications: list[Publication]) -> None:
-        """Publishes all publications in one transaction, or none; returns when the broker has stored the publications.
+        """Publishes all publications or none, in one transaction. Returns when the broker has stored the publications.
 
         Raises:
             LogUnavailable: if the broker rejects the publications, for example because another estimator has taken over.
@@ -205,7 +205,7 @@ class KafkaPublisher:
         return TopicUnavailable(f"Kafka at {self._settings.kafka} does not accept estimates for {self._partition.topic}: {why}")
 
     def _drop(self) -> None:
-        """Drops the producer and its unsent records: another estimator may have published the same keys since."""
+        """Drops the producer and its unsent records, because another estimator may since have published the same keys."""
         if self._producer is not None:
             self._producer.close(timeout=0)
         self._producer = None
@@ -224,9 +224,9 @@ class KafkaPublisher:
 class PrometheusPublisher:
     """Gauges of the latest estimates. A gauge for which the latest estimate has no number is NaN, never an older number.
 
-    Aggregates are always exported. If the survey lists an attribute's values (at most 256), each value has a time series of
-    the value's frequency. For other attributes only the 20 most frequent values of the first estimate have a time series; later
-    estimates do not change this choice of values.
+    Gauges without the label `value` are always exported. If the survey lists an attribute's values (at most 256), each value
+    has a time series of its frequency. For other attributes only the 20 most frequent values of the first estimate have a time
+    series; later estimates do not change this choice of values.
     """
 
     def __init__(self, survey: Survey, registry: CollectorRegistry) -> None:
@@ -261,7 +261,7 @@ class PrometheusPublisher:
         self._levels = gauge("levels_sigma", "Largest difference between two levels' shares, in standard errors.", span)
         self._levels_p = gauge("levels_p", "Upper bound on the chance of so large a difference if all levels agree.", span)
         self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
-        self._published.labels(survey.name)  # exports 0 at the start
+        self._published.labels(survey.name)  # exports 0 before the first publication
 
     def publish(self, publications: list[Publication]) -> None:
         """Sets the gauges, and adds the publications to the counter of publications made by this process."""
@@ -270,7 +270,7 @@ class PrometheusPublisher:
             self._published.labels(p.survey).inc()
 
     def show(self, publications: list[Publication]) -> None:
-        """Sets the gauges. Publications of a step before the latest step leave the gauges unchanged."""
+        """Sets the gauges. Publications of a step before the latest step do not change the gauges."""
         for p in publications:
             if p.step < self._latest.get((p.attribute, p.span), 0):
                 continue

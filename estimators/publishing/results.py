@@ -14,7 +14,7 @@ from stores.count_store import StoreUnavailable
 from stores.redis_connection import ERRORS, Client, Command, check_rights
 from surveys import Survey
 
-LEASE_MS = 5_000  # the lease is renewed before every attribute of a step
+LEASE_MS = 5_000  # the leader renews the lease before every attribute of a step
 
 _publication = msgspec.json.Decoder(Publication)
 _progress = msgspec.json.Decoder(Progress)
@@ -78,7 +78,8 @@ class RedisResults:
         ldpstream:{name:fingerprint}:estimates     hash: `Publication.key` -> JSON, of the last 1000 steps
         ldpstream:{name:fingerprint}:leader        name of the leading estimator; a lease of 5 s
 
-    One script writes `progress` and `estimates`. All three keys share a hash tag, so the script also works on a cluster.
+    One script writes `progress` and `estimates`. All three keys have the same hash tag, so the script also works on a Redis
+    Cluster.
 
     Raises (all methods):
         StoreUnavailable: if Redis does not answer.
@@ -93,7 +94,7 @@ class RedisResults:
         self._lead, self._resign = client.register_script(_LEAD), client.register_script(_RESIGN)
 
     def check(self, settings: Settings) -> None:
-        """Checks that Redis allows our commands; writes nothing.
+        """Checks that Redis allows our commands. Writes nothing.
 
         Raises:
             StoreRefused: if Redis refuses a command or our login; the error names the reason.

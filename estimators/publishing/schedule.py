@@ -1,25 +1,26 @@
-"""Schedule of the estimates. A step is estimated once no report can be missing; or at its deadline, and again once complete.
+"""Schedule of the estimates. Estimates a step when no report can be missing; or at its deadline, and again when it is complete.
 
-A step closes at `Survey.closes_ms`. A report appended to the log later is not counted. No report is missing once every
-partition's checkpoint has reached the first offset appended at or after the close (the partition's end if there is no such
-offset yet). The schedule reads the offsets from the log and the checkpoints from the count store; it uses no agent's clock.
+A step closes at `Survey.closes_ms`. Agents do not count a report that is appended to the log after its step's close. No report
+of the step is missing once every partition's checkpoint has reached the first offset appended at or after the close (the
+partition's end if no such offset exists yet). The schedule reads the offsets from the log and the checkpoints from the count
+store. The schedule does not depend on the clocks of agents.
 
-Records may be lost before they are counted (`Missing`). A step to which lost records may belong is published once all other
-records are counted, and stays incomplete permanently. Windows that contain such a step stay incomplete too. A span also stays
-incomplete if the tables of one of its steps have been pruned for some partition.
+Records may be lost before they are counted (`Missing`). If lost records may belong to a step, the schedule publishes the step
+once all other records are counted. Such a step stays incomplete permanently, and so does every window that contains the step. A
+span also stays incomplete if a partition has already pruned the tables of one of the span's steps.
 
-The schedule saves its position with its results (`Progress`), so a restart neither skips nor repeats a step. Estimating a step
-twice gives publications with the same keys and the same contents.
+The schedule saves its position with its results (`Progress`), so a restart neither skips nor repeats a step. If a step is
+estimated twice, both publications have the same keys and the same contents.
 
 An estimator may hang at any line while another one continues. Meanwhile the store may be restored from an older copy. Every
 write is therefore fenced. The topic refuses an estimator's publications after another estimator has taken the topic over.
-Results are saved only if the stored progress is still the progress that was read. Tables are pruned only if the stored
-checkpoints follow the checkpoints that were read (`Checkpoint.follows`).
+The estimator saves results only if the stored progress is still the progress that it read. It prunes tables only if the stored
+checkpoints follow the checkpoints that it read (`Checkpoint.follows`).
 
 An estimator takes the topic over if the stored progress is not the progress that this estimator saved last. The estimator then
 reads the publications:
 
-    a step that is complete in the topic but not in the results     saved from the topic, not estimated again
+    a step that is complete in the topic but not in the results     results saved from the topic, not estimated again
     any other step                                                  estimated; never replaces a better publication (`_quality`)
 
 """
@@ -38,18 +39,18 @@ from stores.count_store import CountStore
 from surveys import Survey
 
 KEPT_STEPS = 1000  # steps of history in the results; the topic keeps all steps
-TAKE_OVER_MS = 60_000  # lease while a topic is being taken over and read
+TAKE_OVER_MS = 60_000  # duration of the lease while an estimator takes over and reads a topic
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Position of the schedule.
 
     Attributes:
-        first_step: the first step ever estimated; windows hold no earlier pane.
+        first_step: the first step ever estimated; windows contain no earlier step.
         next_step: the first step not yet published.
         incomplete: earlier steps that were published incomplete at their deadline.
-        owner: random name of the take-over after which this progress was saved. The name fences an estimator that hung before
-            the take-over.
+        owner: random name of the take-over after which an estimator saved this progress. The name fences an estimator that hung
+            before the take-over.
     """
 
     first_step: int
@@ -68,7 +69,7 @@ class LogPosition(Protocol):
         """Returns the append time of the oldest record in the log; None if the log is empty."""
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
-        """Returns the offset of each partition's first record appended at or after the time, or the end offset without one."""
+        """Returns for each partition the offset of the first record appended at or after the time; without one, the end offset."""
 
 
 class Results(Protocol):
@@ -78,19 +79,19 @@ class Results(Protocol):
         """Returns the progress last saved; None before the first save."""
 
     def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
-        """Saves the publications (replacing those with the same keys) and the progress, in one atomic step.
+        """Saves the publications (replacing publications with the same keys) and the progress, in one atomic step.
 
         Returns:
-            False, with nothing saved, if the stored progress is no longer `before`: another estimator has continued.
+            False, and nothing is saved, if the stored progress is no longer `before`: another estimator has continued.
         """
 
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        """Returns the last saved publications with these keys, None for a missing publication."""
+        """Returns the last saved publication of each key; None for a missing publication."""
 
     def lead(self, for_ms: int | None = None) -> bool:
-        """Takes or renews the leader's lease (by default for a few seconds); False if another estimator holds the lease.
+        """Acquires or renews the leader's lease, by default for a few seconds. False if another estimator has the lease.
 
-        The lease only saves work. Two leaders do no harm, since `save` lets only one of them continue.
+        The lease only avoids duplicate work. Two leaders do no harm, because `save` succeeds for only one of them.
         """
 
 
@@ -105,13 +106,13 @@ class PublicationSummary(msgspec.Struct, frozen=True):
 
 
 class EstimatesTopic(Protocol):
-    """The topic of estimates: keeps the last publication of each key, and accepts publications of one estimator only."""
+    """The topic of estimates: keeps the last publication of each key, and accepts publications from one estimator only."""
 
     def take_over(self, since_ms: int, still: Callable[[], bool]) -> Mapping[str, PublicationSummary]:
         """Fences all other estimators. Raises an error if `still` returns False during the take-over.
 
         Returns:
-            The last publication of each key of this survey, at least for keys published since `since_ms`.
+            The last publication of each key of this survey. Keys last published before `since_ms` may be missing.
         """
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
@@ -129,7 +130,7 @@ class Publisher(Protocol):
 
 
 class Schedule:
-    """Estimates every step of a survey in order. Several schedules may run at once: one works, the others stand by.
+    """Estimates every step of a survey in order. Several schedules may run at once: one works, and the others are on standby.
 
     Args:
         survey: the survey.
@@ -157,7 +158,7 @@ class Schedule:
         self._survey, self._store, self._position = survey, store, position
         self._results, self._publishers, self._topic = results, publishers, topic
         self._post, self._margin_ms = post, margin_ms
-        self._leads = False  # True if the last run finished: `_saved` is then the progress saved, and we own the topic
+        self._leads = False  # True if the last run finished: then the store has `_saved`, and we own the topic
         self._saved: Progress | None = None
         self._in_topic: Mapping[str, PublicationSummary] = {}
         self._next_step: int | None = None
@@ -167,8 +168,8 @@ class Schedule:
         """Publishes all steps that are due, oldest first.
 
         Args:
-            now_ms: the time; used only to decide which steps have closed or are past their deadline.
-            stop: called between steps; True ends the run early.
+            now_ms: the current time; used only to decide which steps have closed or are past their deadline.
+            stop: called between steps; if `stop` returns True, the run ends early.
 
         Returns:
             The publications made.
@@ -187,7 +188,7 @@ class Schedule:
                 if not self._results.save([], saved, owned):
                     return []  # another estimator has continued
                 saved = owned
-        self._leads = False  # until this run finishes
+        self._leads = False  # stays False until this run finishes
         progress = saved or self._begin(now_ms)
         made: list[Publication] = []
         while not stop():
@@ -228,7 +229,7 @@ class Schedule:
         return self._results.lead(TAKE_OVER_MS)
 
     def prepare(self) -> bool:
-        """Computes one mechanism's privacy loss for the next step, in a part of a second, before that step closes.
+        """Computes one mechanism's privacy loss for the next step before this step closes. This takes less than a second.
 
         Returns:
             False if no loss was computed: all losses are known, `run` has not started, or another estimator works.
@@ -258,7 +259,7 @@ class Schedule:
         return None
 
     def _best(self, concluded: list[Publication]) -> list[Publication]:
-        """Replaces each incomplete publication by a better one from the topic or the results, if there is one."""
+        """Replaces each incomplete publication by a better publication from the topic or the results, if there is one."""
         poor = [p.key for p in concluded if not p.complete]
         best = {p.key: p for p in self._results.get(poor) if p is not None}
         if self._topic is not None:
@@ -267,9 +268,10 @@ class Schedule:
         return [best[p.key] if _quality(best.get(p.key)) > _quality(p) else p for p in concluded]
 
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
-        """Returns the next step to publish, if that step is passed (`_passed`), and the progress afterwards.
+        """Returns the next step to publish and the progress after its publication.
 
-        Returns None if no step is due. Steps close in order, so only the first incomplete step is checked.
+        Returns None if no step is due, or if the next step is not yet passed (`_passed`). Steps close in order, so only the first
+        incomplete step is checked.
         """
         if progress.incomplete and self._passed(progress.incomplete[0]):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
@@ -283,11 +285,11 @@ class Schedule:
         return step, passed, msgspec.structs.replace(progress, next_step=step + 1, incomplete=incomplete)
 
     def deadline_ms(self, step: int) -> int:
-        """Returns the time when a step is published even if incomplete: one step's duration after the close."""
+        """Returns the deadline of a step: one step's duration after the close. An incomplete step is published at its deadline."""
         return self._survey.closes_ms(step) + self._survey.step_ms
 
     def _begin(self, now_ms: int) -> Progress:
-        """Begins with the first step of which the log can hold a countable report, or the topic's oldest step if earlier."""
+        """Starts at the first step of which the log can contain a countable report, or at the topic's oldest step if earlier."""
         earliest = self._position.earliest_ms()
         begin_ms = now_ms if earliest is None else min(earliest, now_ms)
         first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
@@ -296,21 +298,21 @@ class Schedule:
         return Progress(first_step=first, next_step=first)
 
     def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
-        """True if every record that the log may hold for the step is counted.
+        """True if agents have counted every record of the step that the log may contain.
 
         Uses the given checkpoints, by default the store's current checkpoints.
         """
         needed = self._position.offsets_at(self._survey.closes_ms(step))
-        log_id = self._position.log_id()  # read last: the offsets then belong to this log or to an earlier log
+        log_id = self._position.log_id()  # read last, so that the offsets belong to this log or to an earlier log
         heads = self._store.heads() if checkpoints is None else checkpoints
         if log_id and any(head.log_id not in ("", log_id) for head in heads.values()):
-            return False  # the log was deleted, and the uncounted records of that log are not yet stored as missing
-        # a partition that never had a record has no checkpoint and needs no checkpoint
+            return False  # the log was deleted; its uncounted records are not yet stored as missing
+        # a partition that never had a record has no checkpoint and does not need one
         reached = {partition: head.next_offset for partition, head in heads.items()}
         return all(reached.get(partition, 0) >= offset for partition, offset in needed.items())
 
     def _conclude(self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool) -> list[Publication] | None:
-        """Returns the publications of a step, whose window begins at `first`; None if another estimator leads now."""
+        """Returns the publications of a step whose window begins at `first`. Returns None if another estimator leads now."""
         survey = self._survey
         tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
         gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]
@@ -334,9 +336,9 @@ class Schedule:
         return publications
 
     def _prune(self, progress: Progress, checkpoints: dict[int, Checkpoint]) -> None:
-        """Prunes panes that no unpublished step needs. Keeps the last step's panes, in case the save of that step is lost."""
+        """Prunes panes that no unpublished step needs. Keeps the last step's panes: the store may lose the save of that step."""
         oldest = min((progress.next_step, *progress.incomplete)) - 1
-        self._store.prune(oldest - max(self._survey.window_steps - 1, 1), checkpoints)  # the previous step, for the drift
+        self._store.prune(oldest - max(self._survey.window_steps - 1, 1), checkpoints)  # keeps the previous step for the drift
 
 
 def _without(progress: Progress, step: int) -> Progress:
@@ -347,7 +349,7 @@ def _without(progress: Progress, step: int) -> Progress:
 
 
 def _quality(p: Publication | PublicationSummary | None) -> tuple[bool, int]:
-    """Rank of a publication: greater is better, and no publication ranks lowest."""
+    """Returns the rank of a publication: greater is better. None (no publication) has the lowest rank."""
     return (False, -1) if p is None else (p.complete, p.reports)
 
 

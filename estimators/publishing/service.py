@@ -40,16 +40,16 @@ def serve(
     check_topics: Callable[[], None],
     until: int | None = None,
 ) -> list[Publication]:
-    """Estimates every step as it closes, until `stop` is set or all steps through `until` are final.
+    """Estimates every step after its close, until `stop` is set or all steps through `until` are final.
 
-    Several estimators may run: one works, and another takes over within seconds after the working estimator ends.
+    Several estimators may run at once: one works. If the working estimator ends, another estimator takes over within seconds.
 
     The estimator waits while Kafka or Redis is unreachable, also at start-up.
 
     Args:
         survey: the survey.
         settings: the addresses of Kafka and Redis.
-        stop: the caller sets it to end the estimator.
+        stop: an event; the caller sets the event to end the estimator.
         seen: called with every publication made.
         check_topics: checks the topics, and raises `Unreachable` while Kafka is unreachable.
         until: the last step wanted; None for no end.
@@ -59,7 +59,8 @@ def serve(
 
     Raises:
         Stopped: if `stop` is set before Kafka and Redis have answered.
-        StoreRefused: if Redis refuses a command that the service needs. `serve` also raises any other error of `check_topics`.
+        StoreRefused: if Redis refuses a command that the service needs. `serve` also passes on every other error of
+        `check_topics`.
         SettingsError: if an attribute has too many values to be published.
     """
     for attribute in survey.attributes:
@@ -81,7 +82,7 @@ def serve(
 
     def reach_kafka() -> tuple[KafkaLogPosition, KafkaPublisher]:
         check_topics()
-        publisher = KafkaPublisher(survey, settings)  # created first, since the publisher keeps no connection open
+        publisher = KafkaPublisher(survey, settings)  # created before the other clients; the publisher keeps no connection open
         return KafkaLogPosition(survey, settings), publisher
 
     prometheus = PrometheusPublisher(survey, REGISTRY)
@@ -138,7 +139,7 @@ def _serve_page(survey: Survey, settings: Settings, results: RedisResults, store
 
 
 class _Watcher:
-    """Logs publications and passes each of them to a function."""
+    """Logs each publication and passes the publication to a function."""
 
     def __init__(self, seen: Callable[[Publication], None]) -> None:
         self._seen = seen
@@ -151,7 +152,7 @@ class _Watcher:
 
 
 def _pause_s(due_ms: int | None, now_ms: int) -> float:
-    """Returns the pause until the next run, in seconds: short near the time when the next step is due, else long."""
+    """Returns the pause until the next run, in seconds: short near the time when the next step is due, otherwise long."""
     return TICK_S if due_ms is None else min(max(abs(due_ms - now_ms) / 1000, SHORTEST_TICK_S), TICK_S)
 
 

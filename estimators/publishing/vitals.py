@@ -1,4 +1,4 @@
-"""Health of the estimator and of the counting agents before it, for Prometheus and for `/ready`."""
+"""Health of the estimator and of the counting agents, for Prometheus and for `/ready`."""
 
 from prometheus_client import CollectorRegistry, Gauge
 
@@ -19,13 +19,13 @@ class Vitals:
     A standby estimator shows the same numbers as the working estimator.
 
     Attributes:
-        well: True if Kafka and Redis answered the last call of `look`.
+        well: True if Kafka and Redis answered during the last call of `look`.
 
     Args:
         survey: the survey.
         store, position, results, margin_ms: as for `Schedule`.
-        prometheus: shows estimates.
-        registry: where the gauges are registered.
+        prometheus: publisher that shows the estimates as gauges.
+        registry: registry of the gauges.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Vitals:
         self._survey, self._store, self._position, self._results = survey, store, position, results
         self._margin_ms, self._looked_ms, self._prometheus = margin_ms, -LAG_EVERY_MS, prometheus
         self._progress: Progress | None = None
-        self._first_step: int | None = None  # step shown as due until the first estimate exists
+        self._first_step: int | None = None  # the step shown as due before the first estimate
         self.well = False
         lag = Gauge("ldpstream_lag_records", "Records in the log that are not counted yet.", ["survey"], registry=registry)
         due = Gauge(
@@ -53,7 +53,7 @@ class Vitals:
         self._lag, self._due = lag.labels(survey.name), due.labels(survey.name)
 
     def look(self, now_ms: int) -> None:
-        """Sets the gauges, the lag at most every five seconds.
+        """Sets the gauges. Updates the lag at most every five seconds.
 
         Raises:
             LogUnavailable, StoreUnavailable: if Kafka or Redis does not answer.
