@@ -224,8 +224,8 @@ def _symbols(table: CountTable, repeats: int) -> LogP | None:
 def _counts(m: ChannelMechanism, table: CountTable, steps: int) -> LogP | None:
     """Tests the deviance of the best-fitting distribution, which is at most the deviance of the true distribution.
 
-    The deviance of the true distribution has the mean and variance of k Poisson counts with a given sum, at the fitted means. If
-    people report `steps` times, the variance of the counts grows at most `steps`-fold. Division by `steps` corrects this.
+    The deviance of the true distribution has the mean and variance of k Poisson counts with a given sum, at the fitted means.
+    If people report `steps` times, the variance of the counts grows at most `steps`-fold. Division by `steps` corrects this.
     """
     counts = table.counts.astype(np.float64)
     best = mle(m, table)

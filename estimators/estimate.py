@@ -46,7 +46,7 @@ class Estimate:
         return cls(np.full(k, np.nan), np.full(k, np.nan), n, converged=False)
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Returns the ends of the normal intervals, lower and upper, (k,) each, for a level in (0, 1); not clipped to [0, 1]."""
+        """Returns the lower and upper ends of the normal intervals, (k,) each, for a level in (0, 1); not clipped to [0, 1]."""
         half = norm.ppf(0.5 + real("level", level, 1e-9, 1 - 1e-9) / 2) * self.standard_errors
         return self.frequencies - half, self.frequencies + half
 

@@ -175,7 +175,7 @@ def em(
 
 
 def _kinds(columns: list[FloatArray]) -> tuple[IntArray, IntArray, FloatArray]:
-    """Groups values with equal columns (k,) into kinds. Returns each kind's first value, each value's kind, each kind's size."""
+    """Groups values with equal columns (k,) into kinds: each kind's first value, each value's kind, and the kinds' sizes."""
     kind = np.zeros(columns[0].size, np.int64)
     for column in columns:
         of_column = np.unique(column, return_inverse=True)[1]

@@ -144,7 +144,7 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
 
 
 def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Multiplies a vector by L-BFGS's inverse Hessian. Pairs (step, decrease of the gradient) and `metric` define the Hessian."""
+    """Multiplies a vector by L-BFGS's inverse Hessian, built from `metric` and pairs (step, decrease of the gradient)."""
     used = []
     for step, bend in pairs:
         product = float((step * bend).sum())

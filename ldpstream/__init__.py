@@ -1,7 +1,7 @@
 """Streaming longitudinal aggregation under local differential privacy.
 
-This package has the names that a notebook imports. The names load on first use, because the command line must first check that
-no other package shadows ldpstream's packages.
+This package has the names that a notebook imports. Python loads the names on first use, because the command line must check
+beforehand that no other package shadows ldpstream's packages.
 """
 
 from importlib import import_module

@@ -8,15 +8,15 @@ from types import FrameType
 
 
 def main() -> None:
-    """Run the command line. Exit status: 2, with one line, if it cannot start; 130 at Ctrl-C.
+    """Run the command line. The exit status is 2, with one line, if the command cannot start, and 130 at Ctrl-C.
 
-    SIGTERM ends every command at any time. Without a handler, it would not end process 1 of a container.
+    SIGTERM ends every command at any time. Without a handler, SIGTERM would not end process 1 of a container.
     """
     _open_streams()
     signal.signal(signal.SIGTERM, _end)
     with_ctrl_c = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if with_ctrl_c:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # a module being imported might catch an exception
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an exception might be caught by a module being imported
     from ldpstream.shadow import shadowed
 
     if (problem := shadowed()) is not None:
@@ -31,7 +31,7 @@ def main() -> None:
 
 def _open_streams() -> None:
     """Redirect closed standard streams to the null device, and write `?` for characters that the output's encoding lacks."""
-    while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:  # else the next open file or socket would get number 1 or 2
+    while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:  # otherwise the next open file or socket would get number 1 or 2
         pass
     os.close(spare)
     for name in ("stdout", "stderr"):

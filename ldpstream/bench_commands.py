@@ -1,4 +1,4 @@
-"""The commands `bench …`. Each imports its benchmark when it runs: `ldpstream --help` stays fast."""
+"""The commands `bench …`. Each imports its benchmark only when it runs, for a fast `--help`."""
 
 import signal
 from pathlib import Path
@@ -137,7 +137,7 @@ def service_command(
     from experiments.bench.service_site import BenchError
     from experiments.bench.service_tables import service_notes, service_tables
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the clean-up runs
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises an exception, so that the clean-up runs
     try:
         with activity() as progress:
             result = bench(load_settings(), QUICK if quick else FULL, progress)

@@ -34,7 +34,7 @@ from runtime.waiting import Stopped, Unreachable, wait_for
 from surveys import Survey, load_survey
 from surveys.errors import UserError
 
-if TYPE_CHECKING:  # the estimators load slowly: only the commands that estimate import them
+if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
     from estimators.publishing.publication import Publication
     from ldpstream.demo import Demo
 
@@ -49,7 +49,7 @@ FirstStep = Annotated[int, typer.Option(help="number of step 0 in the data file"
 Users = Annotated[int, typer.Option(min=1, max=100_000_000, help="number of simulated users (without a data file)")]
 Steps = Annotated[int, typer.Option(min=1, max=1_000_000, help="number of time steps (without a data file)")]
 Seed = Annotated[int, typer.Option(min=0, help="seed of the simulated devices")]
-STOP_S = 8.5  # from the signal until the estimator ends
+STOP_S = 8.5  # longest time from the signal to the end of the estimator
 DEMO_SURVEY = Path(__file__).resolve().parent.parent / "surveys" / "samples" / "demo.toml"
 
 
@@ -61,7 +61,7 @@ def run() -> None:
         sys.exit(0)
     except (UserError, OSError) as error:
         fail(str(error))
-    except KeyboardInterrupt:  # outside the part that Typer handles
+    except KeyboardInterrupt:  # an interrupt outside the part that Typer handles
         sys.exit(130)
 
 
@@ -78,12 +78,12 @@ def fail(message: str) -> Never:
 
 
 def values(survey: Survey, data: Path | None, first_step: int, users: int, steps: int, seed: int) -> ValueSource:
-    """Returns people's true values: from the file if given, else simulated."""
+    """Returns people's true values, from the file if there is one, otherwise simulated."""
     return MarkovValues(survey, users, steps, seed) if data is None else load_values(data, survey, first_step)
 
 
 def ends_on_signal(within_s: float | None = None) -> Event:
-    """Returns an event that SIGTERM or SIGINT sets. A process that still runs `within_s` seconds later is ended."""
+    """Returns an event that SIGTERM or SIGINT sets. If the process still runs `within_s` seconds later, it is ended."""
     stop = Event()
 
     def handle(signum: int, frame: FrameType | None) -> None:
@@ -140,7 +140,7 @@ def demo(
 
 @contextmanager
 def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
-    """Serves the live page of a demo, with the truth; on a free port if the configured one is in use."""
+    """Serves the live page of a demo, with the true shares. Uses a free port if the configured port is in use."""
     from estimators.publishing.api import create_api  # only here and in the estimator: this module loads slowly
     from estimators.publishing.page_server import PageServer
 
@@ -269,11 +269,11 @@ def produce(
 
 
 def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
-    """Returns a sink to the survey's topic as soon as Kafka answers; makes the topic if it is missing.
+    """Returns a sink to the survey's topic as soon as Kafka answers. Creates the topic if it is missing.
 
     Raises:
-        Stopped: if `stop` is set earlier.
-        TopicError: if Kafka refuses us.
+        Stopped: if `stop` is set before Kafka answers.
+        TopicError: if Kafka refuses our login or our rights.
     """
 
     def ask() -> Sink:
@@ -281,7 +281,7 @@ def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
         return KafkaSink(settings, survey.reports_topic)
 
     def unreachable(error: Exception) -> bool:
-        return isinstance(error, Unreachable | SinkError)  # a refusal is a TopicError from the check of the topics
+        return isinstance(error, Unreachable | SinkError)  # a refusal is a TopicError, raised by the check of the topics
 
     return wait_for(f"Kafka at {settings.kafka}", ask, stop.wait, say, unreachable)
 
@@ -318,7 +318,8 @@ def estimate(
         if until is not None and publication.span == "window":
             console.print(tables.histogram_table(survey, publication, None))
 
-    # the estimator may wait long for an unreachable Kafka; ending it is safe: the next estimator estimates the unsaved steps
+    # the estimator may wait long for an unreachable Kafka; ending the process is safe: the next estimator estimates unsaved
+    # steps
     stop = ends_on_signal(STOP_S if json is None else None)
     history = serve(survey, settings, stop, seen, partial(ensure_topics, settings, survey, "estimator"), until)
     write_json(json, tables.as_json(survey, history, None))

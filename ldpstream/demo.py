@@ -50,7 +50,7 @@ class Demo:
         seed: seed of the simulated devices.
 
     Attributes:
-        service: the service; its results hold all publications.
+        service: the embedded service; `service.results` contains all publications.
         truth: the true answers.
     """
 
@@ -61,10 +61,10 @@ class Demo:
         self.truth = Truth()
 
     def run(self, seen: Callable[[int, list[Publication]], None]) -> None:
-        """Run every step of the source, then let the last step close.
+        """Run every step of the source, and then wait on the virtual clock until the last step has closed.
 
         Args:
-            seen: called after every step with its number and its publications.
+            seen: called after every step with the step's number and publications.
         """
         survey, log, n_steps, sink = self._survey, self._log, self._source.n_steps, MemorySink(self._log.append)
         for step in range(n_steps):

@@ -1,4 +1,4 @@
-"""The whole service in one process: a log in memory, the same fold, schedule and results, and a manual clock."""
+"""The whole service in one process: the real counting, schedule and results, with an in-memory log and a manual clock."""
 
 from bisect import bisect_left
 
@@ -16,11 +16,11 @@ def _appended(record: Record) -> int:
 
 
 class MemoryLog:
-    """A partitioned log of envelopes with append times, like Kafka's. Each append goes to the next partition.
+    """A partitioned log of envelopes with append times, like Kafka's. Appends go to the partitions in turn.
 
     Args:
         partitions: number of partitions.
-        now_ms: the present time, in ms; set the attribute to change it.
+        now_ms: the current time, in ms; assign to the attribute to move the clock.
     """
 
     def __init__(self, partitions: int, now_ms: int) -> None:
@@ -29,7 +29,7 @@ class MemoryLog:
         self._appended = 0
 
     def append(self, value: bytes) -> None:
-        """Append a record at the present time."""
+        """Append a record at the current time."""
         partition = self.partitions[self._appended % len(self.partitions)]
         partition.append(Record(len(partition), self.now_ms, value))
         self._appended += 1
@@ -51,7 +51,7 @@ class EmbeddedService:
 
     Args:
         survey: the survey.
-        log: the log, into which a `producers.sinks.MemorySink` writes.
+        log: the log; a `producers.sinks.MemorySink` writes the reports into the log.
         publishers: receive the publications.
     """
 
@@ -61,7 +61,7 @@ class EmbeddedService:
         self._schedule = Schedule(survey, self.store, log, self.results, publishers or [])
 
     def count(self) -> None:
-        """Fold the newly appended records, and commit them."""
+        """Count the newly appended records, and commit the counts."""
         for partition, (fold, records) in enumerate(zip(self._folds, self.log.partitions, strict=True)):
             fold.feed(records[fold.next_offset :])
             expected, change = fold.stored_position, fold.changes()

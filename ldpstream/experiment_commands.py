@@ -1,4 +1,4 @@
-"""The commands `audit`, `reproduce` and `advise`. Each imports its experiment when it runs: `ldpstream --help` stays fast."""
+"""The commands `audit`, `reproduce` and `advise`. Each imports its experiment only when it runs, for a fast `--help`."""
 
 from pathlib import Path
 from typing import Annotated

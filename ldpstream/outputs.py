@@ -1,4 +1,4 @@
-"""Output files of commands, checked before the work starts."""
+"""Output files of commands. A command checks its output files before the work starts."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +13,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 class OutputError(UserError):
-    """A file cannot be written; the message is one line that names it."""
+    """A file cannot be written. The message is one line that names the file."""
 
 
 def writable(param: typer.CallbackParam, path: Path | None) -> Path | None:
@@ -31,7 +31,7 @@ def drawable(param: typer.CallbackParam, path: Path | None) -> Path | None:
     """Returns the path of an option, if a picture can be drawn there.
 
     Raises:
-        OutputError: if `writable` refuses the path, we cannot draw its format, or Matplotlib is missing.
+        OutputError: if `writable` refuses the path, the picture's format is unknown, or Matplotlib is missing.
     """
     if (path := writable(param, path)) is not None:
         if path.suffix.lower() not in PICTURES:
@@ -47,7 +47,7 @@ JsonFile = Annotated[
 
 
 def write_json(path: Path | None, document: Any) -> None:
-    """Write the document as JSON, the whole file or nothing; nothing if the path is None."""
+    """Write the document as JSON, either the whole file or nothing. If the path is None, write nothing."""
     if path is None:
         return
     part = path.with_name(path.name + ".part")

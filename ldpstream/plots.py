@@ -11,14 +11,14 @@ MOST_REPORTS = 1000
 
 
 class PlotError(UserError):
-    """A picture cannot be drawn; the message is one line with the reason."""
+    """A picture cannot be drawn. The message is one line with the reason."""
 
 
 def draw_ledger(survey: Survey, path: Path) -> None:
     """Draw eps_t and eps_sequence over t for every attribute and level, both axes logarithmic.
 
     Raises:
-        PlotError: if Matplotlib is missing, or cannot write the format of the file's ending.
+        PlotError: if Matplotlib is missing, or does not support the file name's extension.
     """
     try:
         from matplotlib.figure import Figure  # only here: Matplotlib is an optional dependency

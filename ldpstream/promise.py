@@ -14,12 +14,12 @@ COLLECTIONS = {
     "The losses below are losses of the whole answer. They use no privacy amplification, because amplification does not "
     "hold between people who differ in several attributes.",
 }
-MANY_MEMOS = 8  # more than local hashing usually needs
+MANY_MEMOS = 8  # number of memos; local hashing usually needs fewer
 HORIZONS = (1, 2, 3, 5, 10, 20, 50, 100, 1000)
 
 
 def odds(eps: float) -> str:
-    """Formats e^eps, the factor by which odds may change."""
+    """Formats e^eps, the largest factor by which odds may change."""
     return "any factor" if math.isinf(eps) else f"a factor of {math.exp(eps):.3g}" if eps < 50 else f"a factor of e^{eps:.4g}"
 
 
@@ -36,12 +36,13 @@ def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
 
     - smp: the largest loss of one attribute, because the device answers only one.
     - spl: the sum, because the reports are independent given the values.
-    - rs+fd: the largest loss. The likelihood of a whole answer is a mean over the attribute that is answered truly. Each term
-      is a product in which one factor depends on the person's values. A ratio of sums is at most the largest ratio of terms.
+    - rs+fd: the largest loss. The likelihood of a whole answer is a mean over the choice of the attribute that the device
+      answers truly. Each term of the mean is a product in which one factor depends on the person's values. A ratio of sums is
+      at most the largest ratio of terms.
 
     Args:
         survey: the survey.
-        loss: returns the loss of one attribute's mechanism, such as eps_inf or eps_t for some t.
+        loss: function that returns the loss of one attribute's mechanism, for example eps_inf, or eps_t for some t.
     """
     dearest = [max(loss(m) for m in levels) for levels in survey.mechanisms]
     return sum(dearest) if survey.collection == "spl" else max(dearest)
@@ -96,7 +97,7 @@ def promise(survey: Survey) -> list[str]:
 
 
 def percent(chance: float) -> str:
-    """Formats a chance in per cent, with three digits."""
+    """Formats a probability in per cent, with three digits."""
     return f"{100 * chance:.3g} %"
 
 

@@ -1,4 +1,4 @@
-"""A rehearsal: a copy of a survey, with its start now and short steps, to try the services out."""
+"""A rehearsal: a copy of a survey that starts now and has short steps, to try the services out."""
 
 import re
 import tomllib
@@ -9,7 +9,7 @@ from surveys import Survey, SurveyError, load_survey, parse_survey
 
 
 def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey:
-    """Write `source` to `out` with another name, `start` and `step_seconds`; change nothing else.
+    """Write a copy of `source` to `out` with another name, `start` and `step_seconds`. Change nothing else.
 
     The name gets the suffix "-rehearsal", so that a rehearsal has its own topics and counts.
 
@@ -17,10 +17,10 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey
         source: the survey file.
         out: the file to write, not `source`.
         step_seconds: the new length of a step.
-        now_s: the new start, in seconds since 1970 UTC, rounded down.
+        now_s: the new start, in seconds since 1970 UTC; the function rounds it down.
 
     Raises:
-        SurveyError: if the source is not a survey, or cannot be changed in this way. Nothing is written then.
+        SurveyError: if the source is not a survey, or cannot be changed in this way. In these cases nothing is written.
     """
     original = load_survey(source)
     if out.exists() and out.samefile(source):

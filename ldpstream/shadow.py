@@ -1,4 +1,4 @@
-"""Detects a foreign package that shadows one of ldpstream's: other distributions use the same plain names."""
+"""Detects a foreign package that shadows one of ldpstream's packages. Other distributions may use the same plain names."""
 
 from importlib.util import find_spec
 from pathlib import Path

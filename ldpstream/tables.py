@@ -20,16 +20,16 @@ if TYPE_CHECKING:  # see cli.py
     from estimators.publishing.publication import Publication
 
 MOST_ROWS = 20
-MAX_BUDGET = 1e9  # nats
+MAX_BUDGET = 1e9  # in nats
 
 
 def number(x: float | None) -> str:
-    """Formats a loss in nats with four digits; None or infinity as ∞."""
+    """Formats a loss in nats with four digits. Formats None and infinity as ∞."""
     return "∞" if x is None or math.isinf(x) else f"{x:.4g}"
 
 
 def share(frequency: float) -> str:
-    """Formats a frequency with four decimals; NaN as a dash."""
+    """Formats a frequency with four decimals. Formats NaN as a dash."""
     return "–" if math.isnan(frequency) else f"{frequency:.4f}"
 
 
@@ -44,7 +44,7 @@ def privacy_line(publication: "Publication") -> str:
 
 
 def histogram_table(survey: Survey, publication: "Publication", truth: list[float] | None) -> Table:
-    """Table of one publication: every estimator, MI's 95 % interval, and the truth if known; at most the 20 largest values."""
+    """Table of a publication: every estimator, MI's 95 % interval, the truth if known; only the 20 largest values."""
     attribute = survey.attributes[survey.index(publication.attribute)]
     span = "step" if publication.span == "step" else f"window of {publication.panes} steps up to"
     late = "" if publication.complete else ", incomplete"
@@ -79,7 +79,7 @@ def histogram_table(survey: Survey, publication: "Publication", truth: list[floa
 
 
 def as_json(survey: Survey, publications: "list[Publication]", truths: list[list[float] | None] | None) -> dict[str, Any]:
-    """Returns `{"survey", "estimates": [...]}`: every publication, with its truth if known."""
+    """Returns `{"survey", "estimates": [...]}`. The estimates are all publications, with the truth if known."""
     estimates = [msgspec.to_builtins(p) for p in publications]
     for i, estimate in enumerate(estimates):
         estimate["values"] = list(survey.attributes[survey.index(estimate["attribute"])].labels)
@@ -123,13 +123,13 @@ def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, A
     """Finds the largest ε₁ of every attribute and level within a device's budget, rounded to four digits for a survey file.
 
     Args:
-        survey: the survey. Under spl every attribute gets an equal part of the budget, because their losses add up.
+        survey: the survey. Under spl every attribute gets an equal part of the budget, because the attributes' losses add up.
         horizon: number of reports t.
         budget: limit of the loss of a device's t reports, in nats, at least 1e-9.
 
     Returns:
-        Two rows for each level. With `values` "the same" the loss is ε_t, with "any" it is eps_sequence. The level's ε∞ does
-        not change. `eps_1` is None if even ε₁ = 10⁻⁶ exceeds the budget.
+        Two rows for each level. If `values` is "the same", the loss is ε_t; if `values` is "any", the loss is eps_sequence. The
+        level's ε∞ does not change. `eps_1` is None if even ε₁ = 10⁻⁶ exceeds the budget.
 
     Raises:
         ValueError: if an argument is out of range.

@@ -17,7 +17,7 @@ def progress_bar() -> Progress:
 
 @contextmanager
 def job_bar() -> Iterator[Callable[[int, int, str], None]]:
-    """Shows a progress bar; its arguments: jobs done, total jobs, name of the last job."""
+    """Shows a progress bar. The yielded function has the arguments jobs done, total jobs, name of the last job."""
     with progress_bar() as progress:
         task = progress.add_task("", total=None)
         yield lambda done, total, name: progress.update(task, completed=done, total=total, description=name)
@@ -25,6 +25,6 @@ def job_bar() -> Iterator[Callable[[int, int, str], None]]:
 
 @contextmanager
 def activity() -> Iterator[Callable[[str], None]]:
-    """Shows one line with the current activity on standard error, if that is a terminal."""
+    """Shows one line with the current activity on standard error, if standard error is a terminal."""
     with Console(stderr=True).status("") as status:
         yield status.update

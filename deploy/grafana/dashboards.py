@@ -1,7 +1,7 @@
-"""Makes the two Grafana dashboards:  python deploy/grafana/dashboards.py  writes dashboards/*.json.
+"""Makes the two Grafana dashboards: `python deploy/grafana/dashboards.py` writes dashboards/*.json.
 
-Population shows the estimates; Privacy and pipeline shows the privacy loss and the state of the service. Every panel
-queries series that the processes export; a test runs every query against a real Prometheus.
+Population shows the estimates; Privacy and pipeline shows the privacy loss and the state of the service. Every panel queries
+time series that the processes export. A test runs every query against a real Prometheus.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ VALUE = '{survey="$survey", attribute="$attribute", span="$span", estimator="$es
 LEVELS = '{survey="$survey"}'
 BY_LEVEL = "max by (attribute, level)"  # standby estimators export the same values as the working estimator
 
-MAX_BARS = 256  # at most this many values of an attribute have series
+MAX_BARS = 256  # largest number of an attribute's values that have time series
 OUTCOMES, ACCEPTED = "sum by (outcome) (rate(ldpstream_gateway_requests_total%s[$__rate_interval]))", '{outcome="accepted"}'
 
 Shape = Callable[[], timeseries.Panel | stat.Panel | bargauge.Panel | table.Panel]
@@ -51,8 +51,8 @@ Shape = Callable[[], timeseries.Panel | stat.Panel | bargauge.Panel | table.Pane
 class Panel:
     """One panel: kind, title, description, unit, (query, legend) pairs, and size on Grafana's grid of 24 columns.
 
-    `steps` are (lower bound, colour) pairs in increasing order; None as the first bound is minus infinity. Grafana's default
-    thresholds would colour every number above 80 red.
+    `steps` are (lower bound, colour) pairs in increasing order; a first bound of None means minus infinity. Without `steps`,
+    Grafana's default thresholds would colour every number above 80 red.
     """
 
     kind: Shape
@@ -76,7 +76,7 @@ def number() -> stat.Panel:
 
 
 def bars() -> bargauge.Panel:
-    """Returns a bar for every row of a table, sorted by the hidden column `index`: sorted by name, 100 is before 20."""
+    """Returns a bar for every row of a table. Sorts by the hidden column `index`: by name, 100 would be before 20."""
     return (
         bargauge.Panel()
         .orientation(VizOrientation.HORIZONTAL)
@@ -199,7 +199,7 @@ def build(uid: str, title: str, panels: tuple[Panel, ...], variables: tuple[obje
 
 
 def dashboards() -> dict[str, str]:
-    """Returns file name -> JSON."""
+    """Returns each dashboard's file name and JSON."""
     survey = variable("survey", "Survey", "label_values(ldpstream_estimate_step, survey)")
     attribute = variable("attribute", "Attribute", 'label_values(ldpstream_estimate_step{survey="$survey"}, attribute)')
     value = variable("value", "Value", f"label_values(ldpstream_frequency_ratio{OF}, value)")

@@ -1,4 +1,4 @@
-"""Makes a PrometheusRule of deploy/prometheus/alerts.yaml:  python deploy/kubernetes/alerts.py  writes base/alerts.yaml."""
+"""Turns deploy/prometheus/alerts.yaml into a PrometheusRule: `python deploy/kubernetes/alerts.py` writes base/alerts.yaml."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ spec:
 
 
 def rule() -> str:
-    """Returns the manifest."""
+    """Returns the PrometheusRule manifest."""
     rules = (HERE.parent / "prometheus" / "alerts.yaml").read_text()
     groups = rules[rules.index("groups:") :]
     return HEAD + "".join(f"  {line}\n" if line else "\n" for line in groups.splitlines())

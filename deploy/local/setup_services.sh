@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what the service tests need, if it is missing: redis-server, a Java runtime, Maven, Prometheus, Chromium and npm; also the
-# jars of Kafka and the checkers of manifests (into the cache folder of tests/services/kafka_jars.py). It does not install kubectl.
-# If it cannot install something, it prints one line and succeeds: the tests are then skipped. With CI set it fails, like the tests.
+# Installs missing programs that the service tests need: redis-server, a Java runtime, Maven, Prometheus, Chromium and npm. Also
+# downloads Kafka's jars and the manifest checkers (into the cache folder of tests/services/kafka_jars.py). Does not install
+# kubectl. If it cannot install something, it prints one line and succeeds: the tests are then skipped. With CI set it fails,
+# like the tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -32,7 +33,7 @@ has_jars() {
     "$python" tests/services/kafka_jars.py >/dev/null 2>&1
 }
 
-# Debian starts an installed service; the tests start their own, so the package's service must stay off.
+# Debian starts an installed service; the tests start their own service, so the package's service must stay off.
 install() {
     export DEBIAN_FRONTEND=noninteractive
     apt-get update --quiet --quiet || return 1

@@ -69,7 +69,7 @@ class LogPosition(Protocol):
         """Returns the append time of the oldest record in the log; None if the log is empty."""
 
     def offsets_at(self, time_ms: int) -> dict[int, int]:
-        """Returns for each partition the offset of the first record appended at or after the time; without one, the end offset."""
+        """Returns for each partition the offset of the first record appended at or after the time; otherwise the end offset."""
 
 
 class Results(Protocol):
@@ -270,8 +270,8 @@ class Schedule:
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
         """Returns the next step to publish and the progress after its publication.
 
-        Returns None if no step is due, or if the next step is not yet passed (`_passed`). Steps close in order, so only the first
-        incomplete step is checked.
+        Returns None if no step is due, or if the next step is not yet passed (`_passed`). Steps close in order, so only the
+        first incomplete step is checked.
         """
         if progress.incomplete and self._passed(progress.incomplete[0]):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
@@ -285,11 +285,11 @@ class Schedule:
         return step, passed, msgspec.structs.replace(progress, next_step=step + 1, incomplete=incomplete)
 
     def deadline_ms(self, step: int) -> int:
-        """Returns the deadline of a step: one step's duration after the close. An incomplete step is published at its deadline."""
+        """Returns the deadline of a step, when even an incomplete step is published: one step's duration after the close."""
         return self._survey.closes_ms(step) + self._survey.step_ms
 
     def _begin(self, now_ms: int) -> Progress:
-        """Starts at the first step of which the log can contain a countable report, or at the topic's oldest step if earlier."""
+        """Starts at the first step of which the log can contain a countable report, or at the topic's oldest step if older."""
         earliest = self._position.earliest_ms()
         begin_ms = now_ms if earliest is None else min(earliest, now_ms)
         first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
@@ -336,7 +336,7 @@ class Schedule:
         return publications
 
     def _prune(self, progress: Progress, checkpoints: dict[int, Checkpoint]) -> None:
-        """Prunes panes that no unpublished step needs. Keeps the last step's panes: the store may lose the save of that step."""
+        """Prunes panes that no unpublished step needs. Keeps the last step's panes: the store may lose that step's save."""
         oldest = min((progress.next_step, *progress.incomplete)) - 1
         self._store.prune(oldest - max(self._survey.window_steps - 1, 1), checkpoints)  # keeps the previous step for the drift
 
