@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs missing programs that the service tests need: redis-server, a Java runtime, Maven, Prometheus, Chromium and npm. Also
 # downloads Kafka's jars and the manifest checkers (into the cache folder of tests/services/kafka_jars.py). Does not install
-# kubectl. If it cannot install something, it prints one line and succeeds: the tests are then skipped. With CI set it fails,
-# like the tests.
+# kubectl. If an installation fails, the script prints one line and succeeds; the tests are then skipped. If CI is set, the
+# script fails, like the tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

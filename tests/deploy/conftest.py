@@ -1,4 +1,4 @@
-"""Fixtures of the tests of deployments. A test without its checker is skipped with the reason; in CI it fails."""
+"""Fixtures for the tests of the deployment files. Without its checker, a test is skipped with a reason; in CI it fails."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def wanted(fetch: Callable[[], T]) -> T:
-    """Returns the result of `fetch`. If `fetch` fails, the test is skipped, or fails if `CI` is set."""
+    """Returns the result of `fetch`. If `fetch` fails, skips the test; if also `CI` is set, fails the test."""
     try:
         return fetch()
     except ToolError as error:

@@ -1,4 +1,4 @@
-"""Renders the manifests and checks them against their schemas."""
+"""Renders the manifests and checks them against the schemas of Kubernetes and of the operators."""
 
 import functools
 import json
@@ -48,7 +48,7 @@ def rendered(folder: str) -> str:
 
 @functools.cache
 def resources(folder: str) -> list[Resource]:
-    """Returns a kustomization's resources; do not change them."""
+    """Returns a kustomization's resources. Callers must not change the resources."""
     return list(yaml.safe_load_all(rendered(folder)))
 
 
@@ -58,7 +58,7 @@ def is_custom(resource: Resource) -> bool:
 
 
 def refused(resource: Resource) -> str | None:
-    """Returns the reason why Kubernetes' schemas refuse the resource (unknown keys too); None if they accept it."""
+    """Returns why Kubernetes' schemas refuse the resource (for example, an unknown key); None if they accept it."""
     try:
         kubernetes_validate.validate(resource, kubernetes_validate.latest_version(), strict=True)
     except (kubernetes_validate.ValidationError, kubernetes_validate.SchemaNotFoundError) as error:
@@ -77,7 +77,7 @@ def refused_customs(custom: Sequence[Resource]) -> list[list[str]]:
             group, _, version = resource["apiVersion"].partition("/")
             kind, text = resource["kind"], json.dumps(resource)
             module = f"@kubernetes-models/{GROUPS[group]}/{group}/{version}/{kind}"
-            declared.append(f'export const r{i}: import("{module}").I{kind} = {text};\n')  # a line per resource
+            declared.append(f'export const r{i}: import("{module}").I{kind} = {text};\n')  # one line per resource
             judged.append(f'import {{ {kind} as C{i} }} from "{module}";\ntry {{ new C{i}({text}).validate(); }}')
             judged.append(f"catch (e) {{ console.log(JSON.stringify([{i}, e.message])); }}")
         typed.write_text("".join(declared))

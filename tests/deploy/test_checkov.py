@@ -19,10 +19,10 @@ SKIPPED = {
     "strimzi": set[str](),
     "Dockerfile": set[str](),
     "dev": {
-        "CKV_K8S_15",  # always pull: the local image has only a tag and no registry
+        "CKV_K8S_15",  # policy "always pull": the local image has a tag but no registry
         "CKV_K8S_43",  # the local image has no digest
         "CKV_K8S_22",  # the scripts of Kafka's image write to the folder that contains them
-        "CKV_K8S_40",  # the users of Kafka's and Redis's images
+        "CKV_K8S_40",  # the images of Kafka and Redis define their users
     },
     "worse": {"CKV_K8S_22"},
     "Worse.Dockerfile": {"CKV_DOCKER_2"},
@@ -31,7 +31,7 @@ SKIPPED = {
 
 @functools.cache
 def failed() -> dict[str, set[str]]:
-    """Returns the failed checks by file. Files with "worse" in their name are broken on purpose, and must fail."""
+    """Returns the failed checks by file. Files with "worse" in their names are deliberately broken and must fail."""
     production, dockerfile = rendered("overlays/production"), DOCKERFILE.read_text()
     files = {
         "production.yaml": production,

@@ -1,4 +1,4 @@
-"""Tests of the image and the compose file: pinned, without privileges, with existing commands."""
+"""Tests of the image and the compose file: images are pinned, processes have no privileges, commands exist."""
 
 import json
 import re
@@ -60,7 +60,7 @@ def test_a_process_without_a_health_check_is_healthy(command: str, serves: bool,
 
 
 class Healthy(BaseHTTPRequestHandler):
-    """Answers 200."""
+    """Answers every request with 200."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -114,7 +114,7 @@ def test_mounted_files_exist_and_prometheus_scrapes_all() -> None:
 
 
 class Strict(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """YAML loader that refuses duplicate keys; other loaders keep the last key or fail."""
+    """YAML loader that refuses duplicate keys. Other loaders keep the last key or fail."""
 
 
 def strictly(loader: Strict, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -135,7 +135,7 @@ def test_no_key_or_variable_is_given_twice(path: Path) -> None:
 
 
 def environments(found: Any) -> Iterator[list[dict[str, Any]]]:
-    """Yields the list of variables of every container in a document."""
+    """Yields the environment variables of each container in a document, as a list."""
     children = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
     if isinstance(found, dict) and isinstance(found.get("env"), list):
         yield found["env"]

@@ -46,7 +46,7 @@ def found(folder: str, *kinds: str) -> list[Resource]:
 
 
 def pods(folder: str) -> Iterator[tuple[str, Resource]]:
-    """Yields name and pod template of every workload."""
+    """Yields the name and the pod template of every workload."""
     for resource in found(folder, "Deployment", "Job"):
         yield resource["metadata"]["name"], resource["spec"]["template"]
 
@@ -57,7 +57,7 @@ def survey(folder: str) -> Survey:
 
 
 def spoilt(resource: Resource) -> Resource:
-    """Returns a copy with an unknown key, in the specification if there is one."""
+    """Returns a copy of the resource with an unknown key, in its specification if it has one."""
     changed = copy.deepcopy(resource)
     changed.get("spec", changed)["replicaz"] = 3
     return changed
@@ -98,7 +98,7 @@ def test_the_scaler_watches_the_surveys_consumer_group(folder: str) -> None:
 
 
 def partitions(folder: str) -> int:
-    """Returns the number of partitions of the topic of reports."""
+    """Returns the reports topic's number of partitions."""
     if folder == "overlays/dev":
         return int(settings_of(folder, "agent")["LDPSTREAM_PARTITIONS"])
     [topic] = [t for t in found("strimzi", "KafkaTopic") if t["metadata"]["name"] == survey(folder).reports_topic]
@@ -150,7 +150,7 @@ def test_every_setting_exists_and_every_secret_is_a_file(folder: str, component:
 @pytest.mark.parametrize("folder", OVERLAYS)
 @pytest.mark.parametrize("component", sorted(OURS))
 def test_the_settings_fit_together(folder: str, component: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process has valid settings when its secrets are mounted as files."""
+    """If the secrets are mounted as files, every process has valid settings."""
     given = settings_of(folder, component)
     for value in given.values():
         if value.startswith("/run/secrets/"):
@@ -289,7 +289,7 @@ def test_images_of_production_are_pinned_by_digest() -> None:
 
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_only_the_scaler_sets_the_number_of_agents(folder: str) -> None:
-    """Otherwise every `kubectl apply` would reset the number."""
+    """If a manifest set the number, every `kubectl apply` would reset it."""
     scaled = {s["spec"]["scaleTargetRef"]["name"] for s in found(folder, "ScaledObject", "HorizontalPodAutoscaler")}
     assert scaled == {"ldpstream-agent"}
     fixed = {d["metadata"]["name"] for d in found(folder, "Deployment") if "replicas" in d["spec"]}
@@ -297,7 +297,7 @@ def test_only_the_scaler_sets_the_number_of_agents(folder: str) -> None:
 
 
 def test_stores_leave_room_below_their_memory_limit() -> None:
-    """Threads, buffers and the copy during a file rewrite need memory too."""
+    """Threads, buffers and the copy of Redis during a file rewrite need memory too."""
     asked = {}
     for name, template in pods("overlays/dev"):
         [container] = template["spec"]["containers"]
@@ -314,7 +314,7 @@ def test_stores_leave_room_below_their_memory_limit() -> None:
 
 
 def hash_keys(ingress: Resource) -> dict[str, str | None]:
-    """Returns, for each ingress controller, the nginx variable that it hashes; None without a consistent hash."""
+    """Returns the nginx variable that each ingress controller hashes; None if it has no consistent hash."""
     given = ingress["metadata"].get("annotations", {})
     by_method = re.fullmatch(r"hash \$(\w+) consistent", given.get("nginx.org/lb-method", ""))
     by_annotation = re.fullmatch(r"\$(\w+)", given.get("nginx.ingress.kubernetes.io/upstream-hash-by", ""))
@@ -323,7 +323,7 @@ def hash_keys(ingress: Resource) -> dict[str, str | None]:
 
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_the_ingress_hashes_by_the_idempotency_key(folder: str) -> None:
-    """Each gateway remembers keys in its own memory. nginx names a header's variable in lower case, with underscores."""
+    """Each gateway remembers keys in its own memory. nginx's variable for a header has lower case and underscores."""
     [gateway] = [d for d in found(folder, "Deployment") if d["metadata"]["name"] == "ldpstream-gateway"]
     fronts = found(folder, "Ingress")
     if gateway["spec"]["replicas"] == 1:

@@ -1,4 +1,4 @@
-"""Tests of alerts and dashboards: with promtool, generated files up to date, metrics exist."""
+"""Tests of alerts and dashboards: promtool's tests pass, generated files are up to date, metrics exist."""
 
 import importlib.util
 import json
@@ -24,7 +24,7 @@ GRAFANA = ROOT / "deploy" / "grafana"
 
 @cache
 def module(path: Path) -> Any:
-    """Returns a script of deploy/ as a module."""
+    """Imports a script of deploy/ as a module."""
     spec = importlib.util.spec_from_file_location(f"deploy_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -74,7 +74,7 @@ def test_the_rule_of_kubernetes_has_the_same_alerts() -> None:
     assert yaml.safe_load((KUBERNETES / "base" / "alerts.yaml").read_text())["spec"]["groups"][0]["rules"] == rules()
 
 
-@pytest.mark.filterwarnings("ignore:Prefer using dashboardv2")  # Grafana provisions files in the classic model
+@pytest.mark.filterwarnings("ignore:Prefer using dashboardv2")  # Grafana's provisioning reads files in the classic model
 def test_the_dashboard_files_are_up_to_date() -> None:
     made = module(GRAFANA / "dashboards.py").dashboards()
     assert made == {path.name: path.read_text() for path in (GRAFANA / "dashboards").glob("*.json")}
@@ -109,9 +109,9 @@ def panels() -> list[dict[str, Any]]:
 
 
 def test_bars_begin_at_zero_and_a_full_budget_fills_a_bar() -> None:
-    """Without a range, Grafana shows the smallest value as an empty bar: a lone budget of 99.9997 % would have an empty bar."""
+    """Without a range, Grafana shows the smallest value as an empty bar, for example, a single budget of 99.9997 %."""
     ranges = {p["title"]: (d.get("min"), d.get("max")) for p in panels() if p["type"] == "bargauge" for d in [defaults(p)]}
-    largest = (0, None)  # the largest share, or error, fills its bar
+    largest = (0, None)  # the largest share or standard error fills its bar
     assert ranges == {"Histogram": largest, "Standard errors": largest, "Privacy budget spent: ε_t of ε∞": (0, 1)}
 
 
@@ -133,7 +133,7 @@ def test_bars_of_values_are_sorted_by_the_hidden_index() -> None:
 
 
 def test_thresholds_are_those_of_the_alerts() -> None:
-    """Every panel has thresholds: Grafana's default thresholds colour every value above 80 red."""
+    """Every panel has thresholds, because Grafana's default thresholds colour every value above 80 red."""
     found = {p["title"]: tuple(step["value"] for step in defaults(p)["thresholds"]["steps"]) for p in panels()}
     assert all(steps[0] is None for steps in found.values())
     assert {title: steps[1:] for title, steps in found.items() if len(steps) > 1} == {

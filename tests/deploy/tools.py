@@ -1,10 +1,11 @@
-"""Checkers of manifests that are not in our lock files, fetched once into a cache outside the source tree.
+"""Checkers of manifests. Our lock files do not list these checkers; they are fetched once into a cache outside the tree.
 
     python -m tests.deploy.tools      fetches the missing checkers (needs only npm and pip)
 
-- models of custom resources, as npm packages. Each kind of resource has a validator compiled from its operator's schema, for
-  types, patterns and required keys. Each kind also has a TypeScript interface: the compiler refuses keys outside the interface.
-- checkov, in a separate virtual environment, because its hundred dependencies would constrain our own dependencies
+- models of custom resources, as npm packages. Each kind of resource has a validator, compiled from its operator's schema, for
+  types, patterns and required keys. Each kind also has a TypeScript interface; the TypeScript compiler refuses keys outside the
+  interface.
+- checkov, in a separate virtual environment, because checkov's hundred dependencies would constrain our own dependencies
 """
 
 import shutil
@@ -26,7 +27,7 @@ CHECKOV = "3.3.30"
 
 
 class ToolError(RuntimeError):
-    """A checker is not in the cache and could not be fetched; the message has the reason."""
+    """A checker is not in the cache and could not be fetched. The message gives the reason."""
 
 
 def models() -> Path:
@@ -70,7 +71,7 @@ def checkov() -> list[str]:
 
 
 def _fetch(name: str, install: Callable[[Path], None]) -> Path:
-    """Returns a folder of the cache. One rename creates the folder, so an existing folder is complete."""
+    """Returns a folder of the cache. A single rename creates the folder, so an existing folder is complete."""
     target = cache_dir() / name
     if target.is_dir():
         return target
@@ -81,7 +82,7 @@ def _fetch(name: str, install: Callable[[Path], None]) -> Path:
             try:
                 (Path(scratch) / "made").rename(target)
             except OSError:
-                if not target.is_dir():  # else another process created the folder first
+                if not target.is_dir():  # otherwise another process has created the folder
                     raise
     except OSError as error:
         raise ToolError(f"cannot write the cache of {name}: {error}") from error
@@ -89,7 +90,7 @@ def _fetch(name: str, install: Callable[[Path], None]) -> Path:
 
 
 def _run(command: Sequence[str]) -> None:
-    """Runs the command; a second time if the first attempt hangs, as downloads sometimes do."""
+    """Runs the command. If the first attempt hangs, as downloads sometimes do, runs the command again."""
     for attempt in range(2):
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
@@ -102,7 +103,7 @@ def _run(command: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Fetches models and checkov. An error is printed to standard error and gives exit code 1."""
+    """Fetches the models and checkov. On an error, prints the error to standard error and exits with status 1."""
     try:
         models()
         checkov()

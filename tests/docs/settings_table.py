@@ -1,6 +1,6 @@
 """Renders the table of settings in docs/operate.md from the fields of `runtime.settings.Settings`.
 
-python -m tests.docs.settings_table      rewrites the table; run it after a change of a setting
+python -m tests.docs.settings_table      rewrites the table; run this command after a change of a setting
 """
 
 import ast
@@ -19,7 +19,7 @@ _TABLE = re.compile(r"(?<=\| variable \| default \| meaning \|\n\|---\|---\|---\
 
 
 def settings_table() -> str:
-    """Returns one row for each setting: its variable, its default and its meaning."""
+    """Returns one row for each setting: variable, default and meaning."""
     meanings = _meanings()
     return "".join(
         f"| `{PREFIX}{name.upper()}` | {_shown(field.default)} | {meanings[name]} |\n"
@@ -28,13 +28,13 @@ def settings_table() -> str:
 
 
 def written_table() -> str:
-    """Returns the rows in the document."""
+    """Returns the table's rows from the document."""
     (found,) = _TABLE.findall(DOCUMENT.read_text(encoding="utf-8"))
     return str(found)
 
 
 def _meanings() -> dict[str, str]:
-    """Returns the docstring below each field, in one line. If Pydantic read the docstrings, every process would start later."""
+    """Returns the docstring below each field, in one line. (If Pydantic read the docstrings, processes would start later.)"""
     (settings,) = ast.parse(inspect.getsource(Settings)).body
     assert isinstance(settings, ast.ClassDef)
     return {

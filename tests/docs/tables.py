@@ -32,4 +32,4 @@ def _metrics() -> dict[str, dict[str, Metric]]:
     return made
 
 
-METRICS = _metrics()  # by process
+METRICS = _metrics()  # process -> metric's name -> metric

@@ -1,4 +1,4 @@
-"""Checks the documents: their links, commands and settings exist; example bytes and numbers agree with the code."""
+"""Checks that the documents' links, commands and settings exist, and that example bytes and numbers agree with the code."""
 
 import math
 import re
@@ -41,7 +41,7 @@ def test_all_links_exist(path: Path) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_and_option_exists(command: str) -> None:
     _, name, *rest = command.split()
-    names = [name, *rest[:1]] if name == "bench" else [name]  # a group's command has the options
+    names = [name, *rest[:1]] if name == "bench" else [name]  # in a group, the options belong to the sub-command
     shown = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
     assert shown.exit_code == 0, shown.output
     assert all(word in shown.output for word in rest if word.startswith("--"))
@@ -74,7 +74,7 @@ def test_the_numbers_in_choose_are_the_codes() -> None:
 
 
 def test_the_table_of_settings_is_the_codes() -> None:
-    """If a setting has changed: `python -m tests.docs.settings_table`."""
+    """If this test fails after a setting changed, run `python -m tests.docs.settings_table`."""
     assert written_table() == settings_table()
     assert settings_table().count("\n") == len(Settings.model_fields)
 
@@ -101,7 +101,7 @@ def test_the_table_of_gateway_answers_is_the_codes() -> None:
 
 
 def _each(statuses: str, causes: str) -> list[tuple[str, str]]:
-    """Returns the problems of a row with their statuses. The row must list exactly the statuses of its problems."""
+    """Returns each problem of a row with its status. The row must list exactly the statuses of its problems."""
     named = re.findall(r"`([a-z ]+)`", causes)
     assert {str(STATUS[cause]) for cause in named} == set(statuses.split(", ")) - {"202"}
     return [(cause, str(STATUS[cause])) for cause in named]

@@ -91,9 +91,9 @@ def test_a_documented_number_is_the_codes(document: str, sentence: str) -> None:
 
 def test_derived_numbers_are_the_codes() -> None:
     assert local_hashing.AUTO_TABLE == 2**23 == survey.MAX_TABLE_BYTES // 8
-    assert minutes(STALL_S) == "two minutes"  # docs/counting.md: at the start
-    assert max(agent.STOP_S, cli.STOP_S) < 10  # docs/operate.md: within 10 seconds
-    assert kafka_log.GIVE_UP_S == 120  # producers/gateway/app.py: within two minutes
+    assert minutes(STALL_S) == "two minutes"  # docs/counting.md gives two minutes at the start
+    assert max(agent.STOP_S, cli.STOP_S) < 10  # docs/operate.md promises an end within 10 seconds
+    assert kafka_log.GIVE_UP_S == 120  # producers/gateway/app.py promises two minutes
 
 
 def test_a_devices_file_mode_and_envelopes_are_documented(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_alerts_have_the_documented_thresholds() -> None:
         assert all(threshold in found[alert] for threshold in thresholds), alert
 
 
-# ---- the README's table of exact calibration, and other figures that are fast to compute
+# ---- the README's table of exact calibration, and other numbers that are fast to compute
 
 
 def test_the_readmes_table_of_variances() -> None:

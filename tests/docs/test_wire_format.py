@@ -24,7 +24,7 @@ STEP, NOW = 5, during(SURVEY, 5)
 
 
 def table(first: str) -> list[list[str]]:
-    """Returns the rows, with the head, of the table whose head begins with these cells."""
+    """Returns the head and the rows of the table whose head begins with these cells."""
     lines = TEXT[TEXT.index(f"| {first} |") :].split("\n\n")[0].splitlines()
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if not line.startswith("|---")]
 
@@ -58,7 +58,7 @@ def test_the_table_of_row_widths_is_the_codes() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("k", [2, 7, 8, 9, 250, 300, 70_000])
 def test_a_row_is_as_described(name: str, k: int) -> None:
-    """An independent implementation of the document reads the bytes of our reports."""
+    """An independent implementation, written from the document, reads the bytes of our reports."""
     m, rng = made(name, k), np.random.default_rng(k)
     values = rng.integers(0, k, 20)
     reports = m.simulate(values, rng)
@@ -83,7 +83,7 @@ def test_a_row_is_as_described(name: str, k: int) -> None:
 
 
 def least(symbols: int) -> int:
-    """Returns the least of 1, 2 or 4 bytes that holds symbols - 1."""
+    """Returns the smallest of the sizes 1, 2 and 4 bytes in which the number symbols - 1 fits."""
     return next(width for width in (1, 2, 4) if symbols - 1 < 256**width)
 
 
@@ -125,7 +125,7 @@ def _reason(text: str) -> Reason:
 
 
 def test_several_faults_give_the_first_reason_of_the_table() -> None:
-    """Corrects the faults one by one, in the order of the table."""
+    """Corrects an envelope's faults one by one, in the order of the table of reasons."""
     good: list[Any] = msgspec.msgpack.decode(sound(SURVEY, np.random.default_rng(1), STEP, 0))
     many = (MAX_ENVELOPE_REPORTS + 1) * b"\xff"
     fields = [2, bytes(8), 9, 9, -1, 2, many]
@@ -260,7 +260,7 @@ def test_the_canonical_survey_is_as_described() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stored_table_has_the_documented_size(name: str) -> None:
-    """docs/operate.md gives the size."""
+    """Compares the size of a stored table with docs/operate.md."""
     text = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
     assert "8 bytes × (k + 1) (local hashing: 8 × (S × g + 1), S the least power of g that is at least k)" in text
     for k in (2, 100, 1000):

@@ -1,4 +1,4 @@
-"""A log and a publisher in memory, and small count tables, for the tests of the schedule."""
+"""An in-memory log, an in-memory publisher and small count tables, for the tests of the schedule."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ M = SURVEY.mechanisms[0][0]
 
 
 class Log:
-    """A log: append times by partition."""
+    """An in-memory log: the append times of each partition's records."""
 
     def __init__(self, *partitions: list[int], begins: dict[int, int] | None = None) -> None:
         self.times = list(partitions)

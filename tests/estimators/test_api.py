@@ -1,4 +1,4 @@
-"""Tests of the HTTP API: responses match the saved publications, refusals, headers, and fuzzing by the OpenAPI description."""
+"""Tests of the HTTP API: responses match saved publications; refusals; headers; fuzzing by the OpenAPI description."""
 
 import asyncio
 import csv
@@ -266,7 +266,7 @@ async def test_events_report_every_change_once_and_at_once(monkeypatch: pytest.M
     monkeypatch.setattr("estimators.publishing.api.BEAT_S", 0.01)
     for _ in range(2):
         beats += (await asyncio.wait_for(anext(stream), 20)).startswith(":")
-    assert beats == 2  # nothing new: only keep-alives
+    assert beats == 2  # without publications, only keep-alives
     watching.cancel()
 
 

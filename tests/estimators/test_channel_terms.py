@@ -1,4 +1,4 @@
-"""Compares every term with the dense channel: value, gradient and curvature, for any frequencies."""
+"""Compares the value, gradient and curvature of every term with those of the dense channel, for any frequencies."""
 
 import math
 import warnings
@@ -71,12 +71,12 @@ def check(term: Term, channel: FloatArray, counts: npt.NDArray[np.integer], f: F
     assert value == pytest.approx(expected, rel=1e-10, abs=1e-10)
     np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-10)
     assert (np.abs(term.curvature(f, direction) - curvature) <= 1e-10 * scale).all()
-    assert f @ gradient == pytest.approx(term.n)  # an EM step therefore keeps the sum
+    assert f @ gradient == pytest.approx(term.n)  # therefore an EM step does not change the sum
 
 
 @st.composite
 def frequencies(draw: st.DrawFn, k: int) -> FloatArray:
-    """Frequencies with zeros, with very different sizes, or on one value; they need not sum to 1."""
+    """Returns frequencies with zeros, of very different sizes, or all on one value. Their sum need not be 1."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     f = rng.dirichlet(np.full(k, draw(st.sampled_from([0.1, 1.0, 100.0]))))
     f[rng.random(k) < draw(st.sampled_from([0.0, 0.5, 0.95]))] = 0
@@ -138,7 +138,7 @@ def test_an_impossible_report_makes_only_the_likelihood_zero() -> None:
         value, gradient = impossible(f)
         assert value == -math.inf
         assert np.isfinite(gradient).all()
-        assert gradient[1] > 1e100  # the reports need the other value
+        assert gradient[1] > 1e100  # only the other value explains the reports
         assert np.isfinite(impossible.curvature(f, np.array([1.0, -1.0]))).all()
 
 
@@ -182,8 +182,8 @@ BITS = [name for name in NAMES if "UE" in name or name in ("THE", "SS")]
 @pytest.mark.parametrize("name", BITS)
 @pytest.mark.parametrize(("k", "eps", "n", "d"), [(2, 1.0, 300, 1), (5, 0.5, 9, 1), (8, 3.0, 300, 1), (7, 1.0, 40, 3)])
 def test_terms_of_bit_reports_equal_the_dense_channel(name: str, k: int, eps: float, n: int, d: int) -> None:
-    """Tests more reports than distinct possible reports (equal reports are then counted together), and fewer reports."""
-    eps_1 = eps / 2 if name in ("L-OUE", "L-SOUE") else eps  # an OUE second round cannot reach eps
+    """Tests both more and fewer reports than there are possible distinct reports. With more, the term groups equal reports."""
+    eps_1 = eps / 2 if name in ("L-OUE", "L-SOUE") else eps  # with OUE as the second round, eps_1 cannot reach eps
     device = mechanism(name, k, eps=eps) if name in ONE_TIME else mechanism(name, k, eps_inf=2 * eps, eps_1=eps_1)
     m = device.with_fake_data(d)
     rng = np.random.default_rng(k)
@@ -203,7 +203,7 @@ def test_terms_of_bit_reports_equal_the_dense_channel(name: str, k: int, eps: fl
 
 
 def subsets(k: int, size: int) -> npt.NDArray[np.uint8]:
-    """Indicators of all subsets of this size, in lexicographic order of their members."""
+    """Returns indicators of all subsets of this size, in the lexicographic order of the subsets' members."""
     every = np.array(list(product((1, 0), repeat=k)), np.uint8)
     return np.asarray(every[every.sum(axis=1) == size])
 
@@ -211,8 +211,8 @@ def subsets(k: int, size: int) -> npt.NDArray[np.uint8]:
 @pytest.mark.parametrize("name", ["OUE", "SS"])
 @pytest.mark.parametrize("k", [64, 505, 1100])
 def test_terms_of_long_reports_equal_their_bits(name: str, k: int) -> None:
-    """Tests reports with more bytes than one tabulation holds, and with padding in the last byte."""
-    m, n = make(name, k, 0.2), 50  # all 256 bytes occur
+    """Tests reports that have more bytes than one tabulation can process, and padding in the last byte."""
+    m, n = make(name, k, 0.2), 50  # so many bits that all 256 values of a byte occur
     rng = np.random.default_rng(k)
     rows = m.simulate(rng.integers(0, k, n), rng)
     bits = np.unpackbits(rows, axis=1, bitorder="little")[:, :k].T.astype(float)
@@ -256,7 +256,7 @@ SHAPES = {"exponential": np.exp(-np.arange(100) / 20), "gaussian": np.exp(-(((np
 
 
 def errors_of_one_run(f: FloatArray, seed: int, steps: int) -> tuple[float, float, float]:
-    """Mean squared errors of the exact EM, of the papers' IBU, and of the exact EM with shuffled hash functions."""
+    """Returns the mean squared errors of the exact EM, the papers' IBU, and the exact EM with shuffled hash functions."""
     m = mechanism("OLH", 100, eps=1.0)
     rng = np.random.default_rng(seed)
     table = m.tabulate(m.simulate(rng.choice(100, 20_000, p=f), rng))
@@ -272,7 +272,8 @@ def errors_of_one_run(f: FloatArray, seed: int, steps: int) -> tuple[float, floa
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_exact_em_is_nearer_than_ibu_after_equal_steps(shape: str) -> None:
     """k = 100, n = 20 000, ε = 1, 200 steps. With other seeds, one run's ratio of the two errors was 0.53 ± 0.08 (exponential)
-    or 0.60 ± 0.05 (Gaussian). A mean of five ratios above 0.8 is 8 standard errors off: probability below 1e-14 if normal.
+    or 0.60 ± 0.05 (Gaussian). The test fails if the mean of five ratios is above 0.8. That is 8 standard errors off; for a
+    normal distribution the probability is below 1e-14.
     """
     f = SHAPES[shape] / SHAPES[shape].sum()
     runs = np.array([errors_of_one_run(f, seed, 200) for seed in range(100, 105)])
@@ -282,7 +283,7 @@ def test_the_exact_em_is_nearer_than_ibu_after_equal_steps(shape: str) -> None:
 
 def test_both_likelihoods_maxima_are_about_as_good_at_eps_1() -> None:
     """IBU needs ten to fifty times as many steps as the exact EM for the same error. The two maxima have about the same error.
-    With other seeds, one run's ratio of the errors was 1.01 ± 0.04. A mean of five ratios is outside 0.9 … 1.12 with
+    With other seeds, the ratio of the two errors in one run was 1.01 ± 0.04. The mean of five ratios is outside 0.9 … 1.12 with
     probability 1e-7.
     """
     f = SHAPES["exponential"] / SHAPES["exponential"].sum()

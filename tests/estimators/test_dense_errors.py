@@ -1,4 +1,4 @@
-"""Compares score covariances with enumeration of all possible reports of a person, and standard errors with each other."""
+"""Compares score covariances with an enumeration of a person's possible reports. Compares standard errors with each other."""
 
 import itertools
 
@@ -25,12 +25,12 @@ def hashing(name: str, g: int) -> LocalHashing | LongitudinalHashing:
 
 
 def score(m: Mechanism, given: FloatArray, hit: FloatArray, exact: bool) -> FloatArray:
-    """(k,) score of one report, from its probability under each value (`given`) and the values it supports (`hit`)."""
+    """Returns the score of a report, (k,), from its probability under each value (`given`) and its supported values (`hit`)."""
     return given / (given @ F) if exact else hit * (m.p - m.q) / (m.q + (m.p - m.q) * F)
 
 
 def enumerated(m: LocalHashing | LongitudinalHashing, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
-    """The matrices of `score_moments`, from every value, function, memo and sequence of reports of one person."""
+    """Returns the matrices of `score_moments`, computed over every value, function, memo and report sequence of one person."""
     k, g, size = m.k, m.g, m.pool.size
     table = np.array([m.pool.hash(np.full(k, a), np.arange(k)) for a in range(size)])
     reports = [(a, y, (table[a] == y).astype(float)) for a in range(size) for y in range(g)]
@@ -55,7 +55,7 @@ def enumerated(m: LocalHashing | LongitudinalHashing, steps: int, exact: bool) -
 
 
 def people(m: LocalHashing | LongitudinalHashing, table: FloatArray, given: dict[tuple[int, int], FloatArray]):  # type: ignore[no-untyped-def]
-    """Yields (probability, [(report, report's probability)]) for every state that a person keeps over all reports."""
+    """Yields (probability, [(report, report's probability)]) for every state that a person may keep over all reports."""
     for v in range(m.k):
         if isinstance(m, LocalHashing):
             yield F[v], [(key, chances[v]) for key, chances in given.items()]
@@ -107,7 +107,7 @@ def test_the_formulas_errors_equal_those_of_a_dense_channel(steps: int) -> None:
 
 
 def test_the_true_likelihood_of_a_step_is_never_less_accurate() -> None:
-    """Fisher's information bounds the accuracy of every estimator from the same reports: exact errors are never larger."""
+    """Fisher's information bounds the accuracy of all estimators. Errors of the true likelihood are therefore never larger."""
     m = hashing("OLH", 8)
     table = m.tabulate(m.report(np.random.default_rng(1).choice(F.size, 20_000, p=F), np.random.default_rng(2)))
     exact, support = (standard_errors([(m, table)], F, 1, exact) for exact in (True, False))
@@ -132,7 +132,7 @@ def test_location_mechanisms_have_errors_and_mix_with_others() -> None:
 
 @pytest.mark.parametrize("eps", [20.0, 35.0, 60.0, 100.0, 700.0])
 def test_location_mechanisms_have_errors_at_large_budgets_too(eps: float) -> None:
-    """Nobody has value 5; reports of value 5 would be almost exact. Other values have the standard errors of exact reports."""
+    """Nobody has value 5, whose reports would be almost exact. The other values have the standard errors of exact reports."""
     m = LOCATION["truncated-geometric"](k=6, eps=eps)
     found = mle(m, m.tabulate(m.report(np.arange(200) % 5, np.random.default_rng(2))))
     np.testing.assert_allclose(found.standard_errors[:5], np.sqrt(0.2 * 0.8 / 200), rtol=0.05)
@@ -142,8 +142,8 @@ def test_location_mechanisms_have_errors_at_large_budgets_too(eps: float) -> Non
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize(("name", "growth"), [("OLH", 1.0), ("L-OLH", 1.0), ("truncated-geometric", 1.5)])
 def test_errors_grow_as_stated_as_the_budget_goes_to_zero(name: str, growth: float, exact: bool) -> None:
-    """Errors grow like 1/eps, or like 1/eps^1.5 if the outputs of neighbouring values also become alike. The Hessian is then
-    almost singular."""
+    """Errors grow like 1/eps. They grow like 1/eps^1.5 if the outputs of neighbouring values become alike, which makes the
+    Hessian almost singular."""
 
     def errors(eps: float) -> FloatArray:
         m: Mechanism

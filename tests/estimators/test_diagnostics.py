@@ -1,4 +1,4 @@
-"""Tests of the fit: the rate of false alarms, the detection of forgers, and drift after a change."""
+"""Tests of the fit and of the drift: the rate of false alarms, the detection of forgers, and drift after a change."""
 
 import math
 from itertools import pairwise
@@ -38,7 +38,7 @@ CHOSEN = [
     "L-OSUE",
     "L-SOUE",
     "L-OLH",
-]  # every kind of table and of memo
+]  # mechanisms with every kind of table and of memo
 
 
 def build(name: str, k: int = K) -> Mechanism:
@@ -48,7 +48,7 @@ def build(name: str, k: int = K) -> Mechanism:
 def surveys(
     m: Mechanism, rng: np.random.Generator, runs: int, people: int, steps: int = 1, f: FloatArray = MIXED
 ) -> list[CountTable]:
-    """The tables of `runs` surveys. All people of a survey report at every step with unchanged values."""
+    """Returns the tables of `runs` surveys. In each survey, all people report at every step with unchanged values."""
     values = rng.choice(m.k, people * runs, p=f)
     reports = m.simulate(values, rng, steps).reshape(steps, runs, people, *m.report_dtype.shape)
     return [sum(map(m.tabulate, reports[:, run]), m.empty_table()) for run in range(runs)]
@@ -56,10 +56,11 @@ def surveys(
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_honest_counts_raise_alarms_as_rarely_as_stated(name: str) -> None:
-    """2000 surveys of 300 people who all have the same value: one step, or three steps from memos. Alarms at 5 % and 0.1 % are
-    not more frequent than stated; a correct test fails with probability 1e-6.
+    """2000 surveys of 300 people who all have the same value, over one step or over three steps from memos. Alarms at 5 % and
+    0.1 % are not more frequent than stated. A correct test fails with probability 1e-6.
 
-    The test `ones` is exact, so alarms of `ones` are also not rarer than stated. `functions` is exact too: see below.
+    The test `ones` is exact, so alarms of `ones` are not rarer than stated either. `functions` is exact too; another test in
+    this file checks its rate.
     """
     m, rng, steps = build(name), np.random.default_rng(CHOSEN.index(name)), 3 if name in LONGITUDINAL else 1
     fits = [fit(m, table, steps) for table in surveys(m, rng, 2000, 300, steps, POINT)]
@@ -82,12 +83,12 @@ FEW_ONES = [
 
 
 def unlikely(name: str, k: int, eps: float) -> Mechanism:
-    """A mechanism whose reports are almost always true."""
+    """Returns a mechanism whose reports are almost always true."""
     return mechanism(name, k=k, eps_inf=eps, eps_1=0.9 * eps) if name in LONGITUDINAL else mechanism(name, k=k, eps=eps)
 
 
 def ones_by_enumeration(m: Mechanism, people: int, steps: int) -> FloatArray:
-    """The chances of 0, 1, … ones, convolved bit by bit."""
+    """Returns the probabilities of 0, 1, … ones, convolved bit by bit."""
     p1, q1, p2, q2 = m.rounds()
     times, chances = np.arange(steps + 1), np.ones(1)
     for memo, bits in ((p1, people), (q1, people * (m.k - 1))):
@@ -99,7 +100,7 @@ def ones_by_enumeration(m: Mechanism, people: int, steps: int) -> FloatArray:
 
 @pytest.mark.parametrize(("name", "k", "eps", "people", "steps"), FEW_ONES)
 def test_the_chance_of_ones_equals_enumeration(name: str, k: int, eps: float, people: int, steps: int) -> None:
-    """Tests both tails. A probability below 1e-10 may be up to 1000 times too large, but never too small."""
+    """Tests both tails. A result below 1e-10 may be up to 1000 times too large, but never too small."""
     m = unlikely(name, k, eps)
     chances = ones_by_enumeration(m, people, steps)
     for above in (True, False):
@@ -114,11 +115,11 @@ def test_the_chance_of_ones_equals_enumeration(name: str, k: int, eps: float, pe
 
 @pytest.mark.parametrize(("name", "k", "eps", "people", "steps"), FEW_ONES)
 def test_few_almost_exact_reports_raise_alarms_as_stated(name: str, k: int, eps: float, people: int, steps: int) -> None:
-    """3000 surveys: alarms at 5 %, 0.1 % and 1e-6 are not more frequent than stated.
+    """In 3000 surveys, alarms at 5 %, 0.1 % and 1e-6 are not more frequent than stated.
 
     A correct test fails with probability 1e-6.
-    The control uses the normal distribution. If one survey in forty has a false report, this control puts a single false report
-    above 6 standard deviations.
+    The control uses the normal distribution. If one survey in forty has a false report, the control reports more than 6
+    standard deviations for a single false report.
     """
     m = unlikely(name, k, eps)
     tables = surveys(m, np.random.default_rng([30, people]), 3000, people, steps, np.eye(k)[0])
@@ -144,14 +145,14 @@ def test_control_a_window_as_single_reports_raises_alarms(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["L-OSUE", "L-OLH", "OUE"])
 def test_a_window_of_new_people_at_every_step_raises_no_alarm(name: str) -> None:
-    """For new people the bounds are conservative on both sides: counts are more even than those of repeated reporters."""
+    """For new people the bounds are conservative on both sides, because counts are more even than with the same people."""
     m, rng = build(name), np.random.default_rng(3)
     tables = [sum(parts, m.empty_table()) for parts in zip(*(surveys(m, rng, 400, 300) for _ in range(6)), strict=True)]
     assert exceeding(m, tables, 6) <= binom.ppf(1 - 1e-6, 400, 0.05)
 
 
 def test_equal_function_pairs_follow_the_stated_distribution() -> None:
-    """Uniform functions, dense and sparse: alarms at 5 % and 0.2 % in 4000 runs are as frequent as stated (sparse: at most).
+    """4000 runs with uniform functions. Alarms at 5 % and 0.2 % are as frequent as stated (sparse: at most as frequent).
 
     A correct test fails with probability 1e-6.
     """
@@ -187,26 +188,26 @@ def test_gamma_tails_are_right_far_out() -> None:
 
 @pytest.mark.parametrize("n", [20, 200, 1000, 100_000])
 def test_deviance_moments_are_those_of_multinomial_counts(n: int) -> None:
-    """20 000 draws over 100 unequal cells, with 0.2 to 1000 reports a cell: the mean within 2 %, the variance within 8 %."""
+    """20 000 draws, 100 unequal cells, 0.2 to 1000 reports a cell: the mean agrees within 2 %, the variance within 8 %."""
     rng, chances = np.random.default_rng(6), 1 / np.arange(1, 101)
     means = n * chances / chances.sum()
     counts = rng.multinomial(n, means / n, 20_000)
     deviance = 2 * (counts * np.log(np.where(counts > 0, counts, 1) / means)).sum(axis=1)
     assert _deviance_moments(means) == pytest.approx((deviance.mean(), deviance.var()), rel=0.08)
     assert _deviance_moments(means)[0] == pytest.approx(deviance.mean(), rel=0.02)
-    assert poisson.sf(99, 30) < 1e-20  # the mass that the sums omit
+    assert poisson.sf(99, 30) < 1e-20  # the probability that the sums omit
 
 
 # ---- forgers
 
 
 def forge(m: Mechanism, table: CountTable, forged: int) -> CountTable:
-    """The table plus `forged` reports that push value K - 1 as much as a report can."""
+    """Returns the table plus `forged` reports that raise value K - 1 as much as a report can."""
     counts = np.zeros(m.table_shape, np.int64)
     if m.name == "SS":
         counts[-m.omega :] = forged  # type: ignore[attr-defined]
     elif len(m.table_shape) == 2 or m.name in ("GRR", "L-GRR"):
-        counts.flat[-1] = forged  # a fixed function and symbol; a fixed symbol
+        counts.flat[-1] = forged  # one fixed function and symbol, or one fixed symbol
     else:
         counts[:] = forged
     return table + m.table(forged, counts)
@@ -215,7 +216,7 @@ def forge(m: Mechanism, table: CountTable, forged: int) -> CountTable:
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("name", NAMES)
 def test_one_forged_report_in_twenty_is_detected(name: str, steps: int) -> None:
-    """The score is beyond ±6 in each of 5 surveys of 5000 people (100 000 people for symbols and subsets)."""
+    """The score is beyond ±6 in each of 5 surveys of 5000 people (of 100 000 people for symbols and subsets)."""
     m, rng = build(name), np.random.default_rng([NAMES.index(name), steps])
     people = 100_000 if name in ("GRR", "L-GRR", "SS") else 5000
     for table in surveys(m, rng, 5, people, steps):
@@ -234,7 +235,7 @@ def test_empty_and_full_reports_are_detected_by_sign() -> None:
 
 
 def test_a_forger_who_follows_the_protocol_is_not_detected() -> None:
-    """Shows the limit of these tests: a forger may send honest reports of any value."""
+    """Shows a limit of these tests: a forger can send honest reports of any chosen value."""
     m, rng = build("OUE"), np.random.default_rng(8)
     (table,) = surveys(m, rng, 1, 5000)
     assert fit(m, table + m.tabulate(m.simulate(np.full(2000, K - 1), rng))).p > 0.001
@@ -244,7 +245,7 @@ def test_a_too_frequent_symbol_is_detected() -> None:
     m = build("OLH")
     (table,) = surveys(m, np.random.default_rng(9), 1, 5000)
     counts = np.zeros(m.table_shape, np.int64)
-    counts[:, 2] = 20  # the same number from every function
+    counts[:, 2] = 20  # equally many reports from every function
     found = fit(m, table + m.table(int(counts.sum()), counts))
     assert found.tests["symbols"] < 1e-6 < found.tests["functions"]
 
@@ -253,8 +254,8 @@ def test_a_too_frequent_symbol_is_detected() -> None:
     "m", [LOCATION["truncated-geometric"](k=20, eps=0.5), LOCATION["planar-geometric"](shape=(5, 4), eps=0.7)]
 )
 def test_location_counts_are_tested_against_the_best_fit(m: Mechanism) -> None:
-    """20 surveys per case: alarms at 5 % are as rare as stated; a correct test fails with probability 1e-6. 150 forged reports
-    of one cell beside 3000 honest reports give a score above 6."""
+    """In 20 surveys per case, alarms at 5 % are as rare as stated. A correct test fails with probability 1e-6. With 150 forged
+    reports of one cell among 3000 honest reports, the score is above 6."""
     rng, peaked = np.random.default_rng(10), np.exp(-((np.arange(m.k) - m.k / 2) ** 2) / 4)
     for f in (np.eye(m.k)[m.k // 2], np.full(m.k, 1 / m.k), peaked / peaked.sum()):
         for steps, people in ((1, 80), (1, 1000), (3, 300)):
@@ -268,7 +269,7 @@ def test_location_counts_are_tested_against_the_best_fit(m: Mechanism) -> None:
 
 def test_reports_of_an_exact_mechanism_raise_no_alarm() -> None:
     line = np.abs(np.subtract.outer(np.arange(4), np.arange(4))).astype(float)
-    m = LOCATION["Shokri"](prior=np.full(4, 0.25), distance=line, max_loss=0.0)  # reports the true value
+    m = LOCATION["Shokri"](prior=np.full(4, 0.25), distance=line, max_loss=0.0)  # a mechanism that reports the true value
     assert fit(m, m.table(4, np.array([1, 1, 1, 1]))).z == 0
 
 
@@ -310,7 +311,7 @@ def test_wrong_arguments_are_refused() -> None:
 def test_drift_without_change_is_as_rare_as_stated(name: str) -> None:
     """2000 pairs of surveys of different people: p <= 5 % in at most 5 % of pairs; a correct test fails with probability 1e-6.
 
-    With the same people and memos, p <= 5 % is far rarer, since the memos' errors cancel.
+    If the same people report from kept memos, p <= 5 % is far rarer, because the memos' errors cancel.
     """
     m, rng = build(name), np.random.default_rng([20, NAMES.index(name)])
     apart = [matrix_inversion(m, table) for table in surveys(m, rng, 4000, 200)]
@@ -347,8 +348,9 @@ def test_mass_below_zero_sums_the_raw_negative_frequencies() -> None:
 
 
 def test_few_reports_of_many_hashed_values_raise_no_alarm() -> None:
-    """With few reports, two reports with the same function move all support counts together. The floor test's sum is then far
-    from χ². With the floor test, the score exceeded 5 in 2 of these 60 runs; the expected number was 4e-5."""
+    """With few reports, two reports with the same function move all support counts together. The distribution of the floor
+    test's sum is then far from χ². With the floor test, the score exceeded 5 in 2 of these 60 runs, although the expected
+    number was 4e-5."""
     m = mechanism("L-BLH", k=30_000, eps_inf=2.0, eps_1=1.0)
     assert isinstance(m, Longitudinal)
     for seed in range(50, 110):

@@ -1,4 +1,4 @@
-"""Tests laws of the estimators, and compares each fast path with a dense reference."""
+"""Tests properties of the estimators, and compares each fast implementation with a dense reference."""
 
 import math
 
@@ -14,7 +14,7 @@ def make(name: str, k: int, eps_1: float = 1.0) -> Mechanism:
 
 
 def collect(m: Mechanism, values: np.ndarray, rng: np.random.Generator, steps: int = 1) -> CountTable:
-    """The table of people who all report at every step with unchanged values."""
+    """Returns the table of people who all report at every step with unchanged values."""
     return m.tabulate(m.simulate(values, rng, steps))
 
 
@@ -26,11 +26,11 @@ def m(request: pytest.FixtureRequest) -> Mechanism:
 def test_inversion_returns_the_truth_from_expected_counts(m: Mechanism) -> None:
     f, n = np.array([0.5, 0.25, 0.125, 0.0625, 0.0625, 0.0]), 2**52
     expected = f @ m.channel() * n
-    if m.table_shape == (m.k,) and len(expected) != m.k:  # bits: count each bit
+    if m.table_shape == (m.k,) and len(expected) != m.k:  # tables of bits count each bit
         expected = expected @ (np.arange(2**m.k)[:, None] >> np.arange(m.k) & 1)
     counts = np.rint(expected).astype(np.int64).reshape(m.table_shape)
     if m.marks:
-        counts.flat[counts.argmax()] += n * m.marks - counts.sum()  # corrects rounding
+        counts.flat[counts.argmax()] += n * m.marks - counts.sum()  # corrects the rounding of the sum
     table = m.table(n, counts)
     np.testing.assert_allclose(matrix_inversion(m, table).frequencies, f, atol=1e-12)
     np.testing.assert_allclose(mle(m, table).frequencies, f, atol=1e-12)
@@ -94,7 +94,7 @@ def test_wrong_arguments_are_refused(m: Mechanism) -> None:
 
 
 def exceedances(m: Mechanism, method: str, steps: int, runs: int, people: int, scale: float = 1.0) -> int:
-    """Number of repetitions, out of `runs`, in which the 95 % interval of one bin misses the population's share."""
+    """Returns in how many of `runs` repetitions the 95 % interval of one bin does not contain the population's share."""
     f = np.array([0.35, 0.25, 0.2, 0.1, 0.07, 0.03])
     rng = np.random.default_rng([sum(m.signature.encode()), steps])
     estimate = matrix_inversion if method == "mi" else mle
@@ -111,15 +111,15 @@ def exceedances(m: Mechanism, method: str, steps: int, runs: int, people: int, s
 @pytest.mark.parametrize("method", ["mi", "mle"])
 @pytest.mark.parametrize("name", NAMES)
 def test_intervals_cover_as_often_as_stated(name: str, method: str, steps: int) -> None:
-    """400 repetitions: the expected number of misses is 20. In each of 48 cases the number of misses is outside [5, 38] with
-    probability below 2e-4."""
+    """In 400 repetitions, the expected number of misses is 20. In each of 48 cases, the number of misses is outside [5, 38]
+    with a probability below 2e-4."""
     m = make(name, 6, eps_1=2.0)
     assert 5 <= exceedances(m, method, steps, 400, 3000) <= 38
 
 
 @pytest.mark.parametrize("name", ["L-GRR", "L-OSUE", "L-OLH"])
 def test_control_a_window_as_independent_steps_undercovers(name: str) -> None:
-    """Intervals that assume that the memo's noise averages out are too narrow. Such intervals would fail the test above."""
+    """If intervals assume that the memo's noise averages out, they are too narrow, and would fail the coverage test."""
     m = make(name, 6, eps_1=2.0)
     narrow = math.sqrt(m.variance(0.2, 1, 1) / 4 / m.variance(0.2, 1, 4))
     assert exceedances(m, "mi", 4, 400, 3000, scale=narrow) > 38
@@ -128,7 +128,7 @@ def test_control_a_window_as_independent_steps_undercovers(name: str) -> None:
 @pytest.mark.parametrize("eps", [20.0, 35.0, 100.0, 700.0])
 @pytest.mark.parametrize("name", NAMES)
 def test_no_large_eps_overflows(name: str, eps: float) -> None:
-    """Nobody has value 5. At a large budget, reports of value 5 would be almost exact."""
+    """Nobody has value 5. With a large budget, reports of value 5 would be almost exact."""
     m = mechanism(name, 6, eps=eps) if name in ONE_TIME else mechanism(name, 6, eps_inf=eps, eps_1=0.48 * eps)
     table = collect(m, np.arange(200) % 5, np.random.default_rng(2), steps=2)
     for estimate in (matrix_inversion(m, table, steps=2), ibu(m, table, steps=2), mle(m, table, steps=2)):
@@ -137,7 +137,7 @@ def test_no_large_eps_overflows(name: str, eps: float) -> None:
 
 
 def test_few_exact_reports_do_not_worsen_many_noisy_ones() -> None:
-    """The weight of a small group depends on the group's sampling noise, not only on the mechanism's noise."""
+    """A small group's weight depends on the group's sampling noise, not only on the mechanism's noise."""
     rng = np.random.default_rng(3)
     sharp, blunt = make("GRR", 10, 8.0), make("GRR", 10, 1.0)
     few, many = collect(sharp, rng.integers(0, 10, 100), rng), collect(blunt, rng.integers(0, 10, 100_000), rng)

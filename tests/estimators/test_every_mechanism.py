@@ -1,4 +1,4 @@
-"""Tests every estimator with every mechanism: without reports, and with tables of other mechanisms."""
+"""Tests every estimator with every mechanism: with no reports, and with tables of other mechanisms."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ LOCATIONS: dict[str, Callable[[], Mechanism]] = {
     PlanarGeometric.name: lambda: PlanarGeometric((3, 2), 0.8),
     Shokri.name: lambda: Shokri(np.full(K, 1 / K), np.abs(np.subtract.outer(np.arange(K), np.arange(K))), 0.7),
 }
-# Calls of each estimator on a table: every name that `estimators` exports, with its variants.
+# Functions that call each estimator on a table, for every name that `estimators` exports and every variant.
 LIKELIHOOD: dict[str, Callable[[Mechanism, CountTable], Estimate]] = {
     "ibu": ibu,
     "mle": mle,
@@ -66,7 +66,7 @@ def test_no_mechanism_or_estimator_is_left_out() -> None:
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("estimator", ["gibu", "combined_mle", "combined_inversion"])
 def test_a_level_without_people_changes_no_estimate(name: str, estimator: str) -> None:
-    """Tests the empty level both before and after a level with reports."""
+    """Tests an empty level both before and after a level with reports."""
     m, other = build(name), mechanism("GRR", k=K, eps=0.5)
     combine = getattr(estimators, estimator)
     group = (other, other.tabulate(other.simulate(np.arange(300) % 4, np.random.default_rng(1))))
@@ -79,7 +79,7 @@ def test_a_level_without_people_changes_no_estimate(name: str, estimator: str) -
 
 @pytest.mark.parametrize("name", ALL)
 def test_no_reports_give_nan_without_warnings(name: str) -> None:
-    """Every estimator gives NaN and has not converged, without a warning."""
+    """Every estimator returns NaN with `converged` false, and emits no warning."""
     m = build(name)
     for estimator in (LIKELIHOOD | INVERSION).values():
         found = estimator(m, m.empty_table())
@@ -96,7 +96,7 @@ def test_no_reports_give_nan_without_warnings(name: str) -> None:
 @pytest.mark.parametrize("post", POST_NAMES)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_publication_without_reports_has_no_numbers(name: str, post: str) -> None:
-    """Every number and diagnostic is None, and the publication's JSON decodes to an equal publication."""
+    """Every number and diagnostic is None. The publication's JSON decodes to an equal publication."""
     eps = {"eps_inf": 2.0, "eps_1": 1.0} if name in LONGITUDINAL else {"eps": 1.0}
     attribute = {"name": "a", "size": K, "level": ({"name": "b", "mechanism": name, **eps},)}
     survey = parse_survey({
@@ -114,7 +114,7 @@ def test_a_publication_without_reports_has_no_numbers(name: str, post: str) -> N
 
 
 def taken_from(name: str) -> Mechanism:
-    """Another mechanism on the same number of values."""
+    """Returns another mechanism on the same number of values."""
     return mechanism("GRR", k=K, eps=0.123) if name != "GRR" else mechanism("OUE", k=K, eps=1.0)
 
 
@@ -130,7 +130,7 @@ def test_the_table_of_another_mechanism_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_invalid_counts_are_refused(name: str) -> None:
-    """`table`, which reads stored counts, refuses invalid counts. Every estimator refuses such counts in a handmade table."""
+    """`Mechanism.table` refuses invalid stored counts. Every estimator refuses such counts in a handmade table."""
     m = build(name)
     good = np.zeros(m.table_shape, np.int64)
     wrong: list[np.ndarray] = [

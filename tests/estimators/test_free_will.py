@@ -1,4 +1,4 @@
-"""Compares the free-will paper's alternatives to GIBU with the paper's formulas and examples."""
+"""Compares our implementations of the free-will paper's alternatives to GIBU with the paper's formulas and examples."""
 
 import math
 
@@ -32,7 +32,7 @@ def grr(*eps: float) -> list[Group]:
 
 @pytest.mark.parametrize("projection", PROJECTIONS)
 def test_the_average_of_grrs_is_a_grr(projection: str) -> None:
-    """Eqs. 8 and 9: (e^ε[n]+k-1)/(e^ε[n]-1) q[n] - 1/(e^ε[n]-1), with 1/(k-1+e^ε[n]) the mean of 1/(k-1+e^ε_i)."""
+    """Eqs. 8 and 9: (e^ε[n]+k-1)/(e^ε[n]-1) q[n] - 1/(e^ε[n]-1); 1/(k-1+e^ε[n]) is the mean of 1/(k-1+e^ε_i)."""
     groups = grr(0.5, 1.0, 3.0)
     n = sum(t.n for _, t in groups)
     power = 1 / sum(t.n / n / (K - 1 + math.exp(m.eps_1)) for m, t in groups) - (K - 1)
@@ -43,7 +43,7 @@ def test_the_average_of_grrs_is_a_grr(projection: str) -> None:
 
 
 def test_the_average_of_rappors_is_a_rappor() -> None:
-    """Eqs. 13 and 14: (r+1)/(r-1) s[n] - 1/(r-1), with r = e^{ε[n]/2} and 1/(1+r) the mean of 1/(1+e^{ε_i/2})."""
+    """Eqs. 13 and 14: (r+1)/(r-1) s[n] - 1/(r-1) with r = e^{ε[n]/2}; 1/(1+r) is the mean of 1/(1+e^{ε_i/2})."""
     groups = groups_of(*(mechanism("SUE", k=K, eps=e) for e in (0.5, 1.0, 4.0)))
     n = sum(t.n for _, t in groups)
     r = 1 / sum(t.n / n / (1 + math.exp(m.eps_1 / 2)) for m, t in groups) - 1
@@ -80,7 +80,7 @@ def test_grr_and_geometric_mechanisms_combine() -> None:
 
 
 def report_by_report(groups: list[Group], iterations: int) -> np.ndarray:
-    """GIBU's original definition (Eq. 15), computed for each report and each value separately."""
+    """Returns GIBU's estimate by the original definition (Eq. 15), computed separately for each report and each value."""
     likelihoods = [m.channel()[:, z] for m, t in groups for z in np.repeat(np.arange(K), t.counts)]
     theta = np.full(K, 1 / K)
     for _ in range(iterations):
@@ -90,8 +90,8 @@ def report_by_report(groups: list[Group], iterations: int) -> np.ndarray:
 
 @pytest.mark.parametrize("iterations", [1, 5, 25])
 def test_all_alternatives_equal_the_papers_sums(iterations: int) -> None:
-    """GRR at two levels and a geometric mechanism, 90 reports. Compares GIBU with Eq. 15 for each report, and [IBU]_M (Eq. 10)
-    and [INV]_M (Eq. 7) on the average channel. GIBU differs from all alternatives."""
+    """Uses 90 reports of GRR at two levels and of a geometric mechanism. Compares GIBU with Eq. 15 computed report by report.
+    Compares [IBU]_M (Eq. 10) and [INV]_M (Eq. 7) with sums on the average channel. GIBU differs from all alternatives."""
     line = LOCATION["truncated-geometric"](k=K, eps=0.7)
     groups = groups_of(mechanism("GRR", k=K, eps=0.5), line, mechanism("GRR", k=K, eps=3.0), n=15)
     found = gibu(groups, max_iter=iterations, tol=0.0).frequencies
@@ -111,7 +111,7 @@ def test_all_alternatives_equal_the_papers_sums(iterations: int) -> None:
 
 
 def test_the_average_of_cancelling_mechanisms_is_nan() -> None:
-    """Two informative channels can have an uninformative average (Eq. 11). GIBU still estimates the frequencies."""
+    """The average of two informative channels can be uninformative (Eq. 11). GIBU still estimates the frequencies."""
     line = np.array([[0.0, 1.0], [1.0, 0.0]])
 
     class Given(StoredChannel):
@@ -147,7 +147,7 @@ def test_only_averages_with_lines_need_a_dense_channel() -> None:
 
 
 def test_gibu_is_more_accurate_if_levels_differ_much() -> None:
-    """Over 60 runs of GRR at ε = 0.3 and 4 (fixed seeds), GIBU's total error is 0.7 times the better alternative's error."""
+    """In 60 runs of GRR at ε = 0.3 and 4 (fixed seeds), GIBU's total error is 0.7 times the better alternative's error."""
     errors = np.zeros(3)
     for seed in range(60):
         groups = groups_of(mechanism("GRR", k=K, eps=0.3), mechanism("GRR", k=K, eps=4.0), n=1000, seed=seed)

@@ -1,4 +1,4 @@
-"""Tests that intervals are published only if they cover the truth, by the bias against the unbiased estimate."""
+"""Tests that intervals are published only if they cover the truth, judged by the bias against the unbiased estimate."""
 
 from datetime import UTC, datetime
 
@@ -48,9 +48,9 @@ def one(survey: Survey, table: CountTable, post: str = "none") -> Publication:
 
 
 def test_intervals_that_would_not_cover_are_withheld() -> None:
-    """20 surveys of 5000 people and 500 values. The control: the withheld intervals cover the four frequent values in fewer
-    than 70 % of the cases (IBU: 10 %). The inversion's published intervals cover these values in more than 85 % of the cases; a
-    correct program fails with probability 1e-6.
+    """Uses 20 surveys of 5000 people and 500 values. As a control, the withheld intervals cover the four frequent values in
+    fewer than 70 % of the cases (IBU: 10 %). The inversion's published intervals cover the four values in more than 85 % of the
+    cases. A correct program fails with probability 1e-6.
     """
     survey, rng = survey_of(500, mechanism="L-OSUE", eps_inf=2.0, eps_1=1.0), np.random.default_rng(1)
     (m,) = survey.mechanisms[0]
@@ -70,7 +70,7 @@ def test_intervals_that_would_not_cover_are_withheld() -> None:
     assert held["mi"] > 0.85
 
 
-CELLS = [  # mechanism, ε₁, number of values, number of people; for a Zipf and a geometric law
+CELLS = [  # mechanism, ε₁, number of values, number of people; each with a Zipf law and a geometric law
     ("GRR", 1.0, 10, 5000), ("OUE", 1.0, 30, 20_000), ("L-OSUE", 1.0, 100, 20_000), ("L-OSUE", 1.0, 500, 100_000),
     ("SUE", 3.0, 300, 100_000), ("L-GRR", 2.0, 30, 5000),
 ]  # fmt: skip
@@ -79,8 +79,8 @@ CELLS = [  # mechanism, ε₁, number of values, number of people; for a Zipf an
 @pytest.mark.parametrize("law", ["zipf", "geometric"])
 @pytest.mark.parametrize(("name", "eps", "k", "n"), CELLS)
 def test_published_intervals_cover_the_frequent_values(name: str, eps: float, k: int, n: int, law: str) -> None:
-    """120 runs per cell. Published intervals cover values above three standard errors in 92 % of the cases. A correct program
-    fails with probability 1e-4 per cell, with runs as the independent units."""
+    """In 120 runs per cell, published intervals cover values above three standard errors in at least 92 % of the cases. A
+    correct program fails with probability 1e-4 per cell. This probability treats runs as independent."""
     m, rng = build(name, k, eps), np.random.default_rng([NAMES.index(name), k, n])
     shares = 1 / np.arange(1, k + 1) if law == "zipf" else 0.7 ** np.arange(k)
     shares /= shares.sum()
@@ -92,7 +92,7 @@ def test_published_intervals_cover_the_frequent_values(name: str, eps: float, k:
             if bias_of(estimate, m, table) <= MAX_BIAS:
                 held[estimator].append(covers(estimate, shares)[frequent].mean())
     for runs in held.values():
-        if len(runs) >= 60:  # else the cell's intervals are rarely published
+        if len(runs) >= 60:  # in other cells, intervals are rarely published
             assert np.mean(runs) >= binom.ppf(1e-4, len(runs), 0.92) / len(runs)
 
 
@@ -108,7 +108,7 @@ def test_well_behaved_intervals_stay_published(name: str, steps: int) -> None:
 
 
 def test_well_behaved_intervals_over_levels_stay_published() -> None:
-    """The levels have very unequal ε. The likelihood and the inversion weight levels differently; the difference is no bias."""
+    """The levels have very unequal ε. The likelihood and the inversion weight levels differently; this is not a bias."""
     rng, shares = np.random.default_rng(5), np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
     for _ in range(20):
         groups = [(m, draw(m, shares, n, rng)) for m, n in ((build("OUE", 6, 0.5), 40_000), (build("GRR", 6, 4.0), 4000))]
@@ -120,8 +120,8 @@ def test_well_behaved_intervals_over_levels_stay_published() -> None:
 
 @pytest.mark.parametrize("post", POST_NAMES)
 def test_the_bias_of_a_post_processed_inversion_is_checked(post: str) -> None:
-    """A post-processed inversion has the standard errors of the raw inversion, but may be far from the raw inversion. (norm-cut
-    lowers the smallest values most.)"""
+    """A post-processed inversion has the standard errors of the raw inversion, but its frequencies may be far from the raw
+    ones. (norm-cut changes the smallest values most.)"""
     few, many = np.array([0.5, 0.3, 0.2]), FOUR
     for shares, n, withheld in ((few, 100_000, post == "norm-cut"), (many, 5000, post not in ("none", "norm", "base-pos"))):
         survey, rng = survey_of(shares.size, mechanism="OUE", eps=1.0), np.random.default_rng(3)

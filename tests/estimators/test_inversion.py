@@ -1,4 +1,4 @@
-"""Tests the matrix inversion of every registered mechanism: no bias, and the standard errors of repeated surveys."""
+"""Tests the matrix inversion of every registered mechanism: no bias, and correct standard errors in repeated surveys."""
 
 import math
 import warnings
@@ -33,7 +33,7 @@ EVERY: list[Mechanism] = [*(pure(name) for name in NAMES), *PLACES]
 
 
 def collect(m: Mechanism, values: np.ndarray, rng: np.random.Generator, steps: int = 1) -> CountTable:
-    """The table of people who all report at every step with unchanged values."""
+    """Returns the table of people who all report at every step with unchanged values."""
     return m.tabulate(m.simulate(values, rng, steps))
 
 
@@ -48,9 +48,9 @@ def test_the_examples_include_a_singular_channel() -> None:
 @pytest.mark.parametrize("m", PLACES, ids=repr)
 @pytest.mark.parametrize("steps", [1, 4])
 def test_estimates_and_errors_match_repeated_surveys(m: ChannelMechanism, steps: int) -> None:
-    """400 surveys of 500 people. Mean and variance of every bin differ from the stated mean and variance by less than 6
-    standard errors; a larger difference has probability 1e-8. The control, a single step's variance divided by the number of
-    steps, differs by more. A singular channel has the bias of least squares, A⁺A f.
+    """Uses 400 surveys of 500 people. The mean and variance of every bin differ from the stated mean and variance by less than
+    6 standard errors. A larger difference has probability 1e-8. The control divides a single step's variance by the number of
+    steps; it differs by more. A singular channel has the bias of least squares: the mean is A⁺A f.
     (`tests/mechanisms/test_variance.py` tests the pure mechanisms.)
     """
     rng = np.random.default_rng([steps, m.k, len(m.signature)])
@@ -59,7 +59,7 @@ def test_estimates_and_errors_match_repeated_surveys(m: ChannelMechanism, steps:
     stated = m.inversion_variances(F, 500, steps)
     expected = F @ m.channel() @ m.inverse()
     assert np.abs((estimates.mean(axis=0) - expected) / np.sqrt(stated / 400)).max() < 6
-    spread = np.sqrt(6 / 399)  # of a sample variance, for tails somewhat heavier than the normal's
+    spread = np.sqrt(6 / 399)  # relative error of a sample variance, for tails somewhat heavier than normal
     assert np.abs(estimates.var(axis=0, ddof=1) / stated - 1).max() < 6 * spread
     plugged_in = np.mean([e.standard_errors**2 for e in found], axis=0)
     np.testing.assert_allclose(plugged_in, stated, rtol=0.1)
@@ -92,8 +92,8 @@ def test_a_line_of_a_million_cells_is_inverted() -> None:
 
 @pytest.mark.parametrize("m", PLACES[:2], ids=repr)
 def test_fake_data_are_inverted(m: ChannelMechanism) -> None:
-    """The inversion is exact on expected counts. With one true report in d = 3, the variance is d² times the variance of the
-    device's mechanism at the frequencies of real and fake values."""
+    """The inversion of expected counts is exact. If one report in d = 3 is true, the variance is d² times the variance of the
+    device's mechanism. This variance is taken at the frequencies of real and fake values together."""
     m.inverse()
     mixed = m.with_fake_data(3)
     assert isinstance(mixed, ChannelMechanism)
@@ -104,8 +104,8 @@ def test_fake_data_are_inverted(m: ChannelMechanism) -> None:
 
 
 def test_mixed_groups_combine_without_bias_and_more_accurately() -> None:
-    """300 surveys of a pure and both geometric mechanisms. Every bin's mean is right to within 6 standard errors; a larger
-    difference has probability 1e-8."""
+    """Uses 300 surveys with a pure mechanism and both geometric mechanisms. The mean of every bin is correct to within 6
+    standard errors. A larger difference has probability 1e-8."""
     rng, kinds = np.random.default_rng(5), [pure("L-OSUE", eps_1=1.0), *PLACES[:2]]
     found = []
     for _ in range(300):
@@ -120,7 +120,7 @@ def test_mixed_groups_combine_without_bias_and_more_accurately() -> None:
 
 def test_a_group_without_information_is_left_out() -> None:
     told, untold = pure("GRR"), mechanism("L-GRR", 6, eps_inf=2.0, eps_1=1.0)
-    untold.q = untold.p  # calibration="paper" can give equal doubles
+    untold.q = untold.p  # calibration="paper" can give p and q that are equal as doubles
     groups: list[Group] = [(told, told.table(3, [1, 2, 0, 0, 0, 0])), (untold, untold.table(2, [0, 0, 0, 0, 2, 0]))]
     np.testing.assert_array_equal(combined_inversion(groups).frequencies, matrix_inversion(*groups[0]).frequencies)
     nothing = matrix_inversion(*groups[1], post="norm-sub")
@@ -189,7 +189,7 @@ def test_impossible_tables_are_refused(m: Mechanism) -> None:
     for bad in wrong:
         with pytest.raises(ValueError, match="counts"):
             m.table(12, bad)
-        with pytest.raises(ValueError, match=r"counts|must be"):  # also for a table made by hand
+        with pytest.raises(ValueError, match=r"counts|must be"):  # a handmade table is refused too
             matrix_inversion(m, CountTable(m.signature, 12, bad))
     for n in (-1, 2.0, math.nan, True, 2**62 + 1):
         with pytest.raises(ValueError, match="n must be an integer"):
@@ -203,7 +203,7 @@ def test_impossible_tables_are_refused(m: Mechanism) -> None:
     with pytest.raises(ValueError, match="different mechanisms"):
         good + pure("GRR", k=7).empty_table()
     if not sums:
-        assert m.table(12, np.full(shape, 12)).n == 12  # all bits may be ones
+        assert m.table(12, np.full(shape, 12)).n == 12  # reports with only ones are allowed
 
 
 def test_sums_of_counts_beyond_64_bits_are_distinguished() -> None:
@@ -211,4 +211,4 @@ def test_sums_of_counts_beyond_64_bits_are_distinguished() -> None:
     half = np.array([n, n, n, n, 0, 0])
     assert m.table(n, half).n == n
     with pytest.raises(ValueError, match="must sum to"):
-        m.table(n, np.zeros(6, np.int64))  # the right sum, 4 · 2^62, is 0 in 64 bits
+        m.table(n, np.zeros(6, np.int64))  # the true sum, 4 · 2^62, overflows to 0 in 64 bits

@@ -58,7 +58,7 @@ def test_the_second_works_only_after_the_first_has_stopped(
     assert one.run(now_ms(0))
     assert two.run(now_ms(1)) == []
     monkeypatch.setattr(module, "LEASE_MS", 200)
-    assert one.run(now_ms(1))  # the last renewal: the first estimator dies
+    assert one.run(now_ms(1))  # the last renewal before the first estimator dies
     assert tolds[1].publications == []
     deadline = time.monotonic() + PATIENCE_S
     while not two.run(now_ms(2)):
@@ -67,14 +67,14 @@ def test_the_second_works_only_after_the_first_has_stopped(
     monkeypatch.setattr(module, "LEASE_MS", 60_000)
     assert others.lead()
     assert one.run(now_ms(3)) == []
-    results.resign()  # no effect: this estimator does not hold the lease
+    results.resign()  # no effect, because this estimator does not have the lease
     assert not results.lead()
     others.resign()
     assert results.lead()
 
 
 def test_losing_the_lease_during_a_step_loses_no_step(store: MemoryCountStore, client: redis.Redis) -> None:
-    """The lease only saves work: the results are the same if an estimator loses the lease without noticing."""
+    """The lease only avoids duplicate work. If an estimator loses the lease unnoticed, the results are the same."""
     told = Told()
     (one, results), (two, _) = (schedule(store, client, told) for _ in range(2))
     leads, lead = 0, results.lead
@@ -82,7 +82,7 @@ def test_losing_the_lease_during_a_step_loses_no_step(store: MemoryCountStore, c
     def lead_for_a_while(for_ms: int | None = None) -> bool:
         nonlocal leads
         leads += 1
-        if leads == 3:  # in the middle of a step
+        if leads == 3:  # loses the lease in the middle of a step
             client.delete(*client.keys("*:leader"))
             assert two.run(now_ms(STEPS - 1))
         return lead()
@@ -114,7 +114,7 @@ def test_concurrent_estimators_publish_every_step_once(store: MemoryCountStore, 
     "written", [b'{"incomplete": [], "next_step": 3, "first_step": 0}', b'{"first_step":0,"next_step":3,"new":[7]}']
 )
 def test_progress_of_another_version_is_continued(store: MemoryCountStore, client: redis.Redis, written: bytes) -> None:
-    """The JSON has another order, spaces, no empty fields, or a field that this version does not know."""
+    """The JSON has another order or spaces, lacks empty fields, or has a field that this version does not know."""
     told = Told()
     estimator, results = schedule(store, client, told)
     client.set(results._progress_key, written)

@@ -1,4 +1,4 @@
-"""Tests the comparison of levels: false alarms are as rare as stated, and differences between levels are detected."""
+"""Tests the comparison of levels: false alarms are as rare as stated, and true differences are detected."""
 
 import math
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ PAIRS = [(("OUE", 0.5, 500), ("OUE", 2.0, 2000)), (("GRR", 6.0, 1), ("GRR", 6.0,
 def test_levels_of_one_histogram_differ_as_rarely_as_stated(
     pair: tuple[tuple[str, float, int], tuple[str, float, int]],
 ) -> None:
-    """500 surveys: p <= 5 % and p <= 0.1 % are not more frequent than stated, even with a single person.
+    """In 500 surveys, p <= 5 % and p <= 0.1 % are not more frequent than stated, even with a single person.
 
     A correct test fails with probability 1e-6.
     """
@@ -57,7 +57,7 @@ def test_levels_of_one_histogram_differ_as_rarely_as_stated(
 
 
 def test_control_a_normal_test_of_one_person_raises_alarms() -> None:
-    """One report is not normally distributed. The control gives 30 times the expected number of alarms at 0.1 %."""
+    """A single report is not normally distributed. At 0.1 % the control raises 30 times the expected number of alarms."""
     m, rng, alarms = build("GRR", 6.0), np.random.default_rng(2), 0
     for _ in range(500):
         one, many = (matrix_inversion(*group(m, n, rng)) for n in (1, 3000))
@@ -68,7 +68,7 @@ def test_control_a_normal_test_of_one_person_raises_alarms() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_levels_that_differ_are_detected(name: str) -> None:
-    """30 000 people per level. One value has a share of a tenth at the strict level, and of a hundredth at the other level."""
+    """Uses 30 000 people per level. One value has a share of a tenth at the strict level, a hundredth at the other level."""
     rng = np.random.default_rng(NAMES.index(name))
     found = levels_difference([group(build(name, 3.0), 30_000, rng), group(build(name, 2.0), 30_000, rng, STRICT)])
     assert found is not None
@@ -78,7 +78,7 @@ def test_levels_that_differ_are_detected(name: str) -> None:
 
 def test_a_window_is_no_more_certain_than_its_people() -> None:
     """The same people report from kept memos at every step, so more steps add no certainty. The control treats every report as
-    a separate person."""
+    a report of another person."""
     m, rng, alarms, control = build("L-OSUE", 2.0), np.random.default_rng(3), 0, 0
     for _ in range(200):
         groups = [(m, m.tabulate(m.simulate(rng.choice(K, 100, p=SHARES), rng, steps=8))) for _ in range(2)]

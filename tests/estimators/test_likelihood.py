@@ -1,4 +1,4 @@
-"""Tests laws of IBU, GIBU and the maximum likelihood, and compares their results with dense and closed-form references."""
+"""Tests properties of IBU, GIBU and the maximum likelihood, and compares results with dense and closed-form references."""
 
 import copy
 import itertools
@@ -36,7 +36,7 @@ def make(name: str, k: int = K, eps_1: float = 1.0) -> Mechanism:
 
 
 def collect(m: Mechanism, n: int, seed: int) -> CountTable:
-    """The reports of people whose values have shares proportional to 1/(1+v)²."""
+    """Returns the reports of people whose values have shares proportional to 1/(1+v)²."""
     rng = np.random.default_rng(seed)
     shares = 1 / (1 + np.arange(m.k)) ** 2
     values = rng.choice(m.k, n, p=shares / shares.sum())
@@ -50,12 +50,12 @@ def m(request: pytest.FixtureRequest) -> Mechanism:
 
 @st.composite
 def tables(draw: st.DrawFn, wild: bool = True) -> Group:
-    """Any table of any pure mechanism with six values, including tables that an honest population cannot produce."""
+    """Draws a table of any pure mechanism with six values; honest people could not produce some of these tables."""
     name = draw(st.sampled_from(NAMES))
     eps = [0.5, 1.0, 2.0] + [1e-3] * wild + [300.0] * (wild and "LH" not in name)
     m = make(name, eps_1=draw(st.sampled_from(eps)))
     top = draw(st.sampled_from([1, 20, 10**6] + [2**62 // math.prod(m.table_shape)] * wild))
-    if isinstance(m, SubsetSelection):  # any sets of ω values, each set any number of times
+    if isinstance(m, SubsetSelection):  # any sets of ω values; each set occurs any number of times
         times = draw(st.lists(st.integers(0, top // K), min_size=1, max_size=K))
         sets = [draw(st.permutations(range(K)))[: m.omega] for _ in times]
         counts = sum((n * np.isin(np.arange(K), members) for n, members in zip(times, sets)), np.zeros(K, np.int64))
@@ -65,7 +65,7 @@ def tables(draw: st.DrawFn, wild: bool = True) -> Group:
 
 
 def closed_form(m: Mechanism, support: FloatArray) -> FloatArray:
-    """max(0, c/λ - q/(p-q)) by one sort, as in the papers."""
+    """Returns max(0, c/λ - q/(p-q)), computed by one sort, as in the papers."""
     floor = m.q / (m.p - m.q)
     descending = np.sort(support)[::-1]
     scale = np.cumsum(descending) / (1 + np.arange(1, m.k + 1) * floor)
@@ -75,7 +75,7 @@ def closed_form(m: Mechanism, support: FloatArray) -> FloatArray:
 
 
 class DenseTerm:
-    """A log-likelihood from a dense channel: the reference, and an example of a term that is not separable."""
+    """A log-likelihood from a dense channel. The tests use it as the reference, and as a term that is not separable."""
 
     def __init__(self, channel: FloatArray, table: CountTable) -> None:
         self.k, self.n = len(channel), table.n
@@ -115,7 +115,7 @@ def test_a_support_term_equals_its_dense_form(group: Group, f: FloatArray, direc
     m, table = group
     term = SupportTerm(m, table)
     dense = DenseTerm(support_channel(m), replace(table, counts=m.support(table)))
-    (found, gradient), (expected, dense_gradient) = term(f), dense(f)  # f need not sum to 1
+    (found, gradient), (expected, dense_gradient) = term(f), dense(f)  # the sum of f need not be 1
     assert found == pytest.approx(expected, rel=1e-10, abs=1e-10)
     np.testing.assert_allclose(gradient, dense_gradient, rtol=1e-10)
     assert (f * gradient).sum() == pytest.approx(term.support.sum(), rel=1e-10)  # (1) of estimators.terms
@@ -154,7 +154,7 @@ def test_ten_thousand_fast_steps_equal_dense_ones() -> None:
 
 @pytest.mark.parametrize(("tol", "delta"), [(0.0, 0.0), (1e-5, 0.0), (0.0, 1e-7)])
 def test_values_with_equal_counts_and_starts_stay_equal(tol: float, delta: float) -> None:
-    """Few of many values differ in two groups' counts and in the start. The loop over kinds gives the result of a loop over
+    """Many values have the same counts and the same start; a few differ. A loop over kinds gives the same result as a loop over
     values."""
     rng, k = np.random.default_rng(11), 97
     sharp, blunt = make("OUE", k, 3.0), make("L-OSUE", k, 0.5)
@@ -279,7 +279,7 @@ def test_the_certificate_is_valid_and_scipy_finds_nothing_higher() -> None:
         10,
         100,
         1000,
-    ):  # the gap of an unfinished estimate bounds the missing log-likelihood, and is above zero
+    ):  # the gap of an unfinished estimate is above zero, and bounds the missing log-likelihood
         early = gibu(groups, max_iter=iterations, tol=0.0)
         missing = (found.log_likelihood - early.log_likelihood) / 9000
         assert 0 < missing <= early.gap
@@ -362,7 +362,7 @@ def test_projected_steps_raise_the_likelihood_to_the_gap() -> None:
     assert path[-1] <= best + 4000 * 1e-9
     slow, steps, _ = em(terms, uniform, 20 * evaluations, 0.0, 0.0)
     assert steps == 20 * evaluations
-    assert duality_gap(slow, evaluate(terms, slow)[1]) > 4000 * 1e-9  # plain EM needs over 20 times as many steps
+    assert duality_gap(slow, evaluate(terms, slow)[1]) > 4000 * 1e-9  # plain EM needs more than 20 times as many steps
 
 
 def test_projected_steps_reach_one_maximum_from_any_start() -> None:
@@ -425,7 +425,7 @@ def test_no_count_and_no_eps_overflows(name: str, k: int, eps: float) -> None:
             huge[: m.omega] = 2**62 * counts.any()
         table = m.table(int(huge[0]) if m.name == "SS" else 2**62 if m.marks is None else int(huge.sum()), huge)
         for found in (ibu(m, table, max_iter=200), mle(m, table)):
-            if not m.support(table).any():  # nobody reported, or no report supports a value
+            if not m.support(table).any():  # nobody reported, or no report supports any value
                 assert np.isnan(found.frequencies).all()
                 continue
             assert np.isfinite(found.frequencies).all()
@@ -435,9 +435,9 @@ def test_no_count_and_no_eps_overflows(name: str, k: int, eps: float) -> None:
 
 
 def test_a_mechanism_without_information_gives_no_estimate() -> None:
-    """A group with information has the same estimate beside such a mechanism as alone."""
+    """A group with information has the same estimate alone as together with a mechanism without information."""
     m = copy.copy(make("GRR"))
-    m.p = m.q = 1 / K  # a "paper" calibration can have p = q
+    m.p = m.q = 1 / K  # calibration="paper" can give p = q
     table = m.table(60, np.array([60, 0, 0, 0, 0, 0]))
     telling = make("GRR")
     other = telling.table(60, np.array([30, 20, 10, 0, 0, 0]))
@@ -458,7 +458,7 @@ def test_reports_that_support_no_value_give_no_estimate() -> None:
     for found in (ibu(m, table), mle(m, table)):
         assert np.isnan(found.frequencies).all()
         assert (found.n, found.converged) == (60, False)
-    assert np.isfinite(matrix_inversion(m, table).frequencies).all()  # inversion also uses missing support
+    assert np.isfinite(matrix_inversion(m, table).frequencies).all()  # the inversion also uses the lack of support
 
 
 def test_an_empty_table_gives_no_estimate(m: Mechanism) -> None:

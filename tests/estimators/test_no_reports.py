@@ -25,7 +25,7 @@ SURVEY = parse_survey({
     "collection": "smp",
     "attribute": ({"name": "a", "size": K, "level": ({"name": "b", "mechanism": "L-OSUE", "eps_inf": 2.0, "eps_1": 1.0},)},),
 })  # fmt: skip
-REPORTED = (True, True, False, False)  # the window that ends with step 3 is empty too
+REPORTED = (True, True, False, False)  # the window that ends with step 3 is also empty
 
 
 def publications(reported: tuple[bool, ...]) -> list[Publication]:

@@ -1,4 +1,4 @@
-"""Tests laws of the post-processing methods, and compares error metrics with their definitions."""
+"""Tests properties of the post-processing methods, and compares error metrics with their definitions."""
 
 import math
 from random import Random
@@ -29,17 +29,17 @@ def apply(x: np.ndarray, name: str, total: float = 1.0) -> np.ndarray:
 @settings(max_examples=300)
 @given(estimates, names, st.randoms(use_true_random=False))
 def test_each_method_keeps_its_guarantees(x: np.ndarray, name: str, random: Random) -> None:
-    """Checks sign, sum, order, idempotence, and independence of the order of the values."""
+    """Checks the sign, the sum, the order and idempotence. Also checks that the order of the values does not matter."""
     f = apply(x, name)
     if name in NON_NEGATIVE:
         assert (f >= 0).all()
     if name in SUMS:
         assert f.sum() == pytest.approx(1)
     order = np.argsort(x, kind="stable")
-    assert (np.diff(f[order]) >= -1e-9).all() or name == "norm-cut"  # equal numbers may be cut differently
+    assert (np.diff(f[order]) >= -1e-9).all() or name == "norm-cut"  # norm-cut may treat equal numbers differently
     if name == "norm-cut":
         assert all(f[i] >= f[j] - 1e-12 for i in range(len(x)) for j in range(len(x)) if x[i] > x[j])
-    if name not in ("power", "power-ns"):  # shrinking twice shrinks more
+    if name not in ("power", "power-ns"):  # a second application shrinks further
         np.testing.assert_allclose(apply(f, name), f, atol=1e-12)
     shuffled = np.array(random.sample(range(len(x)), len(x)))
     again = apply(x[shuffled], name)
@@ -51,7 +51,7 @@ def test_each_method_keeps_its_guarantees(x: np.ndarray, name: str, random: Rand
 @settings(max_examples=200)
 @given(estimates, names, st.sampled_from([7.0, 1e6]))
 def test_counts_are_treated_like_frequencies(x: np.ndarray, name: str, total: float) -> None:
-    assume(len(x) > 1)  # a power law of one value has no exponent to find
+    assume(len(x) > 1)  # with one value, a power law has no exponent to fit
     np.testing.assert_allclose(apply(x * total, name, total) / total, apply(x, name), atol=1e-6)
 
 
@@ -61,7 +61,7 @@ def test_counts_are_treated_like_frequencies(x: np.ndarray, name: str, total: fl
     st.floats(0, 12),
 )
 def test_power_keeps_the_order(x: np.ndarray, log_noise: float, log_scale: float) -> None:
-    """Tests every way to compute the posterior, and estimates far outside the range."""
+    """Tests every method of computing the posterior, also for estimates far outside the range."""
     found = post_process(x * 10**log_scale, "power", variance=10 ** (2 * log_noise))
     assert (np.diff(found[np.argsort(x)]) >= -1e-9 / (100 * x.size)).all()
 
@@ -71,8 +71,8 @@ def test_power_keeps_the_order(x: np.ndarray, log_noise: float, log_scale: float
 def test_norm_sub_is_the_projection_onto_the_simplex(x: np.ndarray) -> None:
     f = apply(x, "norm-sub")
     shift = (x - f)[f > 0]
-    np.testing.assert_allclose(shift, shift.mean(), atol=1e-9)  # one number is subtracted from all positive numbers
-    assert (x[f == 0] <= shift.mean() + 1e-9).all()  # no other number exceeds the shift: conditions of a projection
+    np.testing.assert_allclose(shift, shift.mean(), atol=1e-9)  # norm-sub subtracts one constant from all positive numbers
+    assert (x[f == 0] <= shift.mean() + 1e-9).all()  # no other number exceeds the constant; both are conditions of a projection
 
 
 @pytest.mark.parametrize("outliers", [[], [0.999, 1.001, 1.5], [-0.01, 1e-7, 2.6e-4]])
@@ -104,12 +104,12 @@ def test_power_is_the_posterior_mean(noise: float, outliers: list[float]) -> Non
     rough = max(np.arange(0, 4, 0.1), key=lambda a: posterior(a)[0])
     best = max((posterior(a) for a in np.arange(rough - 0.1, rough + 0.1, 0.004)), key=lambda found: found[0])
     np.testing.assert_allclose(post_process(x, "power", variance=noise**2), best[1], atol=1e-2 * noise)
-    if noise > low / 100:  # without noise, power gains nothing and loses true numbers below the bound
+    if noise > low / 100:  # without noise, power has no benefit, and raises true numbers below the bound
         assert errors.mse(truth, best[1][:40]) < errors.mse(truth, x[:40])
 
 
 def test_power_hardly_moves_estimates_with_little_noise() -> None:
-    """With n = 10⁸ reports the large shares are known to 1e-4, and their posterior means equal the estimates."""
+    """With n = 10⁸ reports, the error of large shares is 1e-4, and the shares' posterior means equal the estimates."""
     m = mechanism("OUE", 100, eps=1.0)
     f = 1 / np.arange(1, 101) ** 1.5
     f /= f.sum()
@@ -121,7 +121,7 @@ def test_power_hardly_moves_estimates_with_little_noise() -> None:
 
 
 def test_power_fitted_to_a_sample_of_values_stays_accurate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If very many different estimates are near zero, the exponent is fitted to a sample (here a quarter) without loss of
+    """If very many different estimates are near zero, power fits the exponent to a sample (here a quarter) without loss of
     accuracy."""
     rng = np.random.default_rng(10)
     truth = 1 / np.arange(1, 8001) ** 1.3
@@ -200,7 +200,7 @@ def test_metrics_equal_hand_computed_values() -> None:
     assert errors.kl(f, g) == pytest.approx(0.5 * math.log(0.5 / 0.4))
     assert errors.kl(g, f) == math.inf
     assert errors.kl(f, f) == 0
-    assert errors.emd_line(f, g) == pytest.approx(0.3)  # a tenth moved three places
+    assert errors.emd_line(f, g) == pytest.approx(0.3)  # a tenth of the mass moves by three places
     square = [[0, 0], [0, 1], [1, 0], [3, 4]]
     assert errors.emd_grid(f, g, square) == pytest.approx(0.1 * 5)
     assert errors.utility_gain(2.0, 0.5) == 75
@@ -235,7 +235,7 @@ def test_metrics_treat_zero_nan_and_negatives_as_stated() -> None:
     assert errors.kl(truth, [0.5, 0.0, 0.5]) == errors.kl(truth, [1.1, -0.1, 0.0]) == math.inf
     assert errors.mae(truth, negative) == pytest.approx(0.2 / 3)
     assert errors.emd_line(truth, negative) == pytest.approx(0.2)
-    assert errors.emd_line(truth, [0.5, 0.5, 0.5]) == pytest.approx(0.5)  # the missing mass moves beyond the end
+    assert errors.emd_line(truth, [0.5, 0.5, 0.5]) == pytest.approx(0.5)  # the excess mass moves beyond the end
     for metric in DISTANCES:
         assert metric(truth, truth) == 0
         assert math.isnan(metric(truth, [math.nan, 0.5, 0.5]))
@@ -262,7 +262,7 @@ def test_metrics_treat_zero_nan_and_negatives_as_stated() -> None:
 @settings(max_examples=40)
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 2**32), st.sampled_from([0.05, 1.0, 20.0]))
 def test_the_grids_distance_equals_scipys(width: int, height: int, seed: int, evenness: float) -> None:
-    """Includes cases with most of the mass on a few points, with empty points, and with points that are not in order."""
+    """Includes cases with most of the mass on a few points, with empty points, and with unordered points."""
     rng = np.random.default_rng(seed)
     points = rng.permutation([(i, j) for i in range(width) for j in range(height)]).astype(float)
     a, b = (rng.dirichlet(np.full(len(points), evenness)) for _ in range(2))
@@ -272,7 +272,7 @@ def test_the_grids_distance_equals_scipys(width: int, height: int, seed: int, ev
 
 
 def test_the_distance_of_a_shift_is_its_length() -> None:
-    """All mass moves together on 24 × 24 cells: the distance is the length of the shift, 13 for (5, 12)."""
+    """All mass on 24 × 24 cells moves by the same shift. The distance is the length of the shift, 13 for (5, 12)."""
     y, x = np.divmod(np.arange(576), 24)
     blob = np.where((x < 10) & (y < 10), np.random.default_rng(2).random(576), 0)
     moved = np.roll(blob.reshape(24, 24), (12, 5), axis=(0, 1)).ravel()

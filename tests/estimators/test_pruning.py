@@ -1,4 +1,4 @@
-"""Tests of an estimator that loses its store, hangs before it prunes, or is replaced."""
+"""Tests of an estimator that loses its count store, hangs before pruning, or is replaced by another estimator."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,14 +22,14 @@ def store() -> MemoryCountStore:
 
 
 class Unfenced(MemoryCountStore):
-    """The control: a store that prunes without a check."""
+    """A store for the control: prunes without checking the checkpoints."""
 
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
         super().prune(before_step, self.snapshot())
 
 
 class Unmarked(MemoryCountStore):
-    """The control: a store that does not report pruned steps."""
+    """A store for the control: does not report which steps it pruned."""
 
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
         return {p: replace(checkpoint, pruned_below=0) for p, checkpoint in super().checkpoints(steps).items()}
@@ -45,7 +45,7 @@ def full(store: MemoryCountStore, steps: int, writer: str) -> Log:
 
 @pytest.mark.parametrize(("kind", "right"), [(MemoryCountStore, True), (Unfenced, False)])
 def test_late_pruning_keeps_tables_that_were_counted_again(kind: type[MemoryCountStore], right: bool) -> None:
-    """An estimator hangs between saving and pruning. Meanwhile the store is lost, and the records are counted again."""
+    """An estimator hangs between saving and pruning. Meanwhile the store loses its data, and agents count the records again."""
     steps, results = SURVEY.window_steps + 4, MemoryResults()
     store = kind(SURVEY)
     log = full(store, steps, "before")
@@ -82,11 +82,11 @@ def test_a_step_whose_tables_were_pruned_is_never_complete(kind: type[MemoryCoun
     assert all(p.complete for p in first)
     assert all(p.reports == true[p.key] for p in second if p.complete) is right
     assert any(not p.complete for p in second) is right
-    assert second[-1].complete  # the latest tables are there
+    assert second[-1].complete  # the store has the latest tables
 
 
 def test_the_topics_publications_survive_loss_of_the_store(store: MemoryCountStore) -> None:
-    """No step is published again, and the results are restored from the topic."""
+    """The estimator publishes no step again, and restores the results from the topic."""
     steps, topic = SURVEY.window_steps + 4, MemoryTopic(lambda: SURVEY.start_ms)
     log, now = full(store, steps, "a"), SURVEY.closes_ms(steps - 1) + MARGIN_MS
     before = MemoryResults()
@@ -95,7 +95,7 @@ def test_the_topics_publications_survive_loss_of_the_store(store: MemoryCountSto
     assert len(told) == 2 * len(SURVEY.attributes) * steps
     results, anew = MemoryResults(), MemoryCountStore(SURVEY)
     schedule = Schedule(SURVEY, anew, log, results, [], topic=TopicClient(topic))
-    assert schedule.run(now + 9 * SURVEY.step_ms)  # all deadlines have passed, and no record is counted yet
+    assert schedule.run(now + 9 * SURVEY.step_ms)  # all deadlines have passed, but no record is counted yet
     history = [p for p in results.history() if p.step < steps]
     assert history == before.history()
     assert topic.records[: len(told)] == told

@@ -1,4 +1,4 @@
-"""Tests of a publication: its numbers, its JSON, its diagnostics."""
+"""Tests of a publication's numbers, JSON and diagnostics."""
 
 import math
 import tomllib
@@ -23,7 +23,7 @@ from .schedule_rig import MARGIN_MS, Log, Told
 
 
 def test_publications_without_numbers_survive_json() -> None:
-    """NaN of an empty step and the missing bound of a one-time level survive JSON."""
+    """JSON preserves the NaN of an empty step, and the missing bound of a one-time level."""
     once = parse_survey(
         tomllib.loads("""
         name = "once"
@@ -50,7 +50,7 @@ def test_publications_without_numbers_survive_json() -> None:
     publisher.publish([made])
     newer = msgspec.structs.replace(made, step=5)
     publisher.publish([newer])
-    publisher.publish([made])  # an old step again
+    publisher.publish([made])  # publishes an old step again
     labels = {"survey": "once", "attribute": "a"}
     assert registry.get_sample_value("ldpstream_estimate_step", labels | {"span": "step"}) == 5
     assert registry.get_sample_value("ldpstream_privacy_eps_inf_nats", labels | {"level": "l"}) == math.inf
@@ -84,7 +84,7 @@ def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
         assert back.estimators[name].interval_withheld == "bias"  # 600 reports of 50 values are few
         assert np.isnan(estimate.standard_errors).all()
         assert (estimate.iterations, estimate.converged, estimate.gap) == (found.iterations, found.converged, found.gap)
-    assert expected["mle"].gap < 1e-12 < 1e-6 < expected["ibu"].gap  # stopped before it converged
+    assert expected["mle"].gap < 1e-12 < 1e-6 < expected["ibu"].gap  # IBU stopped before it converged
     assert back.estimators["mi"].gap is None
     assert back == conclude(survey, 0, 1, "window", panes, True)
 
@@ -109,7 +109,7 @@ def test_diagnostics_are_published(window_steps: int) -> None:
     unary, symbols = survey.mechanisms[0]
     rng = np.random.default_rng(31)
     values = rng.choice(3, (3, 5000))
-    values[1:] += 4  # from the second step on
+    values[1:] += 4  # the values change at the second step
     store, results, told = MemoryCountStore(survey), MemoryResults(), Told()
     registry = CollectorRegistry()
     panes: dict[PaneKey, CountTable] = {}
@@ -120,7 +120,7 @@ def test_diagnostics_are_published(window_steps: int) -> None:
     store.commit(0, None, Checkpoint(3, survey.closes_ms(2) - 1, panes))
     log = Log([survey.opens_ms(step) for step in range(3)])
     schedule = Schedule(survey, store, log, results, [told, PrometheusPublisher(survey, registry)])
-    for step in range(3):  # one step at a time, so that old tables are pruned
+    for step in range(3):  # estimates one step at a time, so that old tables are pruned
         schedule.run(survey.closes_ms(step) + MARGIN_MS)
     found = {(p.step, p.span): p.diagnostics for p in told.publications}
     assert found == {

@@ -30,11 +30,11 @@ def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountSt
     results = MemoryResults()
     schedule = Schedule(SURVEY, store, log, results, [])
     now = close + MARGIN_MS
-    assert schedule.run(now) == []  # nothing is stored yet
+    assert schedule.run(now) == []  # the count store is still empty
     store.commit(0, None, Checkpoint(1, close, pane(0)))
     assert schedule.run(now) == []  # offset 1 was appended before the close
     store.commit(0, (1, ""), Checkpoint(2, close))
-    assert schedule.run(now) == []  # partition 1 has a record and no checkpoint
+    assert schedule.run(now) == []  # partition 1 has a record but no checkpoint
     store.commit(1, None, Checkpoint(1, close, pane(0)))
     assert schedule.run(now - 1) == []  # one millisecond before the step is due
     made = schedule.run(now)
@@ -51,11 +51,11 @@ class StandingBy(MemoryResults):
 
 
 def test_privacy_losses_are_computed_before_the_close(store: MemoryCountStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a step has closed, no mechanism computes a loss. The published losses are the same as without preparation."""
+    """After a step has closed, no mechanism computes a privacy loss. The published losses are the same as without `prepare`."""
     spent.cache_clear()
     results = StandingBy()
     schedule = Schedule(SURVEY, store, Log([SURVEY.start_ms]), results, [])
-    assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # the next step is unknown
+    assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # the schedule does not know the next step
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
     asked = list(zip(SURVEY.attributes, SURVEY.mechanisms, strict=True))
     expected = [
@@ -68,7 +68,7 @@ def test_privacy_losses_are_computed_before_the_close(store: MemoryCountStore, m
         assert schedule.run(due - 1) == []
         assert [schedule.prepare() for _ in range(n_mechanisms + 1)] == [True] * n_mechanisms + [False]
         assert schedule.run(due - 1) == []
-        assert not schedule.prepare()  # the loss is computed once a step
+        assert not schedule.prepare()  # `prepare` computes the loss once per step
         with monkeypatch.context() as patch:
             for m in {m for mechanisms in SURVEY.mechanisms for m in mechanisms}:
                 patch.setattr(m, "eps_sequence", None)
@@ -111,14 +111,14 @@ def test_expired_and_unused_partitions_do_not_delay_steps(store: MemoryCountStor
     schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
     now = SURVEY.closes_ms(0) + MARGIN_MS
-    assert schedule.run(now) == []  # partition 2 had records and has no checkpoint
+    assert schedule.run(now) == []  # partition 2 had records but has no checkpoint
     store.commit(2, None, Checkpoint(700, missing=Missing(0, SURVEY.start_ms - SURVEY.skew_ms, 700)))
     assert keys(schedule.run(now)) == [(0, True)]
 
 
 @pytest.mark.parametrize("until_ms", [SURVEY.opens_ms(2) - SURVEY.skew_ms, SURVEY.opens_ms(2) - SURVEY.skew_ms + 1])
 def test_steps_and_windows_with_lost_records_stay_incomplete(store: MemoryCountStore, until_ms: int) -> None:
-    """The count store was lost after part of the log had expired. A step that begins at the end of the gap is complete."""
+    """The count store lost its data after part of the log had expired. A step that begins at the end of the gap is complete."""
     steps, lost = SURVEY.window_steps + 6, 2 if until_ms == SURVEY.opens_ms(2) - SURVEY.skew_ms else 3
     log, results, told = Log([SURVEY.opens_ms(s) for s in range(steps)]), MemoryResults(), Told()
     panes = {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}
@@ -155,7 +155,7 @@ def test_counts_of_a_deleted_topic_complete_no_step(store: MemoryCountStore) -> 
 
 
 def test_no_step_passes_before_a_lost_partition_is_recorded(store: MemoryCountStore) -> None:
-    """The topic was created again without partition 1. Some records of partition 1 may not have been counted."""
+    """The topic was recreated without partition 1. Agents may not have counted all records of the old partition 1."""
     log, results = Log([]), MemoryResults()
     log.id = "new"
     store.commit(0, None, Checkpoint(0, SURVEY.start_ms, log_id="new"))
@@ -180,7 +180,7 @@ def test_it_begins_with_the_logs_first_possible_step(store: MemoryCountStore) ->
     empty, later = MemoryResults(), SURVEY.opens_ms(300)
     schedule = Schedule(SURVEY, store, Log([]), empty, [])
     assert schedule.run(later) == []
-    assert empty.progress() is None  # no publication, so no saved progress
+    assert empty.progress() is None  # without a publication, no progress is saved
     schedule = Schedule(SURVEY, store, Log([later]), empty, [])
     store.commit(0, None, Checkpoint(1, later, pane(300)))
     assert keys(schedule.run(SURVEY.closes_ms(300) + MARGIN_MS)) == [(299, True), (300, True)]
@@ -241,7 +241,7 @@ def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) 
     Schedule(SURVEY, store, log, results, [told]).run(max(now, SURVEY.closes_ms(steps)) + MARGIN_MS)
     final = {(p.step, p.span): p for p in results.history() if p.attribute == "screen"}
     progress = results.progress()
-    if progress is None:  # nobody ever reported, so there was nothing to publish
+    if progress is None:  # nobody ever reported, so nothing was published
         assert log.earliest_ms() is None
         return
     assert progress.incomplete == ()
@@ -258,13 +258,13 @@ def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) 
 
 
 def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountStore) -> None:
-    """Example: Redis is killed and restarts without the last second of writes."""
+    """Example: somebody kills Redis, which restarts without the last second of writes."""
     log = Log([SURVEY.start_ms, SURVEY.start_ms + 1])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
 
     class Forgetful(MemoryCountStore):
         def heads(self) -> dict[int, Checkpoint]:
-            return {0: Checkpoint(2)}  # the second write is lost after this read
+            return {0: Checkpoint(2)}  # the store loses the second write after this read
 
         def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
             return store.checkpoints(steps)
@@ -278,7 +278,7 @@ def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountSt
 @settings(max_examples=60)
 @given(st.data())
 def test_two_estimators_never_replace_a_result_by_a_poorer_one(data: st.DataObject) -> None:
-    """Each estimator may be interrupted by the other at every call. All saved and published results are complete."""
+    """Each estimator may interrupt the other at every call. All saved and published results are complete."""
     steps = SURVEY.window_steps + 4
     log = Log([SURVEY.opens_ms(s) + 1 for s in range(steps)])
     store, results, told = MemoryCountStore(SURVEY), MemoryResults(), Told()

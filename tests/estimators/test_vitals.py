@@ -1,4 +1,4 @@
-"""Tests the health gauges of the estimator and of the counting agents before it."""
+"""Tests the health gauges of the estimator and of the counting agents."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class Log:
 
 
 class Watched:
-    """An estimator that works or is on standby."""
+    """An estimator with its gauges; the estimator works or is on standby."""
 
     def __init__(self, store: MemoryCountStore, log: Log, results: MemoryResults) -> None:
         self.registry = CollectorRegistry()
@@ -55,7 +55,7 @@ def due_s(step: int) -> float:
 def test_the_lag_counts_uncounted_records_and_is_never_negative() -> None:
     store, log = MemoryCountStore(SURVEY), Log({0: 100, 1: 50, 2: 7})
     store.commit(0, None, Checkpoint(60, 0, {}, {}))
-    store.commit(2, None, Checkpoint(9, 0, {}, {}))  # the log was longer at that time
+    store.commit(2, None, Checkpoint(9, 0, {}, {}))  # counted when the log was longer
     watched, now_ms = Watched(store, log, MemoryResults()), SURVEY.start_ms
     watched.vitals.look(now_ms)
     assert watched.gauge("lag_records") == 40 + 50 + 0

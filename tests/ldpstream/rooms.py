@@ -1,4 +1,4 @@
-"""The rooms (top-level packages), and the imports between them.
+"""The rooms (our top-level packages), and the imports between rooms.
 
 python -m tests.ldpstream.rooms      redraws the picture in CONTRIBUTING.md from the imports
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "CONTRIBUTING.md"
 PICTURE = re.compile(r"```mermaid\n.*?```\n", re.DOTALL)
-MAY_IMPORT: dict[str, set[str]] = {  # a room may import the earlier rooms that are named here
+MAY_IMPORT: dict[str, set[str]] = {  # for each room, the earlier rooms that it may import
     "mechanisms": set(),
     "surveys": {"mechanisms"},
     "runtime": {"surveys"},
@@ -24,7 +24,7 @@ MAY_IMPORT["ldpstream"] = set(MAY_IMPORT)
 
 
 def imports(path: Path) -> set[str]:
-    """Returns the full names of the modules that a file imports, at the top of the file or in functions."""
+    """Returns the full names of the modules that a file imports, at the top or inside functions."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -35,13 +35,13 @@ def imports(path: Path) -> set[str]:
 
 
 def rooms_imported_by(room: str) -> set[str]:
-    """Returns the other rooms that a room's files import."""
+    """Returns the rooms that the files of a room import, without the room itself."""
     modules = {name for path in (ROOT / room).rglob("*.py") for name in imports(path)}
     return {name.partition(".")[0] for name in modules} & MAY_IMPORT.keys() - {room}
 
 
 def picture() -> str:
-    """Returns the Mermaid drawing. Arrows point to the imported room. An arrow that two other arrows imply is left out."""
+    """Returns the Mermaid drawing. Arrows point to the imported room. Omits an arrow that two other arrows imply."""
     arrows = {room: rooms_imported_by(room) for room in MAY_IMPORT}
     lines = ["```mermaid", "graph TD"]
     for room, targets in arrows.items():

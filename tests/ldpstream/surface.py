@@ -1,4 +1,4 @@
-"""All names on which users and other programs rely. A test fails if a name changes without a new `surface.json`.
+"""All names on which users and other programs rely. A test fails if a name differs from `surface.json`.
 
 python -m tests.ldpstream.surface      rewrites `surface.json` after an intended change
 """
@@ -106,7 +106,7 @@ def _text(node: ast.AST) -> str:
 
 
 def _api(document: dict[str, Any]) -> dict[str, Any]:
-    """Returns paths with their parameters, and the fields of their answers."""
+    """Returns the paths with their parameters, and the fields of the responses."""
     paths = {
         f"{method} {path}": sorted(p.get("name", "?") for p in about.get("parameters", []))
         for path, methods in document["paths"].items()

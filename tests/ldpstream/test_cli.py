@@ -1,4 +1,4 @@
-"""Tests of the command line as a user runs it: its output, its files, its errors."""
+"""Tests of the command line as a user runs it: output, files, errors."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def test_demo_prints_and_writes_estimates_with_the_truth(tmp_path: Path) -> None
         (a.name, s, span) for a in survey.attributes for s in range(4) for span in ("step", "window")
     }
     steps = [e for e in estimates if e["span"] == "step"]
-    assert sum(e["reports"] for e in steps) == 3000 * 4  # everybody reports one attribute at every step
+    assert sum(e["reports"] for e in steps) == 3000 * 4  # every participant reports one attribute at every step
     for e in estimates:
         if not e["reports"]:
             assert e["truth"] is None
@@ -83,7 +83,7 @@ def test_check_and_ledger_print_every_attribute_and_level(survey: Path, tmp_path
 
 
 def one_line(done: Done, *words: str) -> None:
-    """Assert exit status 2 and one line on standard error with these words, without a traceback."""
+    """Assert exit status 2, and one line on standard error that contains these words and no traceback."""
     assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     assert len(lines) == 1, done.stderr
@@ -206,17 +206,17 @@ main()
 
 @pytest.mark.parametrize("module", ["ldpstream.shadow", "numpy", "ldpstream.cli", "scipy.stats", "fastapi"])
 def test_ctrl_c_during_the_start_prints_nothing(module: str) -> None:
-    """The start includes the imports of a command. The program sets the handler, because Ctrl-C is ignored if tests run in
-    the background."""
+    """The start includes a command's imports. The program under test sets the handler of Ctrl-C, because Ctrl-C is ignored if
+    tests run in the background."""
     program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)" + CTRL_C.replace("MODULE", module)
-    if module in ("scipy.stats", "fastapi"):  # imported by the command
+    if module in ("scipy.stats", "fastapi"):  # the command imports both modules
         program = program.replace("ARGUMENTS", repr(["demo", "--page", "--users", "1", "--steps", "1"]))
     done = run_python(program.replace("ARGUMENTS", repr(["check", str(DEMO)])))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_an_ignored_ctrl_c_stays_ignored() -> None:
-    """A shell script starts a background command with Ctrl-C ignored."""
+    """A shell script starts background commands so that they ignore Ctrl-C."""
     program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + CTRL_C.replace("MODULE", "ldpstream.cli")
     done = run_python(program.replace("ARGUMENTS", repr(["check", str(DEMO)])))
     assert done.returncode == 0, done.stderr
@@ -260,11 +260,11 @@ def test_output_without_utf_8_replaces_letters(command: str, setting: dict[str, 
     done = ldpstream(*command.split(), env=setting)
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
-    assert "?_" in done.stdout  # for ε
+    assert "?_" in done.stdout  # `?` stands for ε
 
 
 def test_the_package_lists_and_lazily_loads_its_names() -> None:
-    """Each name loads on first use."""
+    """Python loads each name on first use."""
     program = "import sys, ldpstream; names = set(dir(ldpstream)); assert 'numpy' not in sys.modules\n"
     program += "assert {n for n in names if n[0] != '_'} == set(ldpstream.__all__), names\n"
     program += "assert all(getattr(ldpstream, n) is not None for n in names)\n"
@@ -289,7 +289,7 @@ def test_the_ledger_draws_a_picture_and_solves_for_eps_1(tmp_path: Path) -> None
 
 
 def test_a_running_demo_ends_at_sigterm() -> None:
-    """Our handler ends the demo: the default action would not end process 1 of a container (and gives status -15)."""
+    """Our handler ends the demo. The default action has status -15, and would not end process 1 of a container."""
     program = "import os, signal, sys, time; from ldpstream import demo; from ldpstream.__main__ import main\n"
     program += "def run(*_):\n    os.kill(os.getpid(), signal.SIGTERM)\n    while True: time.sleep(0.01)\n"
     program += "demo.Demo.run = run; sys.argv[1:] = ['demo', '--users', '10', '--no-page']; main()"
@@ -299,7 +299,7 @@ def test_a_running_demo_ends_at_sigterm() -> None:
 
 
 def test_a_process_that_ignores_its_deadline_is_ended() -> None:
-    """The control has no deadline and continues."""
+    """The control is a process without a deadline, which continues."""
     program = "import os, signal, time; from ldpstream.cli import ends_on_signal; stop = ends_on_signal({}); "
     program += (
         "os.kill(os.getpid(), signal.SIGTERM); end = time.monotonic() + {}\nwhile time.monotonic() < end: time.sleep(0.1)\n"

@@ -1,4 +1,4 @@
-"""Tests of the demo's pipeline in one process, for every way of collecting several attributes."""
+"""Tests the demo's pipeline in one process, with every collection method for several attributes."""
 
 import copy
 import tomllib
@@ -19,8 +19,9 @@ PEOPLE, STEPS = 20_000, 8
 
 @pytest.mark.parametrize("collection", ["smp", "spl", "rs+fd"])
 def test_the_intervals_contain_the_truth_as_often_as_stated(collection: str) -> None:
-    """A run has 72 intervals of 95 %. The probability of 16 or more misses is below 1e-6. The intervals are wider than needed,
-    because the truth is the histogram of the participants themselves. Control: halved intervals must miss more often."""
+    """A run has 72 intervals of 95 %. The probability that 16 or more miss the truth is below 1e-6. The intervals are wider
+    than needed, because the truth is the histogram of the participants themselves. As a control, halved intervals must miss the
+    truth more often."""
     document = copy.deepcopy(DEMO) | {"collection": collection}
     survey = parse_survey(document)
     demo = Demo(survey, MarkovValues(survey, PEOPLE, STEPS, 4), 4)

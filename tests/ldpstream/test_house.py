@@ -1,4 +1,4 @@
-"""Checks of house rules: the direction of imports, and forbidden words in the tree."""
+"""Checks the project's rules: the direction of imports, and forbidden words in the source tree."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ IMPURE = {"kafka", "aiokafka", "faust", "redis", "socket", "time", "random", "pr
 
 
 def reached(found: set[str], allowed: set[str]) -> set[str]:
-    """Returns the modules of our rooms that were imported although this is not allowed."""
+    """Returns the modules of our rooms that are imported although the rules forbid these imports."""
     return {name for name in found if (room := name.partition(".")[0]) in MAY_IMPORT and room not in allowed}
 
 

@@ -1,6 +1,6 @@
-"""Tests of the live page in a real browser: content, controls, keyboard, themes, small screens, no other host.
+"""Tests of the live page in a real browser: content, controls, keyboard, themes, small screens, no requests to other hosts.
 
-If LDPSTREAM_SCREENSHOTS names a folder, the tests write screenshots and the times to first paint there.
+If LDPSTREAM_SCREENSHOTS names a folder, the tests write screenshots and the times to first paint into this folder.
 """
 
 import json
@@ -48,7 +48,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Opens an address and waits until the page is drawn. After the test, checks for errors and requests to other hosts."""
+    """Opens an address and waits until the page is drawn. After the test, checks for errors and for requests to other hosts."""
     opened: list[tuple[Any, str, list[str], list[str]]] = []
 
     def open_it(url: str, width: int = 1300, height: int = 900, scheme: Any = "light") -> Page:
@@ -150,7 +150,7 @@ def test_the_page_is_usable_by_keyboard(demo: tuple[Demo, str], open_page: OpenP
     page.locator("[data-attribute=latency_ms]").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#histogram-title")).to_have_text("latency_ms")
-    assert page.evaluate("document.activeElement.dataset.attribute") == "latency_ms"  # redrawn, with the focus kept
+    assert page.evaluate("document.activeElement.dataset.attribute") == "latency_ms"  # the page is redrawn and keeps the focus
     named = "[...document.querySelectorAll('select, input, button')].every((e) => e.labels?.length || e.textContent.trim())"
     assert page.evaluate(named)
 
@@ -160,7 +160,7 @@ def test_the_theme_can_be_dark_or_light(demo: tuple[Demo, str], open_page: OpenP
     background = "getComputedStyle(document.body).backgroundColor"
     first = dark.evaluate(background)
     shoot(dark, "dark")
-    dark.locator("#theme").click()  # light, independent of the system
+    dark.locator("#theme").click()  # selects the light theme, independent of the system's theme
     assert dark.evaluate(background) != first
     dark.reload()
     dark.wait_for_selector("html[data-ready=yes]")
@@ -175,7 +175,7 @@ def test_a_phone_needs_no_sideways_scrolling(demo: tuple[Demo, str], open_page: 
 
 
 def test_the_readout_follows_step_and_attribute(demo: tuple[Demo, str], open_page: OpenPage) -> None:
-    """At another step the readout shows the same value. For another attribute it is empty until a value is chosen."""
+    """At another step the readout shows the same value. For another attribute the readout is empty until a value is chosen."""
     page = open_page(demo[1])
     readout = page.locator("#readout")
     unread = readout.inner_text()
@@ -197,7 +197,7 @@ def test_the_readout_follows_step_and_attribute(demo: tuple[Demo, str], open_pag
 
 
 def many(k: int, attributes: int, steps: int) -> tuple[Survey, MemoryResults]:
-    """Returns a survey of many values, with synthetic publications of every step."""
+    """Returns a survey with many values, and synthetic publications of every step."""
     level = ({"name": "standard", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0},)
     asked = tuple({"name": f"a{i:02}", "size": k, "level": level} for i in range(attributes))
     survey = parse_survey({
@@ -252,7 +252,7 @@ def test_the_page_shows_many_values_and_new_steps(open_page: OpenPage) -> None:
         extend(survey, results, 50, np.random.default_rng(2))
         expect(page.locator("#state-text")).to_have_text("live, step 50", timeout=10_000)
         assert page.locator("#step-text").inner_text() == "50"
-        page.close()  # before the server closes: a closed connection would be an error on the page
+        page.close()  # close the page before the server: a closed connection would be an error on the page
     finally:
         server.close()
 

@@ -1,4 +1,4 @@
-"""Tests of processes that start while Kafka is unreachable: they log this at once, wait, answer probes, end at a signal."""
+"""Tests that processes log an unreachable Kafka at start-up at once, wait, answer probes, and end at a signal."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ STARTS = [
 
 
 class Waiting:
-    """A process whose Kafka is unreachable."""
+    """A process that cannot reach Kafka."""
 
     def __init__(self, command: list[str], folder: Path) -> None:
         kafka, self.metrics, front = free_ports(3)
@@ -48,7 +48,7 @@ class Waiting:
             time.sleep(0.05)
 
     def status(self, path: str) -> int:
-        """Returns the status of a probe, as soon as the port is open."""
+        """Waits until the port is open, and returns the HTTP status of a probe."""
         end = time.monotonic() + DEADLINE_S
         while time.monotonic() < end:
             with suppress(ConnectionError):

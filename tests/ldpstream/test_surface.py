@@ -18,7 +18,7 @@ def test_names_are_as_recorded(kind: str) -> None:
 
 
 def test_every_kind_has_names() -> None:
-    """Control: a collector that finds nothing would always agree."""
+    """Control: if the collector found no names, the comparison would always succeed."""
     sizes = {kind: len(names) for kind, names in NOW.items()}
     least = {"python": 5, "commands": 12, "settings": 35, "metrics": 35, "redis keys": 4, "publication": 12}
     assert all(sizes[kind] >= n for kind, n in least.items()), sizes
