@@ -70,7 +70,7 @@ def refused_customs(custom: Sequence[Resource]) -> list[list[str]]:
     """Returns the errors in each custom resource, found with `tools.models`."""
     folder = models()
     wrong: list[list[str]] = [[] for _ in custom]
-    with tempfile.TemporaryDirectory(prefix=".check-", dir=folder) as scratch:  # inside the folder, so that imports resolve
+    with tempfile.TemporaryDirectory(prefix=".check-", dir=folder) as scratch:  # in this folder, so that imports resolve
         typed, run = Path(scratch) / "typed.mts", Path(scratch) / "run.mjs"
         declared, judged = [], []
         for i, resource in enumerate(custom):

@@ -127,7 +127,7 @@ def test_post_processing_applies_only_to_the_raw_inversion(client: TestClient, d
         assert "post must be one of" in refused.json()["detail"]
     processed = create_api(SURVEY, demo.service.results, demo.service.rejected, post="norm")
     with TestClient(processed) as other:
-        assert other.get(url, params={"estimator": "mi", "post": "norm-sub"}).status_code == 422  # already post-processed
+        assert other.get(url, params={"estimator": "mi", "post": "norm-sub"}).status_code == 422  # saved after post-processing
         assert other.get("/api/v1/survey").json()["post_methods"] == ["norm"]
 
 
@@ -183,7 +183,7 @@ def schemas(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_the_description_states_the_width_of_numbers(demo: Demo) -> None:
-    """Checks the API of estimates and the gateway's API. Without a format, generated clients assume 32 bits."""
+    """Checks the API of estimates and the gateway's API. Generated clients assume 32 bits if there is no format."""
     widths = {"integer": "int64", "number": "double"}
     for document in (api_of(demo).openapi(), description("demo", tokens_required=True)):
         numbers = [schema for schema in schemas(document) if schema["type"] in widths]
@@ -271,7 +271,7 @@ async def test_events_report_every_change_once_and_at_once(monkeypatch: pytest.M
 
 
 def test_the_api_conforms_to_its_description(demo: Demo) -> None:
-    schema = schemathesis.openapi.from_asgi("/openapi.json", api_of(demo)).exclude(path="/api/v1/events")  # an endless stream
+    schema = schemathesis.openapi.from_asgi("/openapi.json", api_of(demo)).exclude(path="/api/v1/events")  # never ends
     operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
     assert len(operations) == 6
     for operation in operations:

@@ -52,7 +52,7 @@ TABLES = [*HASHING, *LOCATION, *[m.with_fake_data(3) for m in (HASHING[2], HASHI
 def dense(
     channel: FloatArray, counts: npt.NDArray[np.integer], f: FloatArray, direction: FloatArray
 ) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-    """Value, gradient, curvature and the scale of the curvature, by the formulas. Where m is zero, counts must be zero."""
+    """Returns the value, gradient, curvature and its scale, by the formulas. If m is zero, the count must be zero."""
     m = f @ channel
     seen = counts > 0
     channel, counts, m = channel[:, seen], counts[seen], m[seen]
@@ -216,7 +216,7 @@ def test_terms_of_long_reports_equal_their_bits(name: str, k: int) -> None:
     rng = np.random.default_rng(k)
     rows = m.simulate(rng.integers(0, k, n), rng)
     bits = np.unpackbits(rows, axis=1, bitorder="little")[:, :k].T.astype(float)
-    likelihood = np.where(bits == 1, 1.0, math.exp(-0.2))  # of report i given value v, up to a factor that depends on i
+    likelihood = np.where(bits == 1, 1.0, math.exp(-0.2))  # Pr[report i | value v] up to a factor that depends on i
     term, f, g = reports_term(m, rows), rng.dirichlet(np.ones(k)), np.full(k, 1 / k)
     _, gradient, curvature, _ = dense(likelihood, np.ones(n, int), f, g)
     np.testing.assert_allclose(term(f)[1], gradient, rtol=1e-10)
@@ -282,7 +282,7 @@ def test_the_exact_em_is_nearer_than_ibu_after_equal_steps(shape: str) -> None:
 
 
 def test_both_likelihoods_maxima_are_about_as_good_at_eps_1() -> None:
-    """IBU needs ten to fifty times as many steps as the exact EM for the same error. The two maxima have about the same error.
+    """IBU needs ten to fifty times as many steps as the exact EM for the same error. Both maxima have about the same error.
     With other seeds, the ratio of the two errors in one run was 1.01 ± 0.04. The mean of five ratios is outside 0.9 … 1.12 with
     probability 1e-7.
     """

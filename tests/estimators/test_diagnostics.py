@@ -317,7 +317,7 @@ def test_drift_without_change_is_as_rare_as_stated(name: str) -> None:
     apart = [matrix_inversion(m, table) for table in surveys(m, rng, 4000, 200)]
     moves = [drift(a, b) for a, b in zip(apart[::2], apart[1::2], strict=True)]
     assert sum(move.p <= 0.05 for move in moves if move) <= binom.ppf(1 - 1e-6, 2000, 0.05)
-    narrow = [move.sigma > 0.8 * norm.isf(0.025 / K) for move in moves if move]  # control: errors a fifth too small
+    narrow = [move.sigma > 0.8 * norm.isf(0.025 / K) for move in moves if move]  # control: too small errors
     assert sum(narrow) > binom.ppf(1 - 1e-6, 2000, 0.05)
     if isinstance(m, Longitudinal):
         reports = m.simulate(rng.choice(K, 200 * 200, p=MIXED), rng, steps=2)
@@ -329,7 +329,7 @@ def test_drift_without_change_is_as_rare_as_stated(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["GRR", "L-OSUE", "L-OLH"])
 def test_drift_distinguishes_change_from_noise(name: str) -> None:
-    """A quarter of the people change from one value to another. Most scores exceed 4, and `value` is one of the two values."""
+    """A quarter of the people change their value to one other value. Most scores exceed 4; `value` is one of the two values."""
     m, rng = build(name), np.random.default_rng(NAMES.index(name))
     moved = MIXED.copy()
     moved[[0, 11]] += [-0.25, 0.25]

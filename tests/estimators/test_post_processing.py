@@ -78,10 +78,10 @@ def test_norm_sub_is_the_projection_onto_the_simplex(x: np.ndarray) -> None:
 @pytest.mark.parametrize("outliers", [[], [0.999, 1.001, 1.5], [-0.01, 1e-7, 2.6e-4]])
 @pytest.mark.parametrize("noise", [0.03, 0.01, 1e-3, 1e-4, 1e-6])
 def test_power_is_the_posterior_mean(noise: float, outliers: list[float]) -> None:
-    """Compares with the definition: each integral by brute force on a fine grid around the estimate, the exponent by a scan.
+    """Compares with the definition: computes each integral on a fine grid around the estimate, and the exponent by a scan.
 
-    With less noise, more estimates are many standard errors from zero, so every way to compute the posterior is used. Outliers
-    are near and beyond the smallest and the largest possible true number, 1 / 4300 and 1.
+    With less noise, more estimates are many standard errors from zero, so the test covers every method of computing the
+    posterior. Outliers are near and beyond the smallest possible true number, 1 / 4300, and the largest, 1.
     """
     rng = np.random.default_rng(8)
     truth = np.sort(rng.pareto(1.2, 40))[::-1]
@@ -231,7 +231,7 @@ DISTANCES = (
 def test_metrics_treat_zero_nan_and_negatives_as_stated() -> None:
     truth, square = [0.5, 0.5, 0.0], [[0, 0], [0, 1], [1, 0]]
     negative = [0.6, 0.5, -0.1]
-    assert errors.kl(truth, [0.5, 0.4, -0.1]) == pytest.approx(0.5 * math.log(0.5 / 0.4))  # where the truth is zero
+    assert errors.kl(truth, [0.5, 0.4, -0.1]) == pytest.approx(0.5 * math.log(0.5 / 0.4))  # the true share is 0
     assert errors.kl(truth, [0.5, 0.0, 0.5]) == errors.kl(truth, [1.1, -0.1, 0.0]) == math.inf
     assert errors.mae(truth, negative) == pytest.approx(0.2 / 3)
     assert errors.emd_line(truth, negative) == pytest.approx(0.2)

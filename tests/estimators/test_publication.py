@@ -91,7 +91,7 @@ def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
 
 @pytest.mark.parametrize("window_steps", [1, 3])
 def test_diagnostics_are_published(window_steps: int) -> None:
-    """Three steps: honest reports, changed values, forged reports. Even the shortest window keeps the previous step."""
+    """The three steps have honest reports, changed values and forged reports. Even the shortest window has a previous step."""
     survey = parse_survey(
         tomllib.loads(f"""
         name = "signs"

@@ -202,7 +202,7 @@ def test_windows_sum_the_panes_that_they_state(store: MemoryCountStore) -> None:
 @settings(max_examples=100)
 @given(st.data())
 def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) -> None:
-    """Agents lag, the schedule is killed between publishing and saving, and the clock jumps."""
+    """Agents lag, the clock jumps, and the schedule is killed between publishing and saving."""
     n, steps = data.draw(st.integers(1, 3)), 5
     times = [sorted(data.draw(st.lists(st.integers(0, steps * SURVEY.step_ms - 1), max_size=6))) for _ in range(n)]
     log = Log(*([SURVEY.start_ms + t for t in partition] for partition in times))

@@ -31,7 +31,7 @@ METRIC_KINDS = {"Counter", "Gauge", "Histogram", "gauge"}
 
 
 def surface() -> dict[str, Any]:
-    """Names by kind, sorted: Python, command line, settings, metrics, Redis keys, HTTP paths, JSON fields, file formats."""
+    """Sorted names by kind: Python, command line, settings, metrics, Redis keys, HTTP paths, JSON fields, file formats."""
     survey = load_survey(ROOT / "surveys" / "samples" / "demo.toml")
     return {
         "python": {name: _signatures(name) for name in PACKAGES},
