@@ -43,7 +43,7 @@ from surveys import Reason, Survey
 
 PAGE = FilePath(__file__).parent / "page"
 POLL_S = 0.5  # time between two polls of the results
-BEAT_S = 15.0  # time without an event after which a stream sends a keep-alive
+BEAT_S = 15.0  # a stream sends a keep-alive after this time without an event
 HISTOGRAM_COLUMNS = (
     "value", "label", "frequency", "standard_error", "low", "high", "truth",
     "step", "start", "end", "reports", "complete", "interval_withheld",

@@ -24,7 +24,7 @@ function draw(box, options, data) {
   return chart;
 }
 
-// Axis with short labels if these fit, else with indices.
+// Axis with short labels if the labels fit, otherwise with indices.
 function labelAxis(labels, width) {
   const room = width / Math.max(1, labels.length);
   const fits = room >= 34;
@@ -47,7 +47,7 @@ function whiskers(h) {
     pen.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
     pen.clip();
     pen.strokeStyle = colour("ink");
-    pen.globalAlpha = step > 8 * devicePixelRatio ? 1 : 0.35; // many whiskers must not hide the bars
+    pen.globalAlpha = step > 8 * devicePixelRatio ? 1 : 0.35; // many whiskers must not cover the bars
     pen.lineWidth = step > 8 * devicePixelRatio ? 1.5 * devicePixelRatio : Math.max(0.5, 0.6 * devicePixelRatio);
     pen.beginPath();
     for (let i = first; i <= last; i += 1) {
@@ -66,7 +66,7 @@ function whiskers(h) {
   };
 }
 
-// Bars with interval whiskers and, in a simulation, the truth as points. Calls `read(i)` when the cursor moves;
+// Bars with whiskers for the intervals and, in a simulation, the truth as points. Calls `read(i)` when the cursor moves;
 // arrow keys start from position `at`, -1 for none.
 export function barChart(box, h, read, at = -1) {
   const places = h.values.map((_, i) => i);
@@ -101,7 +101,7 @@ export function barChart(box, h, read, at = -1) {
 
 const stepAxis = () => axis({ values: (_, ticks) => ticks.map((x) => (Number.isInteger(x) ? x : "")) });
 
-// Lines with bands for the intervals.
+// Lines of shares over time, with bands for the intervals.
 export function lineChart(box, s) {
   const colours = palette();
   const data = [s.steps];
@@ -117,7 +117,7 @@ export function lineChart(box, s) {
   draw(box, { scales: { x: { time: false, range: ends(s.steps) } }, axes: [stepAxis(), percentAxis()], series, bands, cursor: { drag: { x: true, y: false } } }, data);
 }
 
-// Reports of every step.
+// Number of reports in every step.
 export function stepsChart(box, s) {
   draw(box, {
     scales: { x: { time: false, range: ends(s.steps) }, y: { range: (_, __, high) => [0, Math.max(1, high) * 1.05] } },

@@ -279,7 +279,7 @@ async function start() {
   $("theme").addEventListener("click", () => {
     const order = ["system", "light", "dark"];
     const next = order[(order.indexOf(remembered()) + 1) % 3];
-    try { localStorage.setItem("theme", next); } catch { /* then the choice is lost with the page */ }
+    try { localStorage.setItem("theme", next); } catch { /* without storage, the choice lasts until the page is closed */ }
     theme(next);
   });
   for (const id of ["span", "order", "post", "follow"]) $(id).addEventListener("change", refresh);
