@@ -6,9 +6,10 @@ properties. Each property has its own test. The fit's p-value is the smallest p-
     ones        unary encodings: the number of ones per report has the mean p + (k-1) q. The mean and the variance do not depend
                 on the values. The test is two-sided: too many ones (forged to raise many values at once) or too few (empty
                 reports)
-    floor       every pure mechanism: at least a share q of the reports supports each value, up to chance. Reports forged for
-                some values lower all the other counts. The test sums the squares of standardised support counts below q
-    least       the floor test for the least supported value alone
+    floor       every pure mechanism: apart from random error, each value is supported by at least a share q of the reports.
+                Reports forged for some values lower all other counts. The test sums the squares of standardised support counts
+                below q
+    least       the floor test for only the value with the least support
     functions   local hashing: devices draw hash functions uniformly. The test counts pairs of reports with the same function
     symbols     local hashing: under a uniform function every symbol but 0 is equally likely. (Every linear form hashes the
                 value 0 to 0, so the share of symbol 0 depends on the values.)
@@ -28,8 +29,8 @@ In a window, the tests assume that the same people report at every step, from ke
 step, all tests raise fewer alarms than stated. A kept memo keeps its hash function. If the numbers of devices per function are
 uneven by chance, the numbers therefore stay uneven in later steps.
 
-The number of ones of a subset (SS) needs no test: `Mechanism.table` rejects a table with a wrong number of ones. No test of
-counts can detect a forger who chooses values and sends exactly the reports of honest devices with these values.
+The number of ones of a subset (SS) needs no test: `Mechanism.table` rejects a table with a wrong number of ones. A forger may
+choose values and send exactly the reports of honest devices with these values. No test of counts can detect this.
 """
 
 import math
@@ -65,7 +66,7 @@ class Fit:
     Attributes:
         z: the p-value as a two-sided normal score: positive for too many, negative for too few, 0 without a deviation. Beyond
             ±6 (p < 2e-9) the reports are forged or the survey is wrong.
-        p: upper bound on the probability of so strong a deviation by chance (Bonferroni over the tests).
+        p: upper bound on the probability of a deviation this strong by chance (Bonferroni over the tests).
         sign: name of the test with the smallest p-value.
         tests: p-value of each test.
 
@@ -279,7 +280,7 @@ class Drift:
     Attributes:
         sigma: the change, in standard errors of the difference.
         value: index of the value whose frequency changed.
-        p: upper bound on the probability of so large a change of any value without drift (Bonferroni over all values).
+        p: upper bound on the probability that some value changes this much without drift (Bonferroni over all values).
     """
 
     sigma: float

@@ -73,9 +73,9 @@ def _array(numbers: list[float | None]) -> FloatArray:
 class Privacy(msgspec.Struct, frozen=True, kw_only=True):
     """Privacy loss, in nats, of a participant of one level who has reported at every step so far.
 
-    eps_t: loss if the value never changed. eps_sequence: loss between any two value sequences; the exact loss if
-    `eps_sequence_exact`, else an upper bound. eps_inf: bound of eps_t for any number of reports. None for a one-time mechanism,
-    since its loss has no bound.
+    eps_t: loss if the value never changed. eps_sequence: loss between any two value sequences, exact if `eps_sequence_exact`,
+    otherwise an upper bound. eps_inf: bound of eps_t for any number of reports. None for a one-time mechanism, since its loss
+    has no bound.
     """
 
     mechanism: str
@@ -103,13 +103,13 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
         fit_z, fit_p, fit_sign: by level, agreement of the counts with the mechanism: normal score, probability, and the test
             with the smallest p-value (`estimators.diagnostics.Fit`). A normal score beyond ±6 means forged reports or a wrong
             survey.
-        drift_sigma: the largest change of a frequency of the raw inversion since the previous step, in standard errors. Only
-            for the span "step", since successive windows overlap.
+        drift_sigma: the largest change of a frequency of the raw inversion since the previous step, in standard errors. None
+            for the span "window", since successive windows overlap.
         drift_value: index of the value whose frequency changed most.
-        drift_p: upper bound on the probability of so large a change of any value without drift.
+        drift_p: upper bound on the probability that some value changes this much without drift.
         levels_sigma, levels_value, levels_pair: the largest difference between two levels' own frequencies in standard errors,
             the index of the value, and the names of the two levels.
-        levels_p: upper bound on the probability of so large a difference if all levels have the same histogram. If `levels_p`
+        levels_p: upper bound on the probability of a difference this large if all levels have the same histogram. If `levels_p`
             is small, people chose a level by their value, and estimates over all levels together are biased.
     """
 
@@ -129,7 +129,7 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
     """The histogram of one attribute after one step, for that step alone or for the sliding window that ends with the step.
 
-    The key is (survey, attribute, step, span). A later publication replaces an earlier one with the same key.
+    The key is (survey, attribute, step, span). A later publication replaces an earlier publication with the same key.
 
     Attributes:
         fingerprint: the survey's fingerprint, in hex.
@@ -138,7 +138,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         complete: true if no report could be missing when the publication was made.
         estimators: each estimator's result by name, for all levels together. "mi" is matrix inversion, "mle" the maximum
             likelihood. "ibu" is expectation maximisation (EM) from uniform. EM stops after at most 10 000 iterations as in the
-            literature, or earlier if values times levels exceed 20 000. "ibu" and "mle" agree for few values or many reports;
+            literature, or earlier if values times levels exceed 20 000. For few values or many reports, "ibu" and "mle" agree;
             otherwise "ibu" is nearer to uniform. `gap` is an upper bound of the distance of "ibu" from the maximum. "ibu" and
             "mle" use the likelihood of the support counts and no earlier steps, so a step's estimate depends on nothing but the
             step's counts.
@@ -162,7 +162,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Unique within a survey: attribute, span, step."""
+        """Key of the publication, unique within a survey: attribute, span, step."""
         return publication_key(self.attribute, self.span, self.step)
 
 

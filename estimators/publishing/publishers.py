@@ -1,4 +1,4 @@
-"""Publishers of estimates besides the results store: a compacted Kafka topic, and Prometheus."""
+"""Publishers that send estimates to a compacted Kafka topic and to Prometheus."""
 
 import math
 import time
@@ -20,7 +20,7 @@ from runtime.kafka_producer import Producer
 from runtime.settings import Settings, SettingsError
 from surveys import Survey
 
-MAX_PUBLICATION_BYTES = 16 * 2**20  # the topic's limit; a publication has about 140 bytes a value
+MAX_PUBLICATION_BYTES = 16 * 2**20  # the topic's limit for a record; a publication has about 140 bytes a value
 CONNECT_MS = 10_000
 REQUEST_MS = 10_000
 DELIVERY_MS = 20_000
@@ -39,8 +39,8 @@ class KafkaPublisher:
     """The survey's compacted topic of estimates: one JSON record per publication, keyed by `Publication.key`.
 
     One estimator writes at a time. `take_over` fences all other estimators: all estimators share a transactional id, and the
-    broker refuses transactions of a fenced estimator. An estimator that hung while another one continued cannot publish its old
-    estimates.
+    broker refuses transactions of a fenced estimator. If an estimator hangs while another estimator continues, it cannot
+    publish its old estimates afterwards.
 
     Args:
         survey: the survey.

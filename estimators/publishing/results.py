@@ -44,7 +44,7 @@ _RESIGN = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[
 
 
 class MemoryResults:
-    """Results in the memory of this process, for the embedded service and tests."""
+    """Results in the memory of this process, for the embedded service and for tests."""
 
     def __init__(self) -> None:
         self._publications: dict[str, Publication] = {}
@@ -76,7 +76,7 @@ class RedisResults:
 
         ldpstream:{name:fingerprint}:progress      JSON of `Progress`
         ldpstream:{name:fingerprint}:estimates     hash: `Publication.key` -> JSON, of the last 1000 steps
-        ldpstream:{name:fingerprint}:leader        name of the leading estimator; a lease of 5 s
+        ldpstream:{name:fingerprint}:leader        name of the leading estimator; expires after 5 s (the lease)
 
     One script writes `progress` and `estimates`. All three keys have the same hash tag, so the script also works on a Redis
     Cluster.

@@ -1,21 +1,22 @@
-"""Schedule of the estimates. Estimates a step when no report can be missing; or at its deadline, and again when it is complete.
+"""Schedule of the estimates: estimates each step when no report can be missing, or at the step's deadline.
 
-A step closes at `Survey.closes_ms`. Agents do not count a report that is appended to the log after its step's close. No report
-of the step is missing once every partition's checkpoint has reached the first offset appended at or after the close (the
-partition's end if no such offset exists yet). The schedule reads the offsets from the log and the checkpoints from the count
-store. The schedule does not depend on the clocks of agents.
+If a step is incomplete at its deadline, the schedule estimates the step again when it is complete. A step closes at
+`Survey.closes_ms`. Agents do not count a report that is appended to the log after its step's close. No report of the step is
+missing once every partition's checkpoint has reached the first offset appended at or after the close (the partition's end if no
+such offset exists yet). The schedule reads the offsets from the log and the checkpoints from the count store. The schedule does
+not depend on the clocks of agents.
 
 Records may be lost before they are counted (`Missing`). If lost records may belong to a step, the schedule publishes the step
 once all other records are counted. Such a step stays incomplete permanently, and so does every window that contains the step. A
-span also stays incomplete if a partition has already pruned the tables of one of the span's steps.
+span also stays incomplete if some tables of one of the span's steps have already been pruned.
 
 The schedule saves its position with its results (`Progress`), so a restart neither skips nor repeats a step. If a step is
 estimated twice, both publications have the same keys and the same contents.
 
-An estimator may hang at any line while another one continues. Meanwhile the store may be restored from an older copy. Every
-write is therefore fenced. The topic refuses an estimator's publications after another estimator has taken the topic over.
-The estimator saves results only if the stored progress is still the progress that it read. It prunes tables only if the stored
-checkpoints follow the checkpoints that it read (`Checkpoint.follows`).
+An estimator may hang at any line while another estimator continues. Meanwhile somebody may restore the store from an older
+copy. Every write is therefore fenced. The topic refuses an estimator's publications after another estimator has taken the topic
+over. The estimator saves results only if the stored progress is still the progress that it read. It prunes tables only if the
+stored checkpoints follow the checkpoints that it read (`Checkpoint.follows`).
 
 An estimator takes the topic over if the stored progress is not the progress that this estimator saved last. The estimator then
 reads the publications:
@@ -60,7 +61,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPosition(Protocol):
-    """The log's offsets and append times."""
+    """Reader of the log's offsets and append times."""
 
     def log_id(self) -> str:
         """Returns the log's id, which changes if the topic is deleted and created again; "" if unknown."""
@@ -73,7 +74,7 @@ class LogPosition(Protocol):
 
 
 class Results(Protocol):
-    """Store of publications and progress together."""
+    """Store that saves publications and progress together."""
 
     def progress(self) -> Progress | None:
         """Returns the progress last saved; None before the first save."""
@@ -116,7 +117,7 @@ class EstimatesTopic(Protocol):
         """
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
-        """Returns the publications that `take_over` found under these keys, if they are still in the topic."""
+        """Returns the publications that `take_over` found under these keys, if the topic still has them."""
 
     def publish(self, publications: list[Publication]) -> None:
         """Publishes all publications or none; raises an error if another estimator has taken the topic over."""
@@ -135,13 +136,14 @@ class Schedule:
     Args:
         survey: the survey.
         store: the count tables.
-        position: the log.
+        position: reader of the log's offsets and append times.
         results: store of the results and the progress.
         publishers: other receivers, called before the results are saved.
-        topic: the topic of estimates; None if there is none.
+        topic: the topic of estimates; None to publish without a topic.
         post: post-processing of the matrix inversion, a method of `estimators.post_processing`.
-        margin_ms: time from a step's close until the log is treated as complete for this step. The end offset of an idle
-            partition is final only if the broker's clock has passed the close and earlier records have reached the replicas.
+        margin_ms: time from a step's close until the schedule treats the log as complete for this step. The end offset of an
+            idle partition is final only if the broker's clock has passed the close and earlier records have reached the
+            replicas.
     """
 
     def __init__(
@@ -232,7 +234,7 @@ class Schedule:
         """Computes one mechanism's privacy loss for the next step before this step closes. This takes less than a second.
 
         Returns:
-            False if no loss was computed: all losses are known, `run` has not started, or another estimator works.
+            False if no loss was computed: all losses are already known, `run` has not started, or another estimator works.
         """
         if self._next_step is None or not self._unprepared:
             return False
@@ -249,7 +251,7 @@ class Schedule:
             self._unprepared = [m for mechanisms in self._survey.mechanisms for m in mechanisms]
 
     def _restored(self, progress: Progress) -> tuple[int, list[Publication]] | None:
-        """Returns the next step that is complete in the topic but not in the results, with its publications; else None."""
+        """Returns the next step that is complete in the topic but not in the results, and its publications; otherwise None."""
         for step in (*progress.incomplete, progress.next_step):
             keys = publication_keys(self._survey, step)
             if self._topic is not None and all(key in self._in_topic and self._in_topic[key].complete for key in keys):
