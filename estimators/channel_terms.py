@@ -49,11 +49,11 @@ class ChannelTerm(ABC):
 
     @abstractmethod
     def _forward(self, f: FloatArray) -> FloatArray:
-        """Aᵀ f: (k,) to (outputs,), linear."""
+        """Returns Aᵀ f, linear in f: from (k,) to (outputs,)."""
 
     @abstractmethod
     def _adjoint(self, x: FloatArray) -> FloatArray:
-        """A x: (outputs,) to (k,)."""
+        """Returns A x: from (outputs,) to (k,)."""
 
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
         """Returns L(f) in nats and its gradient, (k,).
@@ -76,10 +76,10 @@ class ChannelTerm(ABC):
 
 
 class DenseTerm(ChannelTerm):
-    """Term of any channel, computed by dense products; O(k · outputs) a step.
+    """Term of any channel, computed by dense products, in O(k · outputs) per step.
 
     Args:
-        channel: (k, outputs); row v holds Pr[output | v] and sums to 1 to within 1e-9.
+        channel: (k, outputs); row v is Pr[output | v]; each row sums to 1 to within 1e-9.
         counts: (outputs,) integers, at least 0.
 
     Raises:

@@ -11,8 +11,8 @@ properties. Each property has its own test. The fit's p-value is the smallest p-
                 below q
     least       the floor test for only the value with the least support
     functions   local hashing: devices draw hash functions uniformly. The test counts pairs of reports with the same function
-    symbols     local hashing: under a uniform function every symbol but 0 is equally likely. (Every linear form hashes the
-                value 0 to 0, so the share of symbol 0 depends on the values.)
+    symbols     local hashing: for a uniformly drawn function, all symbols except 0 are equally likely. (Every linear form
+                hashes the value 0 to 0, so the share of symbol 0 depends on the values.)
     counts      location mechanisms: the test compares the counts with the distribution that fits the counts best
 
 The tests use these null distributions:
@@ -51,7 +51,7 @@ from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 MAX_Z = 1e6
 ENOUGH_PAIRS = 50.0  # pairs of reports with multiples of one function; if fewer, a single pair shifts the floor test too much
-FEW = 5.0  # reports per symbol; with fewer reports, χ² is not valid
+FEW = 5.0  # reports per symbol; with fewer reports, the χ² distribution is inaccurate
 
 NORMAL_VARIANCE = 10_000.0  # above this variance of the number of ones, the normal tail is accurate to six standard deviations
 RAREST = 1e-11  # smallest probability that the Fourier transform resolves
@@ -88,7 +88,7 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
         steps: number of steps that the counts sum.
 
     Raises:
-        ValueError: if the table belongs to another mechanism or holds invalid counts, or if steps < 1.
+        ValueError: if the table belongs to another mechanism or has invalid counts, or if steps < 1.
     """
     check_groups([(m, table)], steps)
     found = {name: log_p for name, log_p in _tests(m, table, steps).items() if log_p is not None} if table.n else {}
@@ -126,7 +126,7 @@ def _ones(m: UnaryEncoding | LongitudinalUnary, table: CountTable, steps: int) -
     if not variance:
         return None
     if variance < NORMAL_VARIANCE:
-        span = 2 ** math.ceil(math.log2(80 * math.sqrt(variance) + 64))  # 40 standard deviations to either side
+        span = 2 ** math.ceil(math.log2(80 * math.sqrt(variance) + 64))  # 40 standard deviations on either side of the mean
         log_p = _log_tail_of_ones(m, table.n, steps, ones, excess > 0, span)
     else:
         log_p = float(norm.logsf(abs(excess) / math.sqrt(variance)))
@@ -158,7 +158,7 @@ def _log_tail_of_ones(m: UnaryEncoding | LongitudinalUnary, n: int, steps: int, 
     sign = 1 if above else -1
     centre = round(n * (m.p + (m.k - 1) * m.q))
     if abs(ones - centre) < span // 2:
-        angle = 2j * math.pi * np.arange(span // 2 + 1) / span  # the other half is conjugate
+        angle = 2j * math.pi * np.arange(span // 2 + 1) / span  # the other half is complex conjugate
         chances = np.fft.hfft(np.exp(log_g(np.expm1(angle)) - angle * centre), span) / span  # of centre, centre + 1, …
         offsets = np.fft.fftfreq(span, 1 / span)
         chance = float(chances[sign * offsets >= sign * (ones - centre)].sum())
@@ -181,7 +181,7 @@ def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
 
 
 def _floor(below: FloatArray) -> LogP | None:
-    """Returns Σ_j Binomial(k, 1/2)(j) Pr[χ²_j >= Σ z²], without the terms of negligible weight."""
+    """Tests Σ z², with p = Σ_j Binomial(k, 1/2)(j) Pr[χ²_j >= Σ z²]; the sum omits terms of negligible weight."""
     if not below.size:
         return None
     k, reach = below.size, 8 * math.ceil(math.sqrt(below.size))
@@ -191,7 +191,7 @@ def _floor(below: FloatArray) -> LogP | None:
 
 
 def _least(below: FloatArray) -> LogP | None:
-    """Bonferroni's bound for the smallest of k counts."""
+    """Tests the smallest of k counts, with Bonferroni's bound."""
     return (math.log(below.size) + float(norm.logcdf(below.min())), -1) if below.size else None
 
 
@@ -214,7 +214,7 @@ def _functions(table: CountTable, size: int, repeats: int) -> LogP | None:
 
 
 def _symbols(table: CountTable, repeats: int) -> LogP | None:
-    """Pearson's χ² of all symbols except 0, divided by `repeats`: a device reports a kept memo at most `repeats` times."""
+    """Tests Pearson's χ² of all symbols except 0, divided by `repeats`: a device sends at most `repeats` reports of a memo."""
     reports = table.counts.sum(axis=0)[1:].astype(np.float64)
     if reports.size < 2 or reports.mean() < FEW:
         return None
@@ -291,9 +291,9 @@ class Drift:
 def drift(before: Estimate, after: Estimate) -> Drift | None:
     """Returns the largest change of a frequency; None if one of the two estimates has no reports.
 
-    The errors of the two estimates are treated as independent. If the same people report from kept memos, the two errors have a
-    common part, which cancels. `sigma` is then conservative: without drift, `sigma` is far below a standard normal variable. A
-    `sigma` above 5 is rarely due to chance, even for k = 10 000 (p = 0.6 %).
+    `drift` treats the errors of the two estimates as independent. If the same people report from kept memos, the two errors
+    have a common part, which cancels. `sigma` is then conservative: without drift, `sigma` is far below a standard normal
+    variable. A `sigma` above 5 is rarely due to chance, even for k = 10 000 (p = 0.6 %).
     """
     spread = np.hypot(before.standard_errors, after.standard_errors)
     moved = np.abs(after.frequencies - before.frequencies)

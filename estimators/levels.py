@@ -1,8 +1,8 @@
 """Tests whether the levels of an attribute have the same histogram.
 
 Estimates over all levels together assume that people choose a level independently of their value. If people with a rare value
-prefer a strict level, the combined estimate is biased, and its interval ignores the bias. In that case, the estimates of the
-individual levels differ.
+prefer a strict level, the combined estimate is biased, and the estimate's interval ignores the bias. In that case, the
+estimates of the individual levels differ.
 """
 
 import math
@@ -78,5 +78,5 @@ def levels_difference(groups: list[Group], steps: int = 1) -> LevelsDifference |
 
 
 def _variances(m: Mechanism, frequencies: FloatArray, steps: int) -> FloatArray:
-    """(k,) variances of the inversion for one person."""
+    """Returns the variances of the inversion for one person, (k,)."""
     return np.asarray(m.support_covariance(np.clip(frequencies, 0, 1), steps)[0] / (steps * (m.p - m.q)) ** 2)

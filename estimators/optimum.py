@@ -1,6 +1,6 @@
 """The maximum of a sum of terms on the simplex: to machine precision if the sum is separable, otherwise to within a proven gap.
 
-Plain expectation maximisation (EM) needs millions of steps for OUE at k = 1000, ε = 1 and n = 100 000. Sums of support terms
+For OUE with k = 1000, ε = 1 and n = 100 000, plain expectation maximisation (EM) needs millions of steps. Sums of support terms
 are separable except for the constraint Σ f = 1. For these sums, Newton's method on the constraint's multiplier ends after about
 ten passes. All other sums use projected L-BFGS (the limited-memory quasi-Newton method). SQUAREM (Varadhan and Roland 2008) is
 the usual acceleration of EM. In our measurements SQUAREM needed 3 to 40 times as many evaluations as L-BFGS. L-BFGS also
@@ -91,10 +91,11 @@ def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) ->
 def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_evaluations: int) -> tuple[FloatArray, int]:
     """Returns the maximum of any sum of terms by projected L-BFGS, and the number of evaluations.
 
-    By (1) of `estimators.terms` the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, C = Σ_v f_v ∂L/∂f_v. The
-    only constraints are then f >= 0. A step goes along max(0, f + a d). For the free bins, the direction d is the quasi-Newton
-    direction; for the bins at zero, d is a scaled gradient (a two-metric projection). The method halves the factor a until the
-    likelihood rises. Scaling back to the simplex raises the likelihood further. No step lowers the likelihood, up to rounding.
+    By (1) of `estimators.terms`, the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, with C = Σ_v f_v
+    ∂L/∂f_v. The only constraints are then f >= 0. A step goes along max(0, f + a d). For the free bins, the direction d is the
+    quasi-Newton direction; for the bins at zero, d is a scaled gradient (a two-metric projection). The method halves the factor
+    a until the likelihood rises. Scaling back to the simplex raises the likelihood further. No step lowers the likelihood, up
+    to rounding.
 
     Args:
         terms: the terms whose sum is maximised.

@@ -84,9 +84,9 @@ def norm_mul(x: FloatArray, total: float) -> FloatArray:
 def norm_cut(x: FloatArray, total: float) -> FloatArray:
     """Keeps the largest numbers and sets the others to zero, to reach the total.
 
-    The number at which the sum would exceed the total is reduced to fit. If the positive numbers sum to less than the total,
-    `norm_cut` scales them like `norm_mul`. One sort, so O(k log k). Among equal numbers, the method keeps those with the
-    smallest indices.
+    The method reduces the number at which the sum would exceed the total, so that the sum is the total. If the positive numbers
+    sum to less than the total, `norm_cut` scales them like `norm_mul`. One sort, so O(k log k). Among equal numbers, the method
+    keeps those with the smallest indices.
 
     >>> norm_cut(np.array([0.7, 0.2, 0.4, -0.3]), 1.0).round(12).tolist()
     [0.7, 0.0, 0.3, 0.0]
@@ -105,9 +105,9 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
     """Posterior means of the true numbers, if these follow a power law and the noise is normal with known variance.
 
     The power law has a density proportional to t^-a on (total / 100 k, total). The exponent a in [0, 6] maximises the
-    likelihood of the estimates. Small estimates shrink towards zero by as much as the noise explains. Of two estimates with the
-    same variance, the larger stays larger. All results are between total / 100 k and the total. The method needs O(k) memory
-    and O(k log k) time.
+    likelihood of the estimates. Small estimates shrink towards zero, as far as noise may explain them. Of two estimates with
+    the same variance, the larger stays larger. All results are between total / 100 k and the total. The method needs O(k)
+    memory and O(k log k) time.
 
     Args:
         x: (k,) estimates.
@@ -119,12 +119,12 @@ def power(x: FloatArray, total: float, variance: npt.ArrayLike) -> FloatArray:
     lowest = total / (100 * x.size)
     spread = np.sqrt(np.broadcast_to(np.asarray(variance, float), x.shape))
     spread = np.maximum(spread, 1e-6 * lowest)  # avoids division by zero if there is no noise
-    kinds, which, people = np.unique(x + 1j * spread, return_inverse=True, return_counts=True)  # counts repeat
+    kinds, which, people = np.unique(x + 1j * spread, return_inverse=True, return_counts=True)  # equal counts occur many times
     x, spread = kinds.real / total, kinds.imag / total
     low = 1 / (100 * which.size)
     clear = x > _CLEAR * spread
     bounded = clear & (np.minimum(x - low, 1 - x) < _REACH * spread)
-    bounded |= (x < low) & (_width(np.maximum(low - x, 0), spread) < low)  # the posterior is narrow, at the lower bound
+    bounded |= (x < low) & (_width(np.maximum(low - x, 0), spread) < low)  # the posterior is narrow and lies at the lower bound
     free, near_bound = np.flatnonzero(clear & ~bounded), np.flatnonzero(bounded)
     unclear = np.flatnonzero(~clear & ~bounded)
     grid, steps = _grid(low)
@@ -183,7 +183,7 @@ def _grid(low: float) -> tuple[FloatArray, FloatArray]:
 
 def _likelihood(x: FloatArray, spread: FloatArray, grid: FloatArray) -> FloatArray:
     """Returns the likelihood of every point of the grid, (len(x), grid), up to a constant factor per row."""
-    nearest = np.clip(x[:, None], grid[..., :1], grid[..., -1:])  # keeps the digits of an estimate far outside the grid
+    nearest = np.clip(x[:, None], grid[..., :1], grid[..., -1:])  # keeps the precision of an estimate far outside the grid
     exponent = -0.5 * (grid - nearest) / spread[:, None] * ((grid - nearest + 2 * (nearest - x[:, None])) / spread[:, None])
     return np.asarray(np.exp(exponent - exponent.max(axis=1, keepdims=True)))
 
@@ -194,7 +194,7 @@ def _prior(grid: FloatArray, steps: FloatArray, exponents: FloatArray) -> FloatA
 
 
 def _log_mass(low: float, exponents: FloatArray) -> FloatArray:
-    """ln ∫ t^-a dt over (low, 1), for every a."""
+    """Returns ln ∫ t^-a dt over (low, 1), for every a."""
     b = (1 - exponents) * np.log(low)
     return np.asarray(np.log(-np.log(low)) + np.log(special.exprel(b)))
 
@@ -261,7 +261,7 @@ def check_method(method: str) -> None:
 def post_process(
     frequencies: npt.ArrayLike, method: str, *, variance: npt.ArrayLike | None = None, total: float = 1.0
 ) -> FloatArray:
-    """Applies the method with this name.
+    """Applies the post-processing method with this name.
 
     Args:
         frequencies: (k,) estimated frequencies, or counts.

@@ -12,18 +12,18 @@ RESOLVED = 1e-12  # smallest ratio of two eigenvalues of a Hessian that is not a
 
 
 def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, exact: bool = False) -> FloatArray:
-    """Returns (k,) standard errors of the groups' maximum-likelihood estimate on the simplex, at the maximum.
+    """Returns the standard errors, (k,), of the groups' maximum-likelihood estimate on the simplex, at the maximum.
 
     The errors come from the sandwich covariance P J P of an M-estimator. H is minus the expected Hessian. J is the true
     covariance of the score, summed over the steps for people who report repeatedly. P = H⁻¹ - H⁻¹ 1 1ᵀ H⁻¹ / (1ᵀ H⁻¹ 1) keeps
     the sum of the frequencies at 1. The sandwich is also correct if Σ c ln γ is not the true likelihood (unary encodings). For
-    the true likelihood of a single step, P J P is the inverse of Fisher's information. All k bins are treated as free; for bins
-    with an estimate of 0, the errors are then conservative.
+    the true likelihood of a single step, P J P is the inverse of Fisher's information. The function treats all k bins as free,
+    so the errors are conservative for bins with an estimate of 0.
 
     For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av. J then comes from `Mechanism.support_covariance`: O(k) a
     group. Local hashing and location mechanisms on at most 128 values use matrices (`estimators.dense_errors`). Local hashing
-    on more values uses the formula for support counts, which ignores the dependence among three values. These errors are then
-    too large for the estimate from the true likelihood of local hashing.
+    on more values uses the formula for support counts, which ignores the dependence among three values. For the estimate from
+    the true likelihood of local hashing, these errors are too large.
 
     The errors are NaN if there are no reports, if p = q, if the reports do not distinguish all values, or for location
     mechanisms on more than 128 values. As ε goes to 0 the errors grow like 1/ε, or like 1/ε^1.5 for the truncated
