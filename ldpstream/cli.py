@@ -273,7 +273,7 @@ def await_kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
 
     Raises:
         Stopped: if `stop` is set before Kafka answers.
-        TopicError: if Kafka refuses our login or our rights.
+        TopicError: if Kafka refuses our requests, or the topic is unsuitable.
     """
 
     def ask() -> Sink:

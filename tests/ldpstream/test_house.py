@@ -1,4 +1,4 @@
-"""Checks the project's rules: the direction of imports, and forbidden words in the source tree."""
+"""Checks the project's rules: the direction of imports, and paths and hosts of a machine in the source tree."""
 
 import re
 import subprocess
