@@ -1,7 +1,7 @@
 """Agents count the reports: `tally` counts envelopes, `fold` counts one partition, and the Faust app drives both.
 
-Every record is counted exactly once, also after a failure or a second delivery. Every rejected envelope gets
-a reason and changes no count. `consumer/` reads the topic.
+Every record is counted exactly once, even after a failure or a second delivery. Every rejected envelope gets a reason and
+changes no count. `consumer/` reads the topic.
 """
 
 from agents.fold import FoldResult, PartitionFold

@@ -1,8 +1,8 @@
 """The agent as a Faust app. Start it with `faust -A agents.app worker`; our command line calls `run`.
 
 Faust manages the consumer group, the partitions and the process. `agents.consumer.chunks` delivers the records in chunks,
-`agents.counting` counts the records, and `agents.kafka_log` sends other requests to the broker. Any number of agents may run.
-Each partition has one owner at a time. Counts stay exact even if two agents believe that they own a partition.
+`agents.counting` counts the records, and `agents.kafka_log` sends all other requests to the broker. Any number of agents may
+run. Each partition has one owner at a time. Counts stay exact even if two agents believe that they own a partition.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import mode.loop
 import structlog
 
 with suppress(ImportError):  # uvloop does not exist for Windows
-    mode.loop.use("uvloop")  # must run before Faust is imported
+    mode.loop.use("uvloop")  # this call must come before the import of Faust
 
 import faust
 from faust.app import BootStrategy
@@ -58,7 +58,7 @@ class _WithoutWeb(BootStrategy):
 
 
 class AgentApp(faust.App):
-    """A Faust app whose only agent counts the records of a survey's reports topic.
+    """A Faust app whose only Faust agent counts the records of a survey's reports topic.
 
     Args:
         survey: the survey to count.
@@ -157,9 +157,10 @@ class _Worker(faust.Worker):
         self.spinner = None
 
     def _install_signal_handlers_unix(self) -> None:
-        """Starts the deadline in the signal handler itself: the event loop may be busy for seconds."""
+        """Starts the shutdown deadline in the signal handler itself: the event loop may be busy for seconds."""
         super()._install_signal_handlers_unix()
-        for number in (signal.SIGINT, signal.SIGTERM):  # the loop still gets the signals through its wake-up file descriptor
+        # the event loop still gets the signals through its wake-up file descriptor
+        for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _end_in_time)
             signal.siginterrupt(number, False)
 
@@ -197,7 +198,10 @@ def broker_credentials(settings: Settings) -> Any:
 
 
 def run(survey: Survey, settings: Settings) -> NoReturn:
-    """Counts until a stop signal. Exits with status 2 and a one-line error if the broker, a topic or Redis cannot be used."""
+    """Counts reports until a stop signal.
+
+    Exits with status 2 and a one-line error if the broker, a topic or Redis cannot be used.
+    """
     _work(create_app(survey, settings))
 
 

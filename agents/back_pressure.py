@@ -10,7 +10,7 @@ from agents.partition import Partition
 
 MAX_LETTER_BYTES: Final = 2**23  # limit of all dead letters that wait to be sent
 MAX_UNWRITTEN_BYTES: Final = 2**26  # limit of all changed count tables that wait to be written
-LETTER_BYTES: Final = 400  # approximate memory of a dead letter, except the record's value
+LETTER_BYTES: Final = 400  # approximate memory of a dead letter in bytes, without the record's value
 
 
 class BackPressure:
@@ -20,7 +20,7 @@ class BackPressure:
         partitions: the assigned partitions by number; the dictionary is shared with `Counting`.
 
     Attributes:
-        store_answers: False after a failed request to the store, until a round of `Counting.step` has no failure.
+        store_answers: False after a failed request to the store, until a round of `Counting.step` succeeds.
     """
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:
@@ -46,11 +46,11 @@ class BackPressure:
         return self._letter_bytes > MAX_LETTER_BYTES or unwritten > MAX_UNWRITTEN_BYTES
 
     def add(self, letter: DeadLetter) -> None:
-        """Adds a dead letter that waits to be sent."""
+        """Adds the size of a dead letter that waits to be sent."""
         self._letter_bytes += _weight(letter)
 
     def weigh_letters(self) -> None:
-        """Computes the size of all waiting dead letters again, after some were sent or dropped."""
+        """Recomputes the size of all waiting dead letters after some dead letters were sent or dropped."""
         self._letter_bytes = sum(_weight(letter) for p in self._partitions.values() for letter in p.letters)
         self.update()
 
@@ -60,7 +60,7 @@ class BackPressure:
         self.update()
 
     def update(self) -> None:
-        """Decides again whether chunks are accepted, after a change of the bytes that wait to be written."""
+        """Decides again whether chunks are accepted, after the number of waiting bytes or `store_answers` has changed."""
         metrics.store_available.set(self.store_answers)
         if self.store_answers and not self.full:
             self._open.set()

@@ -1,9 +1,9 @@
-"""Drives the folds: feeds chunks to the folds and commits the folds' changes to the count store. Uses asyncio, without Faust.
+"""Drives the folds, which each count one partition: feeds them chunks and commits their changes to the count store.
 
-After a partition is *assigned*, its checkpoint is loaded and the partition is *placed*: the log seeks to the checkpoint's
-offset. Then chunks are counted, and the changes are committed at intervals. When the partition is *revoked*, its changes are
-committed once more and the partition is forgotten. Recovery from any fault uses the same two steps, load and place. These
-steps lose no record and count no record twice:
+After a partition is *assigned*, the agent loads the partition's checkpoint and *places* the partition: it seeks to the
+checkpoint's offset. Then the agent counts chunks and commits the changes at intervals. When the partition is *revoked*, the
+agent commits the last changes and forgets the partition. This module uses asyncio, without Faust. Recovery from any fault uses
+the same two steps, load and place. These steps lose no record and count no record twice:
 
     the store refuses a commit (another agent has written)  forget, load, place
     the store has lost our writes (compared every 2 s)      forget, load, place
@@ -14,7 +14,7 @@ steps lose no record and count no record twice:
     the store does not answer or refuses writes             accept no more chunks, retry with back-off up to 5 s
 
 A commit is written only after the broker has confirmed that the counts belong to the present topic. `agents.back_pressure`
-limits the bytes that wait for the store, also while a log of many steps is counted again.
+limits the bytes that wait for the store, even while a log of many steps is counted again.
 
 A rejected envelope is sent to the dead-letter topic before the commit that includes it. After a crash the agent may send the
 record twice.
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 log = structlog.get_logger("ldpstream.agent")
 
-LETTERS_AT_ONCE = 2_000  # few enough for the broker to acknowledge all of them before the timeout
+LETTERS_AT_ONCE = 2_000  # the broker can acknowledge so many dead letters before the timeout
 SLOWEST_RETRY_S = 5.0
 COMPARE_S = 2.0  # interval between comparisons of the store with our writes
 CLOSE_S = 6.0
@@ -97,7 +97,7 @@ class Counting:
         return member and self._back_pressure.store_answers and placed
 
     def assign(self, partitions: Iterable[int]) -> None:
-        """Replaces the set of our partitions. Every partition in the new set needs a new placement."""
+        """Replaces the set of our partitions. Every partition in the new set needs a new seek."""
         wanted = set(partitions)
         self._assignments += 1
         self._joined = True
@@ -109,14 +109,14 @@ class Counting:
         self._wake.set()
 
     def displace(self, partitions: Iterable[int]) -> None:
-        """Marks partitions as not placed, because their reads cannot continue. The next `step` places them again."""
+        """Marks partitions as not placed, because their reads cannot continue. The next `step` places these partitions again."""
         for number in partitions:
             if number in self._partitions:
                 self._partitions[number].placement = None
         self._wake.set()
 
     async def revoke(self, partitions: Iterable[int]) -> None:
-        """Tries a last commit of partitions that go to another agent, then forgets these partitions."""
+        """Tries to commit partitions a last time before they go to another agent, then forgets these partitions."""
         going = [self._partitions[number] for number in partitions if number in self._partitions]
         for partition in going:
             partition.placement = None
@@ -142,12 +142,12 @@ class Counting:
     # ---- chunks
 
     async def take(self, chunk: Chunk) -> None:
-        """Counts a chunk. First waits until `BackPressure` accepts chunks. This wait also stops the fetching."""
+        """Waits until `BackPressure` accepts chunks, then counts the chunk. The wait also stops the fetching."""
         for records in [chunk.records] if chunk.refusal or chunk.markers else Records.of(chunk.records).by_step(self._survey):
             await self._back_pressure.wait()
             partition = self._partitions.get(chunk.partition)
             if partition is None or partition.fold is None or partition.placement != chunk.placement:
-                return  # read before the last placement, or the partition is no longer ours
+                return  # the chunk was read before the last seek, or the partition is no longer ours
             self._take(partition, partition.fold, chunk._replace(records=records))
 
     def _take(self, partition: Partition, fold: PartitionFold, chunk: Chunk) -> None:
@@ -237,7 +237,7 @@ class Counting:
                 due[partition.number] = len(partition.letters)
         if not changed:
             return
-        log_id = await self._log.identity()  # requested after the read: the records came from this log or from an earlier log
+        log_id = await self._log.identity()  # read after the records, so the records came from this log or an earlier log
         for partition, fold, _ in changed:
             if fold.of_another_log(log_id):
                 self._start_over(partition)
@@ -266,7 +266,7 @@ class Counting:
                 self._start_over(partition)
 
     async def _compare_with_store(self) -> None:
-        """Detects a store that was emptied or restored from an older copy. The lost records must be counted again."""
+        """Detects a store that was emptied or restored from an older copy, and starts over: the lost counts are counted again."""
         if self._clock() - self._compared_s < COMPARE_S:
             return
         heads = await self._ask_store(self._store.heads)
@@ -308,7 +308,7 @@ class Counting:
             offset = partition.fold.next_offset
             placement = await self._log.place(partition.number, offset)
             if assignments != self._assignments:
-                self._wake.set()  # a rebalance in between has made all placements invalid
+                self._wake.set()  # a rebalance has meanwhile made all seeks invalid
                 return
             partition.placement, partition.placed_at, partition.tried_s = placement, offset, self._clock()
             if (stored := partition.fold.stored_position) is not None:
@@ -367,9 +367,9 @@ class Counting:
         self._group_offsets.clear()
 
     async def watch(self, alive: Callable[[], None]) -> None:
-        """Stall detector: calls `alive` every second until closed, unless a partition or the consumer has stalled for a minute.
+        """Calls `alive` every second until closed, except while a partition or the consumer has been stalled for a minute.
 
-        Places a partition again if it makes no progress although the log has records and the store answers.
+        Places a partition again if the partition makes no progress although the log has records and the store answers.
         """
         while not self._closed:
             await asyncio.sleep(1)

@@ -1,15 +1,16 @@
 """The fold of one partition: a pure state machine between the log and the count store.
 
-The fold knows the next offset. It therefore counts a record once even if the log delivers the record twice, and detects a
-missing record. The fold keeps only the panes that may still change, and drops a closed pane once the pane is written. The fold
-does no input or output: a driver feeds records, writes the fold's changes to a store, and confirms the writes.
+The fold tracks the next offset. It therefore counts a record once even if the log delivers the record twice, and detects
+missing records. A pane is the count table of one attribute, level and step. The fold keeps only the panes that may still
+change, and drops a closed pane once the pane is written. The fold does no input or output: a driver feeds records, writes the
+fold's changes to a store, and confirms the writes.
 
 Some records can never be counted: they expired before they were counted, or their topic was deleted. The fold keeps the range
 of these records' append times (`Missing`). An estimator uses the range to find the steps that may lack records.
 
 Append times in the fold never decrease: if a broker's clock steps back, a record gets the newest append time of the earlier
 records. A step that is closed for one record is therefore closed for all later records. Once every partition has passed the
-close of a step, no partition can deliver another record of that step.
+close of a step, no partition can deliver another record that counts for that step.
 """
 
 from bisect import bisect_left
@@ -139,10 +140,10 @@ class PartitionFold:
         return FoldResult(length, added.reports, redelivered, rejected, gap)
 
     def refuse(self, record: Record, n: int, reason: Reason) -> FoldResult:
-        """Counts the unreadable rest of a batch as rejected.
+        """Counts the refused rest of a batch as rejected records.
 
         Args:
-            record: represents this rest, with its first offset and the batch's append time.
+            record: represents this rest; has the first offset of the rest and the batch's append time.
             n: number of records in this rest, at least 1.
             reason: the reason for the rejection.
         """
@@ -215,7 +216,7 @@ class PartitionFold:
         return self._survey.mechanisms[key.attribute][key.level].empty_table()
 
     def changes(self) -> Checkpoint | None:
-        """Returns the changes to write to the store, starting from `stored_position`; None if there are none.
+        """Returns the changes to write to the store, starting from `stored_position`; None if nothing has changed.
 
         Later records do not alter the returned checkpoint.
         """

@@ -24,7 +24,7 @@ class KafkaLog:
     """The agent's requests to the broker about one survey's topics.
 
     Args:
-        app: has the consumer and the producer.
+        app: the Faust app with the consumer and the producer.
         second_client: a client for the same topic, independent of the consumer and the producer.
         survey: the survey to count.
     """
@@ -84,9 +84,9 @@ class KafkaLog:
             log.error("dead letters refused", topic=self._rejected_topic, letters=len(failed))
 
     async def _send_all(self, letters: Sequence[DeadLetter]) -> list[BaseException | None]:
-        """Returns for each dead letter its error or None, but not in the order of the dead letters.
+        """Returns one item for each dead letter, in another order: the error, or None if the dead letter was sent.
 
-        Skips a dead letter that is too large for our producer. Stops if a dead letter cannot be queued for another reason.
+        Skips a dead letter that is too large for our producer. Stops if a dead letter cannot be queued for any other reason.
         """
         queued: list[Any] = []
         refused: list[BaseException | None] = []

@@ -8,7 +8,7 @@ from surveys import Reason
 
 
 class Refusal(NamedTuple):
-    """The reason why a whole batch of the log is refused, and the batch's number of records."""
+    """The number of refused records of a batch, and the reason for the refusal."""
 
     records: int
     reason: Reason
@@ -22,8 +22,9 @@ class Chunk(NamedTuple):
         placement: number of the last seek (`place`) before the read.
         sequence: number of chunks read between that seek and this chunk.
         records: at least one, offsets ascending.
-        refusal: if given, the only record represents an unreadable batch: the batch's first offset and the batch's bytes.
-        markers: if not 0, the only record represents this many offsets of transaction markers, with no report to count.
+        refusal: if given, the only item of `records` represents the refused part of a batch: the first offset of this part, and
+            the bytes of the whole batch.
+        markers: if not 0, the only item of `records` represents this number of offsets of transaction markers, without reports.
     """
 
     partition: int
@@ -35,7 +36,7 @@ class Chunk(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A rejected envelope or an unreadable batch, with its place in the log and its number of records."""
+    """A rejected envelope or an unreadable batch, with its place in the log and its number of rejected records."""
 
     partition: int
     record: Record
@@ -59,13 +60,13 @@ class Log(Protocol):
         """Returns the reason why the consumer is shut out of its group; "" if it is not."""
 
     async def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Returns for each partition the log's first remaining offset and the offset of the log's next record."""
+        """Returns for each partition the first remaining offset and the offset after the last record."""
 
     async def place(self, partition: int, offset: int) -> int:
         """Seeks to an offset and returns the number of this placement. All chunks read after the seek carry this number."""
 
     async def position_if_nothing_read(self, partition: int) -> int | None:
-        """Returns the offset reached if the reads since the last seek found no record; else None."""
+        """Returns the offset reached if the reads since the last seek found no record; otherwise None."""
 
     async def commit_group(self, offsets: dict[int, int]) -> None:
         """Commits offsets of the consumer group, only for tools that watch the group's lag."""

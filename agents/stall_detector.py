@@ -17,7 +17,7 @@ from runtime.errors import LogUnavailable
 log = structlog.get_logger("ldpstream.agent")
 
 REPLACE_AFTER_S = 10.0  # after this time without progress in a log with records, the detector seeks again
-STALLED_AFTER_S = 60.0  # after this time without progress, only a new process helps
+STALLED_AFTER_S = 60.0  # after this time without progress, the process must be restarted
 
 
 class StallDetector:
@@ -39,7 +39,7 @@ class StallDetector:
     ) -> None:
         self._partitions, self._log, self._displace, self._clock = partitions, source, displace, clock
         self._answered_s = clock()  # last time when the log answered the consumer
-        self._asked_s = -math.inf  # last use of the second client because the group shut us out
+        self._asked_s = -math.inf  # last check with the second client while the group shut us out
 
     async def healthy(self, waiting: bool) -> bool:
         """True unless a partition or the consumer has been stalled for a minute.

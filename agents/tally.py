@@ -2,7 +2,7 @@
 
     tally(survey, a + b) == tally(survey, a) + tally(survey, b)
 
-All reports of an envelope are counted, or none. One row that no device could have sent rejects the whole envelope.
+Either all reports of an envelope are counted, or none. An envelope is rejected if one row could not come from any device.
 """
 
 from collections.abc import Iterator, Sequence
@@ -148,7 +148,7 @@ def tally(survey: Survey, records: Sequence[Record]) -> Tally:
 
 
 def _count(mechanism: Mechanism, pane: _Pane) -> tuple[CountTable, list[int]]:
-    """Returns the count table of the pane's valid envelopes, and the positions of the invalid ones."""
+    """Returns the count table of the pane's valid envelopes, and the positions of the invalid envelopes."""
     row = mechanism.report_dtype
     joined = pane.payloads[0] if len(pane.payloads) == 1 else b"".join(pane.payloads)
     rows = np.frombuffer(joined, row.base).reshape(-1, *row.shape)

@@ -1,1 +1,1 @@
-"""Reads the reports topic: Faust's consumer in chunks, bounded decompression, group membership, and a second client."""
+"""Reads the reports topic in chunks, with bounded decompression, a check of the group membership and a second client."""

@@ -1,8 +1,9 @@
-"""Reader of fetch answers: checks the batches of records, unpacks them within bounds and cuts them into pieces.
+"""Reads fetch answers: checks each batch of records, unpacks the batch within bounds and cuts the batch into pieces.
 
-aiokafka's own reader makes an object per record, decompresses without a bound, and stops at a record header that is not
-UTF-8. Brokers accept such headers. One small batch could therefore fill an agent's memory or block a partition permanently.
-This reader *refuses* a batch from its first unreadable record on, and continues with the next batch. The reasons:
+aiokafka's own reader makes an object per record and decompresses without a bound. It also stops at record headers that are not
+UTF-8, although brokers accept such headers. One small batch could therefore fill an agent's memory or block a partition
+permanently. Our reader cuts a batch into pieces of up to `PIECE_RECORDS` records. It *refuses* a batch from the first piece
+with an unreadable record on, and continues with the next batch. The reasons for a refusal:
 
     too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
     unreadable batch   the batch's compression or its records violate the format
@@ -55,7 +56,7 @@ class ReadableBatch(NamedTuple):
 
 
 class RefusedBatch(NamedTuple):
-    """The unreadable part of a batch. `record` represents this part and holds the bytes of the whole batch, as stored."""
+    """The refused part of a batch. `record` represents this part and contains the stored bytes of the whole batch."""
 
     record: Record
     refusal: Refusal
@@ -69,7 +70,7 @@ class RefusedBatch(NamedTuple):
 
 
 class Markers(NamedTuple):
-    """A control batch, such as the end of a transaction. Its offsets have no record to count.
+    """A control batch, such as the end of a transaction. The offsets of a control batch have no record to count.
 
     Attributes:
         record: represents the batch; has the batch's first offset and no value.
@@ -91,7 +92,7 @@ Piece = ReadableBatch | RefusedBatch | Markers
 
 
 class FetchedBatches(dict[Any, Any]):
-    """Returns aiokafka's fetch results as pieces of batches, because an object per record would be slow."""
+    """Makes aiokafka's fetch results return pieces of batches, because an object per record would be slow."""
 
     def __init__(self, fetched: Mapping[Any, Any]) -> None:
         super().__init__()
@@ -107,7 +108,7 @@ class FetchedBatches(dict[Any, Any]):
 
 
 def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
-    """Returns pieces like the library's `getall`, but only about `CHUNK_BYTES` at a time."""
+    """Returns the next pieces, about `CHUNK_BYTES` at a time; replaces the library's `getall`."""
     taken: list[Piece] = []
     if result.check_assignment(result._topic_partition) and result.has_more():
         weight = 0
@@ -124,7 +125,10 @@ def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
 
 
 class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # the base class is compiled
-    """A fetch answer that keeps its bytes for our checksum function, which is eight times as fast as the library's function."""
+    """A fetch answer that keeps its bytes for our checksum function.
+
+    Our function is eight times as fast as the library's function.
+    """
 
     def __init__(self, raw: bytes) -> None:
         super().__init__(raw)
@@ -147,11 +151,11 @@ class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # the base class is co
         return batch, self._raw[start:end]
 
 
-fetcher.MemoryRecords = FetchedBytes  # other consumers in this process see no difference
+fetcher.MemoryRecords = FetchedBytes  # other consumers in this process work as before
 
 
 def unpack(unread: Any) -> Iterator[Piece]:
-    """Yields the batches of a fetch answer, like aiokafka's `_unpack_records` with `read_uncommitted`."""
+    """Yields the pieces of a fetch answer's batches, like aiokafka's `_unpack_records` with `read_uncommitted`."""
     while unread._records.has_next():
         batch, raw = unread._records.sound_batch()
         if batch.is_control_batch:
@@ -175,10 +179,10 @@ def unpack(unread: Any) -> Iterator[Piece]:
 
 
 def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
-    """Yields the records of a batch from offset `first` on. Checks the batch from its first record.
+    """Yields the records of a batch from offset `first` on. Also checks the records before `first`.
 
     Raises:
-        Unreadable: if the batch cannot be unpacked, or when the first unreadable record is reached.
+        Unreadable: if the batch cannot be unpacked, or at the first piece with an unreadable record.
     """
     if raw[16] < 2 and raw[17] & _CODEC:
         raise Unreadable("unreadable batch", "compressed in a message format older than Kafka 0.11")

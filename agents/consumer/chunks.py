@@ -1,13 +1,13 @@
-"""Faust's consumer with one event per fetched chunk of a partition instead of one per record.
+"""Faust's consumer, with one event for each fetched chunk of a partition instead of one event for each record.
 
 Faust spends about 200 µs on every event; a chunk holds thousands of records. The count store's offsets decide which records
 are read and counted. We therefore switch off all of Faust's work on offsets: its duplicate filter, its acknowledgements and
 commits (the topic has ``acks=False``), and its seek to the group's offsets after a rebalance.
 
-A partition is read only after `place` has done a seek in that partition. This seek is a *placement* and has a number. Every
-chunk carries the number of the last placement and a sequence number counted from that placement. The consumer's own thread
-sets both numbers in the same step as the read. Chunks read before and after a seek therefore differ.
-If Faust drops a chunk, the gap in the offsets shows the loss.
+A partition is read only after `place` has done a seek in that partition. Such a seek is called a *placement* and has a number.
+Every chunk carries the number of the partition's last placement and a sequence number that starts at 0 after that placement.
+The consumer's own thread sets both numbers in the same step as the read. A chunk read before a seek therefore has another
+number than a chunk read after the seek. If Faust drops a chunk, the gap in the offsets shows the loss.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class ChunkConsumer(driver.Consumer):
         return placement.number
 
     async def position_if_nothing_read(self, partition: TopicPartition) -> int | None:
-        """Returns the position of a partition if no record was read since its last placement; else None."""
+        """Returns the position of a partition if no record was read since the partition's last seek; otherwise None."""
         position: int = await self.library.position(partition)
         placement = self.placements.get(partition)
         return position if placement is not None and placement.chunks == 0 else None
@@ -109,7 +109,7 @@ class ChunkConsumer(driver.Consumer):
     # ---- for Faust
 
     async def perform_seek(self) -> None:
-        """Stops reading until each partition has a new placement. Faust calls this method after every rebalance."""
+        """Stops reading each partition until the partition's next seek. Faust calls this method after every rebalance."""
         self.placements.clear()
         self._counting.assign({tp.partition for tp in self.assignment()})
 
@@ -152,7 +152,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     _keeping: asyncio.Task[None] | None = None
 
     async def on_start(self) -> None:
-        """Starts the thread. Checks our membership from the first join attempt on."""
+        """Starts the thread. Checks our group membership from the first join attempt on."""
         await super().on_start()
         self.membership = Membership(self._ensure_consumer())
         self._keeping = asyncio.create_task(self.membership.keep())
@@ -167,7 +167,8 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     async def on_thread_stop(self) -> None:
         """Stops the thread and all its tasks.
 
-        aiokafka cancels its fetches and awaits them without catching errors. A failed fetch would interrupt the stop.
+        aiokafka cancels its fetches and awaits them without catching errors. This method therefore catches the error of a
+        failed fetch, which would otherwise interrupt the stop.
         """
         for task in (self._keeping, self._ahead):
             if task is not None:
@@ -182,7 +183,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     async def _fetch_records(
         self, consumer: Any, active_partitions: Iterable[Any] | None, *_limits: Any, **_more_limits: Any
     ) -> dict[Any, list[Chunk]]:
-        """Returns the chunks read and starts the next read, so that reading and counting overlap."""
+        """Returns the chunks of the finished read and starts the next read, so that reading and counting overlap."""
         ahead, self._ahead = self._ahead, None
         chunks = await (ahead or self._read(consumer, active_partitions))
         if chunks:

@@ -1,10 +1,10 @@
 """Unpacks Kafka's codecs within bounds: gzip, snappy, lz4 and zstd.
 
-A compressed batch states no reliable size, and a few kilobytes can unpack to gigabytes. Every decoder therefore writes to a
-buffer of `MAX_UNPACKED_BYTES` and stops when the buffer is full. The decoder ignores the size in the stream's headers.
+The size that a compressed batch states is unreliable, and a few kilobytes can unpack to gigabytes. Every decoder therefore
+writes to a buffer of `MAX_UNPACKED_BYTES` and stops when the buffer is full. Decoders ignore the size in the stream's headers.
 A decoder's window needs at most another `MAX_UNPACKED_BYTES` of memory.
 
-Java clients send snappy as a frame of blocks (the xerial format), other clients as one raw block. We read both formats.
+Java clients send snappy as a frame of blocks (the xerial format); other clients send one raw block. We read both formats.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def unpacked(codec: int, packed: memoryview) -> memoryview:
     """Returns the unpacked records of a batch.
 
     Args:
-        codec: as in a batch's attributes, 1 to 7.
+        codec: the codec's number in the batch's attributes, 1 to 7.
         packed: all bytes after the batch's header.
 
     Raises:

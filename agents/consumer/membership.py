@@ -1,8 +1,8 @@
 """Keeps the consumer in its group. aiokafka's coordinator has two limits that Faust does not handle:
 
 - After a failure (for example, a withdrawn right) the coordinator stays out of the group until a caller reads the error.
-- After a day without a fetch, the consumer leaves the group. It rejoins only after a fetch. A spare agent has no partitions
-  and fetches nothing, so it could no longer replace a failed agent.
+- After a day without a fetch, the consumer leaves the group. The consumer rejoins only after a fetch. A spare agent has no
+  partitions and fetches nothing, so it could no longer replace a failed agent.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class Membership:
         clock: monotonic time in seconds.
 
     Attributes:
-        shut_out: why the consumer is shut out of its group, kept until it is a member again; "" if it is not shut out.
+        shut_out: the reason why the consumer is shut out of its group; "" once the consumer is a member.
     """
 
     def __init__(self, consumer: Any, clock: Callable[[], float] = time.monotonic) -> None:

@@ -47,7 +47,7 @@ class SecondClient:
         return self._ask(ask)
 
     def check(self, partitions: Sequence[int]) -> None:
-        """Checks that the broker gives the end offsets of these partitions (of partition 0 if the list is empty)."""
+        """Checks that the broker returns the end offsets of these partitions (of partition 0 if the list is empty)."""
         wanted = {TopicPartition(self._topic, partition): OffsetSpec.LATEST for partition in partitions or [0]}
         self._ask(lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
 
