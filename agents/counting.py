@@ -109,7 +109,7 @@ class Counting:
         self._wake.set()
 
     def displace(self, partitions: Iterable[int]) -> None:
-        """Marks partitions as not placed, because their reads cannot continue. The next `step` places these partitions again."""
+        """Marks partitions as not placed, because their reads cannot continue. The next `step` seeks in these partitions."""
         for number in partitions:
             if number in self._partitions:
                 self._partitions[number].placement = None
@@ -266,7 +266,7 @@ class Counting:
                 self._start_over(partition)
 
     async def _compare_with_store(self) -> None:
-        """Detects a store that was emptied or restored from an older copy, and starts over: the lost counts are counted again."""
+        """Detects a store that was emptied or restored from an older copy. The next round counts the lost records again."""
         if self._clock() - self._compared_s < COMPARE_S:
             return
         heads = await self._ask_store(self._store.heads)

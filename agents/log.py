@@ -63,7 +63,7 @@ class Log(Protocol):
         """Returns for each partition the first remaining offset and the offset after the last record."""
 
     async def place(self, partition: int, offset: int) -> int:
-        """Seeks to an offset and returns the number of this placement. All chunks read after the seek carry this number."""
+        """Seeks to an offset and returns the number of this seek. All chunks read after the seek carry this number."""
 
     async def position_if_nothing_read(self, partition: int) -> int | None:
         """Returns the offset reached if the reads since the last seek found no record; otherwise None."""

@@ -30,7 +30,7 @@ class Memos:
         Args:
             devices: (n,) numbers of devices, each at most once.
             keys: (n,) the devices' memo keys (`Longitudinal.memo_keys`), in [0, n_keys).
-            draw: takes the positions in `devices` without a memo and draws a memo for each.
+            draw: gets the positions in `devices` of the devices without a memo, and returns a memo for each position.
 
         Returns:
             (n,) memos, rows of the mechanism's `report_dtype`.
@@ -44,7 +44,7 @@ class Memos:
         return np.asarray(self._rows[places])
 
     def _find(self, codes: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-        """Returns the position of each code, or its insertion point, and whether it is present."""
+        """Returns the position of each code, or its insertion point, and True for each code that is present."""
         places = np.searchsorted(self._codes, codes)
         known = places < len(self._codes)
         known[known] = self._codes[places[known]] == codes[known]

@@ -21,7 +21,7 @@ class PaneReports:
         attribute, level: indices in the survey.
         step: time step.
         reports: (n,) rows of the mechanism's `report_dtype`, n >= 1.
-        truth: (k,) int64, number of the n people with each value. Only a simulation has the truth; it is never sent.
+        truth: (k,) int64, number of the n people with each value. Only a simulation has the truth. The truth is never sent.
     """
 
     attribute: int
@@ -34,10 +34,11 @@ class PaneReports:
 class Population:
     """Simulated devices that answer a survey.
 
-    Each person draws permanent choices. Under smp a person answers one random attribute, under spl and rs+fd all attributes.
-    For each answered attribute, the person draws a level and the mechanism's own choices (`Longitudinal.enroll`). Under rs+fd
-    a person answers one random attribute truthfully. For each other attribute the person always reports one fake value, drawn
-    uniformly once. A person reports at every step at which they have a value of the attribute.
+    Each person draws permanent choices. With sampling (smp), a person answers one random attribute. With a split budget (spl)
+    or fake data (rs+fd), a person answers all attributes. For each answered attribute, the person draws a level and the
+    mechanism's own choices (`Longitudinal.enroll`). With fake data, a person answers one random attribute truthfully. For each
+    other attribute the person always reports one fake value, drawn uniformly once. A person reports at every step at which they
+    have a value of the attribute.
 
     The reports of a step depend only on the survey, the source and the seed, not on earlier calls.
 
@@ -99,10 +100,10 @@ class _Group:
         if isinstance(mechanism, Longitudinal):
             self._enrolment = mechanism.enroll(len(members), stream(seed, Purpose.ENROLMENT, attribute, level))
             self._memos = Memos(mechanism)
-            self._next_step = 0  # the memos of all earlier steps are drawn
+            self._next_step = 0  # the memos for all steps before this step are drawn
 
     def reports(self, step: int) -> PaneReports | None:
-        """Returns the group's reports of a step; None if there are none."""
+        """Returns the group's reports of a step; None if nobody reports."""
         devices, values = self._answers(step)
         if not len(devices):
             return None

@@ -1,4 +1,4 @@
-"""Sends a population's reports to the log in envelopes, one step at once or each step when it begins."""
+"""Sends a population's reports to the log in envelopes, either one step at once, or each step when the step begins."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

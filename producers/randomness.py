@@ -1,4 +1,4 @@
-"""Independent random streams from one seed, one for each purpose and place. A stream does not depend on the others' use.
+"""Independent random streams from one seed, one for each purpose and place. Streams do not affect each other.
 
 The streams are for simulation. A real device takes its randomness from a cryptographic source.
 """
@@ -9,7 +9,10 @@ import numpy as np
 
 
 class Purpose(IntEnum):
-    """Purpose of a stream. Two purposes share no randomness. Never change the numbers: a seed's results depend on them."""
+    """Purpose of a stream.
+
+    Two purposes share no randomness. Never change the numbers: a seed's results depend on the numbers.
+    """
 
     VALUES = 0
     ATTRIBUTES = 1
@@ -26,7 +29,7 @@ def stream(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
     Args:
         seed: at least 0.
         purpose: the stream's purpose.
-        place: the place of use, such as attribute, level and step: integers in [0, 2^32), always the same number of them for a
-            purpose.
+        place: the place of use, such as attribute, level and step: integers in [0, 2^32). Every place of one purpose must have
+            the same number of integers.
     """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, *place)))

@@ -33,14 +33,14 @@ class Sink(Protocol):
     """A destination for envelopes."""
 
     def send(self, envelope: bytes) -> None:
-        """Takes an envelope; may send it later.
+        """Accepts an envelope, and may send the envelope later.
 
         Raises:
             SinkError: if this or an earlier envelope cannot be sent.
         """
 
     def flush(self) -> None:
-        """Sends all envelopes taken so far; returns when all are acknowledged.
+        """Sends all envelopes accepted so far; returns when all of them are acknowledged.
 
         Raises:
             SinkError: if any envelope was not acknowledged.
@@ -54,7 +54,7 @@ class MemorySink:
     """Passes each envelope to a function at once.
 
     Args:
-        append: takes an envelope.
+        append: called with each envelope.
     """
 
     def __init__(self, append: Callable[[bytes], None]) -> None:

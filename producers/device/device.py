@@ -1,4 +1,4 @@
-"""The device: one person's client, which an application embeds. It turns true values into reports.
+"""The device: one person's client, which an application embeds. The device turns true values into reports.
 
     device = Device(load_survey("commute.toml"), folder)      # the first use enrolls the device permanently
     device.report("mode", "bicycle", step)                    # None if this device does not answer "mode"
@@ -6,14 +6,15 @@
         if post(report.envelope, report.key):                 # retry freely: the key makes all attempts count once
             device.settle(report)
 
-Each report is one transaction of `memo_file`. The device looks for an envelope of the step. If there is none, it recalls or
-draws the memo, draws the report from the memo, counts the report, stores the envelope and commits. Then it returns the
-envelope. Hence
+Each report is one transaction of `memo_file`. The device looks for an envelope of the step. If the step has no envelope, the
+device recalls or draws the memo, draws the report from the memo, counts the report, stores the envelope and commits. Then the
+device returns the envelope. Therefore:
 
 1. a memo is on the disk before the device returns any report from that memo, and a memo key never gets a second memo;
-2. a step has one report, despite repeated calls, crashes and parallel processes: a later call returns the same bytes or fails;
+2. each step has one report, despite repeated calls, crashes and parallel processes: a later call returns the same bytes or
+   fails;
 3. `Device.spent` counts every report that may have left the device;
-4. an envelope has one idempotency key, drawn and stored with it, and all attempts use that key.
+4. an envelope has one idempotency key, stored with the envelope, and all attempts use that key.
 
 No error message, `repr` or log contains a true value. The file contains true values: see docs/device.md.
 """
@@ -76,7 +77,7 @@ class Waiting:
         attribute: name of the attribute.
         step: time step.
         envelope: bytes to post.
-        key: `Idempotency-Key` of all attempts: 22 letters, digits, ``-`` and ``_``, 128 random bits.
+        key: `Idempotency-Key` of all attempts: 128 random bits, as 22 letters, digits, ``-`` and ``_``.
     """
 
     attribute: str
@@ -93,12 +94,12 @@ class Device:
     Args:
         survey: the survey. A file made for another survey is an error.
         path: the device's file, or an existing folder for a file named after the survey.
-        levels: attribute name -> name of the level that the participant chose; the first level if missing.
-            The first use fixes the levels permanently, since a second level would be a second budget.
+        levels: attribute name -> name of the level that the participant chose. An attribute without an entry gets its first
+            level. The first use fixes the levels permanently, since a second level would be a second privacy budget.
 
     Raises:
         ValueError: if `levels` names an attribute or level that the survey doesn't have.
-        DeviceError: if the file cannot be used, or holds another survey or other levels.
+        DeviceError: if the file cannot be used, belongs to another survey or has other levels.
     """
 
     def __init__(self, survey: Survey, path: str | Path, levels: Mapping[str, str] | None = None) -> None:
@@ -133,8 +134,8 @@ class Device:
         Raises:
             ValueError: if there is no such attribute or step, or the value is not in the domain. The message hides the value.
             StepForgotten: if the step is older than the stored envelopes.
-            DeviceError: if the file is missing, damaged, locked for a minute, full, or of another survey. In this case no
-                report has left the device.
+            DeviceError: if the file is missing, damaged, locked for a minute or of another survey, or the disk is full. The
+                call that raises this error releases no report.
         """
         a = self._survey.index(attribute)
         integer("step", step, 0, MAX_STEP)
@@ -163,7 +164,7 @@ class Device:
         return [Waiting(self._survey.attributes[a].name, step, envelope, key) for a, step, envelope, key in rows]
 
     def settle(self, report: Waiting) -> None:
-        """Marks a report as settled: the report is in the log or will never count. May be repeated.
+        """Marks a report as settled: the report is in the log or will never count. A repeated call changes nothing.
 
         Raises:
             DeviceError: if the file is missing, damaged or of another survey.
@@ -175,8 +176,8 @@ class Device:
     def spent(self, attribute: str) -> Spent:
         """Returns the privacy loss of an attribute's reports so far.
 
-        Under spl the attributes' losses add up. Under rs+fd the loss of all attributes together is that of the attribute with
-        the largest loss.
+        If the survey splits the budget (spl), the attributes' losses add up. With sampling plus fake data (rs+fd), the loss of
+        all attributes together equals the largest loss of any attribute.
 
         Raises:
             ValueError: if there is no such attribute.
@@ -195,13 +196,13 @@ class Device:
         """Erases memos, enrolment, envelopes and counts permanently. The next `Device` on the file enrolls again.
 
         SQLite overwrites the file's pages but only deletes its rollback journal, so free disk space may still hold old pages.
-        Past losses remain: if the device enrols and answers again, a fresh ε∞ adds to them.
+        Past losses remain: if the device enrols and answers again, a fresh ε∞ adds to the past losses.
 
         Args:
             confirm: the survey's name, as a guard against erasing by mistake.
 
         Raises:
-            ValueError: if `confirm` is anything else. Nothing is erased.
+            ValueError: if `confirm` differs from the survey's name. Nothing is erased.
             DeviceError: if the file is missing, damaged or of another survey.
         """
         if confirm != self._survey.name:
@@ -232,7 +233,7 @@ class Device:
         return envelope
 
     def _recall(self, memory: Transaction, m: Longitudinal, a: int, key: int, function: int) -> Reports:
-        """Returns the memo of a key; draws a memo if there is none."""
+        """Returns the memo of a key; draws a memo if the key has none."""
         raw = memory.memo(a, key, lambda: secure_random.memoize(m, key, function, self._random).tobytes())
         if len(raw) == m.report_dtype.itemsize:
             rows: Reports = np.frombuffer(raw, m.report_dtype.base).reshape(1, *m.report_dtype.shape)

@@ -1,8 +1,8 @@
-"""A device's memory: one SQLite file that survives restarts, crashes and parallel processes.
+"""A device's memory: one SQLite file, safe against restarts, crashes and parallel processes.
 
 Each operation on the file is one immediate transaction, so processes take turns. A transaction's writes are on the disk before
-the transaction ends: SQLite uses a rollback journal, ``synchronous=EXTRA`` and, where the system has it, ``fullfsync``. EXTRA
-also syncs the journal's removal, which is the commit; FULL does not sync the removal. A write-ahead log would sync less, but
+the transaction ends: SQLite uses a rollback journal, ``synchronous=EXTRA`` and, where the system has it, ``fullfsync``. The
+removal of the journal is the commit. EXTRA also syncs this removal; FULL does not. A write-ahead log would sync less often, but
 its two extra files are easily lost or left out of a copy.
 
     survey       the fingerprint of the survey that the device answers
@@ -60,7 +60,7 @@ class Enrolment:
 
 
 class MemoFile:
-    """The file. A missing file is created. Only the owner may read and write the file.
+    """A device's file, created if missing. Only the file's owner may read and write the file.
 
     Args:
         path: the file; its folder must exist.
@@ -80,7 +80,7 @@ class MemoFile:
 
     @contextmanager
     def transaction(self) -> Iterator["Transaction"]:
-        """One immediate transaction: its writes are on the disk when it ends, and an exception undoes all of them.
+        """One immediate transaction. Its writes are on the disk when the transaction ends; an exception undoes all its writes.
 
         Raises:
             DeviceError: if the file is missing, is no SQLite database, is of another format, or cannot be written.
@@ -107,7 +107,7 @@ class MemoFile:
 
 
 class Transaction:
-    """The memory during one transaction."""
+    """The device's memory during one transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
@@ -147,7 +147,7 @@ class Transaction:
     # ---- memos
 
     def memo(self, attribute: int, key: int, draw: Callable[[], bytes]) -> bytes:
-        """Returns the memo of a key; draws and stores one if there is none. The primary key forbids a second memo."""
+        """Returns the memo of a key; draws and stores a memo if the key has none. The primary key forbids a second memo."""
         read = "SELECT memo FROM memo WHERE attribute = ? AND key = ?"
         if self._db.execute(read, (attribute, key)).fetchone() is None:
             insert = "INSERT INTO memo (attribute, key, memo) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -157,7 +157,7 @@ class Transaction:
     # ---- envelopes
 
     def sent(self, attribute: int, step: int) -> bytes | None:
-        """Returns the step's envelope; None if there is none or the envelope was dropped."""
+        """Returns the step's envelope; None if the step has no envelope or the envelope was dropped."""
         row = self._db.execute("SELECT envelope FROM sent WHERE attribute = ? AND step = ?", (attribute, step)).fetchone()
         return None if row is None else bytes(row[0])
 
@@ -171,11 +171,11 @@ class Transaction:
         return [(attribute, step, bytes(envelope), key) for attribute, step, envelope, key in self._db.execute(read)]
 
     def settle(self, key: str) -> None:
-        """Records that the envelope with this idempotency key needs no further attempt."""
+        """Marks the envelope with this idempotency key as settled: no further attempt is needed."""
         self._db.execute("UPDATE sent SET key = NULL WHERE key = ?", (key,))
 
     def keep(self, attribute: int, step: int, envelope: bytes, key: int | None, n_kept: int, idempotency_key: str) -> None:
-        """Counts a step's only report, stores its envelope, and drops all but the n_kept latest steps' envelopes.
+        """Counts a step's only report, stores its envelope, and drops the envelopes of all but the n_kept latest steps.
 
         Args:
             key: key of the memo behind the report; None for a one-time mechanism.
@@ -191,7 +191,7 @@ class Transaction:
             db.execute("UPDATE enrolment SET forgotten = max(forgotten, ?) WHERE attribute = ?", (dropped, attribute))
 
     def counts(self, attribute: int) -> tuple[int, int]:
-        """Returns the number of distinct steps reported, and of memos used."""
+        """Returns the number of distinct steps reported, and the number of memos used."""
         reports = self._db.execute("SELECT reports FROM enrolment WHERE attribute = ?", (attribute,)).fetchone()[0]
         memos = self._db.execute("SELECT count(*) FROM memo WHERE attribute = ? AND reports > 0", (attribute,)).fetchone()[0]
         return reports, memos

@@ -1,17 +1,17 @@
 """Randomness of one device: exact coins and uniform integers from the operating system's generator, and the randomizers.
 
-A coin's probability is a rational number whose denominator is a power of two (every double is one), written as base-256
-digits 0.d₁d₂…. A toss draws the digits of a uniform number one by one and compares them as integers:
+A coin's probability is a rational number whose denominator is a power of two (every double is one), written as base-256 digits
+0.d₁d₂…. A toss draws the digits 0.u₁u₂… of a uniform number one by one and compares each digit with the coin's digit:
 
     u₁ < d₁: yes      u₁ > d₁: no      u₁ = d₁: draw u₂ and go on; no, when the digits have ended
 
-Hence Pr[yes] = Σ dᵢ 256^-i exactly, also for the smallest probabilities. A toss draws 1.004 bytes on average. The code never
+Hence Pr[yes] = Σ dᵢ 256^-i exactly, even for the smallest probabilities. A toss draws 1.004 bytes on average. The code never
 computes or compares a floating-point number that depends on a value (Mironov 2012 shows how such numbers leak the value).
 
-Realised loss. A mechanism states its probabilities in pairs, of an event and of its opposite. Each probability is a double with
-relative error at most δ. The coin uses the smaller probability of a pair unchanged. The larger probability becomes one minus
-the smaller, with relative error at most δ as well. Every probability that a device realises is thus within a factor 1 ± δ of
-the ideal probability, and
+Realised loss. A mechanism states probabilities in pairs: the probabilities of an event and of the opposite event. Each
+probability is a double with relative error at most δ. The coin uses the smaller probability of a pair unchanged. The larger
+probability becomes one minus the smaller, with relative error at most δ as well. Every probability that a device realises is
+thus within a factor 1 ± δ of the ideal probability, and
 
     |loss of the memo - ε∞|, |loss of a one-time report - ε|  <=  4δ     (a ratio of two symbols, or two ratios of two bits)
     |loss of t reports of a memo - ε_t|                       <=  4(t+1)δ, and the loss of t reports is at most ε∞ + 4δ
@@ -22,7 +22,7 @@ last place (2^-53) times 1 + ε₂, since ε₂ is rounded before its exponentia
 (An exception is q₂ below 10^-300: then ε₂ has an error of up to 10^-7, but a report's ε₁ has no such error.) The deviation is
 therefore below 10^-11 nats for a report. The tests compute the deviation with 60 digits over a grid and find at most 4·10^-14.
 
-Not claimed: constant time. Measuring the device's time to a microsecond may reveal something about its draws.
+A draw does not take constant time. Measuring the device's time to a microsecond may reveal something about its draws.
 """
 
 import math
@@ -115,7 +115,7 @@ def _symbol(symbol: int, n_symbols: int, p: float, q: float, random: SecureRando
 
 
 def _bits(ones: BitArray, bit: Round, random: SecureRandom) -> BitArray:
-    """Unary encoding: applies the round to every bit."""
+    """Unary encoding: applies the randomizing round to every bit."""
     out = np.empty_like(ones)
     n_ones = int(np.count_nonzero(ones))
     out[ones] = random.toss(coin(bit.p, bit.not_p), n_ones)

@@ -1,7 +1,7 @@
 """Admission control of the gateway: tokens, rate limits, memory limits and acknowledged requests.
 
-The time is an argument; no function reads a clock. All state is in memory. The gateway drops a client's state when the client's
-limits no longer need it.
+The time is an argument; no function reads a clock. All state is in memory. The gateway drops a client's state once the state no
+longer changes the client's limits.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ SCHEME = "bearer "
 
 
 class Tokens:
-    """The accepted bearer tokens. If there are none, requests need no token.
+    """The accepted bearer tokens. If no token is configured, requests need no token.
 
     Args:
         tokens: distinct tokens; a request needs one of them.
@@ -46,13 +46,13 @@ class RateLimit:
     """A token bucket for each client, stored as the time when the bucket is full again (generic cell rate algorithm, GCRA).
 
     The bucket limits requests, bytes or reports. Bytes and reports are known only after the request was read. The gateway
-    therefore admits a client whose bucket is not overdrawn, and charges the client afterwards.
+    therefore admits a client whose bucket holds at least 1, and charges the client afterwards.
 
     Args:
         rate: sustained rate of a client, per second.
         burst: size of a full bucket, at least 1.
-        max_clients: number of clients remembered. One more client drops the client seen first; a dropped client starts again
-            with a full bucket.
+        max_clients: largest number of remembered clients. A further client replaces the client seen first; a replaced client
+            starts again with a full bucket.
     """
 
     def __init__(self, rate: float, burst: float, max_clients: int = 100_000) -> None:
@@ -61,17 +61,17 @@ class RateLimit:
         self._full_at: OrderedDict[Hashable, float] = OrderedDict()
 
     def wait_s(self, client: Hashable, now_s: float) -> float:
-        """Returns 0 if the client's bucket holds at least 1, else the least number of seconds that the client must wait."""
+        """Returns 0 if the client's bucket holds at least 1; otherwise the seconds until the bucket holds 1."""
         return max(0.0, self._full_at.get(client, now_s) - now_s - self._tolerance)
 
     def charge(self, client: Hashable, count: int, now_s: float) -> None:
-        """Takes `count` out of the client's bucket, even if the bucket holds less."""
+        """Removes `count` from the client's bucket, even if the bucket holds less."""
         self._full_at[client] = max(self._full_at.get(client, now_s), now_s) + count * self._interval
         if len(self._full_at) > self._max_clients:
             self._full_at.popitem(last=False)
 
     def forget(self, now_s: float) -> None:
-        """Drops the clients with a full bucket. Their limits do not change."""
+        """Drops the clients with a full bucket. The limits of these clients do not change."""
         for client in [client for client, full_at in self._full_at.items() if full_at <= now_s]:
             del self._full_at[client]
 
@@ -91,7 +91,10 @@ class Connections:
         self._open: Counter[str] = Counter()
 
     def enter(self, host: str) -> bool:
-        """Counts one more connection and returns True if the limit allows it; call `leave` when it ends."""
+        """Counts a new connection and returns True if the limit allows the connection.
+
+        Call `leave` when the connection ends.
+        """
         near = neighbourhood(host)
         if self._open[near] >= self._limit:
             return False
@@ -147,13 +150,13 @@ class MemoryLimit:
 
 
 class Reservation:
-    """The part of a `MemoryLimit` that one body takes. It grows while the body is read and is released as a whole."""
+    """The part of a `MemoryLimit` that one body uses. The part grows while the body is read and is released as a whole."""
 
     def __init__(self, memory: MemoryLimit) -> None:
         self._memory, self._size = memory, 0
 
     def grow(self, n_bytes: int) -> None:
-        """Takes `n_bytes` more.
+        """Reserves `n_bytes` more.
 
         Raises:
             Busy: if that would exceed the limit.
@@ -164,7 +167,7 @@ class Reservation:
         self._size += n_bytes
 
     def release(self) -> None:
-        """Releases all bytes. May be called again."""
+        """Releases all bytes. A repeated call changes nothing."""
         self._memory.taken_bytes -= self._size
         self._size = 0
 
@@ -172,14 +175,14 @@ class Reservation:
 class Acknowledged:
     """Outcomes of recent requests, for retries: request -> number of reports, or a mark for an unknown outcome.
 
-    Two generations of a dictionary remember a request for at least one period and at most two.
+    Two generations of a dictionary remember a request for at least one period and at most two periods.
 
     Args:
         period_s: the period in seconds.
         max_requests: requests per generation; a full generation ends before its period is over.
 
     Attributes:
-        forgotten_early: requests dropped because a generation was full.
+        forgotten_early: number of requests dropped before their period was over, because a generation was full.
     """
 
     def __init__(self, period_s: float = 300.0, max_requests: int = 200_000) -> None:
@@ -201,7 +204,7 @@ class Acknowledged:
         self._new[request] = reports
 
     def forget(self, now_s: float) -> None:
-        """Drops requests after their period. Call it every few seconds."""
+        """Drops requests whose period is over. Call this method every few seconds."""
         if now_s - self._began_s >= self._period_s:
             self._turn(now_s)
 

@@ -2,18 +2,17 @@
 
     POST /v1/reports      one envelope (application/vnd.ldpstream.envelope, application/octet-stream), or a batch of them
                           (application/vnd.ldpstream.envelopes); 202 {"accepted": reports} once the log has acknowledged
-    GET  /v1/survey       the survey: name, fingerprint, its JSON and its TOML
-    GET  /health, /ready  liveness of the process; readiness to take reports
-    GET  /openapi.json    this API as an OpenAPI document
+    GET  /v1/survey       the survey: name, fingerprint, its JSON and its TOML GET  /health, /ready  liveness of the process;
+    readiness to accept reports GET  /openapi.json    this API as an OpenAPI document
 
-**Batches.** A batch is one msgpack array of binaries, each an envelope: 1 to 10 000 of them and at most 750 000 bytes in all.
-The gateway accepts all of a batch or nothing, and the log appends all of it or nothing. If an envelope cannot be counted, the
-gateway refuses the batch. The problem document lists the index and the reason of each such envelope (`elements`, the first
-100). A single envelope may have at most 1 000 000 bytes.
+**Batches.** A batch is one msgpack array of envelopes, each a msgpack binary: 1 to 10 000 of them and at most 750 000 bytes in
+all. The gateway accepts a whole batch or nothing, and the log appends the whole batch or nothing. If an envelope cannot be
+counted, the gateway refuses the batch. The problem document lists the index and the reason of each such envelope (`elements`,
+the first 100). A single envelope may have at most 1 000 000 bytes.
 
-**Checks.** The gateway makes all checks that the agents make, by its own clock. The log's timestamp is decisive: an envelope
-accepted just before its step closes may be too late in the log, and the agents then reject it. A step in the future may count
-later: the answer is 409, with the seconds until the step opens in ``Retry-After`` (at most a day).
+**Checks.** The gateway makes the same checks as the agents, but by the gateway's own clock. The log's timestamp decides: an
+envelope accepted just before its step closes may be too late in the log, and the agents then reject the envelope. An envelope
+for a future step may count later: the answer is 409, with the seconds until the step opens in ``Retry-After`` (at most a day).
 
 **Delivery.** A 202 means that the log has the reports, once. A 4xx or a 503 means that this attempt never appends the reports
 to the log. After 400, 413, 415 and 422 the same body never counts. After any other 4xx or a 503, the same body may count if the
@@ -32,14 +31,15 @@ acknowledgement. The gateway drops a hash earlier only if 200 000 other hashes h
 links no two reports of a device.
 
 Several gateways share no memory: let the load balancer choose the gateway by the key (nginx: ``hash $http_idempotency_key
-consistent``). A retry that reaches another or restarted gateway is a new request. A shared store would not prevent such double
-counting: a gateway can crash between the log's acknowledgement and its write to the store.
+consistent``). For another gateway, or a restarted gateway, a retry is a new request and counts again. A shared store would not
+prevent this double counting: a gateway can crash between the log's acknowledgement and its write to the store.
 
 **Limits.** A client (one token at one address) has a limit on its rate of requests, of bytes and of reports. Above any of these
 limits the gateway answers 429 ``too many requests``. The gateway also limits the connections of an address and closes any
 further connection at once.
 
-No log line or metric contains an address, token or key. The gateway keeps an address only as long as these limits need it.
+No log line or metric contains an address, token or key. The gateway keeps an address only as long as the limits need the
+address.
 """
 
 import asyncio
@@ -71,10 +71,12 @@ SECURITY = {
 
 
 def create_gateway(intake: Intake, toml: str) -> Starlette:
-    """Returns the ASGI application. It uses no validating framework: validation would take longer than the request itself.
+    """Returns the ASGI application.
+
+    The application uses no validating framework: validation would take longer than the request itself.
 
     Args:
-        intake: takes the reports.
+        intake: receives the reports.
         toml: text of the survey's file, for devices.
     """
     survey = intake.survey

@@ -1,4 +1,4 @@
-"""A sink that posts to the HTTP gateway, for simulated users; also an example client with exactly-once delivery."""
+"""A sink that posts simulated users' envelopes to the HTTP gateway; also an example of exactly-once delivery."""
 
 import http.client
 import json
@@ -20,7 +20,7 @@ PATIENCE_S = 30.0
 
 
 class GatewaySink:
-    """Collects envelopes and posts them in batches. All attempts for a batch carry its idempotency key.
+    """Collects envelopes and posts them in batches. All attempts for a batch carry the batch's idempotency key.
 
     After a `SinkError` the log may have some of the envelopes, and the sink accepts no further envelopes.
 
@@ -85,7 +85,7 @@ class GatewaySink:
                 status, said = answer.status, answer.read()
                 told = answer.headers.get("Retry-After", "")
                 again = bool(told) or status >= 500
-                wait_s = float(told) if told.isdecimal() else 1.0  # a proxy may send a date
+                wait_s = float(told) if told.isdecimal() else 1.0  # a proxy may send a date instead of seconds
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()  # the next attempt opens the connection again
                 status, said, wait_s, again = 0, str(error).encode(), 1.0, True
@@ -106,7 +106,7 @@ def _reason(status: int, said: bytes) -> str:
 
 
 def _places(problem: dict[str, Any]) -> str:
-    """Returns which envelopes of a batch were refused; empty if the problem lists none."""
+    """Returns a text with the number of refused envelopes and the first refused envelope; "" if the problem lists none."""
     if "elements" not in problem:
         return ""
     first = problem["elements"][0]

@@ -31,7 +31,7 @@ BODY_S, ACKNOWLEDGE_S = 10.0, 10.0
 STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # time limits once the process is stopping
 TIDY_S = 5.0
 UNKNOWN = -1  # in place of a number of reports: the log may have the reports but will never acknowledge them
-BREATH = 250  # envelopes checked before other tasks run, about 0.01 s
+BREATH = 250  # number of envelopes checked before other tasks run; takes about 0.01 s
 
 _BIN = (0xC4, 0xC5, 0xC6)
 
@@ -89,7 +89,7 @@ class Intake:
         return self.log.ready and not self._stopping
 
     def stop(self) -> None:
-        """Accepts no further reports, and shortens all time limits: body 0.5 s, acknowledgement 3 s."""
+        """Accepts no further reports, and shortens all time limits: to 0.5 s for a body, to 3 s for an acknowledgement."""
         self._stopping = True
         now = asyncio.get_running_loop().time()
         for wait, grace_s in self._waits.items():
@@ -131,7 +131,7 @@ class Intake:
             metrics.request_seconds.observe(time.perf_counter() - begun)
 
     def admit(self, request: Request) -> Client:
-        """Checks a request's token and its client's rates, and charges the request.
+        """Checks a request's token and the client's rates, and charges the client for one request.
 
         Returns:
             The client, to charge for the request's bytes and reports.
@@ -177,7 +177,7 @@ class Intake:
         return known if isinstance(known, int) else await self._outcome(known)
 
     def _known(self, key: bytes | None) -> asyncio.Task[int] | int | None:
-        """Returns an earlier attempt's number of acknowledged reports, `UNKNOWN`, its running delivery, or None."""
+        """Returns what is known of an earlier attempt: its acknowledged reports, `UNKNOWN`, its running delivery, or None."""
         if key is None:
             return None
         reports = self._acknowledged.find(key)
@@ -250,7 +250,7 @@ class Intake:
     # ---- to the log
 
     def _deliver(self, envelopes: list[bytes], reports: int, key: bytes | None, reservation: Reservation) -> asyncio.Task[int]:
-        """Starts to append. The delivery goes on even if the request is cancelled."""
+        """Starts to append the envelopes. The delivery continues even if the request is cancelled."""
 
         async def deliver() -> int:
             became: int | None = None  # None: the reports are not in the log, and the client can retry
@@ -329,7 +329,7 @@ def _no_binaries(body: bytes) -> list[Element]:
 
 
 def _refusal(refused: list[Element], in_batch: bool) -> Problem:
-    """Returns the problem for refused envelopes: the first reason that is final, else "step in the future"."""
+    """Returns the problem for refused envelopes: the first final reason, or "step in the future" if no reason is final."""
     final = next((element for element in refused if STATUS[element["reason"]] in FINAL), None)
     elements = refused if in_batch else []
     if final is not None:

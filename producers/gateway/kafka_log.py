@@ -1,14 +1,14 @@
-"""The gateway's producer. Each append ends as acknowledged (in the log once), not appended, or unknown.
+"""The gateway's producer. Each append has one of three outcomes: acknowledged (in the log once), not appended, or unknown.
 
-The gateway uses aiokafka's producer; `producers.sinks` uses kafka-python's. An event loop suits the gateway, which waits for
-thousands of acknowledgements at once, each for another request. kafka-python's thread needs three times the processor time per
-acknowledgement: 22 to 32 µs against 7 to 9 µs, for envelopes of one report and 64 to 256 requests at once. For envelopes of
+The gateway uses aiokafka's producer; `producers.sinks` uses kafka-python's producer. An event loop suits the gateway, because
+thousands of requests may wait for their acknowledgements at once. kafka-python's thread needs three times the processor time
+per acknowledgement: 22 to 32 µs against 7 to 9 µs, for envelopes of one report and 64 to 256 requests at once. For envelopes of
 16 KiB both producers need the same time.
 
 aiokafka's idempotent producer never drops an envelope: while the broker is unreachable the producer retries in order, without
 duplicates. An envelope that was not acknowledged in time may thus reach the log later. The answer is then "outcome unknown". If
-the client then sends the envelope as a new request, the log may have it twice. `ready` therefore turns false as soon as the
-broker is known to be unreachable, and the gateway refuses new envelopes before they are queued.
+the client then sends the envelope as a new request, the log may contain the envelope twice. `ready` therefore turns false as
+soon as the broker is known to be unreachable, and the gateway refuses new envelopes before they are queued.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from surveys.envelope import MAX_ENVELOPE_BYTES
 
 log = structlog.get_logger("ldpstream.gateway")
 
-MAX_BATCH = 10_000  # envelopes in one append …
-MAX_BATCH_BYTES = 750_000  # … and bytes: with at most 21 bytes of overhead a record they fit one record batch
+MAX_BATCH = 10_000  # largest number of envelopes in one append
+MAX_BATCH_BYTES = 750_000  # largest size of one append: with up to 21 bytes of overhead a record, it fits one record batch
 REQUEST_MS = 10_000
 QUEUE_S = 3.0  # longest wait for room in the producer's batches
 OVERDUE_S = 2.0  # the gateway is not ready while an acknowledgement takes longer
@@ -73,10 +73,11 @@ def kafka_producer(settings: Settings) -> AIOKafkaProducer:
 
 
 class KafkaLog:
-    """A Kafka topic as log. Each envelope is a record without a key; partitions take turns.
+    """A Kafka topic as the gateway's log. Each envelope is a record without a key; partitions take turns.
 
     The producer sends several envelopes as one record batch, which the broker appends as a whole or not at all. `KafkaLog`
-    replaces a producer that failed to deliver: after a gap in its sequence numbers the broker accepts nothing more from it.
+    replaces a producer that failed to deliver: after a gap in the producer's sequence numbers, the broker accepts nothing more
+    from this producer.
 
     Args:
         topic: an existing topic that accepts record batches of `MAX_ENVELOPE_BYTES` and their header.
@@ -90,7 +91,7 @@ class KafkaLog:
         self._turn = 0
         self._answers = False  # result of the last health check
         self._failed = False
-        self._pending: dict[asyncio.Future[Any], float] = {}  # not yet acknowledged, oldest first -> time of sending
+        self._pending: dict[asyncio.Future[Any], float] = {}  # appends not yet acknowledged, oldest first -> time of sending
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -138,7 +139,7 @@ class KafkaLog:
             del self._pending[future]
 
     async def _queue(self, producer: AIOKafkaProducer, partition: int, envelopes: Sequence[bytes]) -> asyncio.Future[Any]:
-        """Queues the envelopes and returns the acknowledgement's future. If it raises, nothing was queued."""
+        """Queues the envelopes and returns the acknowledgement's future. After an error, nothing was queued."""
         if len(envelopes) == 1:
             return cast(asyncio.Future[Any], await producer.send(self._topic, envelopes[0], partition=partition))
         batch = producer.create_batch()
@@ -156,7 +157,7 @@ class KafkaLog:
                 await producer.start()
                 self._partitions = sorted(await producer.partitions_for(self._topic))
         except BaseException:
-            await producer.stop()  # nothing is queued, so this does not wait
+            await producer.stop()  # does not wait, because nothing is queued
             raise
         self._producer, self._failed, self._answers = producer, False, True
 
@@ -187,7 +188,8 @@ class KafkaLog:
     async def _look(self) -> None:
         """Health check: checks that the broker answers, and replaces a producer that can no longer deliver."""
         oldest = next(iter(self._pending.values()), None)
-        idle = not self._answers and oldest is None  # reconnect from bootstrap: the brokers may have moved
+        # connect to the bootstrap address again if idle: the brokers may have new addresses
+        idle = not self._answers and oldest is None
         if self._failed or idle or (oldest is not None and time.monotonic() - oldest > GIVE_UP_S):
             self._answers = False
             await self._dispose()

@@ -1,4 +1,4 @@
-"""The gateway's Prometheus metrics. None identifies a client. The counters start at zero with the process."""
+"""The gateway's Prometheus metrics. No metric identifies a client. The counters start at zero when the process starts."""
 
 from prometheus_client import Counter, Gauge, Histogram
 

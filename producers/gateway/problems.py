@@ -4,8 +4,9 @@
      "elements": [{"index": 3, "reason": "step too old"},
                   {"index": 9, "reason": "step in the future", "retry_after": 40}]}
 
-A batch's problem gives the number of `refused` envelopes. It lists the first 100 as `elements`: index in the batch from 0,
-reason, and for a step in the future the seconds until the envelope may count. The problem repeats no content of an envelope.
+The problem document of a batch gives the number of `refused` envelopes. The document lists the first 100 refused envelopes as
+`elements`: index in the batch from 0, reason, and for a step in the future the seconds until the envelope may count. The
+problem repeats no content of an envelope.
 
 The status alone determines what a client does:
 
@@ -63,7 +64,7 @@ STATUS: Final[dict[Cause, int]] = {
     "stopping": 503,
     "outcome unknown": 504,
 }
-FINAL = (400, 413, 415, 422)  # after these, the same body never counts
+FINAL = (400, 413, 415, 422)  # after these statuses, the same body never counts
 RETRY_S: Final[dict[Cause, int]] = {
     "too slow": 1, "step in the future": 1, "too many requests": 1, "busy": 1, "log unavailable": 2, "stopping": 1,
     "outcome unknown": 2,
@@ -73,7 +74,7 @@ MAX_ELEMENTS = 100
 
 
 class Element(TypedDict):
-    """A refused envelope of a batch: index from 0, reason, and the seconds until the envelope may count, if it may."""
+    """A refused envelope of a batch: index from 0, reason, and the seconds until the envelope may count, if any."""
 
     index: int
     reason: Reason

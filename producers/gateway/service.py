@@ -95,7 +95,8 @@ def _check_tls(settings: Settings) -> None:
     if cert is None or key is None:
         raise SettingsError("LDPSTREAM_GATEWAY_TLS_CERT and LDPSTREAM_GATEWAY_TLS_KEY belong together")
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")  # fails instead of prompting
+        # with an empty password, loading fails instead of asking for a password
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")
     except (OSError, ValueError) as error:
         raise SettingsError(f"LDPSTREAM_GATEWAY_TLS_CERT: {cert} and {key} cannot be used: {error}") from None
 
@@ -140,7 +141,7 @@ def _run(
         operations(intake), ws="none", log_config=None, access_log=False, server_header=False, lifespan="off",
         timeout_graceful_shutdown=1,
     )  # fmt: skip
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # else uvicorn logs a warning for all non-HTTP input
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # otherwise uvicorn logs a warning for all non-HTTP input
 
     async def main() -> None:
         server, operator = _Server(config), _Server(operator_config)
