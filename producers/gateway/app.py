@@ -2,8 +2,9 @@
 
     POST /v1/reports      one envelope (application/vnd.ldpstream.envelope, application/octet-stream), or a batch of them
                           (application/vnd.ldpstream.envelopes); 202 {"accepted": reports} once the log has acknowledged
-    GET  /v1/survey       the survey: name, fingerprint, its JSON and its TOML GET  /health, /ready  liveness of the process;
-    readiness to accept reports GET  /openapi.json    this API as an OpenAPI document
+    GET  /v1/survey       the survey: name, fingerprint, its JSON and its TOML
+    GET  /health, /ready  liveness of the process; readiness to accept reports
+    GET  /openapi.json    this API as an OpenAPI document
 
 **Batches.** A batch is one msgpack array of envelopes, each a msgpack binary: 1 to 10 000 of them and at most 750 000 bytes in
 all. The gateway accepts a whole batch or nothing, and the log appends the whole batch or nothing. If an envelope cannot be
