@@ -60,6 +60,6 @@ def unread(raw: bytes, offset: int) -> Any:
 
 
 def read(unread: Any) -> list[ReadableBatch]:
-    """Returns all batches except batches of markers. Fails the test if a batch is refused."""
+    """Reads the batches and returns all except the control batches. Fails the test if a batch is refused."""
     pieces = [piece for piece in unpack(unread) if not isinstance(piece, Markers)]
     return [piece if isinstance(piece, ReadableBatch) else pytest.fail(f"refused: {piece.refusal}") for piece in pieces]

@@ -1,4 +1,4 @@
-"""Reference counter, written from the text of the wire format: slow, in plain Python, without code of the service.
+"""Reference counter, written from the text of the wire format. It is slow plain Python, without code of the service.
 
 The counter reads msgpack byte by byte, checks each row of the payload separately and counts with lists. It reads only facts
 from the survey: the fingerprint, the times, and each mechanism's k, g, number of hash functions and set size.
@@ -30,7 +30,7 @@ class NotMsgpack(Exception):
 
 
 def judge(survey: Survey, raw: bytes, appended_ms: int) -> Counted | str:
-    """Returns the counts of the envelope or the reason of its rejection."""
+    """Returns the counts of the envelope or the reason for its rejection."""
     if len(raw) > MAX_ENVELOPE_BYTES:
         return "too large"
     try:
@@ -93,7 +93,7 @@ def cells(m: Mechanism) -> int:
 
 
 def _cells_of(m: Mechanism, row: bytes) -> list[int] | str:
-    """Returns the indices of the counts that a report raises by one, or the reason of its rejection."""
+    """Returns the indices of the counts that a report raises by one, or the reason for its rejection."""
     if isinstance(m, GRR | LongitudinalGRR):
         symbol = int.from_bytes(row, "little")
         return [symbol] if symbol < m.k else "symbol out of range"
@@ -137,7 +137,7 @@ def _read(raw: bytes, at: int, depth: int) -> tuple[Any, int]:
         return _extension(raw, at, size)
     if code in (0xCA, 0xCB):
         _, at = _take(raw, at, 4 if code == 0xCA else 8)
-        return 0.5, at  # stands for any floating-point number
+        return 0.5, at  # represents any floating-point number
     if 0xCC <= code <= 0xCF:
         return _number(raw, at, 1 << (code - 0xCC))
     if 0xD0 <= code <= 0xD3:
@@ -182,7 +182,7 @@ def _extension(raw: bytes, at: int, size: int) -> tuple[Any, int]:
 
 def _array(raw: bytes, at: int, size: int, depth: int) -> tuple[list[Any], int]:
     found = []
-    for _ in range(size):  # stops at the end of the bytes, even if the stated size is larger
+    for _ in range(size):  # reads only up to the end of the bytes, even if the stated size is larger
         element, at = _read(raw, at, depth + 1)
         found.append(element)
     return found, at

@@ -10,7 +10,8 @@ from surveys import REASONS, Reason, Survey, parse_survey, seal
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
-PANES = ((0, 0), (1, 0), (1, 1))  # attribute and level; their reports are symbols, bits (with padding) and hashed symbols
+# attribute and level of each pane; the reports are symbols, bits (with padding) and hashed symbols
+PANES = ((0, 0), (1, 0), (1, 1))
 
 Fields = list[object]
 
@@ -42,7 +43,7 @@ def survey_document(name: str, start: datetime, step_seconds: int, lateness_step
 
 
 def sound(survey: Survey, rng: np.random.Generator, step: int, pane: int, n: int = 1) -> bytes:
-    """Makes an envelope of n reports of random values; `pane` is an index of PANES."""
+    """Makes an envelope of n reports of random values; `pane` is an index into PANES."""
     attribute, level = PANES[pane]
     mechanism = survey.mechanisms[attribute][level]
     reports = mechanism.simulate(rng.integers(0, mechanism.k, n), rng)

@@ -67,7 +67,7 @@ def test_a_silent_listener_is_unreachable(protocol: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 def test_a_listener_that_hangs_up_is_a_refusal(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The listener uses another protocol or rejects the password. A retry would not help."""
+    """The listener may use another protocol or reject the password. A retry would not help."""
     monkeypatch.setattr(topics, "ANSWER_MS", 500)
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=hang_up, args=(server,), daemon=True).start()
@@ -107,9 +107,8 @@ loop.run_forever()
 """
 
 
-TEARDOWN = (
-    "asyncio.forever = type('', (), {'__del__': lambda self: time.sleep(60)})(); loop.stop()"  # runs at Python's teardown
-)
+# the destructor runs at Python's teardown
+TEARDOWN = "asyncio.forever = type('', (), {'__del__': lambda self: time.sleep(60)})(); loop.stop()"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ TEARDOWN = (
     ids=["the event loop", "the interpreter's lock", "the teardown"],
 )
 def test_nothing_holds_up_the_shutdown_deadline(stopping: str, status: int, tmp_path: Path) -> None:
-    """The deadline starts with the signal. An orderly shutdown does not wait for the interpreter's teardown."""
+    """The deadline starts with the signal. Even an orderly shutdown does not wait for the interpreter's teardown."""
     named = {"LDPSTREAM_SURVEY": str(SAMPLE), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", BUSY.replace("STOPPING", stopping)]
     with subprocess.Popen(command, env=os.environ | named, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:

@@ -28,7 +28,7 @@ async def test_a_lost_store_with_an_expired_log_notes_the_gap() -> None:
     log.records[0], log.begins[0] = LOGS[0][25:], 25
     await SteppedAgent(store, log).finish()
     assert {p: head.missing for p, head in store.heads().items()} == {0: Missing(0, LOGS[0][25].appended_ms + 1, 25), 1: None}
-    again = SteppedAgent(store, log)  # the range of missing records stays
+    again = SteppedAgent(store, log)  # the range of missing records stays the same
     log.records[0] = [*LOGS[0][25:], LOGS[0][-1]._replace(offset=40)]
     await again.finish()
     assert store.heads()[0].missing == Missing(0, LOGS[0][25].appended_ms + 1, 25)
@@ -84,7 +84,10 @@ def remade(first_step: int, length: int, seed: int) -> dict[int, list[Record]]:
 @pytest.mark.parametrize("length", [0, 5, 15, 30, 60])
 @pytest.mark.parametrize("seen", ["at once", "by its next agent", "after some of it was read"])
 async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen: str) -> None:
-    """The new log may end below, at or above the old offset. Closed steps keep their counts; open steps count the new log."""
+    """The new log may end below, at or above the old offset.
+
+    Closed steps keep their counts; open steps count only the new log.
+    """
     log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
     await agent.step()
@@ -93,7 +96,7 @@ async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen
     await agent.step()
     before = store.snapshot()
     assert {p: head.position for p, head in before.items()} == {0: (15, "old"), 1: (15, "old")}
-    await agent.read(0, 5)  # read but not yet written when the topic is deleted
+    await agent.read(0, 5)  # not yet written when the topic is deleted
     new = remade(first_step=4, length=length, seed=length)
     log.log_id, log.records = "new", new
     if seen == "by its next agent":
@@ -115,7 +118,10 @@ async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("stored", [True, False])
 async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: bool) -> None:
-    """If a recreated topic has fewer partitions, some old partitions have no owner. Perhaps only these have stored counts."""
+    """If a recreated topic has fewer partitions, some old partitions have no owner.
+
+    Stored counts may exist only for these partitions.
+    """
     log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
     await agent.step()
@@ -143,7 +149,10 @@ async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: b
 
 
 async def test_counts_of_a_deleted_topic_never_replace_new_ones() -> None:
-    """One agent was suspended while the topic was recreated. Its old offset equals the offset reached in the new log."""
+    """One agent was suspended while the topic was recreated.
+
+    The agent's old offset equals the offset reached in the new log.
+    """
     log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
     sleeper = SteppedAgent(store, log)
     await sleeper.step()

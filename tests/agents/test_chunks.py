@@ -25,7 +25,7 @@ from .fetched import CODECS, ENCODERS, GZIP, LZ4, PARTITION, SNAPPY, ZSTD, batch
 
 
 def sample(offset: int = 0, codec: int = GZIP) -> bytes:
-    """Makes a log of five batches, and omits the batches that end before `offset`.
+    """Makes a log of five batches, without the batches that end before `offset`.
 
     The second batch is compressed; the fourth is a control batch.
     """
@@ -43,7 +43,7 @@ def sample(offset: int = 0, codec: int = GZIP) -> bytes:
 @pytest.mark.parametrize("codec", [0, *CODECS])
 @pytest.mark.parametrize("offset", [100, 101, 104, 106, 109, 110, 149])
 def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) -> None:
-    """The reader may start at any offset within a batch, and continues after a control batch, which has no records."""
+    """The reader may start at any offset within a batch. It continues after a control batch, which has no records."""
     raw = sample(offset, codec)
     theirs, ours = unread(raw, offset), unread(raw, offset)
     expected = [Record(record.offset, record.timestamp, record.value or b"") for record in theirs]
@@ -57,7 +57,7 @@ def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_batch_with_a_wrong_checksum_is_an_error(version: int) -> None:
-    """A change of any byte under the checksum is an error. The library itself checks batches of the old versions."""
+    """A change of any byte that the checksum covers is an error. The library itself checks batches of the old versions."""
     if version == 2:
         raw, covered = bytes(batch(0, [b"a"]) + batch(1, [b"b"])), 21
     else:
@@ -90,7 +90,7 @@ def bomb(first: int, n: int) -> bytearray:
 
 
 def damaged(what: str) -> bytearray:
-    """Makes an unreadable batch of 20 records that a broker would accept. The first offset is 2."""
+    """Makes an unreadable batch of 20 records that a broker would accept. The batch's first offset is 2."""
     codec = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}.get(what.split()[0], 0)
     raw = batch(2, [b"%d" % i for i in range(20)], codec=codec)
     if what == "a codec that is not known":
@@ -169,7 +169,10 @@ def test_damage_in_a_batch_affects_no_other_batch(codec: int, damage: list[tuple
 
 
 def test_records_before_an_unreadable_record_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest of the batch is refused. Brokers accept header names that are not UTF-8; the library would end the process."""
+    """The rest of the batch is refused, from the first piece with an unreadable record on.
+
+    Here a piece is one record. Brokers accept header names that are not UTF-8; the library would end the process.
+    """
     monkeypatch.setattr(batches, "PIECE_RECORDS", 1)
     lost = damaged("a header that is not UTF-8")
     pieces = list(unpack(unread(bytes(lost + batch(22, [b"c"])), 2)))
@@ -180,7 +183,7 @@ def test_records_before_an_unreadable_record_are_returned(monkeypatch: pytest.Mo
 
 
 def test_a_batch_that_unpacks_to_too_much_is_refused() -> None:
-    """The control batch unpacks to slightly less than the limit."""
+    """The control is a batch that unpacks to slightly less than the limit."""
     most = compression.MAX_UNPACKED_BYTES // 10**6
     raw = bytes(bomb(0, most - 1) + bomb(most + 1, 60) + batch(most + 63, [b"c"]))
     *before, refused, after = unpack(unread(raw, 0))
@@ -218,7 +221,7 @@ async def test_a_refused_batch_gets_its_own_chunk(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_transaction_marker_gets_its_own_chunk() -> None:
-    """The chunk holds the marker's offset without a record, both before further records and at the end of the log."""
+    """The chunk has the marker's offset but no record, both before further records and at the end of the log."""
     marker, other = batch(2, [b"\x00\x00\x00\x01"], control=True), batch(4, [b"\x00\x00\x00\x00"], control=True)
     raw = bytes(batch(0, [b"a", b"b"]) + marker + batch(3, [b"c"]) + other)
     seen = unread(raw, 0)
@@ -254,7 +257,7 @@ async def test_the_next_chunks_are_read_ahead() -> None:
     await asyncio.sleep(0.01)
     assert library.asked == 2
     thread.consumer.placements[PARTITION], library.pieces = _Placement(6), {}
-    assert (await chunks(), library.asked) == ([(5, 1)], 2)  # the chunk was read before the new placement
+    assert (await chunks(), library.asked) == ([(5, 1)], 2)  # the chunk was read before the new seek
     assert (await chunks(), library.asked) == ([], 3)
     await asyncio.sleep(0.01)
     assert library.asked == 3  # after a read without records, the thread does not read ahead
@@ -292,7 +295,7 @@ class Library:
 async def test_after_an_error_partitions_are_placed_again(
     error: Exception | None, displaced: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records read before the error are lost. A read from the library's position would skip these records."""
+    """Records read before the error are lost. A read from the library's position would skip the lost records."""
     monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
     other, told = TopicPartition("reports", 1), list[set[int]]()
     thread: Any = ChunkThread.__new__(ChunkThread)

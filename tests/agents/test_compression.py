@@ -30,7 +30,10 @@ def in_pieces(compressor: "cramjam.zstd.Compressor | cramjam.lz4.Compressor", pl
 
 
 def zstd_blocks(plain: bytes) -> bytes:
-    """Makes a frame of unknown size with the largest window that decoders accept. A block of equal bytes needs four bytes."""
+    """Makes a zstd frame of unknown size with the largest window that decoders accept.
+
+    A block of equal bytes needs four bytes.
+    """
     blocks, size = bytearray(b"\x28\xb5\x2f\xfd\x00\x88"), 2**17
     for first in range(0, len(plain), size):
         block, last = plain[first : first + size], first + size >= len(plain)
@@ -77,7 +80,10 @@ def test_every_clients_compression_is_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_bomb_is_refused_in_bounded_memory(name: str) -> None:
-    """The output and a decoder's window need at most `MAX_UNPACKED_BYTES` each. The control decodes without a bound."""
+    """The output needs at most `MAX_UNPACKED_BYTES` of memory, and so does a decoder's window.
+
+    The control decodes without a bound.
+    """
     number, encode = WRITERS[name]
     packed = encode(bytes(4 * MAX_UNPACKED_BYTES))
 
@@ -118,11 +124,12 @@ def test_a_batch_that_just_fits_is_read(name: str) -> None:
 @pytest.mark.parametrize(
     ("number", "packed", "reason"),
     [
-        (SNAPPY, b"\xff\xff\xff\xff\x0fabc", "too large"),  # claims 4 GiB
+        (SNAPPY, b"\xff\xff\xff\xff\x0fabc", "too large"),  # states a size of 4 GiB
         (SNAPPY, b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\x7f\xff\xff\xffabc", "unreadable batch"),  # a block of 2 GiB
         (SNAPPY, b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00", "unreadable batch"),  # an empty block
         (SNAPPY, b"\x82SNAPPY\x00", "unreadable batch"),  # half a header
-        (ZSTD, b"\x28\xb5\x2f\xfd\xe0" + (2**60).to_bytes(8, "little") + b"\x01\x00\x00", "unreadable batch"),  # claims 2⁶⁰
+        # states a size of 2⁶⁰ bytes
+        (ZSTD, b"\x28\xb5\x2f\xfd\xe0" + (2**60).to_bytes(8, "little") + b"\x01\x00\x00", "unreadable batch"),
         (ZSTD, b"\x28\xb5\x2f\xfd\x00\xf8\x01\x00\x00", "unreadable batch"),  # a window of 2⁴¹ bytes
         (LZ4, b"\x04\x22\x4d\x18\x7c\x70", "unreadable batch"),
         (0, b"", "unreadable batch"),
@@ -141,7 +148,7 @@ def test_a_cut_or_extended_stream_is_refused(name: str) -> None:
     """A stream is also refused if it is read with another codec."""
     number, encode = WRITERS[name]
     packed = encode(PLAIN)
-    whole = {len(encode(PLAIN[: len(PLAIN) // 2]))} if "two" in name else set()  # the first of two streams
+    whole = {len(encode(PLAIN[: len(PLAIN) // 2]))} if "two" in name else set()  # only the first of two streams
     for length in {*range(0, len(packed), 97), *range(len(packed) - 12, len(packed))} - whole:
         with pytest.raises(Unreadable):
             unpack(number, packed[:length])

@@ -32,13 +32,13 @@ async def test_everything_is_counted_once() -> None:
 async def test_a_dropped_chunk_is_read_again() -> None:
     agent, store = await started()
     await agent.read(0, 5)
-    agent.log.read(0, 5)  # this chunk is lost before delivery
+    agent.log.read(0, 5)  # the agent never receives this chunk
     await agent.read(0, 5)
     assert not agent.counting.ready
     held = agent.log.read(0, 5)
     assert held is not None
     await agent.step()
-    await agent.counting.take(held)  # read before the new placement, so the offsets of `held` show no gap
+    await agent.counting.take(held)  # read before the new seek, so the offsets of `held` show no gap
     assert agent.counting.ready
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
@@ -46,7 +46,7 @@ async def test_a_dropped_chunk_is_read_again() -> None:
 
 async def test_a_dropped_first_chunk_is_not_a_gap_of_the_log() -> None:
     agent, store = await started()
-    agent.log.read(0, 5)  # this first chunk after the placement is lost before delivery
+    agent.log.read(0, 5)  # the agent never receives this first chunk after the seek
     await agent.read(0, 5)
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
@@ -90,7 +90,7 @@ async def test_chunks_wait_for_the_store_and_none_is_lost() -> None:
 
 
 async def test_chunks_flow_again_even_with_nothing_to_write() -> None:
-    """The partition whose commit failed is revoked. No later commit would therefore notice that the store answers again."""
+    """The partition whose commit failed is revoked. No later commit could therefore detect that the store answers again."""
     agent, store = await started()
     await agent.read(0, 5)
     store.fails = True
@@ -163,7 +163,7 @@ async def test_many_unsent_dead_letters_stop_the_reading(monkeypatch: pytest.Mon
 
 
 async def test_an_unreadable_batch_gives_one_dead_letter() -> None:
-    """Counting continues after the batch. Each record of the batch counts as rejected."""
+    """Counting continues after the batch. Each record of the batch is counted as rejected."""
     store, log = MemoryCountStore(SURVEY), SteppedLog()
     agent = SteppedAgent(store, log)
     await agent.step()
@@ -184,7 +184,7 @@ async def test_an_unreadable_batch_gives_one_dead_letter() -> None:
 
 
 async def test_transaction_markers_are_not_missing_offsets() -> None:
-    """The position passes the markers at once, and the alert on lost records does not fire."""
+    """The position advances past the markers at once, and the alert on lost records does not fire."""
     log, store = SteppedLog(), MemoryCountStore(SURVEY)
     log.records[0] = LOGS[0][:10] + [record._replace(offset=record.offset + 1) for record in LOGS[0][10:]]
     agent = SteppedAgent(store, log)
@@ -217,7 +217,7 @@ async def test_a_marker_at_the_placed_offset_is_skipped() -> None:
 
 
 async def test_a_gap_that_the_broker_confirms_is_skipped() -> None:
-    """Compacted topics have such gaps."""
+    """Compacted topics have gaps that the broker confirms."""
     log = SteppedLog()
     log.records[0] = LOGS[0][:10] + LOGS[0][11:]
     store = MemoryCountStore(SURVEY)
@@ -226,7 +226,7 @@ async def test_a_gap_that_the_broker_confirms_is_skipped() -> None:
 
 
 async def test_a_gap_at_the_end_of_the_log_is_skipped_later() -> None:
-    """Otherwise the checkpoint would never reach the log's end, and an estimator would wait for the checkpoint."""
+    """Without the skip, the checkpoint would never reach the log's end, and an estimator would wait for the checkpoint."""
     log = SteppedLog(markers={0: 2})
     store = MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
@@ -277,7 +277,7 @@ async def test_the_loop_commits_and_survives_failures() -> None:
 
 
 async def test_group_offsets_of_others_are_not_committed() -> None:
-    """One offset of a foreign partition would make the client library refuse the whole commit."""
+    """One offset of another agent's partition would make the client library refuse the whole commit."""
     agent, store = await started()
     await agent.read(0, 10)
     await agent.read(1, 10)
@@ -295,7 +295,7 @@ async def test_group_offsets_of_others_are_not_committed() -> None:
 
 
 async def test_chunks_wait_while_the_store_refuses_writes() -> None:
-    """The store answers reads meanwhile, so a successful read does not prove that writes succeed."""
+    """The store answers reads while it refuses writes, so a successful read does not prove that writes succeed."""
     agent, store = await started()
     await agent.read(0, 5)
     store.refuses = True
@@ -329,7 +329,10 @@ async def test_commits_lost_in_a_failover_are_counted_again(lost: int) -> None:
 
 
 async def test_a_long_log_is_written_in_bounded_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a long log is counted again, many steps are open. Unwritten counts exceed the limit by at most one step."""
+    """While a long log is counted again, many steps are open.
+
+    Unwritten counts exceed the limit by at most one step's tables.
+    """
     rng, steps = np.random.default_rng(5), 40
     record = [Record(i, during(SURVEY, i // 3), sound(SURVEY, rng, i // 3, i % 3)) for i in range(3 * steps)]
     a_step = sum(table.counts.nbytes for table in tally(SURVEY, record[:3]).counts.values())

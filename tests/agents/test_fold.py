@@ -63,7 +63,7 @@ class Owner:
             self.store.commit(0, self.fold.stored_position, change)
 
     def commit_late(self, log: list[Record], first: int, last: int) -> None:
-        """Counts more records while the store writes."""
+        """The fold counts more records while the store writes."""
         change, stored = self.fold.changes(), self.fold.stored_position
         self.deliver(log, first, last)
         if change is not None and self.store.commit(0, stored, change):
@@ -72,7 +72,7 @@ class Owner:
 
 OPERATIONS = st.tuples(
     st.sampled_from(["deliver", "commit", "commit_unanswered", "commit_late", "restart"]),
-    st.integers(0, 1),  # one of two agents that both believe that they own the partition
+    st.integers(0, 1),  # one of two agents, which both believe that they own the partition
     st.integers(0, len(LOG)),
     st.integers(0, 20),
 )
@@ -81,7 +81,7 @@ OPERATIONS = st.tuples(
 @given(st.lists(OPERATIONS, max_size=40), st.lists(st.integers(-15_000, 15_000), min_size=len(LOG), max_size=len(LOG)))
 @settings(max_examples=200)
 def test_random_faults_never_change_the_counts(operations: list[tuple[str, int, int, int]], jitter: list[int]) -> None:
-    """The faults are redeliveries, gaps, crashes, lost answers, two owners, and a broker's clock that steps back."""
+    """The faults: redeliveries, gaps, crashes, lost answers, two owners, and a broker's clock that steps back."""
     log = [record._replace(appended_ms=record.appended_ms + ms) for record, ms in zip(LOG, jitter)]
     store = MemoryCountStore(SURVEY)
     owners = [Owner(store), Owner(store)]

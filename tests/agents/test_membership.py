@@ -1,4 +1,4 @@
-"""Membership in the consumer group, with aiokafka's own coordinator and a fake broker."""
+"""Tests the membership in the consumer group, with aiokafka's own coordinator and a fake broker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -94,7 +94,7 @@ async def test_a_member_without_partitions_stays_in_the_group(group: FakeGroup, 
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("refuses", ["join", "beat", "join, beat", "refresh"])
 async def test_a_refused_member_reports_why_and_rejoins(group: FakeGroup, refuses: str, kept: bool) -> None:
-    """Without `Membership` the member would not rejoin, even after the right is granted again."""
+    """Without `Membership`, the member would not rejoin even after its right is restored."""
     looks = Membership(group.consumer)
     keeping = asyncio.create_task(looks.keep() if kept else asyncio.sleep(60))
     await until(lambda: group.beats)
@@ -118,7 +118,7 @@ async def test_only_a_long_rebalance_is_reported(group: FakeGroup) -> None:
     looks = Membership(group.consumer, clock)
     await until(lambda: group.beats)
     looks.check()
-    group.coordinator._do_rejoin_group = AsyncMock(return_value=False)  # "try again", without an error
+    group.coordinator._do_rejoin_group = AsyncMock(return_value=False)  # False means "try again", without an error
     group.coordinator.request_rejoin()
     for now, reason in ((80.0, ""), (100.0, "not joined for 90 s")):
         clock.return_value = now

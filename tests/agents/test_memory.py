@@ -1,4 +1,4 @@
-"""The process keeps freed memory: repeated work needs no new memory pages."""
+"""Tests that the process keeps freed memory, so that repeated work needs no new memory pages."""
 
 import platform
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests the stall detector: it reports a stall, and nothing else, as a stall."""
+"""Tests that the stall detector reports every stall, and reports nothing else as a stall."""
 
 import pytest
 

@@ -68,7 +68,7 @@ def test_tallies_are_additive(a: list[Record], b: list[Record]) -> None:
 
 @st.composite
 def crowds(draw: st.DrawFn) -> list[Record]:
-    """Draws many envelopes with equal beginnings, as devices send them. Some envelopes have changed bytes."""
+    """Draws many envelopes with equal first bytes, as devices send them. Some envelopes have changed bytes."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     values: list[bytes] = []
     for _ in range(draw(st.integers(1, 4))):
@@ -103,7 +103,8 @@ def test_a_crowd_is_read_together_with_all_checks() -> None:
     bad = [raw[:-1] + b"\xff" if i % 3 == 0 else raw for i, raw in enumerate(crowd)]
     records = [Record(i, during(SURVEY, 5), raw) for i, raw in enumerate(bad)]
     assert tally(SURVEY, records) == count_one_by_one(SURVEY, records)
-    wide = [raw[:-3] + b"\xc5\x00" + raw[-2:] for raw in crowd]  # as `crowd`, but with the payload's length in two bytes
+    # like the envelopes of `crowd`, but with the payload's length in two bytes
+    wide = [raw[:-3] + b"\xc5\x00" + raw[-2:] for raw in crowd]
     assert open_envelope(SURVEY, wide[0], during(SURVEY, 5)).payload == crowd[0][-1:]
     assert open_groups(SURVEY, wide, [during(SURVEY, 5)] * 200) == ([], list(range(200)))
     late = [SURVEY.closes_ms(5) - 100 + i for i in range(200)]

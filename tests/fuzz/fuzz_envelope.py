@@ -3,7 +3,7 @@
     python -m tests.fuzz.fuzz_envelope [CORPUS] [-runs=N] [-max_total_time=SECONDS] [libFuzzer's options]
 
 The first byte of an input determines the log's timestamp. The other bytes are the envelope. Half of the mutations are
-libFuzzer's mutations, and half are our mutations.
+libFuzzer's, and half are ours.
 """
 
 import random
@@ -11,7 +11,7 @@ import sys
 
 
 def main() -> None:
-    """Fuzzes until the options' limit or a disagreement. libFuzzer saves the input that shows the disagreement."""
+    """Fuzzes up to a limit in the options, or until service and reference disagree. libFuzzer saves the failing input."""
     import atheris  # atheris runs only on Linux, and must be imported before the modules that it instruments
 
     with atheris.instrument_imports(include=["agents.tally", "surveys.envelope", "surveys.envelope_groups"]):
@@ -23,7 +23,7 @@ def main() -> None:
         verdicts([Input(data[1:], NOW_MS + when * SURVEY.step_ms)])
 
     def mutate(data: bytes, max_size: int, seed: int) -> bytes:
-        """Returns a sound envelope, or `data` after one of our mutations or one of libFuzzer's mutations."""
+        """Returns a sound envelope, or `data` with one mutation, either ours or libFuzzer's."""
         source = random.Random(seed)
         if len(data) < 2 or source.random() < 0.02:
             return (b"\x04" + source.choice(sound()))[:max_size]

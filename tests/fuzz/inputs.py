@@ -60,13 +60,16 @@ def sound() -> tuple[bytes, ...]:
 
 
 def batch(source: random.Random, size: int) -> list[Input]:
-    """Mutated envelopes of all kinds, or of only one or two kinds. With few kinds, many envelopes have equal first bytes."""
+    """Returns mutated envelopes of all kinds of reports, or of one or two kinds.
+
+    With few kinds, many envelopes have equal first bytes.
+    """
     kinds = source.sample(sound(), source.choice((1, 2, len(sound()))))
     return [mutated(source, kinds) for _ in range(size)]
 
 
 def mutated(source: random.Random, kinds: Sequence[bytes]) -> Input:
-    """A sound envelope after 0 to 3 mutations, with a timestamp that is sometimes too early or late."""
+    """Returns a sound envelope after 0 to 3 mutations, with a timestamp that is sometimes too early or too late."""
     raw = source.choice(kinds)
     for _ in range(source.choice((0, 1, 1, 1, 1, 2, 3))):
         raw = source.choice(MUTATIONS)(raw, source)
@@ -112,7 +115,7 @@ def _nest(raw: bytes, source: random.Random) -> bytes:
 
 
 def _swap_element(raw: bytes, source: random.Random) -> bytes:
-    """Replaces one element by a value of any type; the other elements stay well formed."""
+    """Replaces one element of the envelope by a value of any type; the other elements stay well formed."""
     try:
         fields = msgspec.msgpack.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):

@@ -21,7 +21,7 @@ SHARE = 20_000
 
 
 def share(seed: int, inputs: int) -> Counter[str]:
-    """Counts the verdicts on this many inputs of a seed."""
+    """Returns the counts of the verdicts on this number of inputs of a seed."""
     source, told = random.Random(seed), Counter[str]()
     for first in range(0, inputs, BATCH):
         told += verdicts(batch(source, min(BATCH, inputs - first)))

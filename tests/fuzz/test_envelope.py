@@ -1,4 +1,4 @@
-"""On any input the service agrees with the slow reference: both count the same, or both refuse for the same reason."""
+"""Tests that the service and the slow reference agree on any input: same counts, or refusal for the same reason."""
 
 import random
 import subprocess
@@ -31,7 +31,7 @@ VALUES = st.recursive(
 
 @st.composite
 def damaged(draw: st.DrawFn) -> Input:
-    """A sound envelope after up to 4 mutations, each with a seed that hypothesis can shrink."""
+    """Generates a sound envelope after up to 4 mutations, each with a seed that hypothesis can shrink."""
     raw = draw(st.sampled_from(sound()))
     for mutate, seed in draw(st.lists(st.tuples(st.sampled_from(MUTATIONS), st.integers(0, 999)), max_size=4)):
         raw = mutate(raw, random.Random(seed))

@@ -27,8 +27,7 @@ TOML = "# the survey's file\n"
 
 
 class FakeLog:
-    """Stores appended envelopes. While `gate` is closed, the log does not acknowledge. If `failure` is set, `append` raises
-    `failure`."""
+    """Stores appended envelopes. While `gate` is closed, acknowledges nothing. `append` raises `failure` if set."""
 
     def __init__(self) -> None:
         self.ready = True
@@ -78,7 +77,7 @@ class Rig:
 
 
 class Served:
-    """A rig behind uvicorn, as the service runs it."""
+    """A rig behind uvicorn, with the server and protocol classes of the service."""
 
     def __init__(self, protocol: type[Any] = _Protocol, **options: Any) -> None:
         self.rig, self.socket = Rig(**options), socket.create_server(("127.0.0.1", 0))

@@ -20,7 +20,7 @@ def level(mechanism: str, eps_inf: float = EPS_INF, eps_1: float = EPS_1) -> dic
 
 
 def make_survey(attributes: Mapping[str, tuple[int, Sequence[dict[str, object]]]], collection: str = "smp") -> Survey:
-    """A survey of attributes, each with (number of values, levels); a step takes a minute."""
+    """A survey of attributes, each given as (number of values, levels); a step takes a minute."""
     return parse_survey({
         "name": "sample", "start": START, "step_seconds": 60, "window_steps": 3, "lateness_steps": 1, "collection": collection,
         "attribute": [{"name": name, "size": k, "level": list(levels)} for name, (k, levels) in attributes.items()],
@@ -36,7 +36,7 @@ class WrittenValues:
     """A source of hand-written values.
 
     Args:
-        steps: for each step one value per person, or None; every attribute has the same values.
+        steps: for each step one value (or None) per person; every attribute has the same values.
     """
 
     def __init__(self, steps: Sequence[Sequence[int | None]]) -> None:

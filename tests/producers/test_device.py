@@ -1,6 +1,6 @@
 """The device's guarantees: one memo for each key, one report for each step, and no value in any output.
 
-Only the test of the attribute sampled under smp has a false-alarm rate: `LIMIT`.
+Only one test, of the attribute that a device samples under smp, has a false-alarm rate: `LIMIT`.
 """
 
 import logging
@@ -94,12 +94,12 @@ def test_a_step_older_than_the_stored_envelopes_is_refused(tmp_path: Path) -> No
 
 def test_a_device_survives_a_clock_that_ran_ahead(tmp_path: Path) -> None:
     device = Device(survey((LONG,)), tmp_path)
-    for step in (0, 1, 2, 10**9, 3, 10**9 + 1, 4, 5, 10**9 + 2, 6, 7):  # fewer steps ahead than are stored
+    for step in (0, 1, 2, 10**9, 3, 10**9 + 1, 4, 5, 10**9 + 2, 6, 7):  # fewer future steps than the device stores envelopes
         assert device.report("q0", 1, step)
-    for step in (6, 7):  # already reported and dropped: never reported again
+    for step in (6, 7):  # reported before, and the envelope dropped: never reported again
         with pytest.raises(StepForgotten):
             device.report("q0", 1, step)
-    assert device.report("q0", 1, 10**9 + 3)  # more steps ahead: true steps are now refused
+    assert device.report("q0", 1, 10**9 + 3)  # one more future step: true steps are now refused
     with pytest.raises(StepForgotten):
         device.report("q0", 1, 8)
     assert device.spent("q0").reports == 12
@@ -153,7 +153,7 @@ def test_spent_counts_reports_and_memos(tmp_path: Path) -> None:
 
 
 def true_losses(m: Longitudinal, function: int, values: tuple[int, ...]) -> tuple[float, float]:
-    """Returns the loss of these values' reports by enumeration: against any unchanged value, and against any sequence."""
+    """Enumerates the loss of these values' reports: against any unchanged value, and against any sequence."""
     rounds, t = enumeration.Rounds(m.p1, m.q1, m.p2, m.q2), len(values)
     if not m.name.endswith("UE"):
         keys = m.memo_keys(np.arange(m.k), np.full(m.k, function)).tolist()
@@ -173,7 +173,7 @@ def true_losses(m: Longitudinal, function: int, values: tuple[int, ...]) -> tupl
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
 def test_spent_bounds_the_loss_of_every_value_sequence(name: str, tmp_path: Path) -> None:
-    """Covers values that stay, change and return; hashed values may share a symbol."""
+    """The values stay, change or return. Hashed values may share a symbol."""
     k = 5 if name.endswith("LH") else 3
     asked = survey(({"mechanism": name, "eps_inf": 2.0, "eps_1": 1.0},), k=k)
     m = asked.mechanisms[0][0]
@@ -232,7 +232,7 @@ def test_a_device_samples_its_attribute_uniformly(tmp_path: Path, monkeypatch: p
         assert device.spent(f"q{(answered[0] + 1) % 3}").reports == 0
     assert stats.chisquare(counts).pvalue > LIMIT
     assert stats.chisquare([45, 0, 0]).pvalue < LIMIT
-    for a in range(3):  # exactly: the attribute is one uniform integer below 3
+    for a in range(3):  # the device draws exactly one uniform integer below 3 for the attribute
         drawn: dict[int, int] = {3: a}  # any other draw, or a second draw, is a KeyError
         monkeypatch.setattr(SecureRandom, "below", lambda self, n, drawn=drawn: drawn.pop(n))
         device = Device(asked, tmp_path / f"exact {a}")
@@ -360,7 +360,7 @@ def test_a_report_keeps_one_key_until_it_is_settled(tmp_path: Path) -> None:
 
 
 def test_a_file_of_format_1_is_upgraded(tmp_path: Path) -> None:
-    """Format 1 does not record if a report was posted, so none of its reports waits."""
+    """Format 1 does not record which reports were posted, so no report of an old file waits."""
     asked, file = survey((LONG,)), tmp_path / "file"
     first = Device(asked, file).report("q0", 3, 0)
     with sqlite3.connect(file) as connection:
@@ -416,7 +416,10 @@ def test_no_report_leaves_when_the_disk_is_full(tmp_path: Path, monkeypatch: pyt
 
 
 def test_fake_data_hides_the_attribute_answered_truthfully(tmp_path: Path) -> None:
-    """With GRR at ε = 700 a report equals its input: one attribute follows the value, all other attributes never change."""
+    """With GRR at ε = 700 a report equals its input.
+
+    One attribute follows the true values; the other attributes never change.
+    """
     sure = {"mechanism": "GRR", "eps": 700.0}
     asked = survey((sure,), (sure,), (sure,), collection="rs+fd", k=50)
     truly = Counter[str]()
@@ -434,4 +437,4 @@ def test_fake_data_hides_the_attribute_answered_truthfully(tmp_path: Path) -> No
         assert len(followed) == 1
         assert len(constant) == 2
         truly[followed[0]] += 1
-    assert len(truly) > 1  # false alarm: all 12 equal with probability 3^-11
+    assert len(truly) > 1  # false alarm: all 12 draws are equal with probability 3^-11

@@ -1,11 +1,11 @@
 """A device keeps one memo for each key and one report for each step despite killed or parallel processes.
 
 All processes are real: `drive` runs in a separate interpreter, forks children that report, and kills them with SIGKILL. The
-survey's second round almost never changes the memo, so every envelope shows its memo. If a device draws a second memo, the test
-notices with probability 0.997.
+second round of the mechanism almost never changes the memo, so every envelope shows its memo. If a device draws a second memo,
+the test detects this with probability 0.997.
 
-A kill is not a power cut: the system still writes the data that it received from the process. With the settings that
-`test_device.py` checks, SQLite guarantees that commits reach the disk.
+A kill differs from a power cut: after a kill, the system still writes the data that it received from the process. With the
+settings that `test_device.py` checks, SQLite guarantees that commits reach the disk.
 """
 
 import json
@@ -31,7 +31,7 @@ from surveys import Survey
 from .test_device import payload, rows, survey
 
 ROOT = Path(__file__).parents[2]
-# imports this folder under another name, since other distributions have packages named tests
+# imports this folder under another name, because other distributions have packages named "tests"
 CODE = f"""
 import sys, types
 here = sys.modules["here"] = types.ModuleType("here")
@@ -43,7 +43,7 @@ main()
 NEARLY_CERTAIN = {"mechanism": "L-GRR", "eps_inf": 1.0, "eps_1": 1.0 - 1e-9}
 CRASH_SURVEY = survey((NEARLY_CERTAIN,), k=1000, lateness_steps=10)
 RIVAL_SURVEY = survey((NEARLY_CERTAIN,), k=1000, lateness_steps=200)
-LAST_STATEMENT = 40  # enrolment and the first report take fewer SQL statements
+LAST_STATEMENT = 40  # enrolment and the first report need fewer SQL statements than this
 Emitted = list[tuple[int, str]]  # step and envelope, as hexadecimal digits, in the order of emission
 
 
@@ -53,7 +53,7 @@ def value_at(step: int) -> int:
 
 
 def child(run: Callable[[Callable[[int, bytes | None], None]], None]) -> tuple[int, int]:
-    """Forks a process that emits envelopes into a pipe. Returns its id and the pipe's reading end."""
+    """Forks a process that emits envelopes into a pipe. Returns the process's id and the pipe's reading end."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -90,7 +90,7 @@ def drive(mode: str, file: Path) -> Emitted:
         children = [child(lambda emit, seed=seed: rival(seed, emit)) for seed in range(3)]  # type: ignore[misc]
         return [line for pid, read in children for line in emitted(pid, read)]
 
-    if mode == "statement":  # a crash before each SQL statement of enrolment and first report, each on a new file
+    if mode == "statement":  # crashes before each SQL statement of enrolment and the first report; each crash has a new file
         for nth in range(1, LAST_STATEMENT):
             fresh = file.with_name(f"{file.name} {nth}")
 
@@ -108,7 +108,7 @@ def drive(mode: str, file: Path) -> Emitted:
     for turn in range(60 if mode == "kill" else 12):
         first = max(0, max((step for step, _ in out), default=0) - 5)
         used = file
-        if mode == "amnesia":  # the control: a memory that is lost with the process
+        if mode == "amnesia":  # the control: a device's memory that is lost with the process
             used = file.with_name("copy")
             shutil.copy(file, used) if file.exists() else None
 
@@ -154,7 +154,7 @@ def driven(mode: str, file: Path) -> Emitted:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder in memory if possible: after a kill, the files in memory are the same as on a disk."""
+    """A folder in memory if possible: after a kill, files in memory have the same contents as files on a disk."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
         yield Path(name)

@@ -1,5 +1,7 @@
-"""Runs the program of docs/device.md unchanged against a real gateway. The program loses and duplicates no report when answers
-are lost."""
+"""Runs the program of docs/device.md unchanged against a real gateway.
+
+When answers are lost, the program neither loses nor duplicates a report.
+"""
 
 import random
 import secrets
@@ -87,7 +89,7 @@ class Network:
 
 @pytest.fixture
 def commute(tmp_path: Path) -> Survey:
-    """Returns a survey that began yesterday. Reports are not late even if a test runs over midnight."""
+    """Returns a survey that began yesterday and whose reports are not late even if a test runs over midnight."""
     yesterday = datetime.fromtimestamp(time.time() - 86_400, UTC).replace(microsecond=0)
     (tmp_path / "commute.toml").write_text(COMMUTE.replace("START", yesterday.isoformat()))
     return load_survey(tmp_path / "commute.toml")
@@ -115,7 +117,7 @@ def appended_by_devices(
 ) -> tuple[list[list[bytes]], int]:
     """Runs the program for 60 devices. Returns the envelopes that each device appended, and the number of lost answers.
 
-    A killed program is restarted. Each program that has ended is started once more.
+    A killed program is restarted. A program that has finished is started once more.
     """
     network = Network(gateway.url, seed=1)
     monkeypatch.setattr(urllib.request, "urlopen", network.urlopen)
@@ -147,7 +149,7 @@ def test_the_program_counts_each_device_once(
 def test_a_key_drawn_for_each_attempt_counts_twice(
     commute: Survey, gateway: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Control: the test above must notice wrong keys."""
+    """Control: the test above must detect a device that draws a new key for each attempt."""
     kept, settle, true = Device.waiting, Device.settle, dict[str, Waiting]()
 
     def waiting(device: Device) -> list[Waiting]:

@@ -90,7 +90,7 @@ async def test_a_refused_batch_lists_every_bad_envelope() -> None:
     for index, reason in bad.items():
         batch[index] = spoilt(SURVEY, rng, STEP, reason)
     answer = await rig.post_batch(batch)
-    assert (title(answer), answer.status_code) == ("padding bits set", 422)  # the first final reason
+    assert (title(answer), answer.status_code) == ("padding bits set", 422)  # the status of the first final reason
     document = answer.json()
     assert set(document) == {"type", "title", "status", "detail", "refused", "elements"}
     assert {e["index"]: e["reason"] for e in document["elements"]} == bad
@@ -110,7 +110,7 @@ async def test_a_future_step_is_accepted_when_it_opens() -> None:
         assert (title(answer), answer.status_code) == ("step in the future", 409)
     wait_s = int(answer.headers["retry-after"])
     assert [e["retry_after"] for e in answer.json()["elements"]] == [wait_s] * 2
-    assert SURVEY.too_early(STEP + 4, NOW + 1000 * (wait_s - 2))  # not much longer than needed
+    assert SURVEY.too_early(STEP + 4, NOW + 1000 * (wait_s - 2))  # the stated wait is not much longer than needed
     now[0] += 1000 * wait_s
     assert (await rig.post(early[0], idempotency_key=KEYS[0])).status_code == 202
     assert rig.log.appended == [[early[0]]]
@@ -159,7 +159,7 @@ async def test_the_largest_batch_is_accepted() -> None:
 
 
 def damaged() -> st.SearchStrategy[bytes]:
-    """Any bytes, valid envelopes, and envelopes with a few bytes changed, cut off or added."""
+    """Generates any bytes, valid envelopes, and envelopes with a few bytes changed, cut off or added."""
     pool = envelopes(9) + envelopes(3, step=0) + [spoilt(SURVEY, np.random.default_rng(2), STEP, r) for r in REASONS[:-1]]
 
     def change(envelope: bytes, position: int, byte: int, length: int) -> bytes:
@@ -283,7 +283,7 @@ async def test_the_request_rate_limits_each_client_alone(clock: Clock) -> None:
 
 
 async def test_byte_and_report_rates_limit_each_client_alone(clock: Clock) -> None:
-    """Bytes of refused bodies are charged too. Many reports in few bytes are charged as reports."""
+    """The gateway also charges the bytes of refused bodies. It charges each report, even if many reports have few bytes."""
     (envelope,) = envelopes(1, n=4)
     rig = Rig(limits=Limits(1e6, body_bytes=2 * len(envelope), reports=1e6))
     assert [(await rig.post(bytes(len(envelope)))).status_code for _ in range(6)] == [400] * 4 + [429] * 2
@@ -328,7 +328,7 @@ async def test_a_retry_with_the_key_learns_an_unknown_outcome(monkeypatch: pytes
     rig.log.gate.clear()
     for _ in range(3):
         assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == "outcome unknown"
-    rig.log.ready = False  # an unreachable log does not drop the attempt in flight
+    rig.log.ready = False  # while the log is unreachable, the gateway keeps the attempt in flight
     assert title(await rig.post(envelope, idempotency_key=KEYS[0])) == "outcome unknown"
     rig.log.gate.set()
     await asyncio.sleep(0.01)
@@ -404,7 +404,7 @@ async def test_an_attempt_that_was_not_appended_can_be_retried() -> None:
 
 @pytest.mark.parametrize("failure", [Unacknowledged(), ZeroDivisionError()], ids=["unacknowledged", "unexpected"])
 async def test_an_attempt_that_may_be_appended_is_not_repeated(failure: Exception) -> None:
-    """A second append would count the reports twice if the log has the first append."""
+    """If the log has the first append, a second append would count the reports twice."""
     rig, (envelope,) = Rig(), envelopes(1)
     expected = "outcome unknown" if isinstance(failure, Unacknowledged) else "internal error"
     rig.log.failure = failure
@@ -434,7 +434,7 @@ async def test_a_malformed_key_is_refused(key: str) -> None:
 
 async def test_waiting_bytes_are_limited() -> None:
     limit = 100_000
-    rig, large = Rig(memory_bytes=limit), envelopes(30, n=5000)  # each at least 10 kB
+    rig, large = Rig(memory_bytes=limit), envelopes(30, n=5000)  # each envelope has at least 10 kB
     rig.log.gate.clear()
     waiting = [asyncio.create_task(rig.post(envelope)) for envelope in large]
     while sum(task.done() for task in waiting) + len(rig.intake._deliveries) < len(large):

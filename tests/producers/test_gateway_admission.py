@@ -21,14 +21,14 @@ TIMES = st.lists(st.integers(0, 40), max_size=60).map(lambda gaps: [sum(gaps[: i
 
 
 def ask(limit: RateLimit, client: Hashable, now: float) -> float:
-    """Makes a request; charges it if it is admitted."""
+    """Makes a request; charges the client if the request is admitted."""
     if (wait_s := limit.wait_s(client, now)) == 0:
         limit.charge(client, 1, now)
     return wait_s
 
 
 def token_bucket(times: list[float]) -> list[bool]:
-    """Returns the requests admitted by a bucket of size BURST that refills with RATE per second."""
+    """Returns the requests that a bucket of size BURST admits if it refills at RATE per second."""
     admitted, level, last = [], BURST, 0.0
     for now in times:
         level, last = min(BURST, level + (now - last) * RATE), now
@@ -62,7 +62,7 @@ def test_a_client_is_admitted_after_the_stated_wait(times: list[float]) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 50)), min_size=1, max_size=60))
 def test_charging_afterwards_keeps_to_the_rate(asked: list[tuple[int, int]]) -> None:
-    """The total charged never exceeds the full bucket, its refill, and the excess of the last request."""
+    """The total charge never exceeds the sum of the full bucket, its refill and the excess of the last request."""
     limit, taken, now, last = RateLimit(RATE, BURST), 0, 0.0, 0
     for gap, count in asked:
         now += gap / 16
@@ -76,7 +76,7 @@ def test_charging_afterwards_keeps_to_the_rate(asked: list[tuple[int, int]]) -> 
 
 
 def max_debt(asked: list[tuple[int, int]]) -> float:
-    """Returns the amount that the bucket finally needs to hold 1; a bucket may be overdrawn."""
+    """Returns how far the bucket's final level is below 1; the level may be negative."""
     level = BURST
     for gap, count in asked:
         level = min(BURST, level + gap / 16 * RATE)

@@ -139,7 +139,7 @@ def accepted(port: int) -> int:
 
 
 def test_one_address_cannot_hold_all_the_connections(served: MakeServed) -> None:
-    """Control: without a limit all connections are accepted. After one connection closes, another connection is accepted."""
+    """Control: without a limit, all connections are accepted. When one connection closes, another is accepted."""
     for protocol, limit in ((_Protocol, 9), (bounded_protocol(4), 4)):
         port = served(protocol=protocol).port
         assert accepted(port) == limit
@@ -197,7 +197,7 @@ def test_the_sink_retries_and_counts_once(served: MakeServed, monkeypatch: pytes
 
 
 def test_the_sink_duplicates_nothing_when_answers_are_lost(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loses every fifth answer on average; the sink retries a batch with its key."""
+    """Every fifth answer on average is lost. The sink retries a batch with the batch's key."""
     one, rng, lost, true = served(), random.Random(1), list[int](), http.client.HTTPConnection.getresponse
 
     def getresponse(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
@@ -287,7 +287,7 @@ def post(sink: GatewaySink, batch: list[bytes]) -> None:
 
 
 class FakeProducer:
-    """A producer that acknowledges, never acknowledges or fails, as the test chooses."""
+    """A producer that acknowledges, never acknowledges or fails; the test chooses."""
 
     made: list["FakeProducer"]
 

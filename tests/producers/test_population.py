@@ -79,7 +79,7 @@ def test_the_memo_test_notices_a_broken_store(name: str, broken: Recall, monkeyp
 
 
 def reports_of_a_b_a(name: str) -> list[list[object]]:
-    """Returns reports of A, B, A by 100 one-person populations; the second round nearly always repeats the memo."""
+    """Returns reports of A, B, A by 100 populations of one person. The second round nearly always repeats the memo."""
     survey = one_question(name, k=50, eps_inf=1.0, eps_1=1.0 - 1e-12)
     populations = [Population(survey, WrittenValues([[3], [8], [3]]), seed) for seed in range(100)]
     return [[only(population.reports(step)).reports.tolist() for population in populations] for step in range(3)]
@@ -170,7 +170,7 @@ def test_under_smp_a_person_always_answers_one_attribute() -> None:
     sizes = np.array([[len(first[a, lvl]) for lvl in range(2)] for a in range(3)])
     assert chisquare(sizes.sum(axis=1)).pvalue > FALSE_ALARM
     assert chisquare(sizes.ravel()).pvalue > FALSE_ALARM
-    assert chisquare(sizes.sum(axis=1) + np.array([300, 0, -300])).pvalue < FALSE_ALARM  # control: the test notices a bias
+    assert chisquare(sizes.sum(axis=1) + np.array([300, 0, -300])).pvalue < FALSE_ALARM  # control: the test detects a bias
 
 
 def test_under_spl_everybody_answers_every_attribute() -> None:
@@ -190,7 +190,8 @@ def test_the_truth_counts_exactly_the_reporting_people() -> None:
     for step, values in enumerate(steps):
         panes = list(population.reports(step))
         for pane in panes:
-            assert np.bincount(pane.reports, minlength=6).tolist() == pane.truth.tolist()  # reports are the true values here
+            # reports equal the true values in this test
+            assert np.bincount(pane.reports, minlength=6).tolist() == pane.truth.tolist()
             assert pane.truth.dtype == np.int64
         total = sum((pane.truth for pane in panes), np.zeros(6, np.int64))
         assert total.tolist() == [values.count(value) for value in range(6)]
@@ -202,12 +203,12 @@ def test_the_order_of_reports_does_not_repeat() -> None:
     population = Population(survey, WrittenValues([list(range(300))] * 2), 1)
     first, second = (only(population.reports(step)).reports.tolist() for step in range(2))
     assert sorted(first) == sorted(second) == list(range(300))
-    assert sum(a == b for a, b in zip(first, second)) < 20  # about 1 is expected by chance
+    assert sum(a == b for a, b in zip(first, second)) < 20  # about 1 case is expected by chance
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_reports_follow_the_mechanism(name: str) -> None:
-    """|z| < 6.5 for 3 steps of 10 bins: one false alarm in 4e8 seeds. The control compares with shifted shares."""
+    """|z| < 6.5 for 3 steps of 10 bins gives one false alarm in 4e8 seeds. The control compares with shifted shares."""
     n = 20_000
     survey = one_question(name, eps_1=1.9)
     m = survey.mechanisms[0][0]

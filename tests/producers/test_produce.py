@@ -152,7 +152,7 @@ def test_producing_stops_on_request() -> None:
     sink = Recorder(clock)
     assert [step for step, _ in produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep)] == [0, 1]
     assert sink.flushed == len(sink.envelopes)
-    clock.stop_at_ms = clock.time_ms = SURVEY.opens_ms(0)  # even with nothing to wait for
+    clock.stop_at_ms = clock.time_ms = SURVEY.opens_ms(0)  # a stop works even with no time to wait
     assert list(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep)) == []
 
 

@@ -68,7 +68,7 @@ class Scripted(SecureRandom):
 
 
 def enumerated_probability(tossed: Coin) -> Fraction:
-    """Returns Pr[yes] over all byte strings. A string is extended only while its bytes do not determine the outcome."""
+    """Returns Pr[yes] over all byte strings. Extends a string only while its bytes do not determine the outcome."""
     total, prefixes = Fraction(0), [b""]
     while prefixes:
         prefix = prefixes.pop()
@@ -99,7 +99,8 @@ def test_the_other_side_of_a_coin_may_have_many_outcomes() -> None:
 
 def test_many_tosses_at_once_equal_single_tosses() -> None:
     two_digits = Coin(b"\x40\x80", False)
-    script = bytes([0x40, 0x3F, 0x40, 0x41, 0x40]) + bytes([0x7F, 0x80, 0x81])  # ties draw their second digit later
+    # tosses with a tie draw their second digit after all first digits
+    script = bytes([0x40, 0x3F, 0x40, 0x41, 0x40]) + bytes([0x7F, 0x80, 0x81])
     assert Scripted(script).toss(two_digits, 5).tolist() == [True, True, False, False, False]
     assert Scripted(script).toss(Coin(b"\x40\x80", True), 5).tolist() == [False, False, True, True, True]
     assert not Scripted(b"").toss(two_digits, 0).size
@@ -121,8 +122,10 @@ def test_the_operating_systems_randomness_is_uniform() -> None:
 
 
 class Decisions(SecureRandom):
-    """Follows a path of decisions, then takes the first alternative at each further decision. `weight` is the probability of
-    the whole path."""
+    """Follows a path of decisions, then chooses the first alternative at each further decision.
+
+    `weight` is the path's probability.
+    """
 
     def __init__(self, path: tuple[int, ...]) -> None:
         self.path, self.weight, self.alternatives = path, Fraction(1), list[tuple[int, ...]]()
