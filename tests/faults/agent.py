@@ -26,17 +26,19 @@ class _Placement:
 
 
 class Agent:
-    """An agent's process. As in the real consumer, each chunk carries two numbers: that of the last seek before the read, and
-    a sequence number counted from that seek.
+    """An agent's process.
+
+    As in the real consumer, each chunk carries the number of the last seek before the read, and a sequence number that starts
+    at 0 after that seek.
 
     Attributes:
         alive: False when the process has ended.
-        leaving: True once the agent has got the stop signal.
+        leaving: True once the agent has received the stop signal.
         zombie: True if the group has given the agent's partitions to others.
         stalled: True if the agent's consumer has stopped reading.
         delayed_until: chunks are delivered only from this time on, in seconds.
-        well_s: when the agent last reset the watchdog, in seconds.
-        readable: set when the log may have something to read.
+        well_s: time in seconds when the agent last reset the watchdog.
+        readable: an event, set when the log may have something to read.
     """
 
     def __init__(self, world: "World") -> None:
@@ -74,7 +76,7 @@ class Agent:
         self.well_s = self._loop.time()
 
     def kill(self) -> None:
-        """Ends the process at once."""
+        """Ends the process immediately, as by SIGKILL."""
         self.alive = False
         for task in self._tasks:
             task.cancel()
@@ -144,7 +146,7 @@ class Agent:
         if self.stalled or self._log.away:
             return None
         for partition, placement in source.sample(sorted(self._placements.items()), len(self._placements)):
-            if placement.position < self._log.begins[partition]:  # the offset has expired: out of range
+            if placement.position < self._log.begins[partition]:  # the record at this offset has expired: out of range
                 del self._placements[partition]
                 self.counting.displace([partition])
                 continue
@@ -207,5 +209,5 @@ class Agent:
         await self._log.ask("send_dead_letters", lambda: self._log.letters.update(sent))
 
     def group_offset(self, partition: int, otherwise: int) -> int:
-        """Returns the group's committed offset; only a mutant needs this method."""
+        """Returns the group's committed offset. Only a mutant uses this method."""
         return self._log.group.get(partition, otherwise)

@@ -27,7 +27,7 @@ class Code:
 
     Attributes:
         counting, schedule: fresh copies of the modules. A change to a copy affects no other run.
-        fold, store, topic: the classes that the two modules use.
+        fold, store, topic: the classes that these two modules use.
     """
 
     counting: Any

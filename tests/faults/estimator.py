@@ -1,4 +1,4 @@
-"""An estimator of a run: the real `Schedule`. The estimator can hang before any of its requests and continue much later."""
+"""An estimator of a run: the real `Schedule`. The estimator can hang before any request and continue much later."""
 
 import contextlib
 import threading
@@ -24,7 +24,7 @@ class Killed(Exception):
 class Estimator:
     """An estimator's process.
 
-    A run that will hang gets its own thread. This thread and the world's thread never run at the same time.
+    A run of the schedule that will hang gets its own thread. This thread and the world's thread never run at the same time.
 
     Attributes:
         hung: True if the estimator hangs in the middle of a run.
@@ -40,7 +40,7 @@ class Estimator:
         self._schedule = world.code.schedule.Schedule(SURVEY, store, log, store, [], margin_ms=MARGIN_MS, topic=topic)
 
     def run(self, how: Estimate) -> None:
-        """Runs the schedule once with the given faults. An estimator that hangs resumes instead."""
+        """Runs the schedule once with the given faults. A hanging estimator resumes its earlier run instead."""
         if self.hung:
             self._resume()
             return
@@ -100,7 +100,7 @@ class Estimator:
 
 
 class _Asking:
-    """A proxy of a service that the estimator uses. It passes every request through `before`."""
+    """A proxy of a service that the estimator uses. The proxy passes every request through `before`."""
 
     def __init__(self, asked: Any, before: Callable[[Callable[[], Any]], Any]) -> None:
         self._asked, self._before = asked, before

@@ -35,7 +35,7 @@ class Violation(AssertionError):
 
 
 class Tallied(NamedTuple):
-    """For each pane the number of reports and the counts; for each reason the number of rejected envelopes."""
+    """The number of reports and the counts of each pane, and the number of rejected envelopes for each reason."""
 
     panes: dict[PaneKey, tuple[int, tuple[int, ...]]]
     rejected: dict[str, int]
@@ -43,11 +43,11 @@ class Tallied(NamedTuple):
 
 @dataclass(frozen=True)
 class Published:
-    """Stands in for a publication: holds the counts instead of estimates, because counts can be compared exactly and fast.
+    """Replaces a publication. Contains counts instead of estimates, because counts can be compared exactly and fast.
 
     Attributes:
         steps: the steps of the counts.
-        counts: for each level the number of reports and the counts.
+        counts: the number of reports and the counts of each level.
     """
 
     attribute: int
@@ -73,7 +73,7 @@ class Invariant:
         self._log, self._redis, self._topic = log, redis, topic
 
     def acknowledged(self) -> Tallied:
-        """Returns the direct tally of all records ever acknowledged."""
+        """Returns the direct tally of all records that were ever acknowledged."""
         return self._tally({partition: [(0, len(log))] for partition, log in enumerate(self._log.records)})
 
     def check_counts(self) -> None:
@@ -91,7 +91,7 @@ class Invariant:
                 raise Violation(f"partition {partition}: rejected {checkpoint.rejected}, expected {expected.rejected}")
 
     def check_letters(self, partition: int) -> None:
-        """Checks that the topic has the dead letters of all rejected records in the stored counts."""
+        """Checks that the dead-letter topic has every rejected record that the stored counts include."""
         for record, found in judged_in_order(SURVEY, self._records(partition, self._redis.lineage[partition])):
             if isinstance(found, str) and (partition, record.offset, found) not in self._log.letters:
                 raise Violation(f"partition {partition}: committed before the dead letter of offset {record.offset}")
@@ -99,7 +99,7 @@ class Invariant:
     def check_told(self, first: int) -> None:
         """Checks all publications from number `first` on.
 
-        A complete publication includes all reports. No publication replaces a more complete publication.
+        A complete publication must include all reports. No publication may replace a more complete publication.
         """
         told = [p for _, p in self._topic.records]
         best = {p.key: p for p in told[:first]}
@@ -156,7 +156,7 @@ class Invariant:
 
 
 def direct_tally(survey: Survey, partitions: Sequence[Sequence[Record]]) -> Tallied:
-    """Returns the tally of the records of some partitions, by the slow reference."""
+    """Tallies the records of some partitions with the slow reference."""
     n: Counter[PaneKey] = Counter()
     counts: dict[PaneKey, Any] = {}
     rejected: Counter[str] = Counter()
@@ -174,7 +174,7 @@ def direct_tally(survey: Survey, partitions: Sequence[Sequence[Record]]) -> Tall
 def judged_in_order(survey: Survey, records: Sequence[Record]) -> list[tuple[Record, tuple[PaneKey, int, Any] | str]]:
     """Returns each record of a partition with its counts or the reason for its rejection.
 
-    As in the fold, each record gets the latest append time up to that record.
+    As in the fold, each record gets the latest append time of all records up to that record.
     """
     judgement = _judgement(survey)
     newest, found = 0, []
@@ -201,7 +201,7 @@ def _compared(want: tuple[int, Any] | None, have: tuple[int, Any] | None) -> str
 
 
 def numbers_of(table: CountTable) -> tuple[int, tuple[int, ...]]:
-    """Returns a count table in the form of `Tallied`."""
+    """Returns a count table in the form that `Tallied` uses."""
     return table.n, tuple(table.counts.ravel().tolist())
 
 

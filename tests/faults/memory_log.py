@@ -16,7 +16,7 @@ from tests.agents.samples import PANES, make_survey, sound, spoilt
 
 SURVEY = make_survey()
 PARTITIONS = 3
-ANSWER_S = 5.0  # a client's timeout for the broker
+ANSWER_S = 5.0  # a client's timeout for an answer of the broker
 
 
 @cache
@@ -36,17 +36,17 @@ class MemoryLog:
 
     Args:
         loop: the event loop, whose time is the log's time.
-        source: draws the delays.
+        source: the random source of the delays.
 
     Attributes:
         records: by partition and offset; None where an offset has no record.
-        begins: by partition, the first offset that has not expired.
-        letters: partition, offset and reason of every dead letter.
+        begins: for each partition, the first offset that has not expired.
+        letters: the partition, offset and reason of every dead letter.
         group: the offsets that the group has committed.
         ahead_ms: how far the wall clock is ahead of the loop's time.
         behind_ms: how far the broker's clock is behind the wall clock.
         away_until: no broker answers before this time, in seconds.
-        errors: by request, the number of failures left, and True if the request fails only after it took effect.
+        errors: for each request, the number of failures left, and True if the request takes effect before it fails.
         moved: called when the log may have something to read.
     """
 
@@ -77,7 +77,7 @@ class MemoryLog:
     # ---- events and faults
 
     def append(self, partition: int, value: bytes | None) -> None:
-        """Appends a record, or an offset without a record. An unreachable broker accepts and acknowledges nothing."""
+        """Appends a record, or an offset without a record. An unreachable broker neither accepts nor acknowledges anything."""
         if not self.away:
             log = self.records[partition % PARTITIONS]
             log.append(None if value is None else Record(len(log), self.now_ms() - self.behind_ms, value))
@@ -97,7 +97,7 @@ class MemoryLog:
                 self.append(partition, record.value)
 
     def expire(self, partition: int, n: int, counted: int | None) -> None:
-        """Removes the oldest n records. If `counted` is given, keeps all records at or above this offset."""
+        """Removes the oldest n records. If `counted` is given, keeps all records from the offset `counted` on."""
         begin = self.begins[partition]
         end = len(self.records[partition]) if counted is None else counted
         self.begins[partition] = max(begin, min(begin + n, end))
@@ -110,14 +110,14 @@ class MemoryLog:
     # ---- requests of agents
 
     def read(self, partition: int, position: int, length: int) -> tuple[list[Record], int]:
-        """Returns (records from the position on, 0), or for a transaction marker (one record, 1)."""
+        """Returns (records from the position on, 0). For a transaction marker, returns (one record, 1)."""
         log = self.records[partition][position : position + length]
         if log and log[0] is None:
             return [Record(position, 0, b"")], 1
         return [record for record in takewhile(bool, log) if record is not None], 0
 
     async def ask(self, question: str, answer: Callable[[], Any]) -> Any:
-        """Answers a request like a broker: after a delay, or never."""
+        """Answers a request like a broker, after a delay or never."""
         await asyncio.sleep(self._random.choice((0.0, 0.003, 0.1)))
         if self.away:
             await asyncio.sleep(min(ANSWER_S, self.away_until - self._loop.time()))

@@ -1,4 +1,4 @@
-"""The Redis of a run: count store and results in memory. This Redis can hang, fail and lose its last writes.
+"""The Redis of a run: the count store and the results in memory. This Redis can hang, fail and lose its last writes.
 
 This Redis also tracks which records the stored counts include: each fold notes its counted offsets (`traced`).
 """
@@ -29,12 +29,12 @@ class MemoryRedis:
     Args:
         store: the count store.
         loop: the event loop, whose time is the store's time.
-        source: draws the delays.
+        source: the random source of the delays.
         written: called with the partition after each commit of an agent.
 
     Attributes:
-        lineage: by partition, the ranges of offsets in the stored counts.
-        done: number of events by kind.
+        lineage: for each partition, the ranges of offsets that the stored counts include.
+        done: the number of events of each kind.
     """
 
     def __init__(
@@ -44,7 +44,8 @@ class MemoryRedis:
         self._loop, self._random, self._written = loop, source, written
         self.lineage: dict[int, list[Range]] = {}
         self.done: Counter[str] = Counter()
-        self._ranges: dict[int, tuple[object, list[Range]]] = {}  # key: `id()` of a checkpoint, unique because we keep it
+        # key: `id()` of a checkpoint, unique because we keep the checkpoint
+        self._ranges: dict[int, tuple[object, list[Range]]] = {}
         self._past: deque[tuple[Any, ...]] = deque(maxlen=12)
         self.paused_until = self.refusing_until = -1.0
         self.slow_s = 0.0
@@ -104,7 +105,7 @@ class MemoryRedis:
     # ---- requests of agents, each in a thread
 
     def thread(self, future: "asyncio.Future[Any]", question: Callable[..., Any]) -> None:
-        """Replaces `asyncio.to_thread`: runs the request after a delay, even if its caller no longer waits."""
+        """Replaces `asyncio.to_thread`: runs the request after a delay, even if the caller no longer waits."""
         delay = self.slow_s or self._random.choice((0.0003, 0.002, 0.05))
         self._loop.call_later(delay, self._arrive, future, question, self._loop.time() + TIMEOUT_S)
 

@@ -1,4 +1,7 @@
-"""The topic of estimates of a run. It keeps all publications and accepts new ones only from the topic's present owner."""
+"""The topic of estimates of a run.
+
+The topic keeps all publications and accepts new publications only from its present owner.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

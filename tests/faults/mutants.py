@@ -1,4 +1,7 @@
-"""Faults in the service's logic. The lists of operations must find each fault, because tests that cannot fail prove nothing."""
+"""Mutants: faults in the service's logic.
+
+The lists of operations must find each fault: tests that cannot fail prove nothing.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -123,7 +126,7 @@ def judges_lateness_by_its_own_clock(code: Code) -> None:
 
 
 def publishes_when_some_partitions_are_done(code: Code) -> None:
-    """A step is treated as complete once any partition has passed the close of the step."""
+    """A step is treated as complete once one partition has passed the close of the step."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
         def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
@@ -135,7 +138,7 @@ def publishes_when_some_partitions_are_done(code: Code) -> None:
 
 
 def believes_offsets_asked_for_before(code: Code) -> None:
-    """The completeness of a step is judged by offsets that were read before the step's tables."""
+    """The schedule decides if a step is complete from offsets that it read before the step's tables."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
         def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
@@ -145,7 +148,7 @@ def believes_offsets_asked_for_before(code: Code) -> None:
 
 
 def forgets_what_is_missing(code: Code) -> None:
-    """The fold skips records that expired uncounted, and does not note the missing records."""
+    """The fold skips records that expired before they were counted, and does not note the missing records."""
 
     class Fold(code.fold):  # type: ignore[misc, name-defined]
         def lose(self, offset: int, now_ms: int) -> None:

@@ -1,4 +1,6 @@
-"""The operations of a run, as data. A run is a list of operations and a seed. The printed form of a run can be replayed.
+"""The operations of a run, as data.
+
+A run consists of a list of operations and a seed. The printed form of a run can be replayed.
 
 Indices of agents and partitions are taken modulo their number. Any part of a list is therefore a valid list.
 """
@@ -53,7 +55,7 @@ class PoisonRecords(Operation):
 
 @dataclass(frozen=True)
 class Duplicate(Operation):
-    """The producer sends its last n records again. The broker acknowledges the records, and agents count them again."""
+    """The producer sends its last n records again. The broker acknowledges these records, and agents count them again."""
 
     partition: int
     n: int
@@ -94,7 +96,7 @@ class ZombieOwner(Operation):
 
 @dataclass(frozen=True)
 class FreezeAgent(Operation):
-    """An agent gets SIGSTOP, later SIGCONT. After the session timeout the agent is a zombie. Real processes only."""
+    """An agent gets SIGSTOP, later SIGCONT. After the session timeout the agent is a zombie. Only for real processes."""
 
     agent: int
     seconds: float
@@ -109,7 +111,10 @@ class Rebalance(Operation):
 
 @dataclass(frozen=True)
 class Redeliver(Operation):
-    """The framework delivers an earlier chunk again. With `relabel` the chunk is labelled as a new read."""
+    """The framework delivers an earlier chunk again.
+
+    With `relabel`, the chunk is labelled as a new read.
+    """
 
     agent: int
     back: int
@@ -134,7 +139,7 @@ class Reorder(Operation):
 
 @dataclass(frozen=True)
 class DelayDelivery(Operation):
-    """The framework delays an agent's chunks for a while, even beyond a new seek that makes the chunks invalid."""
+    """The framework delays an agent's chunks for a while, even until after a new seek that makes the chunks invalid."""
 
     agent: int
     seconds: float
@@ -142,14 +147,14 @@ class DelayDelivery(Operation):
 
 @dataclass(frozen=True)
 class StallConsumer(Operation):
-    """An agent's consumer silently stops reading; only a new process helps."""
+    """An agent's consumer silently stops reading until the process is restarted."""
 
     agent: int
 
 
 @dataclass(frozen=True)
 class PauseRedis(Operation):
-    """Redis hangs for a while. It then runs the queued requests, even if their callers no longer wait."""
+    """Redis hangs for a while. Redis then runs the queued requests, even if their callers no longer wait."""
 
     seconds: float
 
@@ -171,7 +176,7 @@ class RedisErrors(Operation):
 
 @dataclass(frozen=True)
 class RefuseWrites(Operation):
-    """Redis answers reads but refuses writes for a while, as with a full disk."""
+    """Redis answers reads but refuses writes for a while, as Redis does when its disk is full."""
 
     seconds: float
 
@@ -211,7 +216,7 @@ class LogErrors(Operation):
 
 @dataclass(frozen=True)
 class Expire(Operation):
-    """Retention removes a partition's oldest n records. Unless `blind`, retention removes only counted records."""
+    """Retention removes a partition's oldest n records. Unless `blind` is set, retention removes only counted records."""
 
     partition: int
     n: int
@@ -220,7 +225,7 @@ class Expire(Operation):
 
 @dataclass(frozen=True)
 class Estimate(Operation):
-    """An estimator runs its schedule once. A hanging estimator resumes instead.
+    """An estimator runs its schedule once. A hanging estimator resumes its earlier run instead.
 
     At request number `stop_at` the estimator hangs, is killed or gets no answer. Before request number `at`, Redis loses its
     last `lost` writes.
@@ -242,7 +247,7 @@ class KillEstimator(Operation):
 
 @dataclass(frozen=True)
 class LoseShard(Operation):
-    """One node of a Redis Cluster restarts without its last writes, or empty if `lost` is None.
+    """One node of a Redis Cluster restarts without its last writes. If `lost` is None, the node restarts empty.
 
     The node holds one partition's counts. The node with the number after the last partition holds progress and estimates.
     """
@@ -306,7 +311,10 @@ _DRAWS: list[tuple[float, Draw]] = [
 
 
 def random_list(seed: int, length: int = 40) -> list[Operation]:
-    """Returns the list of a seed. Each list omits some kinds of operations, so that the remaining kinds meet more often."""
+    """Returns the list of a seed.
+
+    Each list omits some kinds of operations, so that the remaining kinds occur together more often.
+    """
     source = random.Random(seed)
     kinds = [(weight, draw) for i, (weight, draw) in enumerate(_DRAWS) if weight >= 10 or source.random() < 0.6]
     weights = [weight for weight, _ in kinds]

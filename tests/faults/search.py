@@ -33,7 +33,7 @@ class Failure:
 
 
 def replay(seed: int, operations: Sequence[Operation], code: Code | None = None) -> Counter[str]:
-    """Runs a list and returns the number of events by kind.
+    """Runs a list and returns the number of events of each kind.
 
     Raises:
         Violation: if the invariant does not hold.
@@ -55,7 +55,7 @@ def _fails(seed: int, code: Code, operations: Sequence[Operation]) -> bool:
 
 
 def shrunk(operations: Sequence[Operation], still_fails: Callable[[Sequence[Operation]], bool]) -> tuple[Operation, ...]:
-    """Returns a part of the list that still fails and from which no operation can be removed."""
+    """Returns a part of the list that still fails. No further operation can be removed from this part."""
     kept, size = list(operations), len(operations)
     while size:
         first, before = 0, len(kept)
@@ -71,7 +71,7 @@ def shrunk(operations: Sequence[Operation], still_fails: Callable[[Sequence[Oper
 
 
 def search(seeds: range, length: int, make: Callable[[], Code] = Code.real) -> tuple[Failure | None, Counter[str]]:
-    """Returns the first failure of these seeds, shortened, and the number of events by kind before this failure."""
+    """Returns the first failure of these seeds, shortened, and the number of events of each kind before this failure."""
     done: Counter[str] = Counter()
     code = make()
     for seed in seeds:
@@ -86,7 +86,7 @@ def search(seeds: range, length: int, make: Callable[[], Code] = Code.real) -> t
 
 
 def mutated(mutant: mutants.Mutant) -> Callable[[], Code]:
-    """Returns a function that makes the service's code with this fault."""
+    """Returns a function that makes the service's code with this mutant's fault."""
 
     def make() -> Code:
         code = Code.real()

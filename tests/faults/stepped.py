@@ -1,6 +1,6 @@
-"""An agent that a test drives step by step, for faults in a fixed order: its log, its store and its `Counting`.
+"""An agent that a test drives step by step, for faults in a fixed order. The agent has a log, a store and a `Counting`.
 
-For random faults, `agent` and `world` run the same `Counting` with its own loops.
+For random faults, the modules `agent` and `world` run the same `Counting` with its own loops.
 """
 
 import asyncio
@@ -30,12 +30,14 @@ class SteppedLog:
     begins: dict[int, int] = field(default_factory=lambda: dict.fromkeys(LOGS, 0))
     group: dict[int, int] = field(default_factory=dict)
     letters: list[DeadLetter] = field(default_factory=list)
-    markers: dict[int, int] = field(default_factory=dict)  # by partition: number of offsets without a record at the log's end
+    # for each partition: the number of offsets without a record at the log's end
+    markers: dict[int, int] = field(default_factory=dict)
     log_id: str = ""
     fails: bool = False
     reason: str = ""  # reason why the log's reader is shut out of the group
-    gone: bool = True  # when the log fails, it fails for every client
-    placements: dict[int, list[int]] = field(default_factory=dict)  # by partition: number of the seek, position, chunks read
+    gone: bool = True  # True: the log fails for every client
+    # for each partition: the number of the seek, the position, the number of chunks read
+    placements: dict[int, list[int]] = field(default_factory=dict)
     number: int = 0
 
     async def identity(self) -> str:
@@ -85,7 +87,10 @@ class SteppedLog:
         return last + self.markers.get(partition, 0)
 
     def read(self, partition: int, length: int) -> Chunk | None:
-        """Returns the next chunk, of at most `length` records; None without a placement or records."""
+        """Returns the next chunk, of at most `length` records.
+
+        Returns None before the first seek, and if no records are left.
+        """
         if partition not in self.placements:
             return None
         number, position, chunks = self.placements[partition]
@@ -101,7 +106,7 @@ class FaultyStore(MemoryCountStore):
     """A store that can be unreachable, refuse writes or lose its answers."""
 
     fails = False
-    refuses = False  # refuses writes, as with a full disk or full memory
+    refuses = False  # refuses writes, like a Redis with a full disk or full memory
     loses_answers = False
 
     def load(self, partition: int) -> Checkpoint | None:
@@ -149,7 +154,7 @@ class SteppedAgent:
         try:
             await asyncio.wait_for(self.counting.take(chunk), 0.01)
         except TimeoutError:
-            return False  # `Counting` accepts no chunks; this chunk is lost, as in a rebalance
+            return False  # `Counting` accepts no chunks: this chunk is lost, as in a rebalance
         return True
 
     async def until(self, reached: Callable[[], bool]) -> None:
@@ -161,7 +166,7 @@ class SteppedAgent:
         raise AssertionError("not within 5 s")
 
     async def finish(self) -> None:
-        """Runs steps, reads and stall checks until everything is counted."""
+        """Runs steps, reads and stall checks until all records are counted."""
         for _ in range(20):
             await self.step()
             for partition in LOGS:

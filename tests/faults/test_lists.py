@@ -1,6 +1,6 @@
-"""Lists of faults against the real `Counting` and `Schedule`, in memory and on virtual time; see `invariant`.
+"""Runs lists of faults against the real `Counting` and `Schedule`, in memory and on virtual time; see `invariant`.
 
-LDPSTREAM_FAULT_LISTS sets the number of random lists. `python -m tests.faults.search` runs more lists, from any first seed.
+LDPSTREAM_FAULT_LISTS sets the number of random lists. `python -m tests.faults.search` runs more lists, from a given seed on.
 
 The table shows known faults of Faust and its client, and the list or test that provokes each fault. The lists here provoke
 faults that the real libraries show only by chance. "real" means real processes, as in `tests/services/test_faults.py`.
@@ -65,9 +65,9 @@ class Fixed(NamedTuple):
 
     Attributes:
         happens: an event that must occur.
-        operations: the operations of the list.
+        operations: the list's operations.
         shows: a mutant (faulty code) that the list finds.
-        seed: determines everything that the list does not fix.
+        seed: determines everything that the list leaves open.
     """
 
     happens: str
@@ -164,7 +164,7 @@ FIXED: dict[str, Fixed] = {
 
 @pytest.fixture(scope="module")
 def told() -> Counter[str]:
-    """Runs all random lists and returns the number of events by kind."""
+    """Runs all random lists and returns the number of events of each kind."""
     failure, done = search(range(LISTS), LENGTH)
     if failure is not None:
         pytest.fail(str(failure))
@@ -188,7 +188,8 @@ def test_each_fault_is_provoked_and_survived(name: str) -> None:
     assert fails(fixed.seed, fixed.operations, mutated(fixed.shows)())
 
 
-# Only a few lists in a thousand find these mutants. The search starts shortly before a seed whose list finds the mutant.
+# Only a few lists in a thousand find these mutants. For each mutant, the search starts shortly before a seed whose list finds
+# this mutant.
 START: dict[mutants.Mutant, int] = {
     mutants.takes_chunks_of_former_placements: 900,
     mutants.believes_offsets_asked_for_before: 310,

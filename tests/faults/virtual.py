@@ -1,4 +1,4 @@
-"""An event loop on virtual time. The loop never waits: its clock jumps to the time of the next event.
+"""An event loop on virtual time. The loop never waits: the loop's clock jumps to the time of the next event.
 
 Simulated hours take seconds, and runs with the same seed are identical.
 """
@@ -29,7 +29,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop with virtual time. Its executor is `thread`, which the loop calls directly.
 
     Attributes:
-        thread: replaces `asyncio.to_thread`; its arguments are the future to complete and the function to run.
+        thread: replaces `asyncio.to_thread`. Its arguments are the future to complete and the function to run.
     """
 
     thread: Callable[["asyncio.Future[Any]", Callable[..., Any]], None]

@@ -1,6 +1,6 @@
 """The simulated world of a run, on virtual time: a log, a Redis, a group of agents, and estimators.
 
-Each agent runs the real `Counting`, each estimator the real `Schedule`. Any request can fail, be slow, be answered after its
+Each agent runs the real `Counting`, each estimator the real `Schedule`. Any request can fail, be slow, get its answer after the
 timeout, or take effect without an answer. `invariant` lists the properties that must hold under all these faults.
 """
 
@@ -23,7 +23,7 @@ from .virtual import VirtualLoop
 
 MAX_AGENTS = 3
 SESSION_S = 6.0  # session timeout, after which the group notices that an agent has died
-REVOKED_S = 15.0  # the group's timeout for an agent to give up its partitions
+REVOKED_S = 15.0  # the group's timeout for agents to give up their partitions in a rebalance
 STALLED_S = 120.0  # timeout of an agent's watchdog
 SETTLED_S = 500.0
 ESTIMATORS = 2
@@ -73,7 +73,7 @@ class World:
         return self.done
 
     def fail(self, error: BaseException) -> None:
-        """Keeps an error from a task or thread that cannot raise the error; `run` raises the error later."""
+        """Stores an error of a task or thread that cannot raise the error itself; `run` raises the error later."""
         self._errors.append(error)
 
     def _raise(self) -> None:
@@ -92,7 +92,7 @@ class World:
         coordinator.cancel()
 
     async def _settle(self) -> None:
-        """Ends all faults and waits until everything is counted."""
+        """Ends all faults and waits until all records are counted."""
         self.redis.heal()
         self.log.away_until = -1.0
         self.log.errors.clear()
@@ -124,7 +124,7 @@ class World:
         """Closes every step, runs the estimators and checks the end."""
         last = max((key.step for key in self._invariant.acknowledged().panes), default=0)
         self.log.ahead_ms += max(0, SURVEY.closes_ms(last + 1) + MARGIN_MS + 1000 - self.log.now_ms())
-        for turn in range(2 * len(self._estimators) + 1):  # estimators that hang resume first
+        for turn in range(2 * len(self._estimators) + 1):  # hanging estimators resume first
             self._estimate(op.Estimate(turn))
         self._invariant.check_end(last)
 
@@ -244,7 +244,7 @@ class World:
             await self._rebalance()
 
     async def _rebalance(self) -> None:
-        """Revokes all partitions of all members, as with Faust. Then each member gets a share."""
+        """Revokes all partitions of all members, as Faust does. Then each member gets a share of the partitions."""
         self.done["rebalances"] += 1
         members = [agent for agent in self._living if not agent.zombie and not agent.leaving]
         self.random.shuffle(members)

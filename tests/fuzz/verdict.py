@@ -36,7 +36,7 @@ def verdicts(inputs: Sequence[Input]) -> Counter[str]:
 
 
 def _direct(found: Sequence[Counted | str]) -> Told:
-    """Adds up the reference's counts and rejections."""
+    """Returns the sum of the reference's counts and rejections."""
     counts: dict[PaneKey, Any] = {}
     rejected: list[tuple[int, str]] = []
     for offset, judged in enumerate(found):
