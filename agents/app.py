@@ -1,4 +1,4 @@
-"""The agent as a Faust app. Start it with `faust -A agents.app worker`; our command line calls `run`.
+"""The agent as a Faust app. Start the app with `faust -A agents.app worker`; our command line calls `run`.
 
 Faust manages the consumer group, the partitions and the process. `agents.consumer.chunks` delivers the records in chunks,
 `agents.counting` counts the records, and `agents.kafka_log` sends all other requests to the broker. Any number of agents may

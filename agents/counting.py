@@ -16,8 +16,8 @@ the same two steps, load and place. These steps lose no record and count no reco
 A commit is written only after the broker has confirmed that the counts belong to the present topic. `agents.back_pressure`
 limits the bytes that wait for the store, even while a log of many steps is counted again.
 
-A rejected envelope is sent to the dead-letter topic before the commit that includes it. After a crash the agent may send the
-record twice.
+A rejected envelope is sent to the dead-letter topic before the commit that counts the rejection. After a crash the agent may
+send the record twice.
 """
 
 import asyncio
@@ -193,7 +193,10 @@ class Counting:
     # ---- the loop
 
     async def run(self) -> None:
-        """Commits at intervals and places unplaced partitions, until closed. Start this loop once we are in the group."""
+        """Commits at intervals and places unplaced partitions, until closed.
+
+        Start this loop once we are a member of the group.
+        """
         self._joined = True
         delay = self._interval_s
         while not self._closed:
@@ -210,13 +213,13 @@ class Counting:
                 delay = self._interval_s
 
     async def step(self) -> None:
-        """Runs one round: commits all changes, then loads and places the partitions that are not placed.
+        """Runs one round: commits all changes, then loads and places the partitions without a valid seek.
 
         Raises:
             StoreUnavailable, LogUnavailable: if the round could not finish. Nothing is lost; the next round continues.
         """
         async with self._lock:
-            if not self._back_pressure.store_answers:  # chunks wait for an answer, even if there is nothing to write or load
+            if not self._back_pressure.store_answers:  # chunks wait until the store answers, even with nothing to write or load
                 await self._ask_store(self._store.positions)
             await self._commit(list(self._partitions.values()))
             await self._compare_with_store()
@@ -284,7 +287,7 @@ class Counting:
         self._wake.set()
 
     async def _place(self, partitions: list[Partition]) -> None:
-        """Loads missing checkpoints, gets the log's bounds and seeks to where counting continues."""
+        """Loads missing checkpoints, gets the log's bounds and seeks to the offset where counting continues."""
         assignments, log_id = self._assignments, await self._log.identity()
         for partition in partitions:
             if partition.fold is not None and partition.fold.of_another_log(log_id):

@@ -1,6 +1,6 @@
 """The fold of one partition: a pure state machine between the log and the count store.
 
-The fold tracks the next offset. It therefore counts a record once even if the log delivers the record twice, and detects
+The fold tracks the next offset. The fold therefore counts a record once even if the log delivers the record twice, and detects
 missing records. A pane is the count table of one attribute, level and step. The fold keeps only the panes that may still
 change, and drops a closed pane once the pane is written. The fold does no input or output: a driver feeds records, writes the
 fold's changes to a store, and confirms the writes.
@@ -95,7 +95,7 @@ class PartitionFold:
 
     @property
     def stored_position(self) -> tuple[int, str] | None:
-        """The next offset and its log, as last loaded or written; None if nothing is stored."""
+        """The next offset and the log's id, as last loaded or written; None if nothing is stored."""
         return self._stored
 
     def agrees(self, head: Checkpoint | None) -> bool:

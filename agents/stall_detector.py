@@ -16,7 +16,7 @@ from runtime.errors import LogUnavailable
 
 log = structlog.get_logger("ldpstream.agent")
 
-REPLACE_AFTER_S = 10.0  # after this time without progress in a log with records, the detector seeks again
+REPLACE_AFTER_S = 10.0  # after this time without progress, although the log has records, the detector seeks again
 STALLED_AFTER_S = 60.0  # after this time without progress, the process must be restarted
 
 

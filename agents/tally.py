@@ -2,7 +2,7 @@
 
     tally(survey, a + b) == tally(survey, a) + tally(survey, b)
 
-Either all reports of an envelope are counted, or none. An envelope is rejected if one row could not come from any device.
+Either all reports of an envelope are counted or no report. An envelope is rejected if one row could not come from any device.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,9 +1,9 @@
 """Reads fetch answers: checks each batch of records, unpacks the batch within bounds and cuts the batch into pieces.
 
-aiokafka's own reader makes an object per record and decompresses without a bound. It also stops at record headers that are not
-UTF-8, although brokers accept such headers. One small batch could therefore fill an agent's memory or block a partition
-permanently. Our reader cuts a batch into pieces of up to `PIECE_RECORDS` records. It *refuses* a batch from the first piece
-with an unreadable record on, and continues with the next batch. The reasons for a refusal:
+aiokafka's own reader makes an object per record and decompresses without a bound. aiokafka's reader also stops at record
+headers that are not UTF-8, although brokers accept such headers. One small batch could therefore fill an agent's memory or
+block a partition permanently. Our reader cuts a batch into pieces of up to `PIECE_RECORDS` records. Our reader *refuses* a
+batch from the first piece with an unreadable record on, and continues with the next batch. The reasons for a refusal:
 
     too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
     unreadable batch   the batch's compression or its records violate the format
@@ -33,7 +33,7 @@ log = structlog.get_logger("ldpstream.agent")
 
 CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES  # approximate size of a chunk
 PIECE_RECORDS = 16_384
-RECORD_BYTES = 100  # approximate memory of a record, except its value
+RECORD_BYTES = 100  # approximate memory of a record in bytes, without the record's value
 
 _HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # sizes in a batch of version 2
 _CODEC, _APPEND_TIME = 0x07, 0x08  # bits in the low byte of a batch's attributes

@@ -4,10 +4,10 @@ Faust spends about 200 µs on every event; a chunk holds thousands of records. T
 are read and counted. We therefore switch off all of Faust's work on offsets: its duplicate filter, its acknowledgements and
 commits (the topic has ``acks=False``), and its seek to the group's offsets after a rebalance.
 
-A partition is read only after `place` has done a seek in that partition. Such a seek is called a *placement* and has a number.
-Every chunk carries the number of the partition's last placement and a sequence number that starts at 0 after that placement.
-The consumer's own thread sets both numbers in the same step as the read. A chunk read before a seek therefore has another
-number than a chunk read after the seek. If Faust drops a chunk, the gap in the offsets shows the loss.
+A partition is read only after `place` has done a seek in that partition. A seek by `place` is called a *placement* and has a
+number. Every chunk carries the number of the partition's last placement and a sequence number that starts at 0 after that
+placement. The consumer's own thread sets both numbers in the same step as the read. A chunk read before a seek therefore has
+another number than a chunk read after the seek. If Faust drops a chunk, the gap in the offsets shows the loss.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class ChunkConsumer(driver.Consumer):
 
     @property
     def library(self) -> Any:
-        """aiokafka's consumer. Its coroutines must run in its thread."""
+        """aiokafka's consumer. The consumer's coroutines must run in the consumer's thread."""
         return self._thread._ensure_consumer()
 
     async def in_thread(self, question: Coroutine[Any, Any, T]) -> T:
@@ -85,7 +85,7 @@ class ChunkConsumer(driver.Consumer):
     # ---- in the consumer's thread
 
     async def place(self, partition: TopicPartition, offset: int) -> int:
-        """Seeks to an offset of a partition and returns the number of this placement."""
+        """Seeks to an offset of a partition and returns the number of this seek."""
         self.library.seek(partition, offset)
         placement = self.placements[partition] = _Placement(next(self._numbers))
         return placement.number

@@ -30,7 +30,7 @@ class SecondClient:
         self._lock = threading.Lock()
 
     def topic_id(self) -> str:
-        """Returns the topic id, which the broker sets at creation; "" from a broker without such ids (before Kafka 2.8)."""
+        """Returns the topic id, which the broker sets at creation; "" from a broker without topic ids (before Kafka 2.8)."""
         return str(self._describe().get("topic_id") or "")
 
     def partitions(self) -> set[int]:

@@ -59,8 +59,8 @@ class Spent:
 
     Attributes:
         reports: t, distinct steps reported.
-        eps_t: bound of the loss against any value that never changed; None if the reports come from more than one memo.
-            An observer who also considers changes can learn more: see `eps_sequence`.
+        eps_t: bound of the loss against any value that never changed; None if the reports come from more than one memo. An
+            observer who also considers changing values can learn more: see `eps_sequence`.
         eps_sequence: bound of the loss against any other value sequence, for any values of this device.
     """
 
@@ -132,7 +132,7 @@ class Device:
             step: time step, in [0, 2^62].
 
         Raises:
-            ValueError: if there is no such attribute or step, or the value is not in the domain. The message hides the value.
+            ValueError: if the attribute or step does not exist, or the value is not in the domain. The message hides the value.
             StepForgotten: if the step is older than the stored envelopes.
             DeviceError: if the file is missing, damaged, locked for a minute or of another survey, or the disk is full. The
                 call that raises this error releases no report.
@@ -214,7 +214,7 @@ class Device:
     # ---- a report
 
     def _first_report(self, memory: Transaction, a: int, enrolment: Enrolment, index: int, step: int) -> bytes:
-        """Makes the only report of a step and stores it."""
+        """Makes the only report of a step and stores the report."""
         forgotten = memory.forgotten(a)
         if step <= forgotten:
             raise StepForgotten(self._survey.attributes[a].name, step, forgotten + 1)

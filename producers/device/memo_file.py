@@ -3,14 +3,14 @@
 Each operation on the file is one immediate transaction, so processes take turns. A transaction's writes are on the disk before
 the transaction ends: SQLite uses a rollback journal, ``synchronous=EXTRA`` and, where the system has it, ``fullfsync``. The
 removal of the journal is the commit. EXTRA also syncs this removal; FULL does not. A write-ahead log would sync less often, but
-its two extra files are easily lost or left out of a copy.
+the log's two extra files are easily lost or left out of a copy.
 
     survey       the fingerprint of the survey that the device answers
     enrolment    for every attribute: level, whether the device answers it, its hash function, its fake value; the number of
                  distinct steps reported (`reports`) and the latest step whose envelope was dropped (`forgotten`)
     memo         for every attribute and memo key: the memo, never changed, and the number of steps reported from it
-    sent         the envelopes of the last steps, each with its idempotency key until it is settled; every reported step is
-                 here or is at most `forgotten`
+    sent         the envelopes of the last steps, each with its idempotency key until the envelope is settled; every reported
+                 step is in this table or is at most `forgotten`
 
 A connection lasts for one transaction, so several threads may use a `Device` and a fork inherits no connection. Our code opens
 an existing file only through SQLite: on POSIX, closing a second descriptor would drop SQLite's locks.

@@ -48,8 +48,8 @@ class Coin:
     """An exact probability, stored for tossing.
 
     Attributes:
-        digits: the smaller probability's base-256 digits after the point, most significant first.
-        inverted: true if the smaller probability is that of "no".
+        digits: base-256 digits of the smaller probability after the point, most significant first.
+        inverted: true if "no" has the smaller probability.
     """
 
     digits: bytes

@@ -1,1 +1,1 @@
-"""The HTTP gateway: admits requests, checks their envelopes, and answers 202 only after Kafka has acknowledged them."""
+"""The HTTP gateway: admits requests, checks envelopes, and answers 202 only after Kafka has acknowledged the envelopes."""

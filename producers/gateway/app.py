@@ -1,4 +1,4 @@
-"""The HTTP gateway, for devices that cannot use Kafka. It appends the envelopes in a request's body to the log.
+"""The HTTP gateway, for devices that cannot use Kafka. The gateway appends the envelopes in a request's body to the log.
 
     POST /v1/reports      one envelope (application/vnd.ldpstream.envelope, application/octet-stream), or a batch of them
                           (application/vnd.ldpstream.envelopes); 202 {"accepted": reports} once the log has acknowledged
@@ -35,7 +35,7 @@ Several gateways share no memory: let the load balancer choose the gateway by th
 consistent``). For another gateway, or a restarted gateway, a retry is a new request and counts again. A shared store would not
 prevent this double counting: a gateway can crash between the log's acknowledgement and its write to the store.
 
-**Limits.** A client (one token at one address) has a limit on its rate of requests, of bytes and of reports. Above any of these
+**Limits.** A client (one token at one address) has a limit on the rates of its requests, bytes and reports. Above any of these
 limits the gateway answers 429 ``too many requests``. The gateway also limits the connections of an address and closes any
 further connection at once.
 

@@ -26,7 +26,7 @@ ENVELOPE, BATCH = "application/vnd.ldpstream.envelope", "application/vnd.ldpstre
 ENVELOPES = (ENVELOPE, "application/octet-stream")
 KEY = r"[A-Za-z0-9_-]{16,64}"
 MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged
-OVERHEAD_BYTES = 2048  # memory for a request besides its body
+OVERHEAD_BYTES = 2048  # memory in bytes for a request, without its body
 BODY_S, ACKNOWLEDGE_S = 10.0, 10.0
 STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # time limits once the process is stopping
 TIDY_S = 5.0
@@ -56,7 +56,7 @@ class Intake:
     Args:
         survey: the survey whose reports are accepted.
         log: the log that receives the reports.
-        tokens: accepted bearer tokens; if there are none, requests need no token.
+        tokens: accepted bearer tokens; if the list is empty, requests need no token.
         limits: rates of one client (one token and one address), per second; a burst may be twice as large.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
         now_ms: the time, in milliseconds since 1970 UTC.
@@ -282,7 +282,7 @@ class Intake:
     def _delivered(self, delivery: asyncio.Task[int]) -> None:
         self._deliveries.discard(delivery)
         if not delivery.cancelled():
-            delivery.exception()  # marks the exception as retrieved, even if nobody waits for it
+            delivery.exception()  # marks the exception as retrieved, even if no caller awaits the task
 
     async def _outcome(self, delivery: asyncio.Task[int]) -> int:
         unknown = "the log has not acknowledged in time; retry with the same Idempotency-Key to learn the outcome"

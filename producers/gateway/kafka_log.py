@@ -26,7 +26,7 @@ from surveys.envelope import MAX_ENVELOPE_BYTES
 log = structlog.get_logger("ldpstream.gateway")
 
 MAX_BATCH = 10_000  # largest number of envelopes in one append
-MAX_BATCH_BYTES = 750_000  # largest size of one append: with up to 21 bytes of overhead a record, it fits one record batch
+MAX_BATCH_BYTES = 750_000  # largest size of one append, which fits one record batch with up to 21 bytes of overhead a record
 REQUEST_MS = 10_000
 QUEUE_S = 3.0  # longest wait for room in the producer's batches
 OVERDUE_S = 2.0  # the gateway is not ready while an acknowledgement takes longer

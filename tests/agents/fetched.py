@@ -1,4 +1,4 @@
-"""Batches as a broker stores them, and helpers to read such batches with our own reader."""
+"""Makes batches as a broker stores them, and reads such batches with our own reader."""
 
 import zlib
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ ENCODERS: dict[int, Callable[[bytes], bytes]] = {  # the client library's encode
 
 
 def batch(first: int, values: Sequence[bytes | None], appended_ms: int = 7, control: bool = False, codec: int = 0) -> bytearray:
-    """Makes one batch as a broker with LogAppendTime stores it."""
+    """Makes one batch in the form that a broker with LogAppendTime stores."""
     builder = DefaultRecordBatchBuilder(2, codec, True, -1, -1, -1, 10**9)
     for offset, value in enumerate(values):
         builder.append(offset, 3, None, value, [("trace", b"x")])

@@ -82,7 +82,7 @@ def during(survey: Survey, step: int) -> int:
 
 
 def make_log(survey: Survey, rng: np.random.Generator, length: int, steps: int, share_spoilt: float = 0.2) -> list[Record]:
-    """Makes records at offsets 0 … length-1, appended evenly over the steps. A random share of them is spoilt.
+    """Makes records at offsets 0 … length-1, appended evenly over the steps. A random share of the records is spoilt.
 
     Each sound envelope gets a random step that a device may still report at the envelope's append time.
     """

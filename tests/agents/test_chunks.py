@@ -43,7 +43,7 @@ def sample(offset: int = 0, codec: int = GZIP) -> bytes:
 @pytest.mark.parametrize("codec", [0, *CODECS])
 @pytest.mark.parametrize("offset", [100, 101, 104, 106, 109, 110, 149])
 def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) -> None:
-    """The reader may start at any offset within a batch. It continues after a control batch, which has no records."""
+    """The reader may start at any offset within a batch. The reader continues after a control batch, which has no records."""
     raw = sample(offset, codec)
     theirs, ours = unread(raw, offset), unread(raw, offset)
     expected = [Record(record.offset, record.timestamp, record.value or b"") for record in theirs]
@@ -128,7 +128,10 @@ def test_only_the_unreadable_batch_is_refused(what: str) -> None:
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4])
 def test_a_compressed_batch_of_an_old_format_is_refused(codec: int) -> None:
-    """The batch's wrapper holds only the offset of the last record. Brokers write no such batches since Kafka 3.0."""
+    """The batch's wrapper holds only the offset of the last record.
+
+    Since Kafka 3.0, brokers no longer write batches of old formats.
+    """
     lost, after = (old_format(compression, last, [b"value"] * n) for compression, last, n in ((codec, 4, 3), (0, 5, 1)))
     refused, read = unpack(unread(bytes(lost + after), 2))
     assert isinstance(refused, RefusedBatch)
@@ -264,7 +267,7 @@ async def test_the_next_chunks_are_read_ahead() -> None:
 
 
 class Library:
-    """A fake of aiokafka's consumer, as far as our reader uses it."""
+    """A fake of the part of aiokafka's consumer that our reader uses."""
 
     _closed = False
 

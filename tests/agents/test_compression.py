@@ -145,7 +145,7 @@ def test_a_false_header_is_refused(number: int, packed: bytes, reason: str) -> N
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_cut_or_extended_stream_is_refused(name: str) -> None:
-    """A stream is also refused if it is read with another codec."""
+    """A stream is also refused if a decoder of another codec reads the stream."""
     number, encode = WRITERS[name]
     packed = encode(PLAIN)
     whole = {len(encode(PLAIN[: len(PLAIN) // 2]))} if "two" in name else set()  # only the first of two streams

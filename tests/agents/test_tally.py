@@ -93,7 +93,7 @@ def test_a_crowd_equals_a_count_one_by_one(records: list[Record]) -> None:
 
 
 def test_a_crowd_is_read_together_with_all_checks() -> None:
-    """The crowd has impossible rows, another encoding of the same envelope, and append times around the step's close."""
+    """The crowd contains impossible rows, another encoding of one envelope, and append times around the step's close."""
     rng = np.random.default_rng(9)
     crowd = [sound(SURVEY, rng, 5, 0) for _ in range(200)]
     groups, left = open_groups(SURVEY, crowd, [during(SURVEY, 5)] * 200)

@@ -1,10 +1,10 @@
 """The invariant of a run:
 
-    the stored counts of a partition equal the direct tally of its records below the stored offset, exactly;
+    the stored counts of a partition equal the direct tally of the partition's records below the stored offset, exactly;
     no record is skipped, except records that retention has removed;
     every rejected envelope is in the dead-letter topic before the commit that includes the envelope;
     every complete publication includes every acknowledged report of the publication's steps, and no other report;
-    no publication is replaced by a less complete one;
+    no publication is replaced by a less complete publication;
     in the end all records are counted, every step is published complete, and the topic and Redis hold the same publications.
 
 The direct tally comes from `tests.agents.reference`, which shares no code with the service.

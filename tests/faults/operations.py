@@ -96,7 +96,7 @@ class ZombieOwner(Operation):
 
 @dataclass(frozen=True)
 class FreezeAgent(Operation):
-    """An agent gets SIGSTOP, later SIGCONT. After the session timeout the agent is a zombie. Only for real processes."""
+    """An agent gets SIGSTOP and later SIGCONT. After the session timeout the agent is a zombie. Only for real processes."""
 
     agent: int
     seconds: float
@@ -104,7 +104,7 @@ class FreezeAgent(Operation):
 
 @dataclass(frozen=True)
 class Rebalance(Operation):
-    """The group assigns all partitions again, also to zombies."""
+    """The group assigns all partitions again, even to zombies."""
 
     turn: int
 

@@ -26,7 +26,7 @@ class _NoSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop with virtual time. Its executor is `thread`, which the loop calls directly.
+    """An event loop with virtual time. The loop's executor is `thread`, which the loop calls directly.
 
     Attributes:
         thread: replaces `asyncio.to_thread`. Its arguments are the future to complete and the function to run.

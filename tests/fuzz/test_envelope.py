@@ -79,7 +79,7 @@ def test_the_runner_reaches_every_reason_and_acceptance() -> None:
 
 @pytest.mark.parametrize("fault", ["counts padding", "forgets a report", "another reason", "raises"])
 def test_a_fault_in_the_service_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Control: only a few inputs reveal these faulty tallies."""
+    """Control: the fuzzer must find faulty tallies that only a few inputs reveal."""
 
     def faulty(survey: Survey, records: list[Record]) -> Tally:
         found = tally(survey, records)

@@ -283,7 +283,10 @@ async def test_the_request_rate_limits_each_client_alone(clock: Clock) -> None:
 
 
 async def test_byte_and_report_rates_limit_each_client_alone(clock: Clock) -> None:
-    """The gateway also charges the bytes of refused bodies. It charges each report, even if many reports have few bytes."""
+    """The gateway also charges the bytes of refused bodies.
+
+    It also charges each report, even if many reports have few bytes in all.
+    """
     (envelope,) = envelopes(1, n=4)
     rig = Rig(limits=Limits(1e6, body_bytes=2 * len(envelope), reports=1e6))
     assert [(await rig.post(bytes(len(envelope)))).status_code for _ in range(6)] == [400] * 4 + [429] * 2

@@ -1,4 +1,4 @@
-"""The gateway on a real socket, its Kafka log over a fake producer, its settings, and its client."""
+"""Tests the gateway on a real socket, its Kafka log with a fake producer, its settings, and its client."""
 
 import asyncio
 import http.client
