@@ -89,7 +89,7 @@ class AgentApp(faust.App):
             worker_redirect_stdouts=False,
             broker_session_timeout=SESSION_S,
             broker_heartbeat_interval=SESSION_S / 4,
-            broker_max_poll_interval=86_400.0,  # we stop reading while the store is down, and must stay in the group
+            broker_max_poll_interval=86_400.0,  # the agent stops reading while the store is down, but must stay in the group
             consumer_auto_offset_reset="none",  # `ChunkConsumer.place` seeks instead
             consumer_metadata_max_age_ms=10_000,  # finds a recreated topic or new partitions within 10 s
             consumer_max_fetch_size=CHUNK_BYTES,
@@ -116,7 +116,7 @@ class AgentApp(faust.App):
         await self.counting.watch(self.watchdog.alive)
 
     def prepare(self) -> None:
-        """Serve the metrics, wait for Kafka, run the start-up checks, then start the watchdog.
+        """Serves the metrics, waits for Kafka, runs the start-up checks, then starts the watchdog.
 
         Raises:
             Stopped: if the process gets a stop signal while it waits.

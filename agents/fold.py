@@ -175,7 +175,7 @@ class PartitionFold:
         self._next = offset
 
     def lose(self, offset: int, now_ms: int) -> None:
-        """Continues at another offset, because the log does not have the next offset, and notes the missing records.
+        """Continues at another offset, because the log lacks the next offset, and notes the missing records.
 
         The new offset is higher if records expired, and lower if the broker lost the end of the log.
 

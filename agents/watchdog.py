@@ -19,7 +19,7 @@ class Watchdog(threading.Thread):
     """
 
     TICK_S = 5.0
-    TICKS = 24  # ticks, not clock times: a process that was suspended for a while may continue
+    TICKS = 24  # counts ticks, not clock time: a process that was suspended for a while may continue
 
     def __init__(self) -> None:
         super().__init__(name="watchdog", daemon=True)

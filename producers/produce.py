@@ -44,7 +44,7 @@ def produce_step(
         turn: the population's step whose reports are sent; None if it equals the survey's step.
 
     Returns:
-        (attribute, level) -> true values of the people who report; only pairs with reports.
+        (attribute, level) -> true values of the people who report. Contains only pairs with reports.
 
     Raises:
         SinkError: if the sink fails. Some of the step's reports may have arrived by then.
@@ -68,7 +68,7 @@ def produce_live(
     sleep: Callable[[float], bool],
     envelope_bytes: int = ENVELOPE_BYTES,
 ) -> Iterator[tuple[int, dict[tuple[int, int], StepTruth]]]:
-    """Sends each step of the population in one step of the survey, as soon as that step begins.
+    """At the beginning of each step of the survey, sends all reports of one step of the population.
 
     The population starts at the survey's current step, or at step 0 if the survey has not begun. If sending takes longer than a
     step, the steps that pass meanwhile get no reports.

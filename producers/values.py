@@ -248,7 +248,7 @@ class _Reader:
         return known[text]
 
     def _require_one_row_a_step(self, people: IntArray, steps: IntArray) -> None:
-        order = np.lexsort((steps, people))  # stable: a person's rows for a step keep the file's order
+        order = np.lexsort((steps, people))  # a stable sort keeps a person's rows for a step in the file's order
         again = (np.diff(people[order]) == 0) & (np.diff(steps[order]) == 0)
         if again.any():
             self._line = int(_int64(self._lines)[order[1:][again]].min())

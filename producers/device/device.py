@@ -199,7 +199,7 @@ class Device:
         Past losses remain: if the device enrols and answers again, a fresh ε∞ adds to the past losses.
 
         Args:
-            confirm: the survey's name, as a guard against erasing by mistake.
+            confirm: the survey's name, to prevent erasing by mistake.
 
         Raises:
             ValueError: if `confirm` differs from the survey's name. Nothing is erased.

@@ -29,7 +29,7 @@ MAX_BATCH = 10_000  # largest number of envelopes in one append
 MAX_BATCH_BYTES = 750_000  # largest size of one append, which fits one record batch with up to 21 bytes of overhead a record
 REQUEST_MS = 10_000
 QUEUE_S = 3.0  # longest wait for room in the producer's batches
-OVERDUE_S = 2.0  # the gateway is not ready while an acknowledgement takes longer
+OVERDUE_S = 2.0  # the gateway is not ready while an acknowledgement takes longer than this
 PROBE_S = 1.0  # time between two health checks of the broker
 ANSWER_S = 3.0  # time limit of a health check
 GIVE_UP_S = 120.0  # longest wait for an acknowledgement before the producer is replaced
@@ -110,7 +110,10 @@ class KafkaLog:
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """Waits up to `CLOSE_S` seconds for acknowledgements, then closes. Appends still pending raise Unacknowledged."""
+        """Waits up to `CLOSE_S` seconds for acknowledgements, then closes the producer.
+
+        Appends still pending raise Unacknowledged.
+        """
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching}, timeout=CLOSE_S)

@@ -110,7 +110,7 @@ class Agent:
             self._waiting.put_nowait(self._had[-1 - back])
 
     def lose(self, which: int) -> None:
-        """Drops the first waiting chunk (0), all waiting chunks (1) or the next records to read (2)."""
+        """Drops the first waiting chunk (`which` = 0), all waiting chunks (1) or the next records to read (2)."""
         if which == 2:
             for placement in self._placements.values():
                 placement.position += 3 if placement.chunks else 0

@@ -161,7 +161,7 @@ def folder() -> Iterator[Path]:
 
 
 def require_consistent(asked: Survey, file: Path, lines: Emitted) -> dict[int, str]:
-    """Checks that each step has one envelope, from the file's only memo of the step's value. Returns step -> envelope."""
+    """Checks that each step has one envelope, drawn from the file's only memo of the step's value. Returns step -> envelope."""
     by_step: dict[int, str] = {}
     memos = dict(rows(file, "SELECT key, memo FROM memo"))
     for step, raw in lines:

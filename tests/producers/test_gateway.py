@@ -84,7 +84,7 @@ async def test_an_uncountable_envelope_is_refused_with_its_reason(reason: Reason
 
 
 async def test_a_refused_batch_lists_every_bad_envelope() -> None:
-    """The list has index and reason of the first 100 bad envelopes, and no contents."""
+    """The list gives the index and reason of the first 100 bad envelopes, without their contents."""
     rig, batch, rng = Rig(), envelopes(300), np.random.default_rng(1)
     bad: dict[int, Reason] = {3: "step in the future", 7: "padding bits set", 251: "wrong survey"}
     for index, reason in bad.items():

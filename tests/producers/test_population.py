@@ -150,7 +150,7 @@ def test_purposes_and_places_share_no_randomness() -> None:
 
 
 def who(pane: PaneReports) -> list[int]:
-    """The people of a pane, if each person's value is their number."""
+    """Returns the people of a pane, in a survey where each person's value is the person's number."""
     return np.flatnonzero(pane.truth).tolist()
 
 

@@ -58,7 +58,7 @@ def column(m: Mechanism, rows: Reports) -> npt.NDArray[np.int64]:
 
 
 class Scripted(SecureRandom):
-    """Returns the given bytes; raises IndexError after the last."""
+    """Returns the given bytes; raises IndexError after the last byte."""
 
     def __init__(self, script: bytes) -> None:
         self._script = list(script)
