@@ -47,7 +47,7 @@ def produce_step(
         (attribute, level) -> true values of the people who report. Contains only pairs with reports.
 
     Raises:
-        SinkError: if the sink fails. Some of the step's reports may have arrived by then.
+        SinkError: if the sink fails. Some of the step's reports may have arrived before the failure.
     """
     sent = {}
     for pane in population.reports(step if turn is None else turn):

@@ -94,7 +94,7 @@ class KafkaSink:
         self._topic, self._place = topic, f"Kafka at {settings.kafka}"
         self._failed: SinkError | None = None
         self._turns = count()
-        self._waiting: deque[tuple[Any, int]] = deque()  # (future, size) of envelopes not known to be acknowledged
+        self._waiting: deque[tuple[Any, int]] = deque()  # (future, size) of envelopes not yet known to be acknowledged
         self._waiting_bytes = 0
         with hearing(settings) as heard:
             try:

@@ -176,7 +176,7 @@ class _Reader:
                 self._read_rows(csv.reader(self._counted(file), strict=True))
         except OSError as error:
             raise DataError(f"{self._path}: cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError:  # not chained: the exception holds text of the file
+        except UnicodeDecodeError:  # not chained: the exception contains text of the file
             self._line = self._first_line_not_utf8()
             self._refuse("not UTF-8")
         except csv.Error as error:
@@ -243,7 +243,7 @@ class _Reader:
             return -1
         try:
             known[text] = attribute.index(text)
-        except ValueError as error:  # the error's text has the attribute and the domain, not the value
+        except ValueError as error:  # the error's text names the attribute and the domain, not the value
             self._refuse(str(error))
         return known[text]
 

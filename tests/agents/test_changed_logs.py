@@ -96,7 +96,7 @@ async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen
     await agent.step()
     before = store.snapshot()
     assert {p: head.position for p, head in before.items()} == {0: (15, "old"), 1: (15, "old")}
-    await agent.read(0, 5)  # not yet written when the topic is deleted
+    await agent.read(0, 5)  # these records are not yet written when the topic is deleted
     new = remade(first_step=4, length=length, seed=length)
     log.log_id, log.records = "new", new
     if seen == "by its next agent":

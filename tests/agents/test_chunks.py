@@ -320,7 +320,7 @@ async def test_group_commits_skip_partitions_we_no_longer_own() -> None:
 
 
 async def test_a_failed_fetch_does_not_break_the_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library's shutdown may raise after a failed fetch. We still close the connections."""
+    """The library's shutdown may raise an error after a failed fetch. We still close the connections."""
     closed = asyncio.Event()
 
     async def close() -> None:

@@ -96,7 +96,7 @@ def test_a_device_survives_a_clock_that_ran_ahead(tmp_path: Path) -> None:
     device = Device(survey((LONG,)), tmp_path)
     for step in (0, 1, 2, 10**9, 3, 10**9 + 1, 4, 5, 10**9 + 2, 6, 7):  # fewer future steps than the device stores envelopes
         assert device.report("q0", 1, step)
-    for step in (6, 7):  # reported before, and the envelope dropped: never reported again
+    for step in (6, 7):  # steps already reported, with dropped envelopes: never reported again
         with pytest.raises(StepForgotten):
             device.report("q0", 1, step)
     assert device.report("q0", 1, 10**9 + 3)  # one more future step: true steps are now refused

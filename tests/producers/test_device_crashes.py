@@ -154,7 +154,7 @@ def driven(mode: str, file: Path) -> Emitted:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder in memory if possible: after a kill, files in memory have the same contents as files on a disk."""
+    """Returns a folder in memory if possible: after a kill, files in memory have the same contents as files on a disk."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
         yield Path(name)
