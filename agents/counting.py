@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 log = structlog.get_logger("ldpstream.agent")
 
-LETTERS_AT_ONCE = 2_000  # the broker can acknowledge so many dead letters before the timeout
+LETTERS_AT_ONCE = 2_000  # number of dead letters that the broker can acknowledge before the timeout
 SLOWEST_RETRY_S = 5.0
 COMPARE_S = 2.0  # interval between comparisons of the store with our writes
 CLOSE_S = 6.0

@@ -15,8 +15,7 @@ from surveys import Survey
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaneReports:
-    """All reports of one pane: an attribute, level and step. The order of the reports is random, so the order reveals no
-    device.
+    """All reports of one pane: an attribute, level and step. Their order is random, so that the order reveals no device.
 
     Attributes:
         attribute, level: indices in the survey.

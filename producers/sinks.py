@@ -71,7 +71,7 @@ class MemorySink:
 
 
 class KafkaSink:
-    """Sends each envelope as a record of a Kafka topic, without a key; partitions take turns.
+    """Sends each envelope as a record of a Kafka topic, without a key, to the partitions in round-robin order.
 
     The producer is idempotent and every in-sync replica acknowledges. An acknowledged envelope is in the topic exactly once,
     even if the broker was unreachable for a short time. After a `SinkError` the topic may have some of the envelopes, and the

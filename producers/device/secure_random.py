@@ -164,7 +164,7 @@ def enroll(m: Mechanism, random: SecureRandom) -> int:
 
 
 def memo_key(m: Longitudinal, value: int, function: int) -> int:
-    """Returns the key of the device's memo, as `Longitudinal.memo_keys`: the value, or the hashed symbol."""
+    """Returns the key of the device's memo, like `Longitudinal.memo_keys`: the value, or the hashed symbol."""
     return _linear_form(m.pool, function, value) if isinstance(m, LongitudinalHashing) else value
 
 

@@ -146,7 +146,7 @@ def test_the_memory_limit_holds_and_reservations_end(steps: list[tuple[int, int]
 def test_an_acknowledged_request_is_remembered_for_a_period(gaps: list[int]) -> None:
     memory, put, now = Acknowledged(period_s=60, max_requests=1000), dict[bytes, int](), 0
     for index, gap in enumerate(gaps):
-        for _ in range(gap):  # tidy every second, as the process does regularly
+        for _ in range(gap):  # calls `forget` every second, as the process regularly does
             now += 1
             memory.forget(now)
         request = index.to_bytes(2)

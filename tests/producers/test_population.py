@@ -161,7 +161,7 @@ def everyone_tells_their_number(collection: str, n_people: int, n_steps: int = 2
 
 
 def test_under_smp_a_person_always_answers_one_attribute() -> None:
-    """Two tests of uniformity, each with a false-alarm rate of 1e-6 over seeds."""
+    """Makes two tests of uniformity. With random seeds, each would have a false-alarm rate of 1e-6."""
     n = 6000
     _, population = everyone_tells_their_number("smp", n)
     first, second = ({(b.attribute, b.level): who(b) for b in population.reports(step)} for step in range(2))
