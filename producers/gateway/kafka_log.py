@@ -73,7 +73,7 @@ def kafka_producer(settings: Settings) -> AIOKafkaProducer:
 
 
 class KafkaLog:
-    """A Kafka topic as the gateway's log. Each envelope is a record without a key, to the partitions in round-robin order.
+    """A Kafka topic as the gateway's log. Each envelope is a record without a key; partitions get records round-robin.
 
     The producer sends several envelopes as one record batch, which the broker appends as a whole or not at all. `KafkaLog`
     replaces a producer that failed to deliver: after a gap in the producer's sequence numbers, the broker accepts nothing more
