@@ -8,7 +8,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,8 @@ class Mechanism(ABC):
             added.
         marks: number of counts that every report raises by one; None if this number varies.
         invalid: the reason why a row is not `valid`.
+        every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`). 1: at every step.
+        lifetime_reports: B; a device makes at most so many reports. None: no limit.
     """
 
     name: str
@@ -51,6 +53,8 @@ class Mechanism(ABC):
     signature: str
     marks: int | None = 1
     invalid: Invalid = "symbol out of range"
+    every_steps: int = 1
+    lifetime_reports: int | None = None
 
     fakes: int = 1  # d: one device in d encodes its true value; the others encode a uniform value (`with_fake_data`)
     _device: "Mechanism | None" = None
@@ -246,6 +250,24 @@ class Mechanism(ABC):
         The memo of a one-time mechanism is the value itself: (1, 0, p, q).
         """
 
+    def reports_in(self, steps: int) -> int:
+        """Largest number of reports of one device in `steps` >= 1 consecutive time steps: min(⌈steps / w⌉, B)."""
+        reports = -(-integer("steps", steps, 1, MAX_COUNT) // self.every_steps)
+        return reports if self.lifetime_reports is None else min(reports, self.lifetime_reports)
+
+    @property
+    def eps_window(self) -> float | None:
+        """Loss between two value sequences that differ only within `every_steps` consecutive steps, in nats.
+
+        None for a longitudinal mechanism: its memos link all steps.
+        """
+        return None
+
+    @property
+    def eps_lifetime(self) -> float:
+        """Bound of the loss of all reports of a device between any two value sequences, in nats; infinite without a bound."""
+        return math.inf
+
     @abstractmethod
     def eps_t(self, t: int) -> float:
         """Exact privacy loss of t reports of an unchanged value, in nats."""
@@ -307,6 +329,43 @@ class OneTime(Mechanism):
     """A mechanism without memory: every report is drawn from the value itself, so the losses of reports add up."""
 
     eps_inf = math.inf
+
+    def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> Self:
+        """The same mechanism on devices that report only at one of `every_steps` consecutive time steps.
+
+        A device draws a phase φ once, uniform in 0 … w-1 and independent of everything. It makes a fresh report at the steps
+        t ≡ φ (mod w), at most B reports in all, and is silent at all other steps. A missed step is skipped for good.
+
+        Guarantee, for ε = `eps_1`. Proof: for a fixed φ a report depends only on the value at its own step. Reports at
+        different steps are independent given the values. So the likelihood of all reports is a product with one factor per
+        reported step. Two sequences change only the factors of steps at which they differ, each by at most e^ε.
+
+        - `eps_window`: steps t ≡ φ are at least w apart. Sequences that differ only within w consecutive steps differ in at
+          most one factor: the loss is at most ε (w-event privacy). One report reaches ε.
+        - Any two sequences over T steps differ in at most `reports_in(T)` = min(⌈T/w⌉, B) factors.
+        - `eps_lifetime`: at most B factors, so B ε for ever.
+
+        The bounds hold for every φ, so they hold for an observer who knows φ, and for the mixture over φ.
+
+        Args:
+            every_steps: w, in [1, 2^31].
+            lifetime_reports: B, at least 1; None for no limit.
+
+        Source: Ren et al. 2022, LDP-IDS (uniform population division); Kellaris et al. 2014 (w-event privacy).
+        """
+        spaced = copy.copy(self)
+        spaced.every_steps = integer("every_steps", every_steps, 1, 2**31)
+        if lifetime_reports is not None:
+            spaced.lifetime_reports = integer("lifetime_reports", lifetime_reports, 1, MAX_COUNT)
+        return spaced
+
+    @property
+    def eps_window(self) -> float:
+        return self.eps_1
+
+    @property
+    def eps_lifetime(self) -> float:
+        return math.inf if self.lifetime_reports is None else self.lifetime_reports * self.eps_1
 
     @abstractmethod
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
