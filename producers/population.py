@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from mechanisms import Longitudinal, Mechanism, Reports
 from mechanisms.arguments import IntArray, integer
@@ -38,7 +39,8 @@ class Population:
     or fake data (rs+fd), a person answers all attributes. For each answered attribute, the person draws a level and the
     mechanism's own choices (`Longitudinal.enroll`). With fake data, a person answers one random attribute truthfully. For each
     other attribute the person always reports one fake value, drawn uniformly once. A person reports at every step at which they
-    have a value of the attribute.
+    have a value of the attribute. At a level with `every_steps` the person draws a phase once and reports only at the steps of
+    this phase, at most `lifetime_reports` times.
 
     The reports of a step depend only on the survey, the source and the seed, not on earlier calls.
 
@@ -97,6 +99,9 @@ class _Group:
     ) -> None:
         self._source, self._mechanism, self._members, self._fakes = source, mechanism, members, fakes
         self._seed, self._attribute, self._level = seed, attribute, level
+        phases = stream(seed, Purpose.PHASES, attribute, level)
+        self._phases = phases.integers(mechanism.every_steps, size=len(members))
+        self._turns, self._next_turn = np.zeros(len(members), np.int64), 0  # number of turns at steps before `_next_turn`
         if isinstance(mechanism, Longitudinal):
             self._enrolment = mechanism.enroll(len(members), stream(seed, Purpose.ENROLMENT, attribute, level))
             self._memos = Memos(mechanism)
@@ -119,6 +124,28 @@ class _Group:
         return PaneReports(self._attribute, self._level, step, reports[rng.permutation(len(reports))], truth)
 
     def _answers(self, step: int) -> tuple[IntArray, IntArray]:
+        """Returns the group's devices that report at the step, and their true values."""
+        devices, values = self._present(step)
+        due = self._on_turn(step, devices)
+        if self._mechanism.lifetime_reports is not None:
+            due &= self._turns_before(step)[devices] < self._mechanism.lifetime_reports
+        return devices[due], values[due]
+
+    def _on_turn(self, step: int, devices: IntArray) -> npt.NDArray[np.bool_]:
+        """Returns true for each device whose phase is the step's phase."""
+        return np.asarray(self._phases[devices] == step % self._mechanism.every_steps)
+
+    def _turns_before(self, step: int) -> IntArray:
+        """Returns for each device the number of earlier steps of its phase at which it has a value."""
+        if step < self._next_turn:
+            self._turns[:], self._next_turn = 0, 0
+        for earlier in range(self._next_turn, step):
+            devices, _ = self._present(earlier)
+            self._turns[devices[self._on_turn(earlier, devices)]] += 1
+        self._next_turn = step
+        return self._turns
+
+    def _present(self, step: int) -> tuple[IntArray, IntArray]:
         """Returns the group's devices with a value at the step, and their true values."""
         people, values = self._source.at(step, self._attribute)
         places = np.searchsorted(self._members, people)

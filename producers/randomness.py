@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     MEMOS = 4
     REPORTS = 5
     FAKES = 6
+    PHASES = 7
 
 
 def stream(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:

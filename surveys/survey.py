@@ -18,7 +18,13 @@
     name = "standard"
     mechanism = "auto"                  # a name of mechanisms.NAMES, or auto
     eps_inf = 2.0                       # largest privacy loss while the value stays the same, in nats
-    eps_1 = 1.0                         # privacy loss of a single report, in nats (a one-time mechanism has only eps = 1.0)
+    eps_1 = 1.0                         # privacy loss of a single report, in nats
+    [[attribute.level]]                 # a level with a one-time mechanism has eps in place of eps_inf and eps_1
+    name = "changing"
+    mechanism = "OUE"
+    eps = 1.0                           # privacy loss of every report, in nats; the losses add up
+    every_steps = 24                    # a device reports at one of 24 steps; steps further apart share no report (default: 1)
+    lifetime_reports = 365              # a device is silent after so many reports (default: no limit)
 
 Unknown keys are rejected. The whole file is checked once, when it is read. A `SurveyError` names the key, the given value and
 the allowed values.
@@ -38,7 +44,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from mechanisms import Mechanism, mechanism
+from mechanisms import Mechanism, OneTime, mechanism
 from surveys.errors import UserError
 
 MAX_LABELS = 2**24
@@ -75,6 +81,8 @@ class Level(_Part):
         eps_inf, eps_1: loss of any number of reports of one memo, and of one report, in nats (longitudinal mechanisms).
         eps: loss of each report, in nats (one-time mechanisms).
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
+        every_steps: a device reports at one of so many consecutive steps, for one-time mechanisms (`OneTime.spaced`).
+        lifetime_reports: a device makes at most so many reports, for one-time mechanisms.
     """
 
     name: Name
@@ -83,11 +91,23 @@ class Level(_Part):
     eps_1: float | None = None
     eps: float | None = None
     calibration: Literal["exact", "paper"] | None = None
+    every_steps: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    lifetime_reports: Annotated[int, Field(ge=1, le=10**9)] | None = None
 
     def build(self, k: int, share: int) -> Mechanism:
-        """The mechanism on k values, with the budget divided by `share`."""
+        """The mechanism on k values, with the budget divided by `share`.
+
+        Raises:
+            ValueError: if the mechanism does not take these keys.
+        """
         eps, eps_inf, eps_1 = (None if budget is None else budget / share for budget in (self.eps, self.eps_inf, self.eps_1))
-        return mechanism(self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration)
+        built = mechanism(self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration)
+        if isinstance(built, OneTime):
+            return built.spaced(self.every_steps or 1, self.lifetime_reports)
+        for key in ("every_steps", "lifetime_reports"):
+            if getattr(self, key) is not None:
+                raise ValueError(f"{key} needs a one-time mechanism (with eps): {built.name} repeats a memo at every step")
+        return built
 
 
 class Attribute(_Part):
@@ -222,6 +242,11 @@ class Survey(_Part):
             for j, level in enumerate(attribute.levels):
                 try:
                     tables_bytes += _table_bytes(level.build(attribute.k, self.share))
+                    if (level.every_steps or 1) > self.window_steps:
+                        raise ValueError(
+                            f"every_steps must be at most window_steps = {self.window_steps}, got {level.every_steps}: "
+                            "a window must count every device"
+                        )
                 except ValueError as error:
                     raise ValueError(f"attribute[{i}].level[{j}] ({attribute.name}, {level.name}): {error}") from error
         open_bytes = tables_bytes * self.open_steps

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms import Longitudinal, Reports
+from mechanisms import Longitudinal, Mechanism, Reports
 from mechanisms.arguments import integer
 from producers.device import secure_random
 from producers.device.memo_file import DeviceError, Enrolment, MemoFile, Transaction
@@ -120,7 +120,11 @@ class Device:
         return "<Device>"
 
     def report(self, attribute: str, value: str | float, step: int) -> bytes | None:
-        """Returns the envelope with this device's report of a value at a step; None if the device doesn't answer the attribute.
+        """Returns the envelope with this device's report of a value at a step; None if the device makes no report.
+
+        A device makes no report of an attribute that it does not answer. At a level with `every_steps` the device reports only
+        at the steps of its phase, which are `every_steps` apart; a missed step is never made up. At a level with
+        `lifetime_reports` the device is silent after so many reports.
 
         The first call for a step draws the report. While the step is among the last `lateness_steps` + 2 reported steps, later
         calls return the same bytes, whatever the value. For an older step the call raises `StepForgotten` and costs no privacy.
@@ -145,9 +149,12 @@ class Device:
             enrolment = memory.enrolment(a)
             if not enrolment.answers:
                 return None
+            m = self._survey.mechanisms[a][enrolment.level].device
+            if step % m.every_steps != enrolment.phase:
+                return None
             envelope = memory.sent(a, step)
-            if envelope is None:
-                envelope = self._first_report(memory, a, enrolment, index, step)
+            if envelope is None and not _finished(m, memory.counts(a)[0]):
+                envelope = self._first_report(memory, a, m, enrolment, index, step)
         return envelope
 
     def waiting(self) -> list[Waiting]:
@@ -213,12 +220,11 @@ class Device:
 
     # ---- a report
 
-    def _first_report(self, memory: Transaction, a: int, enrolment: Enrolment, index: int, step: int) -> bytes:
+    def _first_report(self, memory: Transaction, a: int, m: Mechanism, enrolment: Enrolment, index: int, step: int) -> bytes:
         """Makes the only report of a step and stores the report."""
         forgotten = memory.forgotten(a)
         if step <= forgotten:
             raise StepForgotten(self._survey.attributes[a].name, step, forgotten + 1)
-        m = self._survey.mechanisms[a][enrolment.level].device
         index = index if enrolment.fake < 0 else enrolment.fake
         key = None
         if isinstance(m, Longitudinal):
@@ -253,7 +259,8 @@ class Device:
             m = mechanisms[level].device
             answers = collection != "smp" or a == sampled
             fake = self._random.below(m.k) if collection == "rs+fd" and a != sampled else -1
-            choices.append(Enrolment(level, answers, secure_random.enroll(m, self._random), fake))
+            phase = self._random.below(m.every_steps)
+            choices.append(Enrolment(level, answers, secure_random.enroll(m, self._random), fake, phase))
         return choices
 
     def _level_indices(self, levels: Mapping[str, str]) -> dict[int, int]:
@@ -285,6 +292,11 @@ class Device:
                     f"{self._path}: the level of {attribute.name} is permanently {attribute.levels[kept].name}, got"
                     f" {attribute.levels[level].name}; a second level would be a second budget"
                 )
+
+
+def _finished(m: Mechanism, reports: int) -> bool:
+    """True if the device has made all reports that its level allows."""
+    return m.lifetime_reports is not None and reports >= m.lifetime_reports
 
 
 def _value_index(attribute: Attribute, value: Any) -> int:

@@ -6,8 +6,8 @@ removal of the journal is the commit. EXTRA also syncs this removal; FULL does n
 the log's two extra files are easily lost or left out of a copy.
 
     survey       the fingerprint of the survey that the device answers
-    enrolment    for every attribute: level, whether the device answers it, its hash function, its fake value; the number of
-                 distinct steps reported (`reports`) and the latest step whose envelope was dropped (`forgotten`)
+    enrolment    for every attribute: level, whether the device answers it, its hash function, its fake value, its phase; the
+                 number of distinct steps reported (`reports`) and the latest step whose envelope was dropped (`forgotten`)
     memo         for every attribute and memo key: the memo, never changed, and the number of steps reported from it
     sent         the envelopes of the last steps, each with its idempotency key until the envelope is settled; every reported
                  step is in this table or is at most `forgotten`
@@ -23,13 +23,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-FORMAT = 2  # format of the file (SQLite's user_version); 0: no enrolment; 1: no idempotency keys, upgraded when opened
+FORMAT = 3  # format of the file (SQLite's user_version); 0: no enrolment
 BUSY_S = 60.0  # longest wait for another process's transaction
 
 _TABLES = (
     "CREATE TABLE survey (fingerprint BLOB NOT NULL)",
     "CREATE TABLE enrolment (attribute INTEGER PRIMARY KEY, level INTEGER NOT NULL, answers INTEGER NOT NULL,"
-    " function INTEGER NOT NULL, fake INTEGER NOT NULL,"
+    " function INTEGER NOT NULL, fake INTEGER NOT NULL, phase INTEGER NOT NULL,"
     " reports INTEGER NOT NULL DEFAULT 0, forgotten INTEGER NOT NULL DEFAULT -1)",
     "CREATE TABLE memo (attribute INTEGER, key INTEGER, memo BLOB NOT NULL, reports INTEGER NOT NULL DEFAULT 0,"
     " PRIMARY KEY (attribute, key)) WITHOUT ROWID",
@@ -51,12 +51,14 @@ class Enrolment:
         answers: true if the device answers the attribute.
         function: number of the device's hash function, 0 for mechanisms without one.
         fake: the value that the device always reports in place of the person's value (rs+fd); -1 for none.
+        phase: φ, in 0 … w-1: the device reports only at steps t with t mod w = φ (`OneTime.spaced`); 0 for w = 1.
     """
 
     level: int
     answers: bool
     function: int
     fake: int
+    phase: int
 
 
 class MemoFile:
@@ -91,9 +93,6 @@ class MemoFile:
             for pragma in ("synchronous=EXTRA", "fullfsync=ON", "secure_delete=ON"):
                 connection.execute(f"PRAGMA {pragma}")
             connection.execute("BEGIN IMMEDIATE")
-            if Transaction(connection).format == 1:
-                connection.execute("ALTER TABLE sent ADD COLUMN key TEXT")
-                connection.execute(f"PRAGMA user_version = {FORMAT}")
             transaction = Transaction(connection)
             if transaction.format not in (0, FORMAT):
                 raise DeviceError(f"{self._path}: has format {transaction.format}, this program needs format {FORMAT}")
@@ -121,8 +120,8 @@ class Transaction:
             self._db.execute(table)
         self._db.execute("INSERT INTO survey VALUES (?)", (fingerprint,))
         self._db.executemany(
-            "INSERT INTO enrolment (attribute, level, answers, function, fake) VALUES (?, ?, ?, ?, ?)",
-            [(attribute, c.level, c.answers, c.function, c.fake) for attribute, c in enumerate(choices)],
+            "INSERT INTO enrolment (attribute, level, answers, function, fake, phase) VALUES (?, ?, ?, ?, ?, ?)",
+            [(attribute, c.level, c.answers, c.function, c.fake, c.phase) for attribute, c in enumerate(choices)],
         )
         self._db.execute(f"PRAGMA user_version = {FORMAT}")
 
@@ -134,9 +133,9 @@ class Transaction:
 
     def enrolment(self, attribute: int) -> Enrolment:
         """Returns the device's choices for the attribute."""
-        read = "SELECT level, answers, function, fake FROM enrolment WHERE attribute = ?"
-        level, answers, function, fake = self._db.execute(read, (attribute,)).fetchone()
-        return Enrolment(level, bool(answers), function, fake)
+        read = "SELECT level, answers, function, fake, phase FROM enrolment WHERE attribute = ?"
+        level, answers, function, fake, phase = self._db.execute(read, (attribute,)).fetchone()
+        return Enrolment(level, bool(answers), function, fake, phase)
 
     def forget(self) -> None:
         """Erases everything. SQLite overwrites the freed pages with zeros (``secure_delete``)."""

@@ -7,21 +7,25 @@ import logging
 import os
 import re
 import sqlite3
+import tempfile
 import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from mechanisms import LONGITUDINAL, Longitudinal
 from producers.device import Device, Spent, StepForgotten
-from producers.device.memo_file import DeviceError, MemoFile
+from producers.device.memo_file import DeviceError, MemoFile, Transaction
 from producers.device.secure_random import SecureRandom
 from producers.gateway.intake import KEY
 from surveys import Survey, open_envelope, parse_survey
@@ -34,13 +38,15 @@ HASHED = {"mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0}
 BITS = {"mechanism": "L-OSUE", "eps_inf": 2.0, "eps_1": 1.0}
 
 
-def survey(*attributes: tuple[dict[str, Any], ...], collection: str = "spl", lateness_steps: int = 1, k: int = 5) -> Survey:
+def survey(
+    *attributes: tuple[dict[str, Any], ...], collection: str = "spl", lateness_steps: int = 1, k: int = 5, window_steps: int = 1
+) -> Survey:
     """Returns a survey of attributes q0, q1, … with k values each and with levels a, b, … of these parameters."""
     asked = [
         {"name": f"q{i}", "size": k, "level": [{"name": "abcd"[j], **level} for j, level in enumerate(levels)]}
         for i, levels in enumerate(attributes)
     ]
-    head = {"name": "study", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 1}
+    head = {"name": "study", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": window_steps}
     return parse_survey(head | {"lateness_steps": lateness_steps, "collection": collection, "attribute": asked})
 
 
@@ -112,6 +118,66 @@ def test_threads_share_a_device(tmp_path: Path) -> None:
     assert len(set(envelopes)) == 20
     assert envelopes[:20] * 4 == envelopes
     assert device.spent("q0").reports == 20
+
+
+# ---- one report in w steps
+
+SPACED = {"mechanism": "GRR", "eps": 1.0, "every_steps": 4, "lifetime_reports": 3}
+
+
+def test_a_device_reports_at_the_steps_of_its_phase_until_its_limit(tmp_path: Path) -> None:
+    asked = survey((SPACED,), window_steps=4)
+    device = Device(asked, tmp_path)
+    made = [step for step in range(40) if device.report("q0", 1, step) is not None]
+    assert made == [made[0] + 4 * i for i in range(3)]
+    assert made[0] < 4
+    assert device.spent("q0") == Spent(3, 3.0, 3.0)
+    assert device.report("q0", 2, made[-1]) is not None  # the stored envelope, at no further cost
+    assert device.report("q0", 2, made[-1] + 4) is None
+    assert device.spent("q0").reports == 3
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["", "", "", "before", "after"])), max_size=25), st.booleans())
+@settings(max_examples=40)
+def test_no_clock_history_gives_two_reports_within_w_steps(history: list[tuple[int, str]], limited: bool) -> None:
+    """The clock jumps freely. Some calls crash before or after they write, and the transaction is undone."""
+    level = SPACED if limited else {key: value for key, value in SPACED.items() if key != "lifetime_reports"}
+    asked = survey((level,), window_steps=4)
+    made: dict[int, bytes] = {}
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        for step, crash in history:
+            device = Device(asked, folder)
+            keep = Transaction.keep
+
+            def crashing(*arguments: Any, crash: str = crash, keep: Any = keep) -> None:
+                if crash == "after":
+                    keep(*arguments)
+                raise MemoryError
+
+            with patch.context() as crashes, suppress(MemoryError, StepForgotten):
+                if crash:
+                    crashes.setattr(Transaction, "keep", crashing)
+                envelope = device.report("q0", step % 5, step)
+                if envelope is not None:
+                    assert made.setdefault(step, envelope) == envelope
+        if history:
+            assert Device(asked, folder).spent("q0").reports == len(made)
+    assert all(abs(a - b) >= 4 for a, b in combinations(made, 2))
+    assert len(made) <= (3 if limited else 8)
+
+
+def test_the_phases_are_uniform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """False alarm: `LIMIT`. The control counts the phases of a device that always draws 0."""
+    asked = survey((SPACED,), window_steps=4)
+    rng = np.random.default_rng(6)
+    monkeypatch.setattr(SecureRandom, "below", lambda _, n: int(rng.integers(n)))
+    phases: list[tuple[int]] = []
+    for number in range(400):
+        Device(asked, tmp_path / str(number))
+        phases += rows(tmp_path / str(number), "SELECT phase FROM enrolment")
+    counts = Counter(phase for (phase,) in phases)
+    assert stats.chisquare([counts[phase] for phase in range(4)]).pvalue > LIMIT
+    assert stats.chisquare([400, 0, 0, 0]).pvalue < LIMIT
 
 
 # ---- memos
@@ -234,7 +300,7 @@ def test_a_device_samples_its_attribute_uniformly(tmp_path: Path, monkeypatch: p
     assert stats.chisquare([45, 0, 0]).pvalue < LIMIT
     for a in range(3):  # the device draws exactly one uniform integer below 3 for the attribute
         drawn: dict[int, int] = {3: a}  # any other draw, or a second draw, is a KeyError
-        monkeypatch.setattr(SecureRandom, "below", lambda self, n, drawn=drawn: drawn.pop(n))
+        monkeypatch.setattr(SecureRandom, "below", lambda self, n, drawn=drawn: drawn.pop(n) if n > 1 else 0)
         device = Device(asked, tmp_path / f"exact {a}")
         assert not drawn
         monkeypatch.undo()
@@ -357,26 +423,6 @@ def test_a_report_keeps_one_key_until_it_is_settled(tmp_path: Path) -> None:
         device.report("q0", 1, step)
     assert [report.step for report in device.waiting() if report.attribute == "q0"] == [6, 7, 8]  # older reports are too late
     assert repr(waiting[0]).startswith("<")  # `repr` shows no contents
-
-
-def test_a_file_of_format_1_is_upgraded(tmp_path: Path) -> None:
-    """Format 1 does not record which reports were posted, so no report of an old file waits."""
-    asked, file = survey((LONG,)), tmp_path / "file"
-    first = Device(asked, file).report("q0", 3, 0)
-    with sqlite3.connect(file) as connection:
-        connection.execute("CREATE TABLE old (attribute INTEGER, step INTEGER, envelope BLOB NOT NULL,"
-                           " PRIMARY KEY (attribute, step)) WITHOUT ROWID")  # fmt: skip
-        connection.execute("INSERT INTO old SELECT attribute, step, envelope FROM sent")
-        connection.execute("DROP TABLE sent")
-        connection.execute("ALTER TABLE old RENAME TO sent")
-        connection.execute("PRAGMA user_version = 1")
-    connection.close()
-    device = Device(asked, file)
-    assert device.waiting() == []
-    assert device.report("q0", 4, 0) == first
-    device.report("q0", 3, 1)
-    assert [report.step for report in device.waiting()] == [1]
-    assert device.spent("q0").reports == 2
 
 
 def test_forget_needs_confirmation_and_erases_everything(tmp_path: Path) -> None:

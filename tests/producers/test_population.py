@@ -136,6 +136,51 @@ def test_a_step_does_not_depend_on_earlier_calls(asked: list[tuple[int, int]]) -
         assert contents(population.reports(step)) == EXPECTED[step]
 
 
+# ---- levels with `every_steps`
+
+
+def times(level: dict[str, object], steps: list[list[int | None]]) -> list[list[int]]:
+    """Returns the steps at which each person reports. Every person's value is their own number."""
+    survey = make_survey({"zone": (len(steps[0]), [level])})
+    population = Population(survey, WrittenValues(steps), 3)
+    reports = [next(population.reports(step), None) for step in range(len(steps))]
+    return [[step for step, pane in enumerate(reports) if pane and pane.truth[person]] for person in range(len(steps[0]))]
+
+
+def test_people_report_only_at_the_steps_of_their_phase() -> None:
+    n_people, n_steps = 300, 12
+    spaced = {**level("GRR"), "every_steps": 3}
+    found = times(spaced, [list(range(n_people))] * n_steps)
+    assert all(steps == list(range(steps[0], n_steps, 3)) for steps in found)
+    assert chisquare(np.bincount([steps[0] for steps in found], minlength=3)).pvalue > FALSE_ALARM
+    limited = times({**spaced, "lifetime_reports": 2}, [list(range(n_people))] * n_steps)
+    assert limited == [steps[:2] for steps in found]
+
+
+def test_a_missed_step_is_skipped_and_does_not_count_as_a_report() -> None:
+    spaced = {**level("GRR"), "every_steps": 2, "lifetime_reports": 2}
+    steps: list[list[int | None]] = [[0, 1, 2, 3]] * 8
+    everybody = times(spaced, steps)
+    (one, *_) = [person for person in range(4) if everybody[person][0] == 0]
+    steps = [[None if step == 2 and person == one else person for person in range(4)] for step in range(8)]
+    assert times(spaced, steps)[one] == [0, 4]
+    assert [found for person, found in enumerate(times(spaced, steps)) if person != one] == [
+        found for person, found in enumerate(everybody) if person != one
+    ]
+
+
+def test_a_spaced_step_does_not_depend_on_earlier_calls() -> None:
+    asked = make_survey({"zone": (9, [{**level("OUE"), "every_steps": 2, "lifetime_reports": 2}])})
+
+    def panes(steps: tuple[int, ...]) -> dict[int, list[tuple[int, int, int, bytes, list[int]]]]:
+        population = Population(asked, MarkovValues(asked, 60, 5, 7), 7)
+        return {step: contents(population.reports(step)) for step in steps}
+
+    in_order = panes((0, 1, 2, 3, 4))
+    for steps in ((4, 0, 3, 1, 2), (2, 2, 4), (1, 3)):
+        assert panes(steps) == {step: in_order[step] for step in set(steps)}
+
+
 def test_another_seed_gives_other_reports() -> None:
     assert contents(Population(MIXED, MarkovValues(MIXED, 60, 5, 7), 8).reports(0)) != EXPECTED[0]
 

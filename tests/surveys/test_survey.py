@@ -84,6 +84,15 @@ def test_the_sample_surveys_load(path: Path) -> None:
         ("attribute.0.level.0.eps_inf", None, ["attribute[0].level[0]", "eps_inf"]),
         ("attribute.0.level.0.mechanism", "L-XUE", ["attribute[0].level[0]", "L-XUE", "L-OSUE"]),
         ("attribute.1.level.0.eps_inf", 2.0, ["attribute[1].level[0]", "eps_inf", "GRR"]),
+        ("attribute.1.level.0.every_steps", 0, ["attribute[1].level[0].every_steps", "greater than or equal to 1", "got 0"]),
+        (
+            "attribute.1.level.0.every_steps",
+            25,
+            ["attribute[1].level[0]", "every_steps", "at most window_steps = 3", "got 25"],
+        ),
+        ("attribute.1.level.0.lifetime_reports", 0, ["attribute[1].level[0].lifetime_reports", "got 0"]),
+        ("attribute.0.level.0.every_steps", 2, ["attribute[0].level[0]", "every_steps", "one-time", "L-OSUE", "memo"]),
+        ("attribute.0.level.0.lifetime_reports", 2, ["attribute[0].level[0]", "lifetime_reports", "one-time"]),
         ("attribute.0.level.0.epsilon", 1.0, ["attribute[0].level[0].epsilon", "not permitted"]),
     ],
 )
