@@ -66,8 +66,9 @@ def levels_difference(groups: list[Group], steps: int = 1) -> LevelsDifference |
         variance = np.zeros(difference.size)
         reach = 0.0
         for (m, table), frequencies in zip(two, own, strict=True):
-            people = table.n / steps
-            variance += np.maximum(_variances(m, frequencies, steps), _variances(m, together, steps)) / people
+            each = m.reports_in(steps)
+            people = table.n / each
+            variance += np.maximum(_variances(m, frequencies, each), _variances(m, together, each)) / people
             reach = max(reach, 1 / (people * abs(m.p - m.q)))
         exponent = difference**2 / np.maximum(2 * (variance + reach * difference / 3), 1e-300)
         value = int(exponent.argmax())
@@ -77,6 +78,6 @@ def levels_difference(groups: list[Group], steps: int = 1) -> LevelsDifference |
     return min(found, key=lambda difference: difference.p, default=None)
 
 
-def _variances(m: Mechanism, frequencies: FloatArray, steps: int) -> FloatArray:
-    """Returns the variances of the inversion for one person, (k,)."""
-    return np.asarray(m.support_covariance(np.clip(frequencies, 0, 1), steps)[0] / (steps * (m.p - m.q)) ** 2)
+def _variances(m: Mechanism, frequencies: FloatArray, each: int) -> FloatArray:
+    """(k,) variances of the inversion for one person with `each` reports."""
+    return np.asarray(m.support_covariance(np.clip(frequencies, 0, 1), each)[0] / (each * (m.p - m.q)) ** 2)

@@ -18,8 +18,9 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
         m: the mechanism.
         table: the mechanism's count table.
         post: a method of `estimators.post_processing`; ``"none"`` keeps the estimate unbiased.
-        steps: number of time steps that the table sums. The standard errors assume that the same n/steps people reported at
-            every step with unchanged values. This assumption is conservative (`Mechanism.variance`).
+        steps: number of time steps that the table sums. The standard errors then assume that the same people made all reports
+            with unchanged values, each person `m.reports_in(steps)` reports. This is conservative (`Mechanism.variance`). The
+            people are a random sample, and the errors are those for the whole population.
 
     Returns:
         Frequencies, which may be negative. Their sum is 1 only by chance; for GRR the sum is exactly 1. All are NaN if the
@@ -48,9 +49,10 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) 
     for m, table in groups:
         if not table.n or m.p == m.q:
             continue
-        people = table.n / steps
+        each = m.reports_in(steps)
+        people = table.n / each
         inverted, bins, typical = (
-            _invert_channel(m, table, steps) if isinstance(m, ChannelMechanism) else _invert(m, table, steps)
+            _invert_channel(m, table, each) if isinstance(m, ChannelMechanism) else _invert(m, table, each)
         )
         weight = people / typical
         frequencies += weight * inverted
@@ -63,16 +65,19 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) 
     return Estimate(post_process(frequencies / weights, post, variance=errors**2), errors, n)
 
 
-def _invert(m: Mechanism, table: CountTable, steps: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns a pure mechanism's inversion, its variances for one person, and these variances at uniform frequencies."""
+def _invert(m: Mechanism, table: CountTable, each: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Returns a pure mechanism's inversion, its variances for one person, and these variances at uniform frequencies.
+
+    Each person made `each` reports.
+    """
     scale = m.p - m.q
     inverted = (m.support(table) / table.n - m.q) / scale
-    variances = m.support_covariance(np.clip(inverted, 0, 1), steps)[0] / (steps * scale) ** 2
-    return inverted, variances, np.full(m.k, m.variance(1 / m.k, 1, steps))
+    variances = m.support_covariance(np.clip(inverted, 0, 1), each)[0] / (each * scale) ** 2
+    return inverted, variances, np.full(m.k, m.variance(1 / m.k, 1, each))
 
 
-def _invert_channel(m: ChannelMechanism, table: CountTable, steps: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Does the same for a location mechanism, by least squares. Variances are at the distribution nearest to the result."""
+def _invert_channel(m: ChannelMechanism, table: CountTable, each: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Like `_invert` for a location mechanism, by least squares. Variances are at the distribution nearest to the result."""
     inverted = m.inversion(table.counts / table.n)
-    typical = m.inversion_variances(np.full(m.k, 1 / m.k), 1, steps)
-    return inverted, m.inversion_variances(norm_sub(inverted, 1.0), 1, steps), typical
+    typical = m.inversion_variances(np.full(m.k, 1 / m.k), 1, each)
+    return inverted, m.inversion_variances(norm_sub(inverted, 1.0), 1, each), typical

@@ -47,8 +47,9 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, ex
     score_diagonal = np.zeros(frequencies.size)
     factors = []
     for m, n in telling:
-        slope, variance, x = _support(m, frequencies, steps)
-        people = n / steps
+        each = m.reports_in(steps)
+        slope, variance, x = _support(m, frequencies, each)
+        people = n / each
         hessian += n * (m.p - m.q) * slope
         score_diagonal += people * (variance + (x**2).sum(axis=0)) * slope**2
         factors.append(np.sqrt(people) * x * slope)
@@ -61,24 +62,25 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, ex
     return np.asarray(np.sqrt(np.maximum(result, 0)))
 
 
-def _support(m: Mechanism, f: FloatArray, steps: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _support(m: Mechanism, f: FloatArray, each: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Returns the slope (p-q)/γ of the score, and the covariance of the support counts (`Mechanism.support_covariance`)."""
     slope = (m.p - m.q) / np.maximum(m.q + (m.p - m.q) * f, 1e-100)  # q may be as small as e^-700
-    return slope, *m.support_covariance(f, steps)
+    return slope, *m.support_covariance(f, each)
 
 
 def _by_matrices(telling: list[tuple[Mechanism, int]], f: FloatArray, steps: int, exact: bool) -> FloatArray:
     hessian, score = np.zeros((f.size, f.size)), np.zeros((f.size, f.size))
     for m, n in telling:
+        each = m.reports_in(steps)
         if is_dense(m):
-            of_report, of_person = score_moments(m, f, steps, exact)
+            of_report, of_person = score_moments(m, f, each, exact)
         else:
-            slope, variance, x = _support(m, f, steps)
+            slope, variance, x = _support(m, f, each)
             of_report = np.diag((m.p - m.q) * slope)
             of_person = (np.diag(variance + (x**2).sum(axis=0)) - x.T @ x) * np.outer(slope, slope)
         hessian += n * of_report
-        score += n / steps * of_person
-    along = helmert(f.size)  # (k-1, k), an orthonormal basis of all changes that keep the sum
+        score += n / each * of_person
+    along = helmert(f.size)  # (k-1, k), an orthonormal basis of the changes that keep the sum
     inner = along @ hessian @ along.T
     scale = np.linalg.eigvalsh(inner)
     if not scale[0] > RESOLVED * scale[-1]:  # the reports do not distinguish all values, at least in double precision

@@ -66,9 +66,13 @@ class ApiResponses:
                         mechanism=m.signature,
                         eps_1=m.eps_1,
                         eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
+                        every_steps=m.every_steps,
+                        lifetime_reports=m.lifetime_reports,
+                        eps_window=m.eps_window,
+                        eps_lifetime=None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
                         guess_1=m.guess(),
-                        guess_inf=m.guess(math.inf),
-                        guess_year=m.guess_any_values(s.steps_a_year),
+                        guess_inf=m.guess(m.lifetime_reports or math.inf),
+                        guess_year=m.guess_any_values(m.reports_in(s.steps_a_year)),
                     )
                     for level, m in zip(a.levels, mechanisms, strict=True)
                 ],

@@ -9,15 +9,23 @@ from surveys import Reason
 class Level(msgspec.Struct, frozen=True, kw_only=True):
     """One privacy level: the mechanism's signature; eps_1 of one report and eps_inf of all reports, in nats (None: no bound).
 
+    A device reports at one of every_steps steps, at most lifetime_reports times (None: no limit). eps_window: loss between two
+    value sequences that differ only within every_steps consecutive steps (None: memoized). eps_lifetime: bound of the loss of
+    all reports between any two value sequences (None: no bound).
+
     guess_1, guess_inf: chance of a right guess of a value that never changes, from one report and from any number of reports.
     The guesser sees the reports and considers all values equally likely beforehand. guess_year: bound of the chance of a right
-    guess of the value at one step, from a report at every step of a year, even if the value changes.
+    guess of the value at one step, from all reports of a year, even if the value changes.
     """
 
     name: str
     mechanism: str
     eps_1: float
     eps_inf: float | None
+    every_steps: int
+    lifetime_reports: int | None
+    eps_window: float | None
+    eps_lifetime: float | None
     guess_1: float
     guess_inf: float
     guess_year: float

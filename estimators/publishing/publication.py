@@ -71,11 +71,12 @@ def _array(numbers: list[float | None]) -> FloatArray:
 
 
 class Privacy(msgspec.Struct, frozen=True, kw_only=True):
-    """Privacy loss, in nats, of a participant of one level who has reported at every step so far.
+    """Privacy loss, in nats, of a participant of one level who has reported as often as possible so far: t reports.
 
-    eps_t: loss if the value never changed. eps_sequence: loss between any two value sequences, exact if `eps_sequence_exact`,
-    otherwise an upper bound. eps_inf: bound of eps_t for any number of reports. None for a one-time mechanism, since its loss
-    has no bound.
+    eps_t: loss if the value never changed. eps_sequence: loss between any two value sequences; the exact loss if
+    `eps_sequence_exact`, else an upper bound. eps_inf: bound of eps_t for any number of reports; None for a one-time mechanism.
+    eps_window: loss between two value sequences that differ only within `every_steps` consecutive steps; None for a memoizing
+    mechanism. eps_lifetime: bound of eps_sequence for ever; None without a bound.
     """
 
     mechanism: str
@@ -85,6 +86,9 @@ class Privacy(msgspec.Struct, frozen=True, kw_only=True):
     eps_inf: float | None
     eps_sequence: float
     eps_sequence_exact: bool
+    every_steps: int = 1
+    eps_window: float | None = None
+    eps_lifetime: float | None = None
 
 
 class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,9 +271,10 @@ def _number(x: float) -> float | None:
     return None if math.isnan(x) else x
 
 
-@lru_cache(maxsize=4096)  # takes up to a second; a step, its window and `Schedule.prepare` share the result
-def spent(m: Mechanism, t: int) -> Privacy:
-    """Returns the privacy loss of t reports; see `Privacy`."""
+@lru_cache(maxsize=4096)  # a result can take a part of a second; a step, its window and `Schedule.prepare` share the result
+def spent(m: Mechanism, steps: int) -> Privacy:
+    """Returns the privacy loss of so many steps; see `Privacy`."""
+    t = m.reports_in(steps)
     sequence = m.eps_sequence(t)
     return Privacy(
         mechanism=m.signature,
@@ -279,4 +284,7 @@ def spent(m: Mechanism, t: int) -> Privacy:
         eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
         eps_sequence=sequence.value,
         eps_sequence_exact=sequence.exact,
+        every_steps=m.every_steps,
+        eps_window=m.eps_window,
+        eps_lifetime=None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
     )

@@ -246,13 +246,21 @@ class PrometheusPublisher:
         self._step = gauge("estimate_step", "Time step of the latest estimate.", span)
         self._complete = gauge("estimate_complete", "1 if nothing could be missing from the latest estimate, else 0.", span)
         self._eps_t = gauge(
-            "privacy_eps_t_nats", "Privacy loss of a participant who reported an unchanged value at every step so far.", level
+            "privacy_eps_t_nats",
+            "Privacy loss of a participant who reported an unchanged value as often as possible so far.",
+            level,
         )
         self._eps_inf = gauge("privacy_eps_inf_nats", "Bound of eps_t for any number of reports.", level)
         self._eps_sequence = gauge(
             "privacy_eps_sequence_nats",
-            "Bound of the privacy loss of a participant who reported any values, one at every step so far.",
+            "Bound of the privacy loss of a participant who reported any values, as often as possible so far.",
             level,
+        )
+        self._eps_window = gauge(
+            "privacy_eps_window_nats", "Privacy loss between value sequences that differ only within every_steps steps.", level
+        )
+        self._eps_lifetime = gauge(
+            "privacy_eps_lifetime_nats", "Bound of the privacy loss of all reports of a participant, for any values.", level
         )
         self._below = gauge("mass_below_zero_ratio", "Sum of the negative shares of the raw matrix inversion.", span)
         self._fit = gauge("fit_z", "z-score of the latest step's counts under the mechanism.", level)
@@ -291,6 +299,10 @@ class PrometheusPublisher:
                 self._eps_t.labels(p.survey, p.attribute, level).set(privacy.eps_t)
                 self._eps_inf.labels(p.survey, p.attribute, level).set(math.inf if privacy.eps_inf is None else privacy.eps_inf)
                 self._eps_sequence.labels(p.survey, p.attribute, level).set(privacy.eps_sequence)
+                if privacy.eps_window is not None:
+                    self._eps_window.labels(p.survey, p.attribute, level).set(privacy.eps_window)
+                if privacy.eps_lifetime is not None:
+                    self._eps_lifetime.labels(p.survey, p.attribute, level).set(privacy.eps_lifetime)
             said = p.diagnostics
             self._below.labels(*labels).set(_known(said.mass_below_zero))
             if len(p.privacy) > 1:

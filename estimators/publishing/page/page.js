@@ -49,9 +49,10 @@ const path = (what, query) => `/api/v1/attributes/${encodeURIComponent(state.att
 
 function guesses(attribute, name) {
   const { k, levels } = state.survey.attributes.find((asked) => asked.name === attribute);
-  const { guess_1: once, guess_inf: forever, guess_year: year } = levels.find((level) => level.name === name);
-  return `chance of a right guess among ${grouped(k)} values: ${percent(once, 1)} from one report, ${percent(forever, 1)} from all, ` +
-    `up to ${percent(year, 1)} after a year of changes`;
+  const { guess_1: once, guess_inf: forever, guess_year: year, every_steps: w } = levels.find((level) => level.name === name);
+  const confined = w > 1 ? ` (for ever, if all values that depend on it lie within ${w} steps)` : "";
+  return `chance of a right guess among ${grouped(k)} values: ${percent(once, 1)} from one report${confined}, ` +
+    `${percent(forever, 1)} from all, up to ${percent(year, 1)} after a year of changes`;
 }
 
 function budget(attribute, name, level) {
@@ -62,8 +63,15 @@ function budget(attribute, name, level) {
     const meter = element("meter", "", { min: 0, max: level.eps_inf, value: level.eps_t, high: 0.8 * level.eps_inf, optimum: 0 });
     meter.setAttribute("aria-label", `privacy loss at level ${name}, value unchanged`);
     box.append(meter, element("span", `${nats(level.eps_t)} of ${nats(level.eps_inf)}`));
+  } else if (level.eps_lifetime !== null) {
+    const meter = element("meter", "", { min: 0, max: level.eps_lifetime, value: level.eps_sequence, optimum: 0 });
+    meter.setAttribute("aria-label", `privacy loss at level ${name}, any values`);
+    box.append(meter, element("span", `${nats(level.eps_sequence)} of ${nats(level.eps_lifetime)}, whatever the values`));
   } else {
     box.append(element("span", `${nats(level.eps_t)}, and ${nats(level.eps_1)} more with each report`, { class: "late" }));
+  }
+  if (level.every_steps > 1) {
+    box.append(element("span", `at most ${nats(level.eps_window)} within any ${level.every_steps} steps, whatever the values`));
   }
   box.append(element("span", guesses(attribute, name), { class: "name" }));
   return box;
@@ -134,6 +142,11 @@ function drawHistogram(h) {
   $("summary").replaceChildren(h.reports ? `${grouped(h.reports)} reports in ${width}, ${h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`}.`
     : `Nobody reported in ${span}: there is no estimate.`);
   if (h.interval_withheld) $("summary").append(" ", element("span", WITHHELD[h.interval_withheld], { class: "late" }));
+  const sampled = asked().levels.filter((level) => level.every_steps > 1);
+  if (h.reports && h.span === "step" && sampled.length) {
+    const shares = sampled.map((level) => `about one device in ${level.every_steps} at level ${level.name}`).join(", ");
+    $("summary").append(` A step counts ${shares}; the intervals hold for all people.`);
+  }
   if (!h.complete) $("summary").append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
   if (h.truth) $("summary").append(" ", element("span", "", { class: "ring" }), " is the truth.");
   if (h.reports && h.values.length < asked().k) $("summary").append(` The ${grouped(h.values.length)} most frequent of ${grouped(asked().k)} values.`);
