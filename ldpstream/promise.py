@@ -51,8 +51,9 @@ def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
 def device_line(survey: Survey) -> str:
     """Returns the losses of a device over all its attributes, in words."""
     t = survey.window_steps
-    eps_1, eps_t = device_loss(survey, lambda m: m.eps_1), device_loss(survey, lambda m: m.eps_t(t))
-    eps_inf, any_values = device_loss(survey, lambda m: m.eps_inf), device_loss(survey, lambda m: m.eps_sequence(t).value)
+    eps_1, eps_t = device_loss(survey, lambda m: m.eps_1), device_loss(survey, lambda m: m.eps_t(m.reports_in(t)))
+    any_values = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(t)).value)
+    eps_inf = device_loss(survey, lambda m: min(m.eps_inf, m.eps_lifetime))
     forever = "no bound" if math.isinf(eps_inf) else f"{eps_inf:.4g}"
     return (
         f"A device in all, at the levels of largest loss, while its values stay the same: {eps_1:.4g} nats a step, "
@@ -90,9 +91,32 @@ def promise(survey: Survey) -> list[str]:
     if any(isinstance(m, Longitudinal) and m.max_memos > MANY_MEMOS for levels in survey.mechanisms for m in levels):
         lines += [
             "",
-            "If people's values change, local hashing with few symbols (L-BLH, L-OLH) reveals the changes least: "
-            "compare eps_sequence. If possible, let values change only at the boundaries of long epochs.",
+            "If people's values change, use a one-time mechanism with every_steps. Of the memoized mechanisms, local hashing "
+            "with few symbols (L-BLH, L-OLH) reveals the changes least: compare eps_sequence.",
         ]
+    return lines
+
+
+def _spaced(m: Mechanism, window: int) -> list[str]:
+    """Returns the promise of a level with `every_steps` or `lifetime_reports`."""
+    w, limit = m.every_steps, m.lifetime_reports
+    steps = f"{w} consecutive step{'s' if w > 1 else ''}"
+    often = f"at one of {w} steps" if w > 1 else "at every step"
+    stops = "" if limit is None else f", and stops for good after {limit:,} report{'s' if limit > 1 else ''}"
+    loss = m.eps_sequence(m.reports_in(window)).value
+    total = "no bound holds for ever" if limit is None else f"at most {m.eps_lifetime:.4g} nats for ever"
+    lines = [
+        f"A device reports {often}{stops}. Every report is fresh, and the promise is the same for values that change.",
+        f"Value sequences that differ only within {steps}: odds change by at most {odds(m.eps_1)}, for ever "
+        f"(eps_window = {m.eps_1:.4g}). If all values that depend on a value lie within {steps}, the chance of a right guess "
+        f"of this value is at most {percent(m.guess())}, for ever.",
+        f"Any two value sequences lose at most {loss:.4g} nats in {window} steps (eps_sequence), and {total} (eps_lifetime).",
+    ]
+    if limit is not None:
+        lines.append(
+            "Chance of a right guess of a value that never changes, from all reports of a lifetime: at most "
+            f"{percent(m.guess(limit))}."
+        )
     return lines
 
 
@@ -102,7 +126,8 @@ def percent(chance: float) -> str:
 
 
 def _level(m: Mechanism, window: int, year: int) -> list[str]:
-    sequence = m.eps_sequence(window)
+    reports = m.reports_in(window)
+    sequence = m.eps_sequence(reports)
     exact = "" if sequence.exact else "at most "
     lines = [
         f"One report changes anybody's odds between two values by at most {odds(m.eps_1)} (eps_1 = {m.eps_1:.4g}). "
@@ -119,15 +144,19 @@ def _level(m: Mechanism, window: int, year: int) -> list[str]:
             "Memos do not hide when a value changed: between any two value sequences, "
             f"{window} reports lose {exact}{sequence.value:.4g} nats (eps_sequence).",
         ]
+    elif m.every_steps > 1 or m.lifetime_reports is not None:
+        lines += _spaced(m, window)
     else:
         lines.append(
             f"Every further report costs the same: {window} reports lose {exact}{sequence.value:.4g} nats. "
             f"Chance of a right guess from {window} reports of one value: at most {percent(m.guess(window))}; "
             "with more reports it approaches certainty."
         )
+    in_year = m.reports_in(year)
     lines.append(
-        "If the value may change at every step: chance of a right guess of the value at one step, "
-        f"after a year ({year:,} reports): at most {percent(m.guess_any_values(year))}."
+        f"After a year ({in_year:,} reports): chance of a right guess of a value that never changed: at most "
+        f"{percent(m.guess(in_year))}; of the value at one step, if it may change at every step: at most "
+        f"{percent(m.guess_any_values(in_year))}."
     )
     if isinstance(m, LongitudinalHashing):
         lines.append(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,6 +39,7 @@ def privacy_line(publication: "Publication") -> str:
     parts = [
         f"{level}: ε_t={number(p.eps_t)} (t={p.t}) of ε∞={number(p.eps_inf)}, "
         f"any changes {'' if p.eps_sequence_exact else '≤ '}{number(p.eps_sequence)}"
+        + (f", within {p.every_steps} steps {number(p.eps_window)}" if p.every_steps > 1 else "")
         for level, p in publication.privacy.items()
     ]
     return "privacy loss in nats · " + " · ".join(parts)
@@ -89,15 +91,18 @@ def as_json(survey: Survey, publications: "list[Publication]", truths: list[list
 
 
 def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
-    """Returns the privacy ledger: one row per attribute, level and horizon t."""
+    """Returns the privacy ledger: one row per attribute, level and horizon t, up to the level's `lifetime_reports`."""
     rows = []
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             for t in HORIZONS:
+                if m.lifetime_reports is not None and t > m.lifetime_reports:
+                    break
                 sequence = m.eps_sequence(t)
                 rows.append({
                     "attribute": attribute.name, "level": level.name, "mechanism": m.signature, "t": t, "eps_t": m.eps_t(t),
                     "eps_inf": m.eps_inf, "eps_sequence": sequence.value, "eps_sequence_exact": sequence.exact,
+                    "every_steps": m.every_steps, "eps_window": m.eps_window, "eps_lifetime": m.eps_lifetime,
                 })  # fmt: skip
     return rows
 
@@ -105,11 +110,15 @@ def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
 def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
     """Returns a table for every attribute and level, with a row for every t."""
     tables = []
-    for start in range(0, len(rows), len(HORIZONS)):
-        group = rows[start : start + len(HORIZONS)]
+    for _, of_level in groupby(rows, key=lambda row: (row["attribute"], row["level"])):
+        group = list(of_level)
         first = group[0]
         title = f"{first['attribute']} · {first['level']} · {first['mechanism']}"
-        table = Table(title=title, title_justify="left")
+        spaced = None
+        if (w := first["every_steps"]) > 1:
+            spaced = f"a report every {w} steps; ε_window {number(first['eps_window'])} within {w} steps, "
+            spaced += f"ε_lifetime {number(first['eps_lifetime'])}"
+        table = Table(title=title, title_justify="left", caption=spaced, caption_justify="left")
         for column in ("reports t", "same value", "any values"):
             table.add_column(column, justify="right")
         for row in group:

@@ -112,9 +112,12 @@ POPULATION = (
 )  # fmt: skip
 
 PRIVACY = (
-    Panel(bars, "Privacy budget spent: ε_t of ε∞", "Of a participant who reported an unchanged value at every step so far.",
-          "percentunit", ((f"{BY_LEVEL} (ldpstream_privacy_eps_t_nats{LEVELS} / ldpstream_privacy_eps_inf_nats{LEVELS})",
-                           "{{attribute}} · {{level}}"),), 12, 9, steps=((None, "green"), (0.8, "orange")), most=1),
+    Panel(bars, "Privacy budget spent",
+          "ε_t of ε∞ for an unchanged value; at a level with lifetime_reports: ε_sequence of ε_lifetime, for any values.",
+          "percentunit",
+          ((f"{BY_LEVEL} (ldpstream_privacy_eps_sequence_nats{LEVELS} / ldpstream_privacy_eps_lifetime_nats{LEVELS}"
+            f" or ldpstream_privacy_eps_t_nats{LEVELS} / ldpstream_privacy_eps_inf_nats{LEVELS})",
+            "{{attribute}} · {{level}}"),), 12, 9, steps=((None, "green"), (0.8, "orange")), most=1),
     Panel(lines, "Privacy loss in nats", "ε_t for an unchanged value, and its bound ε∞.", "none",
           ((f"{BY_LEVEL} (ldpstream_privacy_eps_t_nats{LEVELS})", "ε_t {{attribute}} · {{level}}"),
            (f"{BY_LEVEL} (ldpstream_privacy_eps_inf_nats{LEVELS})", "ε∞ {{attribute}} · {{level}}")), 12, 9),

@@ -111,8 +111,8 @@ def panels() -> list[dict[str, Any]]:
 def test_bars_begin_at_zero_and_a_full_budget_fills_a_bar() -> None:
     """Without a range, Grafana shows the smallest value as an empty bar, for example, a single budget of 99.9997 %."""
     ranges = {p["title"]: (d.get("min"), d.get("max")) for p in panels() if p["type"] == "bargauge" for d in [defaults(p)]}
-    largest = (0, None)  # the largest share or standard error fills its bar
-    assert ranges == {"Histogram": largest, "Standard errors": largest, "Privacy budget spent: ε_t of ε∞": (0, 1)}
+    largest = (0, None)  # the largest share, or error, fills its bar
+    assert ranges == {"Histogram": largest, "Standard errors": largest, "Privacy budget spent": (0, 1)}
 
 
 def defaults(panel: dict[str, Any]) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def test_thresholds_are_those_of_the_alerts() -> None:
     assert {title: steps[1:] for title, steps in found.items() if len(steps) > 1} == {
         "Drift since the last step": (5,),
         "Estimate against mechanism": (-6, 6),
-        "Privacy budget spent: ε_t of ε∞": (0.8,),
+        "Privacy budget spent": (0.8,),
         "Records waiting": (10_000,),
         "Estimate overdue": (120,),
     }

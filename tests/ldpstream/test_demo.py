@@ -9,7 +9,7 @@ import pytest
 
 from ldpstream.demo import Demo
 from ldpstream.promise import device_loss, promise
-from ldpstream.tables import solved_rows
+from ldpstream.tables import ledger_rows, solved_rows
 from producers.values import MarkovValues
 from surveys import parse_survey
 
@@ -80,12 +80,36 @@ def test_a_promise_states_a_chance_for_each_loss() -> None:
         "eps_inf = 4" in line and "right guess: 91.6 % from any number of reports, 84.7 % from 6 reports" in line
         for line in level
     )
-    assert any("after a year (8,760 reports): at most 100 %." in line for line in level)
+    assert any("After a year (8,760 reports)" in line and line.endswith("at every step: at most 100 %.") for line in level)
     monthly = copy.deepcopy(DEMO) | {"step_seconds": 30 * 86_400}
     monthly["attribute"][0]["level"][0] |= {"mechanism": "OUE", "eps_inf": None, "eps_1": None, "eps": 0.1}
     lines = promise(parse_survey(monthly))
     assert any("6 reports of one value: at most 26.7 %; with more reports it approaches certainty" in line for line in lines)
-    assert any("after a year (13 reports): at most 42.3 %." in line for line in lines)
+    assert any("After a year (13 reports)" in line and line.endswith("at every step: at most 42.3 %.") for line in lines)
+
+
+def test_a_promise_of_a_spaced_level_holds_for_changing_values() -> None:
+    spaced = copy.deepcopy(DEMO)
+    keys = {"mechanism": "GRR", "eps_inf": None, "eps_1": None, "eps": 1.0, "every_steps": 6, "lifetime_reports": 10}
+    spaced["attribute"][0]["level"][0] |= keys
+    survey = parse_survey(spaced)
+    level = "\n".join(promise(survey)).partition("screen (")[2].partition("latency_ms (")[0]
+    for words in (
+        "reports at one of 6 steps, and stops for good after 10 reports",
+        "differ only within 6 consecutive steps: odds change by at most a factor of 2.72, for ever (eps_window = 1)",
+        "lie within 6 consecutive steps, the chance of a right guess of this value is at most 35.2 %, for ever",
+        "lose at most 1 nats in 6 steps (eps_sequence), and at most 10 nats for ever (eps_lifetime)",
+        "After a year (10 reports)",
+    ):
+        assert words in level
+    assert device_loss(survey, lambda m: min(m.eps_inf, m.eps_lifetime)) == 10.0
+    rows = [row for row in ledger_rows(survey) if row["attribute"] == "screen"]
+    assert [row["t"] for row in rows] == [1, 2, 3, 5, 10]
+    assert [row["eps_sequence"] for row in rows] == [1.0, 2.0, 3.0, 5.0, 10.0]
+    assert {(row["every_steps"], row["eps_window"], row["eps_lifetime"]) for row in rows} == {(6, 1.0, 10.0)}
+    unlimited = copy.deepcopy(spaced)
+    unlimited["attribute"][0]["level"][0]["lifetime_reports"] = None
+    assert "no bound holds for ever (eps_lifetime)" in "\n".join(promise(parse_survey(unlimited)))
 
 
 def test_a_promise_warns_about_the_choice_of_a_level() -> None:

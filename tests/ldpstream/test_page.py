@@ -27,7 +27,8 @@ from producers.values import MarkovValues
 from surveys import Survey, load_survey, parse_survey
 from tests.conftest import give_up
 
-SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
+SAMPLES = Path(__file__).parents[2] / "surveys" / "samples"
+SURVEY = load_survey(SAMPLES / "demo.toml")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]  # fmt: skip
@@ -112,6 +113,35 @@ def test_the_page_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page:
     assert row[1] == f"{100 * found.frequencies[0]:.2f} %"
     assert row[-1] == f"{100 * truth[0]:.2f} %"
     shoot(page, "desktop")
+
+
+def test_the_page_shows_the_promise_of_a_spaced_level(open_page: OpenPage) -> None:
+    survey = load_survey(SAMPLES / "changing.toml")
+    demo = Demo(survey, MarkovValues(survey, 4000, 50, 3), 3)
+    demo.run(lambda step, made: None)
+    server = PageServer(create_api(survey, demo.service.results, demo.service.rejected, truth=None), "127.0.0.1", 0)
+    try:
+        page = open_page(server.url)
+        shoot(page, "spaced")
+        said = page.locator("#attributes tbody tr").first.inner_text()
+        for words in (
+            "daily, after 3 reports",
+            "3 of 365, whatever the values",
+            "at most 1 within any 24 steps, whatever the values",
+            "35.2 % from one report (for ever, if all values that depend on it lie within 24 steps)",
+        ):
+            assert words in said, said
+        assert page.locator("#attributes meter").first.get_attribute("max") == "365"
+        sample = "A step counts about one device in 24 at level daily; the intervals hold for all people."
+        assert sample not in page.locator("#summary").inner_text()
+        page.locator("#span").select_option("step")
+        expect(page.locator("#summary")).to_contain_text(sample)
+        page.close()  # close the page before the server: a closed connection would be an error on the page
+    finally:
+        server.close()
+    reports = {(p.span, p.step): p.reports for p in demo.service.results.history()}
+    assert [reports["window", step] for step in (23, 49)] == [4000, 4000]
+    assert 100 < reports["step", 30] < 250
 
 
 def test_every_control_changes_the_page(demo: tuple[Demo, str], open_page: OpenPage) -> None:
