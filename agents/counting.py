@@ -124,7 +124,9 @@ class Counting:
             try:
                 await self._commit(going)
             except (StoreUnavailable, LogUnavailable) as error:
-                log.warning("not committed before revocation; the next owner counts these records again", error=str(error))
+                log.warning(
+                    "could not commit before the revocation; the next owner counts these records again", error=str(error)
+                )
             await self._commit_group()
             for partition in going:
                 self._forget(partition.number)
@@ -137,7 +139,7 @@ class Counting:
         try:
             await asyncio.wait_for(self.revoke(list(self._partitions)), CLOSE_S)
         except TimeoutError:
-            log.warning("not committed before the end; the next owner counts these records again")
+            log.warning("could not commit before the shutdown; the next owner counts these records again")
 
     # ---- chunks
 
@@ -277,7 +279,9 @@ class Counting:
         for partition in self._partitions.values():
             if partition.fold is not None and not partition.fold.agrees(heads.get(partition.number)):
                 metrics.store_losses.inc()
-                log.warning("the count store lost or replaced our writes, loading it again", partition=partition.number)
+                log.warning(
+                    "the count store lost or replaced our writes; loading the partition again", partition=partition.number
+                )
                 self._start_over(partition)
 
     def _start_over(self, partition: Partition) -> None:

@@ -14,10 +14,12 @@ rejected = Counter("ldpstream_rejected", "Envelopes rejected", ["reason"])
 for _reason in REASONS:
     rejected.labels(_reason)  # starts the series at zero, because a rate needs a sample before the first rejection
 redelivered = Counter("ldpstream_redelivered", "Envelopes delivered again and skipped")
-gaps = Counter("ldpstream_gaps", "Times that envelopes were missing from a delivery and were fetched again")
+gaps = Counter("ldpstream_gaps", "Number of deliveries with missing envelopes, which were fetched again")
 missing_offsets = Counter("ldpstream_missing_offsets", "Offsets whose record the log no longer had, excluding markers")
 new_logs = Counter("ldpstream_new_logs", "Partitions whose topic had been deleted and recreated")
-refused_commits = Counter("ldpstream_refused_commits", "Commits refused because another agent had written since")
+refused_commits = Counter(
+    "ldpstream_refused_commits", "Commits refused because another agent had written the partition meanwhile"
+)
 store_losses = Counter(
     "ldpstream_store_losses", "Partitions loaded again because the count store lost or replaced their counts"
 )

@@ -55,7 +55,7 @@ def audit_verdict(result: Report) -> str:
     return (
         f"{failed} of {result.n_bounds} bounds are above their claim. If every claim holds, this number is 0 with probability"
         f" {result.joint_confidence:g}. {caught} of {len(result.controls)} broken mechanisms caught."
-        f" Reports of each value: {reports}. Seed {result.seed}; devices draw from the operating system."
+        f" Reports of each value: {reports}. Seed {result.seed}; devices use the operating system's randomness."
     )
 
 
@@ -92,8 +92,8 @@ def bench_tables(result: Bench) -> list[Table]:
     tables = [ours]
     if any(s.peers for s in result.speeds):
         titles = [title for name, version in LIBRARIES.items() for title in (f"{name} {version}", "× ours", "their n")]
-        beside = table("Ours and other libraries: reports of values per second (both rounds), reports counted per second,"
-                       " bytes allocated for each report", "mechanism",
+        beside = table("Our rates and other libraries' rates: reports of values per second (both rounds), reports counted per"
+                       " second, bytes allocated for each report", "mechanism",
                        "step", "ours", *titles, texts=2)  # fmt: skip
         for s in result.speeds:
             beside.add_row(s.mechanism, "report", rate(s.fresh), *_beside(s, s.fresh, "report"))
@@ -112,8 +112,8 @@ def bench_notes(result: Bench) -> list[str]:
     return [
         f"{stream.n:,} GRR reports drawn, perturbed and counted in blocks: {rate(stream.per_s)}/s, peak memory of the process"
         f" {stream.peak_mib:.0f} MiB, {kept} {STREAM_LIMIT_MIB} MiB.",
-        "Rates are per second of processor time, the best of several runs. × ours is our rate divided by the other library's in"
-        " this run. The other libraries take one value at a time, so their rates are for the n shown.",
+        "Rates are per second of processor time, the best of several runs. × ours is our rate divided by the other library's"
+        " rate in this run. The other libraries take one value at a time, so their rates are for the n shown.",
         *(f"Other libraries: {missing}" for missing in result.peers_missing),
     ]
 

@@ -72,7 +72,7 @@ def estimators_command(
     peers: Annotated[bool, typer.Option(help="also other libraries, in a separate environment")] = True,
     json: JsonFile = None,
 ) -> None:
-    """Time the estimators on one core; the number of reports does not matter."""
+    """Measure the estimators' run time on one core. It does not depend on the number of reports."""
     from experiments.bench.estimators import measure, timing_table
 
     with activity() as progress:

@@ -318,8 +318,8 @@ def estimate(
         if until is not None and publication.span == "window":
             console.print(tables.histogram_table(survey, publication, None))
 
-    # the estimator may wait long for an unreachable Kafka; ending the process is safe: the next estimator estimates unsaved
-    # steps
+    # The estimator may wait long for an unreachable Kafka. Ending the process is safe: the next estimator estimates the steps
+    # that this estimator has not saved.
     stop = ends_on_signal(STOP_S if json is None else None)
     history = serve(survey, settings, stop, seen, partial(ensure_topics, settings, survey, "estimator"), until)
     write_json(json, tables.as_json(survey, history, None))

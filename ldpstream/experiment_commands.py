@@ -20,7 +20,7 @@ def audit_command(
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of the vectorised reports")] = 1,
     json: JsonFile = None,
 ) -> None:
-    """Attack the reports that the code emits: a lower bound of ε beside each claim. Status 1 if one exceeds its claim."""
+    """Attack real reports, and print a lower bound of ε beside each claimed ε. Exit status 1 if a bound exceeds its claim."""
     from experiments.audit.audit import K, audit
     from experiments.audit.samplers import code_paths
     from experiments.tables import audit_tables, audit_verdict

@@ -125,7 +125,7 @@ def _add_four(one: Any, two: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @numba.njit(cache=True)
 def _tally(words: Words, tallies: Words) -> None:
-    """Adds every bit of a word to a byte of its own: bit 8 y + x of the word is added to byte y of the word's tally x."""
+    """Counts each bit of a word in its own byte: bit 8 y + x is added to byte y of tally x of this word."""
     for j in range(words.size):
         for bit in range(8):
             tallies[bit, j] += words[j] >> np.uint64(bit) & np.uint64(0x0101010101010101)

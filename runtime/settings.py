@@ -119,7 +119,7 @@ class Settings(BaseSettings):
     gateway_host: str = "127.0.0.1"
     """address that the gateway listens on"""
     gateway_tokens_file: Path | None = None
-    """file of accepted bearer tokens, one a line, at least 16 characters each; without it anybody may report"""
+    """file of accepted bearer tokens, one a line, at least 16 characters each; without this file anybody may report"""
     gateway_rate: Annotated[float, Field(gt=0, le=1e9)] = 50.0
     """limit of requests a second for one client (one token at one address)"""
     gateway_bytes_rate: Annotated[float, Field(gt=0, le=1e12)] = 5_000_000.0

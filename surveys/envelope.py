@@ -42,7 +42,7 @@ EnvelopeReason = Literal[
     "step in the future",
     "too large",
 ]
-Reason = Literal[EnvelopeReason, "unreadable batch"]  # "unreadable batch" is for a whole batch of records
+Reason = Literal[EnvelopeReason, "unreadable batch"]  # "unreadable batch" is for the refused part of a batch
 REASONS: Final[tuple[Reason, ...]] = EnvelopeReason.__args__  # type: ignore[attr-defined]
 
 

@@ -335,7 +335,7 @@ class Survey(_Part):
         return self.opens_ms(step + 1 + self.lateness_steps)
 
     def too_old(self, step: int, appended_ms: int) -> bool:
-        """True if a report of the step comes after the step's close, when appended to the log at the given time."""
+        """True if a report of the step, appended to the log at that time, is after the step's close."""
         return appended_ms >= self.closes_ms(step)
 
     def too_early(self, step: int, appended_ms: int) -> bool:

@@ -253,7 +253,7 @@ class PrometheusPublisher:
         self._eps_inf = gauge("privacy_eps_inf_nats", "Bound of eps_t for any number of reports.", level)
         self._eps_sequence = gauge(
             "privacy_eps_sequence_nats",
-            "Bound of the privacy loss of a participant who reported any values, as often as possible so far.",
+            "Bound of the privacy loss of a participant who has reported as often as possible, for any values.",
             level,
         )
         self._eps_window = gauge(

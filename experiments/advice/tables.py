@@ -71,7 +71,9 @@ def _why_mechanism(advice: Advice, c: Candidate) -> str:
             dropped.setdefault(o.dropped, []).append(o.mechanism)
     lost = "".join(f" Smaller variance, but not simulated: {', '.join(names)} ({why})." for why, names in dropped.items())
     if all(o.deviation >= c.deviation for o in others):
-        return f"{c.mechanism}: the smallest exact variance of those simulated{f' ({ratios})' if ratios else ''}.{lost}"
+        return (
+            f"{c.mechanism}: the smallest exact variance of the simulated mechanisms{f' ({ratios})' if ratios else ''}.{lost}"
+        )
     return f"{c.mechanism}: the smallest simulated error, but not the smallest exact variance ({ratios} as large).{lost}"
 
 
@@ -108,7 +110,8 @@ def _horizon(advice: Advice, c: Candidate) -> str:
         return f"Losses add up: {t} reports lose {number(c.eps_t)} nats. For repeated reports give eps_inf (memoized)."
     half = " (ε₁ was set to a half of ε∞)" if advice.question.eps_1 is None and advice.question.budget is None else ""
     return (
-        f"{t} reports of an unchanged value lose {number(c.eps_t)} nats, any number at most {number(c.eps_inf)} nats{half}."
+        f"{t} reports of an unchanged value lose {number(c.eps_t)} nats; "
+        f"any number of reports loses at most {number(c.eps_inf)} nats{half}."
         f" Between any two sequences of values the loss of {t} reports is at most {number(c.eps_any)} nats."
     )
 

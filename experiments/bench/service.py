@@ -202,7 +202,7 @@ def _count(site: Site, agent: Agent, load: Load) -> Run:
 def _check(site: Site, load: Load) -> None:
     if site.store.tables(range(1)) != load.counts:
         reports = sum(table.n for table in site.store.tables(range(1)).values())
-        raise BenchError(f"the count tables differ from what was sent: {reports:,} of {load.reports:,} reports")
+        raise BenchError(f"the count tables differ from the reports sent: {reports:,} of {load.reports:,} reports")
 
 
 def _phases(site: Site, kind: Kind, load: Load, out: Path, seen: Seen) -> Phases:

@@ -75,8 +75,8 @@ TABLE_2: tuple[Verdict, ...] = (
 SCALE_NOTE = (
     "Verdicts are 3 excellent, 2 good, 1 bad and 0 not applicable. A verdict depends on the method's distance divided by"
     f" GIBU's, as the geometric mean over all sizes: at most {EXCELLENT} is excellent, at most {GOOD:g} good. The paper gives"
-    " no such scale; the reference is the paper's column GIBU, which is always excellent. An inversion is turned into a"
-    " distribution in two ways, and its verdict uses the better one."
+    " no such scale; the reference is the paper's column GIBU, which is always excellent. Two methods turn an inversion"
+    " into a distribution. The verdict on the inversion uses the better result."
 )
 GROWS_NOTE = (
     "A method's distance relative to GIBU's depends on the number of people, which the paper's text does not give. With"

@@ -55,7 +55,7 @@ def _few_values(t: int, k: int, rounds: GRRRounds) -> tuple[float, str]:
         for others in partitions(t - n, rounds.k - k)
     ]
     loss, own, others = max(found)
-    return loss, f"reports of symbols that some value has: {own}, and that none has: {others}"
+    return loss, f"reports of each symbol that belongs to a value: {own}; of each other symbol: {others}"
 
 
 def _spread(own: tuple[int, ...], others: tuple[int, ...], k: int, rounds: GRRRounds) -> float:

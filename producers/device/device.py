@@ -290,7 +290,7 @@ class Device:
             if kept != level:
                 raise DeviceError(
                     f"{self._path}: the level of {attribute.name} is permanently {attribute.levels[kept].name}, got"
-                    f" {attribute.levels[level].name}; a second level would be a second budget"
+                    f" {attribute.levels[level].name}; a second level would need a second privacy budget"
                 )
 
 

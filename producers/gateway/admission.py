@@ -51,8 +51,8 @@ class RateLimit:
     Args:
         rate: sustained rate of a client, per second.
         burst: size of a full bucket, at least 1.
-        max_clients: largest number of remembered clients. A further client replaces the client seen first; a replaced client
-            starts again with a full bucket.
+        max_clients: largest number of remembered clients. If there are more, a new client replaces the client remembered
+            longest. A replaced client that returns starts with a full bucket.
     """
 
     def __init__(self, rate: float, burst: float, max_clients: int = 100_000) -> None:

@@ -151,7 +151,7 @@ class Intake:
             raise Problem("too many requests", f"this client has sent too many {kind} in a second", retry_s=retry_s)
         self._requests.charge(client, 1, now)
         if self._stopping:
-            raise Problem("stopping", "this gateway is shutting down; the log has nothing of this attempt")
+            raise Problem("stopping", "this gateway is shutting down; no report of this attempt is in the log")
         return client
 
     async def _take(self, request: Request, client: Client) -> int:
@@ -173,7 +173,9 @@ class Intake:
         finally:
             reservation.release()
         if known == UNKNOWN:
-            raise Problem("outcome unknown", "the log never acknowledged an attempt with this key; the gateway makes no other")
+            raise Problem(
+                "outcome unknown", "the log never acknowledged an attempt with this key; the gateway makes no other attempt"
+            )
         return known if isinstance(known, int) else await self._outcome(known)
 
     def _known(self, key: bytes | None) -> asyncio.Task[int] | int | None:
@@ -217,10 +219,10 @@ class Intake:
         except ClientDisconnect:
             raise Problem("undecodable", "the client disconnected before the end of the body") from None
         except Busy:
-            raise Problem("busy", "too many bytes wait for the log; the log has nothing of this attempt") from None
+            raise Problem("busy", "too many bytes wait for the log; no report of this attempt is in the log") from None
         except TimeoutError:
             if self._stopping:
-                raise Problem("stopping", "this gateway is shutting down; the log has nothing of this attempt") from None
+                raise Problem("stopping", "this gateway is shutting down; no report of this attempt is in the log") from None
             closing = {"Connection": "close"}
             raise Problem("too slow", f"the body did not arrive within {BODY_S:.0f} s", headers=closing) from None
         return parts[0] if len(parts) == 1 else b"".join(parts)

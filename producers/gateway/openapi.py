@@ -68,7 +68,7 @@ def description(survey: str, tokens_required: bool) -> dict[str, Any]:
         "info": {
             "title": f"ldpstream gateway: {survey}",
             "version": "1",
-            "description": "Receives locally private reports from devices. Accepts them once the log has acknowledged them.",
+            "description": "Receives locally private reports from devices. Accepts reports once the log has acknowledged them.",
         },
         "paths": {
             "/v1/reports": {"post": reports},

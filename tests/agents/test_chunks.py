@@ -171,7 +171,7 @@ def test_damage_in_a_batch_affects_no_other_batch(codec: int, damage: list[tuple
     assert (counted + refused, after[:3]) == (20, ((22,), (7,), (b"c",)))
 
 
-def test_records_before_an_unreadable_record_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_before_an_unreadable_piece_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of the batch is refused, from the first piece with an unreadable record on.
 
     Here a piece is one record. Brokers accept header names that are not UTF-8; the library would end the process.

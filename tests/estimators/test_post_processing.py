@@ -72,7 +72,7 @@ def test_norm_sub_is_the_projection_onto_the_simplex(x: np.ndarray) -> None:
     f = apply(x, "norm-sub")
     shift = (x - f)[f > 0]
     np.testing.assert_allclose(shift, shift.mean(), atol=1e-9)  # norm-sub subtracts one constant from all positive numbers
-    assert (x[f == 0] <= shift.mean() + 1e-9).all()  # no other number exceeds the constant; both are conditions of a projection
+    assert (x[f == 0] <= shift.mean() + 1e-9).all()  # the other numbers are at most the constant, as a projection requires
 
 
 @pytest.mark.parametrize("outliers", [[], [0.999, 1.001, 1.5], [-0.01, 1e-7, 2.6e-4]])

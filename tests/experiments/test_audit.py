@@ -1,7 +1,7 @@
 """The audit's bounds are close to a mechanism's loss, never exceed the claim, and expose every broken mechanism.
 
-All seeds are fixed, also those of devices. With other seeds, a bound of a correct mechanism would exceed the claim in a run of
-the audit with probability at most 0.001. This file and `test_bench` contain five runs of the audit.
+All seeds are fixed, also those of devices. With another seed, an audit of the correct mechanisms would report a bound above a
+claim with probability at most 0.001. This file and `test_bench` contain five runs of the audit.
 """
 
 import math

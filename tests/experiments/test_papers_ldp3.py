@@ -33,7 +33,7 @@ def test_published_averages_match_published_columns(name: str) -> None:
         assert not slip or row[1] != pytest.approx(np.mean(row[2:]), abs=0.04)
 
 
-def test_porto_has_powers_numbers_in_its_column_of_powerns() -> None:
+def test_portos_powerns_column_repeats_powers_numbers() -> None:
     same = {name: [row[-1] == row[-2] for row in rows.values()] for name, rows in TABLES.items()}
     assert all(same["porto"])
     assert not any(same["kosarak"] + same["bms_pos"])

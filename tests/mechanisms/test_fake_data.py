@@ -70,8 +70,8 @@ def test_a_tuple_loses_exactly_the_mechanisms_eps(name: str) -> None:
 
 
 def test_amplification_needs_one_attribute_and_equal_domains() -> None:
-    """The literature raises the budget to ln(d (e^ε - 1) + 1). Then the loss of a tuple exceeds ε between people who differ in
-    several attributes, and if the domains have different sizes."""
+    """The literature raises the budget to ln(d (e^ε - 1) + 1). The loss of a tuple then exceeds ε in two cases: people
+    differ in several attributes, or the domains have different sizes."""
     eps, d = 1.0, 2
     raised = math.log(d * (math.exp(eps) - 1) + 1)
     equal = [make("GRR", 3, raised).channel()] * d

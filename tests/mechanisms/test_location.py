@@ -216,7 +216,7 @@ PUBLISHED: list[tuple[str, Callable[[float], FloatArray], FloatArray, str, tuple
 @pytest.mark.parametrize(
     ("channel", "distances", "printed", "losses"), [row[1:] for row in PUBLISHED], ids=[r[0] for r in PUBLISHED]
 )
-def test_the_papers_parameters_give_round_expected_losses(
+def test_the_papers_parameters_give_printed_losses(
     channel: Callable[[float], FloatArray], distances: FloatArray, printed: str, losses: tuple[float, ...]
 ) -> None:
     """Each printed ε gives the expected loss in `losses`, to the printed digits. One unit of the last digit is added to ε, then

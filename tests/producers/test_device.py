@@ -269,7 +269,7 @@ def test_a_level_is_chosen_once(tmp_path: Path) -> None:
     for same in ({}, {"q1": "b"}, {"q0": "a"}):
         assert Device(asked, tmp_path, levels=same).report("q1", 0, 0) == raw
     for other in ({"q1": "a"}, {"q0": "b"}):
-        with pytest.raises(DeviceError, match=r"permanently [ab], got [ab]; a second level would be a second budget"):
+        with pytest.raises(DeviceError, match=r"permanently [ab], got [ab]; a second level would need a second privacy budget"):
             Device(asked, tmp_path, levels=other)
     for wrong in ({"q2": "a"}, {"q0": "c"}):
         with pytest.raises(ValueError, match="must be one of"):

@@ -105,7 +105,7 @@ class Site:
         for _ in range(n_envelopes):
             step, reason = self.survey.step_at(now_ms()), None
             if rng.random() < 0.1:
-                reason = REASONS[int(rng.integers(len(REASONS) - 1))]  # not "too large": the broker refuses such records
+                reason = REASONS[int(rng.integers(len(REASONS) - 1))]  # not "too large": the broker refuses it
                 value = spoilt(self.survey, rng, step, reason)
             else:
                 value = sound(self.survey, rng, step, int(rng.integers(len(PANES))), int(rng.integers(1, 20)))

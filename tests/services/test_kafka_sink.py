@@ -136,7 +136,7 @@ def test_a_killed_and_restarted_broker_loses_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_broker_that_never_returns_is_one_clear_error(
+def test_a_broker_that_stays_down_raises_one_clear_error(
     kafka_node: KafkaNode, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sinks, "REQUEST_MS", 3000)

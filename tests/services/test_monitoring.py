@@ -273,7 +273,7 @@ def test_no_alert_pages_while_the_service_is_healthy(running: Running) -> None:
     wait_until(lambda: not pages(), pages)  # no alert is even pending
 
 
-def test_the_gauges_of_due_time_and_lag_move(running: Running) -> None:
+def test_the_due_time_and_lag_gauges_change(running: Running) -> None:
     def due_s() -> float:
         (due,) = running.ask("query", query="ldpstream_next_estimate_due_timestamp_seconds")["result"]
         return float(due["value"][1])

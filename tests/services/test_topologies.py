@@ -103,7 +103,7 @@ def retried(ask: Callable[[], object], timeout_s: float = PATIENCE_S) -> object:
 # ---- Cluster
 
 
-def test_a_cluster_answers_as_memory_while_slots_move(cluster: RedisClusterNodes) -> None:
+def test_a_cluster_behaves_like_memory_while_slots_move(cluster: RedisClusterNodes) -> None:
     rng = np.random.default_rng(20261121)
     with closing(RedisCountStore(SURVEY, Settings(redis=cluster.url))) as store:
         stores: list[CountStore] = [MemoryCountStore(SURVEY), store]
@@ -152,7 +152,7 @@ def test_the_store_recovers_after_a_cluster_node_was_down(cluster: RedisClusterN
         operate(stores, rng, 20)
 
 
-def test_an_unreachable_cluster_is_one_error() -> None:
+def test_an_unreachable_cluster_raises_a_one_line_error() -> None:
     ports = free_ports(2)
     url = f"redis+cluster://me:s3cr3t@127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}"
     with (
