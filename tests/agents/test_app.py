@@ -28,7 +28,7 @@ def run(command: list[str], folder: Path, **environment: str) -> subprocess.Comp
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=900,
         check=False,
     )
 

@@ -139,6 +139,6 @@ def test_an_unwritable_file_is_refused_before_the_work(output: list[str], monkey
 
 def test_a_bad_option_prints_one_line_and_exits_with_2() -> None:
     command = [sys.executable, "-m", "ldpstream", "advise", "--n", "100", "--eps", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=ROOT, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("ldpstream: give --k")

@@ -17,7 +17,7 @@ from tests.services.rig import free_ports
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "surveys" / "samples" / "demo.toml"
-DEADLINE_S = 60
+DEADLINE_S = 240
 FAUST = ["-m", "faust", "-A", "agents.app", "worker", "-l", "warn"]
 STARTS = [
     ("produce", signal.SIGINT), ("produce", signal.SIGTERM), ("agent", signal.SIGINT), ("estimate", signal.SIGTERM),

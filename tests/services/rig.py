@@ -376,7 +376,7 @@ class RedisNode(Node):
 
     def client(self) -> redis.Redis:
         """A client with all rights and a timeout of 10 s."""
-        return redis.Redis.from_url(self.url, socket_timeout=10)
+        return redis.Redis.from_url(self.url, socket_timeout=30)
 
     @property
     def url(self) -> str:

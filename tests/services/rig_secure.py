@@ -162,7 +162,7 @@ class SecureRedisNode(RedisNode):
         user, password = self.admin_credentials
         return redis.Redis.from_url(
             self.url, username=user, password=password, ssl_ca_certs=str(self.authority.file),
-            ssl_certfile=str(self._admin.cert), ssl_keyfile=str(self._admin.key), socket_timeout=10,
+            ssl_certfile=str(self._admin.cert), ssl_keyfile=str(self._admin.key), socket_timeout=30,
         )  # fmt: skip
 
 

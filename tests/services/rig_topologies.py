@@ -143,7 +143,7 @@ class SentinelNode(Node):
 
     def client(self) -> redis.Redis:
         """A client of the Sentinel."""
-        return redis.Redis(LOOPBACK, self._ports[0], password=self._password, socket_timeout=10)
+        return redis.Redis(LOOPBACK, self._ports[0], password=self._password, socket_timeout=30)
 
     def start(self) -> None:
         self._launch(["redis-server", str(self._file), "--sentinel"])

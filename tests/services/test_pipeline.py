@@ -213,7 +213,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
 def scrape(port: int, step: int) -> bool:
     """True if /metrics shows the histogram of this step or of a later step, and the privacy loss."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
             text = answer.read().decode()
     except OSError:
         return False

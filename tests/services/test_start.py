@@ -17,7 +17,7 @@ from ldpstream.rehearse import rehearse
 from .rig import KafkaNode, RedisNode, free_ports
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 120
+DEADLINE_S = 240
 NAMES = ("agent", "estimate", "gateway", "produce")
 
 
@@ -47,7 +47,7 @@ class Early:
 
     def get(self, name: str, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics[name]}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics[name]}{path}", timeout=30) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
