@@ -85,15 +85,13 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
     Args:
         m: the mechanism.
         table: the mechanism's counts.
-        steps: number of steps that the counts sum.
+        steps: as in `matrix_inversion`.
 
     Raises:
         ValueError: if the table belongs to another mechanism or has invalid counts, or if steps < 1.
     """
     check_groups([(m, table)], steps)
-    found = (
-        {name: log_p for name, log_p in _tests(m, table, m.reports_in(steps)).items() if log_p is not None} if table.n else {}
-    )
+    found = {name: log_p for name, log_p in _tests(m, table, steps).items() if log_p is not None} if table.n else {}
     if not found:
         return Fit(math.nan, math.nan, None, {})
     worst = min(found, key=lambda name: found[name][0])

@@ -1,5 +1,6 @@
 """The result of every estimator."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from mechanisms.arguments import FloatArray, integer, real
 from mechanisms.table import CountTable
 
 Group = tuple[Mechanism, CountTable]  # one level's mechanism and counts (group A in GIBU)
+Steps = int | Sequence[int]  # largest number of reports of one person in the table: of all groups, or of each group
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,26 @@ class Estimate:
         return self.frequencies - half, self.frequencies + half
 
 
-def check_groups(groups: list[Group], steps: int) -> int:
+def of_each_group(groups: list[Group], steps: Steps) -> list[int]:
+    """Returns each group's `steps`.
+
+    Raises:
+        ValueError: if a number is below 1, or there is not one number for each group.
+    """
+    each = [integer("steps", n, 1, 2**31) for n in (steps if isinstance(steps, Sequence) else [steps] * max(1, len(groups)))]
+    if len(each) != max(1, len(groups)):
+        raise ValueError(f"steps must be one number or one for each of {len(groups)} groups, got {len(each)}")
+    return each
+
+
+def check_groups(groups: list[Group], steps: Steps) -> int:
     """Checks groups and steps, and returns the common domain size.
 
     Raises:
         ValueError: if there is no group, the domains differ, a table belongs to another mechanism or has invalid counts, or
-            steps < 1.
+            `steps` is wrong (`of_each_group`).
     """
-    integer("steps", steps, 1, 2**31)
+    of_each_group(groups, steps)
     if not groups:
         raise ValueError("groups must hold at least one mechanism with its table, got none")
     k = groups[0][0].k

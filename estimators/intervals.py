@@ -17,7 +17,7 @@ CLEAR = 2.0  # a frequent value is at least this many standard errors above zero
 MAX_BIAS = 0.4  # in standard errors; a 95 % normal interval with this bias still has 93 % coverage
 
 
-def free_maximum(groups: list[Group], raw: Estimate, steps: int = 1) -> FloatArray:
+def free_maximum(groups: list[Group], raw: Estimate) -> FloatArray:
     """First-order approximation of the maximum of the support counts' likelihood if frequencies may be negative.
 
     The approximation starts with the mean of the groups' inversions, with the likelihood's weights h = n (p-q)² / γ. A shift in
@@ -26,7 +26,6 @@ def free_maximum(groups: list[Group], raw: Estimate, steps: int = 1) -> FloatArr
     Args:
         groups: mechanisms with their tables; no location mechanisms.
         raw: the matrix inversion of the groups.
-        steps: as in `matrix_inversion`.
 
     Returns:
         (k,) frequencies; NaN if the counts carry no information.
@@ -37,7 +36,7 @@ def free_maximum(groups: list[Group], raw: Estimate, steps: int = 1) -> FloatArr
             gamma = m.q + (m.p - m.q) * np.clip(raw.frequencies, 0, 1)
             h = table.n * (m.p - m.q) ** 2 / np.maximum(gamma, 1e-100)
             weights += h
-            own = raw if len(groups) == 1 else combined_inversion([(m, table)], steps=steps)
+            own = raw if len(groups) == 1 else combined_inversion([(m, table)])
             weighted += h * own.frequencies
     if not weights.any():
         return raw.frequencies

@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from estimators.estimate import Group
+from estimators.estimate import Group, Steps, of_each_group
 from estimators.matrix_inversion import combined_inversion
 from mechanisms import ChannelMechanism, Mechanism
 from mechanisms.arguments import FloatArray
@@ -35,7 +35,7 @@ class LevelsDifference:
     p: float
 
 
-def levels_difference(groups: list[Group], steps: int = 1) -> LevelsDifference | None:
+def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference | None:
     """Compares the matrix inversions of all pairs of levels, value by value.
 
     The difference D is a sum of independent contributions, one per person, each at most b = 1 / (people |p - q|). The variance
@@ -58,15 +58,16 @@ def levels_difference(groups: list[Group], steps: int = 1) -> LevelsDifference |
     telling = [i for i, (m, table) in enumerate(groups) if table.n and m.p != m.q and not isinstance(m, ChannelMechanism)]
     found: list[LevelsDifference] = []
     pairs = list(combinations(telling, 2))
+    reports = of_each_group(groups, steps)
     for pair in pairs:
         two = [groups[i] for i in pair]
-        together = combined_inversion(two, steps=steps).frequencies
-        own = [combined_inversion([group], steps=steps).frequencies for group in two]
+        of_pair = [reports[i] for i in pair]
+        together = combined_inversion(two, steps=of_pair).frequencies
+        own = [combined_inversion([group]).frequencies for group in two]
         difference = np.abs(own[0] - own[1])
         variance = np.zeros(difference.size)
         reach = 0.0
-        for (m, table), frequencies in zip(two, own, strict=True):
-            each = m.reports_in(steps)
+        for (m, table), frequencies, each in zip(two, own, of_pair, strict=True):
             people = table.n / each
             variance += np.maximum(_variances(m, frequencies, each), _variances(m, together, each)) / people
             reach = max(reach, 1 / (people * abs(m.p - m.q)))

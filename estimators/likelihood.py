@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from estimators.channel_terms import exact_term
-from estimators.estimate import Estimate, Group, check_groups
+from estimators.estimate import Estimate, Group, Steps, check_groups
 from estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
 from estimators.standard_errors import standard_errors
 from estimators.terms import SupportTerm, Term
@@ -72,7 +72,7 @@ def gibu(
     groups: list[Group],
     max_iter: int = 10_000,
     tol: float = 1e-12,
-    steps: int = 1,
+    steps: Steps = 1,
     *,
     delta: float = 0.0,
     start: npt.ArrayLike | None = None,
@@ -118,7 +118,7 @@ def mle(m: Mechanism, table: CountTable, steps: int = 1, *, likelihood: str = "e
     return combined_mle([(m, table)], steps, likelihood=likelihood)
 
 
-def combined_mle(groups: list[Group], steps: int = 1, *, likelihood: str = "exact") -> Estimate:
+def combined_mle(groups: list[Group], steps: Steps = 1, *, likelihood: str = "exact") -> Estimate:
     """Returns the maximum of the groups' likelihood, the limit of `gibu`. Arguments and accuracy are as for `mle`.
 
     For support counts the maximum is exact to machine precision, for any number of groups: see `estimators.optimum`.
@@ -186,7 +186,7 @@ def _kinds(columns: list[FloatArray]) -> tuple[IntArray, IntArray, FloatArray]:
 
 
 def _estimate(
-    groups: list[Group], terms: list[Term], f: FloatArray, steps: int, iterations: int, converged: bool | None = None
+    groups: list[Group], terms: list[Term], f: FloatArray, steps: Steps, iterations: int, converged: bool | None = None
 ) -> Estimate:
     """Builds the `Estimate` of f. If `converged` is None, `Estimate.converged` is true if the gap is at most `PROVEN_GAP`."""
     n = sum(table.n for _, table in groups)

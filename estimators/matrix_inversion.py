@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from estimators.estimate import Estimate, Group, check_groups
+from estimators.estimate import Estimate, Group, Steps, check_groups, of_each_group
 from estimators.post_processing import check_method, norm_sub, post_process
 from mechanisms import ChannelMechanism, CountTable, Mechanism
 from mechanisms.arguments import FloatArray
@@ -18,9 +18,10 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
         m: the mechanism.
         table: the mechanism's count table.
         post: a method of `estimators.post_processing`; ``"none"`` keeps the estimate unbiased.
-        steps: number of time steps that the table sums. The standard errors then assume that the same people made all reports
-            with unchanged values, each person `m.reports_in(steps)` reports. This is conservative (`Mechanism.variance`). The
-            people are a random sample, and the errors are those for the whole population.
+        steps: largest number of reports of one person in the table: the number of time steps that the table sums, or
+            `Mechanism.reports_in` of these steps. The standard errors assume that every person made so many reports, with an
+            unchanged value. This assumption is conservative (`Mechanism.variance`). The people are a random sample of the
+            population: the standard errors include the sampling.
 
     Returns:
         Frequencies, which may be negative. Their sum is 1 only by chance; for GRR the sum is exactly 1. All are NaN if the
@@ -35,7 +36,7 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
     return combined_inversion([(m, table)], post, steps)
 
 
-def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) -> Estimate:
+def combined_inversion(groups: list[Group], post: str = "none", steps: Steps = 1) -> Estimate:
     """Unbiased frequencies from several mechanisms' counts: for each bin, a weighted mean of the mechanisms' inversions.
 
     The weights are 1 / variance under uniform frequencies. The weights do not depend on the counts, so the mean stays unbiased.
@@ -46,10 +47,9 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: int = 1) 
     check_method(post)
     k = check_groups(groups, steps)
     frequencies, variance, weights = np.zeros(k), np.zeros(k), np.zeros(k)
-    for m, table in groups:
+    for (m, table), each in zip(groups, of_each_group(groups, steps), strict=True):
         if not table.n or m.p == m.q:
             continue
-        each = m.reports_in(steps)
         people = table.n / each
         inverted, bins, typical = (
             _invert_channel(m, table, each) if isinstance(m, ChannelMechanism) else _invert(m, table, each)

@@ -4,14 +4,14 @@ import numpy as np
 from scipy.linalg import helmert
 
 from estimators.dense_errors import is_dense, score_moments
-from estimators.estimate import Group
+from estimators.estimate import Group, Steps, of_each_group
 from mechanisms import Mechanism
 from mechanisms.arguments import FloatArray
 
 RESOLVED = 1e-12  # smallest ratio of two eigenvalues of a Hessian that is not a rounding error
 
 
-def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, exact: bool = False) -> FloatArray:
+def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, exact: bool = False) -> FloatArray:
     """Returns the standard errors, (k,), of the groups' maximum-likelihood estimate on the simplex, at the maximum.
 
     The errors come from the sandwich covariance P J P of an M-estimator. H is minus the expected Hessian. J is the true
@@ -38,16 +38,16 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: int, ex
 
     Source: Huber 1967 (the sandwich); Aitchison and Silvey 1958 (the constraint).
     """
-    telling = [(m, table.n) for m, table in groups if table.n and m.p != m.q]
-    if not telling or any(np.isnan(m.p) and not is_dense(m) for m, _ in telling):
+    reports = of_each_group(groups, steps)
+    telling = [(m, table.n, each) for (m, table), each in zip(groups, reports, strict=True) if table.n and m.p != m.q]
+    if not telling or any(np.isnan(m.p) and not is_dense(m) for m, _, _ in telling):
         return np.full(frequencies.size, np.nan)
-    if any(is_dense(m) for m, _ in telling):
-        return _by_matrices(telling, frequencies, steps, exact)
+    if any(is_dense(m) for m, _, _ in telling):
+        return _by_matrices(telling, frequencies, exact)
     hessian = np.zeros(frequencies.size)
     score_diagonal = np.zeros(frequencies.size)
     factors = []
-    for m, n in telling:
-        each = m.reports_in(steps)
+    for m, n, each in telling:
         slope, variance, x = _support(m, frequencies, each)
         people = n / each
         hessian += n * (m.p - m.q) * slope
@@ -68,10 +68,9 @@ def _support(m: Mechanism, f: FloatArray, each: int) -> tuple[FloatArray, FloatA
     return slope, *m.support_covariance(f, each)
 
 
-def _by_matrices(telling: list[tuple[Mechanism, int]], f: FloatArray, steps: int, exact: bool) -> FloatArray:
+def _by_matrices(telling: list[tuple[Mechanism, int, int]], f: FloatArray, exact: bool) -> FloatArray:
     hessian, score = np.zeros((f.size, f.size)), np.zeros((f.size, f.size))
-    for m, n in telling:
-        each = m.reports_in(steps)
+    for m, n, each in telling:
         if is_dense(m):
             of_report, of_person = score_moments(m, f, each, exact)
         else:

@@ -33,9 +33,10 @@ def draw_ledger(survey: Survey, path: Path) -> None:
         for level, m in zip(attribute.levels, mechanisms, strict=True)
     ]
     for i, (name, m) in enumerate(curves):
-        axes.plot(reports, [m.eps_t(int(t)) for t in reports], color=f"C{i}", label=f"{name}: same value")
-        any_values = [m.eps_sequence(int(t)).value for t in reports]
-        axes.plot(reports, any_values, color=f"C{i}", linestyle="--", label=f"{name}: any values")
+        possible = reports[reports <= (m.lifetime_reports or MOST_REPORTS)].tolist()
+        axes.plot(possible, [m.eps_t(t) for t in possible], color=f"C{i}", label=f"{name}: same value")
+        any_values = [m.eps_sequence(t).value for t in possible]
+        axes.plot(possible, any_values, color=f"C{i}", linestyle="--", label=f"{name}: any values")
     axes.set(
         xscale="log", yscale="log", xlabel="reports t", ylabel="privacy loss in nats", title=f"Privacy ledger of {survey.name}"
     )

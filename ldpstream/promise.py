@@ -58,8 +58,21 @@ def device_line(survey: Survey) -> str:
     return (
         f"A device in all, at the levels of largest loss, while its values stay the same: {eps_1:.4g} nats a step, "
         f"{eps_t:.4g} in {t} steps, {forever} in any number of steps. If its values change: at most {any_values:.4g} nats in "
-        f"{t} steps."
+        f"{t} steps.{_device_window(survey)}"
     )
+
+
+def _device_window(survey: Survey) -> str:
+    """Returns the loss of a device whose values differ only within the longest `every_steps`.
+
+    Returns "" without such a level, or with a memoized level: a memo also links the reports of all other steps.
+    """
+    every = [m for levels in survey.mechanisms for m in levels]
+    w = max(m.every_steps for m in every)
+    if w == 1 or any(m.eps_window is None for m in every):
+        return ""
+    loss = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(w)).value)
+    return f" If its values change only within {w} consecutive steps: at most {loss:.4g} nats, for ever."
 
 
 def promise(survey: Survey) -> list[str]:
@@ -101,15 +114,16 @@ def _spaced(m: Mechanism, window: int) -> list[str]:
     """Returns the promise of a level with `every_steps` or `lifetime_reports`."""
     w, limit = m.every_steps, m.lifetime_reports
     steps = f"{w} consecutive step{'s' if w > 1 else ''}"
-    often = f"at one of {w} steps" if w > 1 else "at every step"
+    often = f"once in {w} steps, from a random first step on" if w > 1 else "at every step"
     stops = "" if limit is None else f", and stops for good after {limit:,} report{'s' if limit > 1 else ''}"
     loss = m.eps_sequence(m.reports_in(window)).value
     total = "no bound holds for ever" if limit is None else f"at most {m.eps_lifetime:.4g} nats for ever"
     lines = [
-        f"A device reports {often}{stops}. Every report is fresh, and the promise is the same for values that change.",
+        f"A device reports {often}{stops}. Every report is fresh, and the promise is the same for values that change. "
+        "Steps are those of the device's clock.",
         f"Value sequences that differ only within {steps}: odds change by at most {odds(m.eps_1)}, for ever "
-        f"(eps_window = {m.eps_1:.4g}). If all values that depend on a value lie within {steps}, the chance of a right guess "
-        f"of this value is at most {percent(m.guess())}, for ever.",
+        f"(eps_window = {m.eps_1:.4g}). The chance of a right guess of a value is at most {percent(m.guess())}, for ever, if "
+        f"the value depends only on values of this attribute within {steps}.",
         f"Any two value sequences lose at most {loss:.4g} nats in {window} steps (eps_sequence), and {total} (eps_lifetime).",
     ]
     if limit is not None:
@@ -164,4 +178,9 @@ def _level(m: Mechanism, window: int, year: int) -> list[str]:
             "With many functions it nearly identifies the device."
         )
     size = m.report_dtype.itemsize
+    if m.every_steps > 1:
+        lines.append(
+            f"A device's reports are {m.every_steps} steps apart. This links its reports: about one device in {m.every_steps} "
+            "reports at the same steps."
+        )
     return [*lines, f"A report takes {size} byte{'s' if size > 1 else ''}."]

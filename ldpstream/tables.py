@@ -95,9 +95,8 @@ def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
     rows = []
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
-            for t in HORIZONS:
-                if m.lifetime_reports is not None and t > m.lifetime_reports:
-                    break
+            limit = m.lifetime_reports or HORIZONS[-1]
+            for t in sorted({min(t, limit) for t in HORIZONS}):
                 sequence = m.eps_sequence(t)
                 rows.append({
                     "attribute": attribute.name, "level": level.name, "mechanism": m.signature, "t": t, "eps_t": m.eps_t(t),
@@ -114,9 +113,9 @@ def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
         group = list(of_level)
         first = group[0]
         title = f"{first['attribute']} · {first['level']} · {first['mechanism']}"
-        spaced = None
-        if (w := first["every_steps"]) > 1:
-            spaced = f"a report every {w} steps; ε_window {number(first['eps_window'])} within {w} steps, "
+        w, spaced = first["every_steps"], None
+        if w > 1 or math.isfinite(first["eps_lifetime"]):
+            spaced = f"ε_window {number(first['eps_window'])} within {w} step{'s' if w > 1 else ''}, "
             spaced += f"ε_lifetime {number(first['eps_lifetime'])}"
         table = Table(title=title, title_justify="left", caption=spaced, caption_justify="left")
         for column in ("reports t", "same value", "any values"):
@@ -146,8 +145,8 @@ def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, A
     integer("horizon", horizon, 1, MAX_T)
     share = real("budget", budget, MIN_EPS, MAX_BUDGET) / survey.share
     losses: dict[str, Callable[[Mechanism], float]] = {
-        "the same": lambda m: m.eps_t(horizon),
-        "any": lambda m: m.eps_sequence(horizon).value,
+        "the same": lambda m: m.eps_t(min(horizon, m.lifetime_reports or horizon)),
+        "any": lambda m: m.eps_sequence(min(horizon, m.lifetime_reports or horizon)).value,
     }
     rows = []
     for attribute in survey.attributes:

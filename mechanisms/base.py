@@ -351,12 +351,17 @@ class OneTime(Mechanism):
             every_steps: w, in [1, 2^31].
             lifetime_reports: B, at least 1; None for no limit.
 
+        Raises:
+            ValueError: if a number is out of range, or the mechanism has fake data already (`with_fake_data` comes last).
+
         Source: Ren et al. 2022, LDP-IDS (uniform population division); Kellaris et al. 2014 (w-event privacy).
         """
+        if self.fakes > 1:
+            raise ValueError("space the mechanism before it gets fake data")
         spaced = copy.copy(self)
         spaced.every_steps = integer("every_steps", every_steps, 1, 2**31)
-        if lifetime_reports is not None:
-            spaced.lifetime_reports = integer("lifetime_reports", lifetime_reports, 1, MAX_COUNT)
+        limit = None if lifetime_reports is None else integer("lifetime_reports", lifetime_reports, 1, MAX_COUNT)
+        spaced.lifetime_reports = limit
         return spaced
 
     @property

@@ -108,42 +108,40 @@ class _Group:
             self._next_step = 0  # the memos for all steps before this step are drawn
 
     def reports(self, step: int) -> PaneReports | None:
-        """Returns the group's reports of a step; None if nobody reports."""
-        devices, values = self._answers(step)
-        if not len(devices):
+        """Returns the group's reports of a step; None if there are none."""
+        present, values = self._present(step)
+        due = self._due(step, present)
+        if not due.any():
             return None
         rng = self._stream(Purpose.REPORTS, step)
         if isinstance(self._mechanism, Longitudinal):
             for earlier in range(self._next_step, step):
-                self._recall(self._mechanism, earlier, *self._answers(earlier))
-            reports = self._mechanism.report(self._recall(self._mechanism, step, devices, values), rng)
+                self._recall(self._mechanism, earlier, *self._present(earlier))
+            reports = self._mechanism.report(self._recall(self._mechanism, step, present, values), rng)
             self._next_step = max(self._next_step, step + 1)
         else:
-            reports = self._mechanism.simulate(self._put_in(devices, values), rng)
+            reports = self._mechanism.simulate(self._put_in(present[due], values[due]), rng)
         truth = np.bincount(values, minlength=self._mechanism.k)
         return PaneReports(self._attribute, self._level, step, reports[rng.permutation(len(reports))], truth)
 
-    def _answers(self, step: int) -> tuple[IntArray, IntArray]:
-        """Returns the group's devices that report at the step, and their true values."""
-        devices, values = self._present(step)
-        due = self._on_turn(step, devices)
+    def _due(self, step: int, present: IntArray) -> npt.NDArray[np.bool_]:
+        """Returns true for each device that reports: the step has its phase, and its reports are not used up."""
+        due = self._on_turn(step, present)
         if self._mechanism.lifetime_reports is not None:
-            due &= self._turns_before(step)[devices] < self._mechanism.lifetime_reports
-        return devices[due], values[due]
+            if step < self._next_turn:
+                self._turns[:], self._next_turn = 0, 0
+            for earlier in range(self._next_turn, step):
+                devices, _ = self._present(earlier)
+                self._turns[devices[self._on_turn(earlier, devices)]] += 1
+            left = self._turns[present] < self._mechanism.lifetime_reports
+            self._turns[present[due]] += 1
+            self._next_turn = step + 1
+            due &= left
+        return due
 
     def _on_turn(self, step: int, devices: IntArray) -> npt.NDArray[np.bool_]:
         """Returns true for each device whose phase is the step's phase."""
         return np.asarray(self._phases[devices] == step % self._mechanism.every_steps)
-
-    def _turns_before(self, step: int) -> IntArray:
-        """Returns for each device the number of earlier steps of its phase at which it has a value."""
-        if step < self._next_turn:
-            self._turns[:], self._next_turn = 0, 0
-        for earlier in range(self._next_turn, step):
-            devices, _ = self._present(earlier)
-            self._turns[devices[self._on_turn(earlier, devices)]] += 1
-        self._next_turn = step
-        return self._turns
 
     def _present(self, step: int) -> tuple[IntArray, IntArray]:
         """Returns the group's devices with a value at the step, and their true values."""

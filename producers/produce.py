@@ -14,11 +14,11 @@ ENVELOPE_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTruth:
-    """True values of the people who report an attribute, level and step.
+    """True values of the people who answer an attribute at a level, at one step.
 
     Attributes:
         reports: number of reports, at least 1.
-        truth: (k,) int64, number of reporting people with each value.
+        truth: (k,) int64, number of people with each value, also of people who do not report at this step.
     """
 
     reports: int

@@ -207,17 +207,18 @@ def conclude(
     held = max(1, sum(any(table.n for table in pane) for pane in panes))
     groups: list[Group] = [(m, sum((pane[i] for pane in panes), m.empty_table())) for i, m in enumerate(mechanisms)]
     iterations = min(10_000, max(100, MAX_IBU_WORK // (asked.k * len(groups))))
-    raw = combined_inversion(groups, steps=held)
+    reports = [_most_reports(m, panes) for m in mechanisms]
+    raw = combined_inversion(groups, steps=reports)
     moved = drift(combined_inversion(list(zip(mechanisms, before, strict=True))), raw) if before is not None else None
     estimates = {
         "mi": raw if post == "none" else _processed(raw, post),
-        "ibu": gibu(groups, iterations, steps=held, likelihood="support"),
-        "mle": combined_mle(groups, held, likelihood="support"),
+        "ibu": gibu(groups, iterations, steps=reports, likelihood="support"),
+        "mle": combined_mle(groups, reports, likelihood="support"),
     }
-    free = free_maximum(groups, raw, held)
-    differ = levels_difference(groups, held)
+    free = free_maximum(groups, raw)
+    differ = levels_difference(groups, reports)
     withheld: Withheld | None = "levels" if differ and differ.p < LEVELS_CHANCE else None
-    fits = {level.name: fit(*group, held) for level, group in zip(asked.levels, groups, strict=True)}
+    fits = {level.name: fit(*group, n) for level, group, n in zip(asked.levels, groups, reports, strict=True)}
     return Publication(
         survey=survey.name,
         fingerprint=survey.fingerprint.hex(),
@@ -244,14 +245,24 @@ def conclude(
             levels_pair=[asked.levels[i].name for i in differ.pair] if differ else None,
             levels_p=differ.p if differ else None,
         ),
-        levels=_levels([level.name for level in asked.levels], groups, held),
+        levels=_levels([level.name for level in asked.levels], groups, reports),
     )
 
 
-def _levels(names: list[str], groups: list[Group], steps: int) -> dict[str, LevelEstimate]:
+def _most_reports(m: Mechanism, panes: list[list[CountTable]]) -> int:
+    """Returns the largest possible number of reports of one device in these panes of successive steps, at least 1.
+
+    A device reports at one of w steps: at most once in each pane with reports whose step has the device's phase.
+    """
+    w = m.every_steps
+    most = max(sum(any(table.n for table in pane) for pane in panes[phase::w]) for phase in range(min(w, len(panes))))
+    return max(1, most if m.lifetime_reports is None else min(most, m.lifetime_reports))
+
+
+def _levels(names: list[str], groups: list[Group], reports: list[int]) -> dict[str, LevelEstimate]:
     if len(groups) < 2 or len(groups) * groups[0][0].k > MAX_LEVEL_NUMBERS:
         return {}
-    estimates = [matrix_inversion(m, table, steps=steps) for m, table in groups]
+    estimates = [matrix_inversion(m, table, steps=n) for (m, table), n in zip(groups, reports, strict=True)]
     return {
         name: LevelEstimate(reports=e.n, frequencies=_plain(e.frequencies), standard_errors=_plain(e.standard_errors))
         for name, e in zip(names, estimates, strict=True)

@@ -127,7 +127,8 @@ class Device:
         `lifetime_reports` the device is silent after so many reports.
 
         The first call for a step draws the report. While the step is among the last `lateness_steps` + 2 reported steps, later
-        calls return the same bytes, whatever the value. For an older step the call raises `StepForgotten` and costs no privacy.
+        calls return the same bytes, whatever the value. For an older step at which the device would report, the call raises
+        `StepForgotten` and costs no privacy.
 
         Args:
             attribute: name of the attribute.

@@ -175,7 +175,7 @@ ALERTS = {
     "LdpstreamRejectedRatio": ("More than one envelope in twenty", ("> 0.05", "15m")),
     "LdpstreamCommitsRefused": ("more than three times in a quarter of an hour", ("[15m]", "> 3")),
     "LdpstreamEstimateOverdue": ("is more than two minutes late", ("> 120", "1m")),
-    "LdpstreamPrivacyBudget": ("more than 80 % of ε∞", ("> 0.8", "5m")),
+    "LdpstreamPrivacyBudget": ("more than 80 % of the level's bound", ("> 0.8", "5m")),
     "LdpstreamPoorFit": ("by more than 6 standard errors", ("> 6", "< -6")),
     "LdpstreamDrift": ("5.7e-7", ("< 5.7e-7",)),
 }

@@ -36,7 +36,7 @@ def draw(m: Mechanism, shares: FloatArray, n: int, rng: np.random.Generator) -> 
 
 def bias_of(estimate: Estimate, m: Mechanism, table: CountTable, steps: int = 1) -> float:
     raw = matrix_inversion(m, table, steps=steps)
-    return bias(estimate, raw, free_maximum([(m, table)], raw, steps))
+    return bias(estimate, raw, free_maximum([(m, table)], raw))
 
 
 def covers(estimate: Estimate, shares: FloatArray) -> FloatArray:

@@ -4,52 +4,62 @@ import numpy as np
 import pytest
 
 from estimators import combined_inversion, combined_mle, matrix_inversion, mle
-from estimators.diagnostics import fit
 from estimators.publishing.publication import conclude, spent
-from mechanisms import LONGITUDINAL, ONE_TIME, OneTime, mechanism
+from mechanisms import LONGITUDINAL, ONE_TIME, CountTable, mechanism
 from producers.population import Population
-from producers.values import MarkovValues
 from surveys import parse_survey
-from tests.producers.samples import level, make_survey
+from tests.producers.samples import WrittenValues, level, make_survey
 
 EPS, W = 1.0, 6
 SPACED = {**level("GRR", eps_1=EPS), "every_steps": 3}
+LARGE = {**level("GRR", eps_1=6.0), "every_steps": 3}
 
 
-@pytest.mark.parametrize("name", ONE_TIME)
-def test_the_errors_count_the_reports_of_a_person(name: str) -> None:
-    """In w steps a person makes one report, in 2w steps two reports."""
-    m = mechanism(name, 8, eps=EPS)
-    assert isinstance(m, OneTime)
-    table = m.tabulate(m.simulate(np.arange(4000) % 3, np.random.default_rng(1)))
-    for estimator in (matrix_inversion, mle):
-        for steps, reports in ((1, 1), (W, 1), (2 * W - 1, 2), (2 * W, 2)):
-            spaced, plain = estimator(m.spaced(W), table, steps=steps), estimator(m, table, steps=reports)
-            assert np.array_equal(spaced.frequencies, plain.frequencies)
-            assert np.array_equal(spaced.standard_errors, plain.standard_errors)
-    assert fit(m.spaced(W), table, W) == fit(m, table, 1)
+def table_of(name: str, n: int) -> CountTable:
+    m = mechanism(name, 4, eps=EPS)
+    return m.tabulate(m.simulate(np.arange(n) % 4, np.random.default_rng(n)))
+
+
+def test_the_errors_count_the_reports_of_one_device() -> None:
+    """A device reports once in six successive steps, but twice in a window of twelve, also if most of its panes are empty."""
+    survey = make_survey({"zone": (4, [{**level("GRR", eps_1=EPS), "every_steps": 3}])})
+    m, few = survey.mechanisms[0][0], table_of("GRR", 400)
+    empty = m.empty_table()
+    for panes, reports in (
+        ([few], 1), ([few, few], 1), ([few] * 3, 1), ([few] * 4, 2), ([few] * 6, 2), ([few] * 7, 3),
+        ([few, empty, empty, few], 2), ([few, empty, few, empty, empty], 1), ([empty] * 5, 1),
+    ):  # fmt: skip
+        window = conclude(survey, 0, 20, "window", [[table] for table in panes], True)
+        total = sum(panes, empty)
+        for name, expected in (("mi", matrix_inversion(m, total, steps=reports)), ("mle", mle(m, total, reports))):
+            np.testing.assert_array_equal(window.estimators[name].estimate().standard_errors, expected.standard_errors)
 
 
 def test_levels_of_both_kinds_are_weighted_by_their_own_people() -> None:
     rng, values = np.random.default_rng(2), np.arange(3000) % 4
     once, memoized = ONE_TIME["OUE"](k=4, eps=EPS), mechanism("L-OSUE", 4, eps_inf=2.0, eps_1=1.0)
     groups = [
-        (once.spaced(W), once.tabulate(once.simulate(values, rng))),
+        (once, once.tabulate(once.simulate(values, rng))),
         (memoized, memoized.tabulate(memoized.simulate(values, rng, steps=W))),
     ]
-    own = [matrix_inversion(once, groups[0][1], steps=1), matrix_inversion(memoized, groups[1][1], steps=W)]
+    own = [matrix_inversion(once, groups[0][1]), matrix_inversion(memoized, groups[1][1], steps=W)]
     weights = [1 / once.variance(1 / 4, 3000), 1 / memoized.variance(1 / 4, 3000, W)]
-    together = combined_inversion(groups, steps=W)
+    together = combined_inversion(groups, steps=[1, W])
     expected = sum(w * e.frequencies for w, e in zip(weights, own, strict=True)) / sum(weights)
     np.testing.assert_allclose(together.frequencies, expected)
     errors = np.sqrt(sum((w * e.standard_errors) ** 2 for w, e in zip(weights, own, strict=True))) / sum(weights)
     np.testing.assert_allclose(together.standard_errors, errors)
-    assert (combined_mle(groups, W).standard_errors < own[1].standard_errors).all()
+    assert (combined_mle(groups, [1, W]).standard_errors < own[1].standard_errors).all()
+    with pytest.raises(ValueError, match="one for each of 2 groups, got 3"):
+        combined_inversion(groups, steps=[1, 1, W])
 
 
 @pytest.mark.parametrize("k", [2, 10, 100])
-def test_a_window_beats_a_memoized_window_of_equal_eps_inf(k: int) -> None:
-    """At f = 0. A window of a memoized mechanism is never better than its first round, which is a one-time mechanism."""
+def test_a_window_beats_a_memoized_window_of_an_unchanged_value(k: int) -> None:
+    """With the best one-time mechanism, ε = ε∞, at f = 0. A memoized window tends to its first round, a one-time mechanism.
+
+    The control: values that change draw new memos, whose noise averages out.
+    """
     best = min(ONE_TIME[name](k=k, eps=EPS).variance() for name in ("GRR", "OUE", "OLH"))
     for name in LONGITUDINAL:
         for eps_1 in (0.1, 0.4):
@@ -57,30 +67,39 @@ def test_a_window_beats_a_memoized_window_of_equal_eps_inf(k: int) -> None:
             windows = [memoized.variance(steps=steps) for steps in (1, W, 1000 * W)]
             assert windows == sorted(windows, reverse=True)
             assert best < windows[-1]
+    changing = mechanism("L-OSUE", k, eps_inf=EPS, eps_1=0.4)
+    assert changing.variance() / 100 < best  # 100 steps with independent memos
 
 
-def test_steps_and_windows_are_estimates_of_the_whole_population() -> None:
-    """Mean of z² over 120 histograms of 6 values: below 1.35, with a false-alarm rate below 1e-4.
+@pytest.mark.parametrize("active", [(0, 1, 2, 3, 4, 5), (0, 3)], ids=["always", "with pauses"])
+def test_steps_and_windows_are_estimates_of_the_whole_population(active: tuple[int, ...]) -> None:
+    """Mean of z² over 150 populations: below 1.5, false alarm below 1e-4. With pauses, a device reports twice in two panes.
 
-    The truth is the histogram of all people. The control gives a step the errors of a window, which counts everybody.
+    ε is large, so most of the variance is that of the sample of people. Each control must exceed the limit: errors of the
+    reports alone, and errors of a window as if each device had reported once.
     """
-    survey = make_survey({"zone": (6, [SPACED])})
-    m, n = survey.mechanisms[0][0], 3000
-    of_steps, of_windows, control = [], [], []
-    for seed in range(120):
-        source = MarkovValues(survey, n, 3, seed)
-        population = Population(survey, source, seed)
-        tables = [m.tabulate(next(population.reports(step)).reports) for step in range(3)]
-        truths = [np.bincount(source.at(step, 0)[1], minlength=6) / n for step in range(3)]
-        assert sum(table.n for table in tables) == n
-        step = conclude(survey, 0, 2, "step", [tables[2:]], True).estimators["mi"].estimate()
-        window = conclude(survey, 0, 2, "window", [[table] for table in tables], True).estimators["mi"].estimate()
-        of_steps.append((step.frequencies - truths[2]) / step.standard_errors)
-        of_windows.append((window.frequencies - np.mean(truths, axis=0)) / window.standard_errors)
-        control.append((step.frequencies - truths[2]) / window.standard_errors)
-    assert 0.6 < np.mean(np.square(of_steps)) < 1.35
-    assert 0.6 < np.mean(np.square(of_windows)) < 1.35
-    assert np.mean(np.square(control)) > 1.35
+    survey = parse_survey(make_survey({"zone": (2, [LARGE])}).model_dump(by_alias=True) | {"window_steps": 6})
+    m, n, share = survey.mechanisms[0][0], 300, 0.3
+    found: dict[str, list[float]] = {"step": [], "window": [], "reports alone": [], "once": []}
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        values = (rng.random(n) < share).astype(int).tolist()
+        population = Population(survey, WrittenValues([values if step in active else [None] * n for step in range(6)]), seed)
+        panes = [[sum((m.tabulate(p.reports) for p in population.reports(step)), m.empty_table())] for step in range(6)]
+        reports = sum(pane[0].n for pane in panes)
+        for span, used in (("step", panes[:1]), ("window", panes)):
+            estimate = conclude(survey, 0, 5, span, used, True).estimators["mi"].estimate()  # type: ignore[arg-type]
+            z = (estimate.frequencies[1] - share) / estimate.standard_errors[1]
+            found[span].append(z**2)
+        alone = m.p * (1 - m.p) / (reports * (m.p - m.q) ** 2)
+        found["reports alone"].append((estimate.frequencies[1] - share) ** 2 / alone)
+        once = matrix_inversion(m, sum((pane[0] for pane in panes), m.empty_table())).standard_errors[1]
+        found["once"].append((estimate.frequencies[1] - share) ** 2 / once**2)
+    means = {name: float(np.mean(squares)) for name, squares in found.items()}
+    assert means["step"] < 1.5
+    assert means["window"] < 1.5
+    assert means["reports alone"] > 1.5
+    assert means["once"] > 1.5
 
 
 def test_the_published_losses_are_those_of_the_possible_reports() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ldpstream.demo import Demo
-from ldpstream.promise import device_loss, promise
+from ldpstream.promise import device_line, device_loss, promise
 from ldpstream.tables import ledger_rows, solved_rows
 from producers.values import MarkovValues
 from surveys import parse_survey
@@ -95,14 +95,19 @@ def test_a_promise_of_a_spaced_level_holds_for_changing_values() -> None:
     survey = parse_survey(spaced)
     level = "\n".join(promise(survey)).partition("screen (")[2].partition("latency_ms (")[0]
     for words in (
-        "reports at one of 6 steps, and stops for good after 10 reports",
+        "reports once in 6 steps, from a random first step on, and stops for good after 10 reports",
         "differ only within 6 consecutive steps: odds change by at most a factor of 2.72, for ever (eps_window = 1)",
-        "lie within 6 consecutive steps, the chance of a right guess of this value is at most 35.2 %, for ever",
+        "right guess of a value is at most 35.2 %, for ever, if the value depends only on values of this attribute within 6",
         "lose at most 1 nats in 6 steps (eps_sequence), and at most 10 nats for ever (eps_lifetime)",
         "After a year (10 reports)",
+        "about one device in 6 reports at the same steps",
     ):
         assert words in level
     assert device_loss(survey, lambda m: min(m.eps_inf, m.eps_lifetime)) == 10.0
+    assert "change only within" not in device_line(survey)  # memos of the other attribute link all steps
+    both = copy.deepcopy(spaced) | {"collection": "spl"}
+    both["attribute"][1]["level"] = [both["attribute"][0]["level"][0] | {"every_steps": 2}]
+    assert "change only within 6 consecutive steps: at most 2 nats, for ever." in device_line(parse_survey(both))  # (1 + 3) / 2
     rows = [row for row in ledger_rows(survey) if row["attribute"] == "screen"]
     assert [row["t"] for row in rows] == [1, 2, 3, 5, 10]
     assert [row["eps_sequence"] for row in rows] == [1.0, 2.0, 3.0, 5.0, 10.0]

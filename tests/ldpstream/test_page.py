@@ -27,6 +27,8 @@ from producers.values import MarkovValues
 from surveys import Survey, load_survey, parse_survey
 from tests.conftest import give_up
 
+PATIENCE_MS = 120_000
+expect.set_options(timeout=PATIENCE_MS)
 SAMPLES = Path(__file__).parents[2] / "surveys" / "samples"
 SURVEY = load_survey(SAMPLES / "demo.toml")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -62,7 +64,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         page.on("request", lambda request: asked.append(request.url))
         opened.append((context, url, said, asked))
         page.goto(url)
-        page.wait_for_selector("html[data-ready=yes]", timeout=20_000)
+        page.wait_for_selector("html[data-ready=yes]", timeout=PATIENCE_MS)
         return page
 
     yield open_it
@@ -125,14 +127,14 @@ def test_the_page_shows_the_promise_of_a_spaced_level(open_page: OpenPage) -> No
         shoot(page, "spaced")
         said = page.locator("#attributes tbody tr").first.inner_text()
         for words in (
-            "daily, after 3 reports",
-            "3 of 365, whatever the values",
-            "at most 1 within any 24 steps, whatever the values",
-            "35.2 % from one report (for ever, if all values that depend on it lie within 24 steps)",
+            "daily, after 2 reports",
+            "2 of 365, whatever the values",
+            "at most 1 within any 25 steps, whatever the values",
+            "35.2 % from one report (for ever, if the value depends only on values of this attribute within 25 steps)",
         ):
             assert words in said, said
         assert page.locator("#attributes meter").first.get_attribute("max") == "365"
-        sample = "A step counts about one device in 24 at level daily; the intervals hold for all people."
+        sample = "A step counts at most about one device in 25 at level daily; the intervals hold for all people."
         assert sample not in page.locator("#summary").inner_text()
         page.locator("#span").select_option("step")
         expect(page.locator("#summary")).to_contain_text(sample)
@@ -140,7 +142,7 @@ def test_the_page_shows_the_promise_of_a_spaced_level(open_page: OpenPage) -> No
     finally:
         server.close()
     reports = {(p.span, p.step): p.reports for p in demo.service.results.history()}
-    assert [reports["window", step] for step in (23, 49)] == [4000, 4000]
+    assert [reports["window", step] for step in (24, 49)] == [4000, 4000]
     assert 100 < reports["step", 30] < 250
 
 
@@ -280,7 +282,7 @@ def test_the_page_shows_many_values_and_new_steps(open_page: OpenPage) -> None:
         assert page.locator("#attributes tbody tr").count() == 20
         assert "1,234" in page.locator("#rejected").inner_text()
         extend(survey, results, 50, np.random.default_rng(2))
-        expect(page.locator("#state-text")).to_have_text("live, step 50", timeout=10_000)
+        expect(page.locator("#state-text")).to_have_text("live, step 50")
         assert page.locator("#step-text").inner_text() == "50"
         page.close()  # close the page before the server: a closed connection would be an error on the page
     finally:
@@ -390,7 +392,7 @@ def test_the_page_warns_about_poor_fit_and_drift(open_page: OpenPage, z: float, 
             HONEST, levels_sigma=7.2, levels_value=4, levels_pair=["bold", "strict"], levels_p=1e-9
         )
         extend(survey, results, 2, np.random.default_rng(2), said, differing)
-        expect(page.locator("#attributes .warning:visible")).to_have_count(6, timeout=10_000)
+        expect(page.locator("#attributes .warning:visible")).to_have_count(6)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.locator("#attributes tbody tr").nth(1).locator(".warning").all_inner_texts() == [
             f"standard: forged reports or a wrong survey (z = {z:.1f})",

@@ -50,7 +50,7 @@ const path = (what, query) => `/api/v1/attributes/${encodeURIComponent(state.att
 function guesses(attribute, name) {
   const { k, levels } = state.survey.attributes.find((asked) => asked.name === attribute);
   const { guess_1: once, guess_inf: forever, guess_year: year, every_steps: w } = levels.find((level) => level.name === name);
-  const confined = w > 1 ? ` (for ever, if all values that depend on it lie within ${w} steps)` : "";
+  const confined = w > 1 ? ` (for ever, if the value depends only on values of this attribute within ${w} steps)` : "";
   return `chance of a right guess among ${grouped(k)} values: ${percent(once, 1)} from one report${confined}, ` +
     `${percent(forever, 1)} from all, up to ${percent(year, 1)} after a year of changes`;
 }
@@ -144,7 +144,7 @@ function drawHistogram(h) {
   if (h.interval_withheld) $("summary").append(" ", element("span", WITHHELD[h.interval_withheld], { class: "late" }));
   const sampled = asked().levels.filter((level) => level.every_steps > 1);
   if (h.reports && h.span === "step" && sampled.length) {
-    const shares = sampled.map((level) => `about one device in ${level.every_steps} at level ${level.name}`).join(", ");
+    const shares = sampled.map((level) => `at most about one device in ${level.every_steps} at level ${level.name}`).join(", ");
     $("summary").append(` A step counts ${shares}; the intervals hold for all people.`);
   }
   if (!h.complete) $("summary").append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
