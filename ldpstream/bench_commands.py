@@ -121,6 +121,27 @@ def advice_command(
     write_json(json, msgspec.to_builtins(rows))
 
 
+@app.command(name="streams")
+def streams_command(
+    quick: Annotated[bool, typer.Option(help="short streams of few people, within seconds")] = False,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; also measures real streams")] = None,
+    repeats: Annotated[int, typer.Option(min=1, max=1000, help="repetitions of each setting")] = 10,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Compare a window level and its filter with the seven methods of LDP-IDS, on streams whose values change."""
+    from experiments.bench.stream_tables import stream_notes, stream_tables
+    from experiments.bench.streams import FULL, QUICK, measure
+
+    with activity() as progress:
+        result = measure(QUICK if quick else FULL, data, repeats, seed, progress)
+    for table in stream_tables(result):
+        console.print(table)
+    for line in stream_notes(result):
+        console.print(line, highlight=False)
+    write_json(json, msgspec.to_builtins(result))
+
+
 @app.command(name="service")
 def service_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,

@@ -1,0 +1,66 @@
+"""The comparison of streams as tables."""
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from experiments.bench.stream_data import SYNTHETIC
+from experiments.bench.stream_rivals import RIVALS
+from experiments.bench.streams import FILTERED, RAW, Cell, Result
+
+METHODS = (*RIVALS, RAW, FILTERED)
+MEASURES = {"mse": "MSE", "mre": "MRE, 0.1 %", "mre_person": "MRE, 1 person"}
+
+
+def stream_tables(result: Result) -> list[Table]:
+    """The MSE of every method; then the MRE and the AUC of the best rival beside the filtered window level."""
+    return [_errors(result), _others(result)]
+
+
+def stream_notes(result: Result) -> list[str]:
+    """For the synthetic and the real streams: the smallest and the median gain of each error."""
+    lines = []
+    for kind, real in (("synthetic", False), ("real", True)):
+        cells = [cell for cell in result.cells if (cell.stream not in SYNTHETIC) == real]
+        for measure, title in MEASURES.items() if cells else ():
+            gains = sorted(cell.gain(measure) for cell in cells)
+            lines.append(
+                f"{title}, {len(cells)} {kind} settings: the best rival's error is {gains[0]:.2f} (smallest),"
+                f" {gains[len(gains) // 2]:.2f} (median), {gains[-1]:.2f} (largest) times that of the filtered window level."
+            )
+    return lines
+
+
+def _start(title: str, *heads: str) -> Table:
+    table = Table("stream", "k", "w", "ε", *heads, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    return table
+
+
+def _setting(cell: Cell) -> tuple[str, str, str, str]:
+    return cell.stream, str(cell.k), str(cell.window), f"{cell.eps:g}"
+
+
+def _errors(result: Result) -> Table:
+    table = _start(f"Mean squared errors; {result.repeats} repetitions", *METHODS, "gain")
+    table.caption = "raw, filtered: the window level · gain: the best rival's error divided by the filtered window level's"
+    for cell in result.cells:
+        best = cell.best("mse")
+        marks = {best: "[bold]{}[/bold]"}
+        cells = [marks.get(name, "{}").format(f"{cell.errors[name].mse:.2e}") for name in METHODS]
+        table.add_row(*_setting(cell), *cells, f"{cell.gain('mse'):.2f}")
+    return table
+
+
+def _others(result: Result) -> Table:
+    heads = [head for title in list(MEASURES.values())[1:] for head in (title, "filtered", "gain")]
+    table = _start("Mean relative errors and detection: the best rival beside the window level", *heads, "AUC", "filtered")
+    for cell in result.cells:
+        ours, parts = cell.errors[FILTERED], []
+        for measure in list(MEASURES)[1:]:
+            best = cell.best(measure)
+            theirs = getattr(cell.errors[best], measure)
+            parts += [f"{theirs:.3g} {best}", f"{getattr(ours, measure):.3g}", f"{cell.gain(measure):.2f}"]
+        best = cell.best("auc")
+        table.add_row(*_setting(cell), *parts, f"{cell.errors[best].auc:.3f} {best}", f"{ours.auc:.3f}")
+    return table
