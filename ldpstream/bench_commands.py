@@ -129,17 +129,18 @@ def streams_command(
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
     json: JsonFile = None,
 ) -> None:
-    """Compare a window level and its filter with the seven methods of LDP-IDS, on streams whose values change."""
-    from experiments.bench.stream_tables import stream_notes, stream_tables
-    from experiments.bench.streams import FULL, QUICK, measure
+    """Compare a window level and its filter with the seven methods of LDP-IDS and with memos, on values that change."""
+    from experiments.bench import stream_memos, streams
+    from experiments.bench.stream_tables import memo_table, stream_notes, stream_tables
 
     with activity() as progress:
-        result = measure(QUICK if quick else FULL, data, repeats, seed, progress)
-    for table in stream_tables(result):
+        result = streams.measure(streams.QUICK if quick else streams.FULL, data, repeats, seed, progress)
+        memos = stream_memos.measure_memos(stream_memos.QUICK if quick else stream_memos.FULL, repeats, seed, progress)
+    for table in (*stream_tables(result), memo_table(memos)):
         console.print(table)
     for line in stream_notes(result):
         console.print(line, highlight=False)
-    write_json(json, msgspec.to_builtins(result))
+    write_json(json, {"streams": msgspec.to_builtins(result), "memos": msgspec.to_builtins(memos)})
 
 
 @app.command(name="service")

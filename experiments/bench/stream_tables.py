@@ -4,6 +4,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from experiments.bench.stream_data import SYNTHETIC
+from experiments.bench.stream_memos import WINDOW_MECHANISMS, Row
 from experiments.bench.stream_rivals import RIVALS
 from experiments.bench.streams import FILTERED, RAW, Cell, Result
 
@@ -28,6 +29,29 @@ def stream_notes(result: Result) -> list[str]:
                 f" {gains[len(gains) // 2]:.2f} (median), {gains[-1]:.2f} (largest) times that of the filtered window level."
             )
     return lines
+
+
+def memo_table(rows: list[Row]) -> Table:
+    """The memoized mechanisms and the window level on values that change often."""
+    heads = ("each step", "window", "filtered", "loss, any values", "one report", "unchanged", "any values")
+    table = Table("mechanism", "ε∞", "ε₁", *heads, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.title = "Values that change often: MSE_avg, loss in nats, chance of a right guess"
+    table.caption = "OUE, OLH: the window level, ε∞ is the loss in any w steps · ≤ an upper bound"
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in rows:
+        errors = [row.mse_step, row.mse_window, row.mse_filtered]
+        table.add_row(
+            f"[bold]{row.mechanism}[/bold]" if row.mechanism in WINDOW_MECHANISMS else row.mechanism,
+            f"{row.eps_inf:g}",
+            f"{row.eps_1:.3g}",
+            *("–" if error is None else f"{error:.2e}" for error in errors),
+            f"{'' if row.exact else '≤ '}{row.eps_sequence:.5g}",
+            f"{100 * row.guess_once:.2f} %",
+            f"{'≤ ' if row.mechanism in WINDOW_MECHANISMS else ''}{100 * row.guess_unchanged:.2f} %",
+            f"≤ {100 * row.guess_any:.1f} %",
+        )
+    return table
 
 
 def _start(title: str, *heads: str) -> Table:

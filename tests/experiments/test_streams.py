@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from experiments.bench import streams
 from experiments.bench.stream_data import SYNTHETIC, Stream, of_shares, real, synthetic
+from experiments.bench.stream_memos import WINDOW_MECHANISMS
 from experiments.bench.stream_rivals import (
     RIVALS,
     Budget,
@@ -27,7 +28,7 @@ from experiments.bench.stream_window import filtered, window_level
 from experiments.bench.streams import FILTERED, RAW, Plan, Result, detection, errors, measure
 from experiments.processes import worker_pool
 from ldpstream.cli import app
-from mechanisms import mechanism
+from mechanisms import LONGITUDINAL, mechanism
 from mechanisms.arguments import FloatArray
 
 TINY = Plan(2000, 12, 4, (2, 3), (1.0,))
@@ -340,7 +341,9 @@ def test_the_command_prints_and_writes_the_comparison(tmp_path: Path, monkeypatc
     done = CliRunner().invoke(app, ["bench", "streams", "--quick", "--repeats", "2", "--json", str(file)])
     assert done.exit_code == 0, done.output
     assert "6 synthetic settings" in " ".join(done.output.split())
-    assert json.loads(file.read_text()) == msgspec.to_builtins(measure(TINY, None, 2, 1, lambda said: None, processes=1))
+    written = json.loads(file.read_text())
+    assert written["streams"] == msgspec.to_builtins(measure(TINY, None, 2, 1, lambda said: None, processes=1))
+    assert [row["mechanism"] for row in written["memos"]] == [*LONGITUDINAL, *WINDOW_MECHANISMS]
 
 
 def test_real_streams_are_measured_in_their_windows(data_folder: Path) -> None:

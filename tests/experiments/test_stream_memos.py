@@ -1,0 +1,71 @@
+"""The comparison of memoized mechanisms with the window level on values that change often."""
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from experiments.bench.stream_memos import FULL, QUICK, Setting, evolving, last_mean, measure_memos, memoized, windowed
+from experiments.bench.stream_tables import memo_table
+from mechanisms import LONGITUDINAL, Longitudinal, mechanism
+
+SMALL = Setting(2000, 10, 24, 0.25, 6, (2.0,))
+
+
+def test_values_change_as_often_as_stated() -> None:
+    """0.25 (1 - 1/k) of 46 000 values differ from the ones before: within 6 standard deviations but for a chance of 2e-9."""
+    values = evolving(SMALL, np.random.default_rng(1))
+    assert values.shape == (24, 2000)
+    assert (values[1:] != values[:-1]).mean() == pytest.approx(0.225, abs=6 * (0.225 * 0.775 / 46_000) ** 0.5)
+    assert np.bincount(values.ravel()).size == 10
+
+
+@pytest.mark.parametrize("name", LONGITUDINAL)
+def test_a_memo_is_kept_while_its_value_rests(name: str) -> None:
+    """Unchanged values: histograms of two steps differ by the second round alone, and share the memos' noise.
+
+    The mean of 200 squared errors has a relative standard deviation of 0.1: a difference of 0.45 has a probability of 1e-5.
+    Control: without memos the variance would be `variance() / 24`, less than half.
+    """
+    m = mechanism(name, k=10, eps_inf=2.0, eps_1=1.0)
+    assert isinstance(m, Longitudinal)
+    rng, values = np.random.default_rng(2), np.tile(np.arange(2000) % 10, (24, 1))
+    errors = np.array([memoized(m, values, rng).mean(axis=0) - 0.1 for _ in range(20)])
+    stated = m.variance(0.1, 2000, 24) - 0.1 * 0.9 / 2000  # the values are fixed
+    assert np.mean(errors**2) == pytest.approx(stated, rel=0.45)
+    assert m.variance(0.1, 2000) / 24 < 0.5 * stated
+
+
+@pytest.mark.parametrize("name", ["OUE", "OLH"])
+def test_the_window_level_is_unbiased_with_its_variances(name: str) -> None:
+    """240 squared scores: their mean is 1 ± 0.1; 0.5 is five standard deviations away."""
+    values = evolving(SMALL, np.random.default_rng(3))
+    truth = np.array([np.bincount(now, minlength=10) for now in values]) / 2000
+    shares, variances = windowed(mechanism(name, k=10, eps=2.0), values, 6, np.random.default_rng(4))
+    assert ((shares - truth) ** 2 / variances).mean() == pytest.approx(1, abs=0.5)
+
+
+def test_the_mean_of_the_last_steps() -> None:
+    assert last_mean(np.arange(5.0)[:, None], 3)[:, 0].tolist() == [0, 0.5, 1, 2, 3]
+
+
+def test_rows_state_the_loss_of_all_steps() -> None:
+    rows = measure_memos(QUICK, 1, 5, lambda said: None)
+    assert rows == measure_memos(QUICK, 1, 5, lambda said: None)
+    for row in rows:
+        if row.mechanism in LONGITUDINAL:
+            assert row.eps_1 == pytest.approx(1.0)
+            assert row.mse_filtered is None
+            assert row.eps_sequence > row.eps_inf
+        else:
+            assert (row.eps_1, row.eps_sequence, row.exact) == (2.0, 6.0, True)  # 12 steps hold 3 reports
+            assert row.mse_filtered is not None
+            assert row.mse_filtered < row.mse_step
+        assert 1 / QUICK.k < row.guess_once < row.guess_unchanged <= row.guess_any + 1e-9
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(memo_table(rows))
+    assert all(row.mechanism in captured.get() for row in rows)
+
+
+def test_the_full_setting_is_lolohas() -> None:
+    assert (FULL.people, FULL.k, FULL.steps, FULL.change, FULL.window) == (10_000, 360, 120, 0.25, 24)
