@@ -2,9 +2,9 @@
 
     python -m experiments.results_page FOLDER
 
-The folder holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json`, `advice.json` and
-`service.json`, each written by a command with the option `--json`. If a file is missing, the page omits the file's section and
-lists the file's name at the end. Do not edit the page by hand.
+The folder holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json`, `advice.json`,
+`streams.json` and `service.json`, each written by a command with the option `--json`. If a file is missing, the page omits the
+file's section and lists the file's name at the end. Do not edit the page by hand.
 """
 
 import json
@@ -21,7 +21,7 @@ from rich.text import Text
 
 from experiments.advice.gain import Compared
 from experiments.advice.tables import GAIN_NOTE, gain_tables
-from experiments.bench import accuracy, accuracy_tables
+from experiments.bench import accuracy, accuracy_tables, stream_memos, stream_tables, streams
 from experiments.bench.coverage import Coverage, coverage_table
 from experiments.bench.estimators import Timing, timing_table
 from experiments.bench.mechanisms import Bench
@@ -140,6 +140,15 @@ def advised(written: Any) -> str:
     return f"## Advice\n\n`ldpstream bench advice --data DIR`. {GAIN_NOTE}\n\n{tables}"
 
 
+def streamed(written: Any) -> str:
+    """Section that compares the window level with LDP-IDS and with memos, on values that change."""
+    result = msgspec.convert(written["streams"], streams.Result)
+    memos = msgspec.convert(written["memos"], list[stream_memos.Row])
+    tables = "\n".join(map(rows_of, (*stream_tables.stream_tables(result), stream_tables.memo_table(memos))))
+    notes = "".join(f"\n{note}\n" for note in stream_tables.stream_notes(result))
+    return f"## Values that change\n\n`ldpstream bench streams --data DIR`\n\n{tables}{notes}"
+
+
 def service(written: Any) -> str:
     """Section on the service over a real Kafka and Redis."""
     result = msgspec.convert(written, ServiceBench)
@@ -154,6 +163,7 @@ SECTIONS: dict[str, Callable[[Any], str]] = {
     "accuracy": accurate,
     "coverage": covered,
     "advice": advised,
+    "streams": streamed,
     "service": service,
 }
 

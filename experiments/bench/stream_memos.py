@@ -11,6 +11,7 @@ steps between any two sequences of values.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -94,14 +95,16 @@ def memoized(m: Longitudinal, values: IntArray, rng: np.random.Generator) -> Flo
     return shares
 
 
-def windowed(m: Mechanism, values: IntArray, w: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """(T, k) histograms of the steps and their variances, if each person reports once in w steps, at a random phase."""
+def windowed(m: Mechanism, values: IntArray, w: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
+    """(T, k) histograms and (T,) numbers of reports, if each person reports once in w steps, at a random phase."""
     phase = rng.integers(0, w, values.shape[1])
-    shares, variances = np.empty((len(values), m.k)), np.empty((len(values), m.k))
-    for t, now in enumerate(values):
-        estimate = matrix_inversion(m, m.tabulate(m.simulate(now[phase == t % w], rng)))
-        shares[t], variances[t] = estimate.frequencies, estimate.standard_errors**2
-    return shares, variances
+    tables = [m.tabulate(m.simulate(now[phase == t % w], rng)) for t, now in enumerate(values)]
+    return np.array([matrix_inversion(m, table).frequencies for table in tables]), np.array([table.n for table in tables])
+
+
+def report_variance(m: Mechanism, shares: FloatArray) -> FloatArray:
+    """(k,) variance of the estimate from one report of a random person, if the values have these shares."""
+    return np.asarray(m.support_covariance(shares)[0] / (m.p - m.q) ** 2)
 
 
 def last_mean(shares: FloatArray, w: int) -> FloatArray:
@@ -136,8 +139,8 @@ def _row(s: Setting, name: str, eps: float, repeats: int, rng: np.random.Generat
         if isinstance(m, Longitudinal):
             step = smooth = memoized(m, values, rng)
         else:
-            step, variances = windowed(m, values, s.window, rng)
-            smooth = filtered(step, variances)
+            step, counts = windowed(m, values, s.window, rng)
+            smooth = filtered(step, counts, partial(report_variance, m))
         found += [np.mean((x - truth) ** 2) / repeats for x in (step, last_mean(step, s.window), smooth)]
     reports = s.steps if memo else -(-s.steps // s.window)
     loss = m.eps_sequence(reports)

@@ -66,7 +66,7 @@ def _setting(cell: Cell) -> tuple[str, str, str, str]:
 
 
 def _errors(result: Result) -> Table:
-    table = _start(f"Mean squared errors; {result.repeats} repetitions", *METHODS, "gain")
+    table = _start(f"Mean squared errors; {result.repeats} or more repetitions", *METHODS, "gain")
     table.caption = "raw, filtered: the window level · gain: the best rival's error divided by the filtered window level's"
     for cell in result.cells:
         best = cell.best("mse")

@@ -4,16 +4,18 @@ A device draws a phase φ in 0 … w-1 once and reports at the steps t ≡ φ (m
 the devices draw the groups themselves, and the sizes of the groups differ by chance.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from experiments.bench.stream_data import Stream
 from experiments.bench.stream_rivals import oracle
-from mechanisms.arguments import FloatArray
+from mechanisms.arguments import FloatArray, IntArray
 
 GRID = np.geomspace(1e-6, 10, 22)  # q relative to the first step's mean variance
 
 
-def window_level(stream: Stream, eps: float, w: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def window_level(stream: Stream, eps: float, w: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
     """The raw histograms of the window level.
 
     Args:
@@ -23,39 +25,40 @@ def window_level(stream: Stream, eps: float, w: int, rng: np.random.Generator) -
         rng: source of randomness.
 
     Returns:
-        Shares and their variances, both (T, k). The variances include the random choice of the reporting people. They use the
-        shares' estimates, cut to [0, 1]. A step without reports has the variance infinity.
+        (T, k) shares, NaN at a step without reports, and (T,) numbers of reports.
     """
     phases = rng.multinomial(stream.n, np.full(w, 1 / w))
     fo = oracle(stream.k, eps)
-    raw, variances = np.zeros((len(stream.people), stream.k)), np.full((len(stream.people), stream.k), np.inf)
+    raw, reports = np.full((len(stream.people), stream.k), np.nan), np.zeros(len(stream.people), np.int64)
     for t, people in enumerate(stream.people):
         reporting = rng.multivariate_hypergeometric(people, phases[t % w], method="marginals")[:-1]
         if n := int(reporting.sum()):
-            raw[t] = (fo.supports(reporting, rng) / n - fo.q) / (fo.p - fo.q)
-            hit = fo.q + np.clip(raw[t], 0, 1) * (fo.p - fo.q)
-            variances[t] = hit * (1 - hit) / (n * (fo.p - fo.q) ** 2)
-    return raw, variances
+            raw[t], reports[t] = (fo.supports(reporting, rng) / n - fo.q) / (fo.p - fo.q), n
+    return raw, reports
 
 
-def filtered(raw: FloatArray, variances: FloatArray) -> FloatArray:
+def filtered(raw: FloatArray, reports: IntArray, variance: Callable[[FloatArray], FloatArray]) -> FloatArray:
     """(T, k) shares from a local-level filter: a random walk with steps of variance q, observed with known variances.
 
     A filter runs for every q of a grid. The result of a step is the mean of the filters' levels, weighted by their likelihoods
     from all steps so far, over all values together.
 
     Args:
-        raw: (T, k) unbiased shares; the first step needs finite variances.
-        variances: (T, k) their variances; infinity if a step has no reports.
+        raw: (T, k) unbiased shares; a step without reports repeats the result of the step before.
+        reports: (T,) numbers of reports; the first step has some.
+        variance: takes (k,) shares and returns the variance of one report's estimate, the random choice of the reporting person
+            included. The filter predicts the shares, since a variance at `raw` would give low observations too much weight.
     """
-    q = GRID[:, None] * variances[0].mean()
-    level, spread = np.tile(raw[0], (GRID.size, 1)), np.tile(variances[0], (GRID.size, 1))
+    at_start = variance(np.clip(raw[0], 0, 1)) / reports[0]
+    q = GRID[:, None] * at_start.mean()
+    level, spread = np.tile(raw[0], (GRID.size, 1)), np.tile(at_start, (GRID.size, 1))
     fit = np.zeros(GRID.size)
     smooth = raw.copy()
     for t in range(1, len(raw)):
         spread = spread + q
-        if np.isfinite(variances[t]).all():
-            surprise, total = raw[t] - level, spread + variances[t]
+        if reports[t]:
+            noise = variance(np.clip(smooth[t - 1], 0, 1)) / reports[t]
+            surprise, total = raw[t] - level, spread + noise
             fit -= (np.log(total) + surprise**2 / total).sum(axis=1) / 2
             gain = spread / total
             level, spread = level + gain * surprise, (1 - gain) * spread

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from experiments.bench.stream_data import SYNTHETIC, Stream, real, synthetic
-from experiments.bench.stream_rivals import RIVALS, publish
+from experiments.bench.stream_rivals import RIVALS, oracle, publish
 from experiments.bench.stream_window import filtered, window_level
 from experiments.processes import worker_pool
 from mechanisms.arguments import FloatArray
@@ -65,6 +65,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     window: int
     eps: float
+    repeats: int
     errors: dict[str, Errors]
 
     def best(self, measure: str) -> str:
@@ -133,7 +134,8 @@ def measure(
     Args:
         plan: the synthetic settings; its values of ε also apply to the real streams.
         folder: the folder of the real data sets; None for synthetic streams alone.
-        repeats: repetitions of each setting, at least 1.
+        repeats: repetitions of each synthetic setting, at least 1. A real stream, which is shorter, is repeated until it has as
+            many steps.
         seed: seed of all randomness.
         seen: called with a line of progress.
         processes: number of worker processes; one for each core if left out.
@@ -154,11 +156,13 @@ def _cell(task: _Task) -> Cell:
     digest = hashlib.sha256(f"{task.name} {task.k} {task.window} {task.eps}".encode()).digest()
     rng = np.random.default_rng([task.seed, *digest[:8]])
     found: dict[str, list[Errors]] = {}
-    for _ in range(task.repeats):
+    runs = task.repeats * max(1, task.plan.steps // len(task.stream.people)) if task.stream else task.repeats
+    for _ in range(runs):
         stream = task.stream or synthetic(task.name, task.k, task.plan.people, task.plan.steps, rng)
         shares = {name: publish(name, stream, task.eps, task.window, rng).shares for name in RIVALS}
-        raw, variances = window_level(stream, task.eps, task.window, rng)
-        for name, published in {**shares, RAW: raw, FILTERED: filtered(raw, variances)}.items():
+        raw, reports = window_level(stream, task.eps, task.window, rng)
+        smooth = filtered(raw, reports, oracle(task.k, task.eps).variance)
+        for name, published in {**shares, RAW: raw, FILTERED: smooth}.items():
             found.setdefault(name, []).append(errors(published, stream.shares, stream.n))
     return Cell(
         stream=task.name,
@@ -167,7 +171,8 @@ def _cell(task: _Task) -> Cell:
         steps=len(stream.people),
         window=task.window,
         eps=task.eps,
-        errors={name: _mean(runs) for name, runs in found.items()},
+        repeats=runs,
+        errors={name: _mean(made) for name, made in found.items()},
     )
 
 

@@ -55,7 +55,7 @@ def test_the_page_shows_every_result(folder: Path) -> None:
     assert "![LDP³, Table I](results/ldp3-table-1.png)" in text
     assert "A sentence." in text
     assert "| MI | 0.5 s | ≤ 1 | yes |  |" in text
-    assert "Not run for this page: mechanisms, coverage, service." in text
+    assert "Not run for this page: mechanisms, coverage, streams, service." in text
     assert (folder / "docs" / "results" / "ldp3-table-1.png").read_bytes().startswith(b"\x89PNG")
     assert len((folder / "docs" / "results" / "accuracy.csv").read_text().splitlines()) == 3
 
@@ -64,4 +64,4 @@ def test_a_command_that_did_not_run_has_no_section(folder: Path) -> None:
     found = {"estimators": json.loads((folder / "estimators.json").read_text())}
     text = results_page.page(found)
     assert "## The papers, reproduced" not in text
-    assert "Not run for this page: reproduce, mechanisms, accuracy, coverage, advice, service." in text
+    assert "Not run for this page: reproduce, mechanisms, accuracy, coverage, advice, streams, service." in text

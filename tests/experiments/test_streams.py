@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from experiments import results_page
 from experiments.bench import streams
 from experiments.bench.stream_data import SYNTHETIC, Stream, of_shares, real, synthetic
 from experiments.bench.stream_memos import WINDOW_MECHANISMS
@@ -67,8 +68,13 @@ def test_streams_of_two_values_are_those_of_ldp_ids() -> None:
         synthetic("Cos", 2, 10, 10, rng)
 
 
-def test_real_streams_count_the_people_of_the_data(data_folder: Path) -> None:
-    visits, tens, hundreds = real(data_folder)
+@pytest.fixture(scope="module")
+def real_streams(data_folder: Path) -> list[Stream]:
+    return real(data_folder)
+
+
+def test_real_streams_count_the_people_of_the_data(real_streams: list[Stream]) -> None:
+    visits, tens, hundreds = real_streams
     assert (visits.name, visits.k, visits.n, len(visits.people)) == ("MS-FIMU", 10, 88_935, 7)
     assert visits.people[:, :-1].sum() == 190_345
     assert [(s.name, s.k, s.n, len(s.people)) for s in (tens, hundreds)] == [("PWGTP", k, 9_123, 80) for k in (10, 100)]
@@ -256,7 +262,10 @@ def test_sampling_repeats_its_histogram() -> None:
 def test_the_window_level_has_the_stated_variances() -> None:
     """The mean of 2400 squared scores is 1 ± 0.03: a difference of 0.15 has probability 6e-7. Control: LBU's shares."""
     stream = of_shares("rest", np.tile([0.5, 0.3, 0.2], (800, 1)), 20_000)
-    raw, variances = window_level(stream, 1.0, 20, np.random.default_rng(14))
+    raw, reports = window_level(stream, 1.0, 20, np.random.default_rng(14))
+    assert reports[:20].sum() == 20_000
+    assert (reports[20:40] == reports[:20]).all()
+    variances = oracle(3, 1.0).variance(stream.shares) / reports[:, None]
     assert ((raw - stream.shares) ** 2 / variances).mean() == pytest.approx(1, abs=0.15)
     worse = uniform(Budget(stream, 1.0, 20, np.random.default_rng(14))).shares
     assert ((worse - stream.shares) ** 2 / variances).mean() > 1.15
@@ -274,15 +283,22 @@ def test_the_filter_is_the_known_one_on_a_random_walk() -> None:
             gain = (spread + q) / (spread + q + v)
             level, spread = level + gain * (raw[t] - level), (1 - gain) * (spread + q)
             known[t] = level
-        sums += [np.mean((x - truth) ** 2) for x in (filtered(raw, np.full(raw.shape, v)), known, raw)]
+        sums += [
+            np.mean((x - truth) ** 2) for x in (filtered(raw, np.ones(400, int), lambda shares: np.full(2, v)), known, raw)
+        ]
     assert sums[0] < 1.1 * sums[1]
     assert sums[0] < 0.5 * sums[2]
 
 
 def test_the_filter_keeps_its_level_without_reports() -> None:
-    raw, variances = np.array([[0.5, 0.5], [0.0, 0.0], [0.5, 0.5]]), np.full((3, 2), 0.01)
-    variances[1] = np.inf
-    np.testing.assert_allclose(filtered(raw, variances), 0.5)
+    raw = np.array([[0.5, 0.5], [np.nan, np.nan], [0.5, 0.5]])
+    np.testing.assert_allclose(filtered(raw, np.array([1, 0, 1]), lambda shares: shares / 100), 0.5)
+
+
+def test_a_step_without_reports_has_no_raw_histogram() -> None:
+    raw, reports = window_level(Stream("gap", np.array([[5, 5, 0], [0, 0, 10]])), 1.0, 1, np.random.default_rng(16))
+    assert reports.tolist() == [10, 0]
+    assert np.isnan(raw[1]).all()
 
 
 # ---- measures and tables
@@ -332,6 +348,8 @@ def test_the_comparison_is_reproducible_and_complete() -> None:
     assert "6 synthetic settings" in text
     assert "real settings" not in text
     assert msgspec.convert(msgspec.to_builtins(first), Result) == first
+    page = results_page.streamed({"streams": msgspec.to_builtins(first), "memos": []})
+    assert all(f"| {cell.stream} | {cell.k} |" in page for cell in first.cells)
 
 
 def test_the_command_prints_and_writes_the_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,9 +364,12 @@ def test_the_command_prints_and_writes_the_comparison(tmp_path: Path, monkeypatc
     assert [row["mechanism"] for row in written["memos"]] == [*LONGITUDINAL, *WINDOW_MECHANISMS]
 
 
-def test_real_streams_are_measured_in_their_windows(data_folder: Path) -> None:
-    plan = Plan(0, 0, 0, (), (1.0,))
-    result = measure(plan, data_folder, 1, 1, lambda said: None, processes=1)
+def test_real_streams_are_measured_in_their_windows(
+    real_streams: list[Stream], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(streams, "real", lambda folder: real_streams)
+    result = measure(Plan(0, 15, 0, (), (1.0,)), tmp_path, 1, 1, lambda said: None, processes=1)
+    assert [c.repeats for c in result.cells] == [2, 2, 1, 1]
     assert [(c.stream, c.k, c.window) for c in result.cells] == [
         ("MS-FIMU", 10, 3), ("MS-FIMU", 10, 7), ("PWGTP", 10, 20), ("PWGTP", 100, 20),
     ]  # fmt: skip
