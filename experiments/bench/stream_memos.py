@@ -11,7 +11,6 @@ steps between any two sequences of values.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import msgspec
 import numpy as np
@@ -102,11 +101,6 @@ def windowed(m: Mechanism, values: IntArray, w: int, rng: np.random.Generator) -
     return np.array([matrix_inversion(m, table).frequencies for table in tables]), np.array([table.n for table in tables])
 
 
-def report_variance(m: Mechanism, shares: FloatArray) -> FloatArray:
-    """(k,) variance of the estimate from one report of a random person, if the values have these shares."""
-    return np.asarray(m.support_covariance(shares)[0] / (m.p - m.q) ** 2)
-
-
 def last_mean(shares: FloatArray, w: int) -> FloatArray:
     """(T, k) mean of the last w steps, or of all steps so far."""
     return np.array([shares[max(0, t - w + 1) : t + 1].mean(axis=0) for t in range(len(shares))])
@@ -140,7 +134,7 @@ def _row(s: Setting, name: str, eps: float, repeats: int, rng: np.random.Generat
             step = smooth = memoized(m, values, rng)
         else:
             step, counts = windowed(m, values, s.window, rng)
-            smooth = filtered(step, counts, partial(report_variance, m))
+            smooth = filtered(step, counts, m.p, m.q)
         found += [np.mean((x - truth) ** 2) / repeats for x in (step, last_mean(step, s.window), smooth)]
     reports = s.steps if memo else -(-s.steps // s.window)
     loss = m.eps_sequence(reports)

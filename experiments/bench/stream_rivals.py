@@ -63,11 +63,6 @@ class Oracle:
         p, q = self.p, self.q
         return (q * (1 - q) + (p * (1 - p) - q * (1 - q)) / self.k) / (p - q) ** 2
 
-    def variance(self, shares: FloatArray) -> FloatArray:
-        """(k,) variance of the estimate from one report of a random person, if the values have these shares."""
-        hit = self.q + shares * (self.p - self.q)
-        return np.asarray(hit * (1 - hit) / (self.p - self.q) ** 2)
-
     def supports(self, counts: IntArray, rng: np.random.Generator) -> IntArray:
         """(k,) number of reports that support each value, if counts[v] people hold value v. The joint distribution is exact."""
         n = int(counts.sum())

@@ -4,15 +4,12 @@ A device draws a phase φ in 0 … w-1 once and reports at the steps t ≡ φ (m
 the devices draw the groups themselves, and the sizes of the groups differ by chance.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
+from estimators.local_level import LocalLevel
 from experiments.bench.stream_data import Stream
 from experiments.bench.stream_rivals import oracle
 from mechanisms.arguments import FloatArray, IntArray
-
-GRID = np.geomspace(1e-6, 10, 22)  # q relative to the first step's mean variance
 
 
 def window_level(stream: Stream, eps: float, w: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
@@ -37,31 +34,18 @@ def window_level(stream: Stream, eps: float, w: int, rng: np.random.Generator) -
     return raw, reports
 
 
-def filtered(raw: FloatArray, reports: IntArray, variance: Callable[[FloatArray], FloatArray]) -> FloatArray:
-    """(T, k) shares from a local-level filter: a random walk with steps of variance q, observed with known variances.
-
-    A filter runs for every q of a grid. The result of a step is the mean of the filters' levels, weighted by their likelihoods
-    from all steps so far, over all values together.
+def filtered(raw: FloatArray, reports: IntArray, p: float, q: float) -> FloatArray:
+    """(T, k) shares from the service's filter, `estimators.local_level`, with its detection of jumps.
 
     Args:
-        raw: (T, k) unbiased shares; a step without reports repeats the result of the step before.
-        reports: (T,) numbers of reports; the first step has some.
-        variance: takes (k,) shares and returns the variance of one report's estimate, the random choice of the reporting person
-            included. The filter predicts the shares, since a variance at `raw` would give low observations too much weight.
+        raw: (T, k) raw shares; NaN at a step without reports.
+        reports: (T,) numbers of reports.
+        p, q: Pr[report supports v | the value is v] and Pr[report supports v | the value is not v].
     """
-    at_start = variance(np.clip(raw[0], 0, 1)) / reports[0]
-    q = GRID[:, None] * at_start.mean()
-    level, spread = np.tile(raw[0], (GRID.size, 1)), np.tile(at_start, (GRID.size, 1))
-    fit = np.zeros(GRID.size)
-    smooth = raw.copy()
-    for t in range(1, len(raw)):
-        spread = spread + q
-        if reports[t]:
-            noise = variance(np.clip(smooth[t - 1], 0, 1)) / reports[t]
-            surprise, total = raw[t] - level, spread + noise
-            fit -= (np.log(total) + surprise**2 / total).sum(axis=1) / 2
-            gain = spread / total
-            level, spread = level + gain * surprise, (1 - gain) * spread
-        weights = np.exp(fit - fit.max())
-        smooth[t] = weights @ level / weights.sum()
-    return smooth
+    level, curve = LocalLevel(raw.shape[1]), np.empty(raw.shape)
+    for t, (step, n) in enumerate(zip(raw, np.maximum(reports, 1), strict=True)):
+        expected = level.predicted
+        hit = q + np.clip(np.where(np.isnan(expected), step, expected), 0, 1) * (p - q)
+        variance, skewness = hit * (1 - hit) / (n * (p - q) ** 2), (1 - 2 * hit) / np.sqrt(n * hit * (1 - hit))
+        curve[t] = level.step(step, variance, skewness=skewness).frequencies
+    return curve

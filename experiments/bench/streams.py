@@ -161,7 +161,8 @@ def _cell(task: _Task) -> Cell:
         stream = task.stream or synthetic(task.name, task.k, task.plan.people, task.plan.steps, rng)
         shares = {name: publish(name, stream, task.eps, task.window, rng).shares for name in RIVALS}
         raw, reports = window_level(stream, task.eps, task.window, rng)
-        smooth = filtered(raw, reports, oracle(task.k, task.eps).variance)
+        fo = oracle(task.k, task.eps)
+        smooth = filtered(raw, reports, fo.p, fo.q)
         for name, published in {**shares, RAW: raw, FILTERED: smooth}.items():
             found.setdefault(name, []).append(errors(published, stream.shares, stream.n))
     return Cell(

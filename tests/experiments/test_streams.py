@@ -265,40 +265,39 @@ def test_the_window_level_has_the_stated_variances() -> None:
     raw, reports = window_level(stream, 1.0, 20, np.random.default_rng(14))
     assert reports[:20].sum() == 20_000
     assert (reports[20:40] == reports[:20]).all()
-    variances = oracle(3, 1.0).variance(stream.shares) / reports[:, None]
+    fo = oracle(3, 1.0)
+    hit = fo.q + stream.shares * (fo.p - fo.q)
+    variances = hit * (1 - hit) / (reports[:, None] * (fo.p - fo.q) ** 2)
     assert ((raw - stream.shares) ** 2 / variances).mean() == pytest.approx(1, abs=0.15)
     worse = uniform(Budget(stream, 1.0, 20, np.random.default_rng(14))).shares
     assert ((worse - stream.shares) ** 2 / variances).mean() > 1.15
 
 
-def test_the_filter_is_the_known_one_on_a_random_walk() -> None:
-    """Beside the filter that knows q, on 20 walks of 400 steps: at most 10 % more error, and at most half the raw error."""
+def test_the_filter_is_nearly_the_one_that_knows_the_walk() -> None:
+    """On 5 random walks of 400 steps: at most 15 % more error than the filter that knows q, and half the raw error.
+
+    Reports that support a value with a probability near 1/2 have a variance that hardly depends on the share.
+    """
     rng, sums = np.random.default_rng(15), np.zeros(3)
-    q, v = 1e-5, 1e-4
-    for _ in range(20):
-        truth = np.cumsum(rng.normal(0, q**0.5, (400, 2)), axis=0)
+    drift, v, n = 1e-5, 1e-4, 6_250_000
+    for _ in range(5):
+        truth = 0.5 + np.cumsum(rng.normal(0, drift**0.5, (400, 4)), axis=0)
         raw = truth + rng.normal(0, v**0.5, truth.shape)
         level, spread, known = raw[0], v, raw.copy()
         for t in range(1, 400):
-            gain = (spread + q) / (spread + q + v)
-            level, spread = level + gain * (raw[t] - level), (1 - gain) * (spread + q)
+            gain = (spread + drift) / (spread + drift + v)
+            level, spread = level + gain * (raw[t] - level), (1 - gain) * (spread + drift)
             known[t] = level
-        sums += [
-            np.mean((x - truth) ** 2) for x in (filtered(raw, np.ones(400, int), lambda shares: np.full(2, v)), known, raw)
-        ]
-    assert sums[0] < 1.1 * sums[1]
+        sums += [np.mean((x - truth) ** 2) for x in (filtered(raw, np.full(400, n), 0.51, 0.49), known, raw)]
+    assert sums[0] < 1.15 * sums[1]
     assert sums[0] < 0.5 * sums[2]
-
-
-def test_the_filter_keeps_its_level_without_reports() -> None:
-    raw = np.array([[0.5, 0.5], [np.nan, np.nan], [0.5, 0.5]])
-    np.testing.assert_allclose(filtered(raw, np.array([1, 0, 1]), lambda shares: shares / 100), 0.5)
 
 
 def test_a_step_without_reports_has_no_raw_histogram() -> None:
     raw, reports = window_level(Stream("gap", np.array([[5, 5, 0], [0, 0, 10]])), 1.0, 1, np.random.default_rng(16))
     assert reports.tolist() == [10, 0]
     assert np.isnan(raw[1]).all()
+    np.testing.assert_allclose(filtered(raw, reports, 0.7, 0.3), raw[[0, 0]])
 
 
 # ---- measures and tables
