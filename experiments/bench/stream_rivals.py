@@ -57,8 +57,8 @@ class Oracle:
             GRR   (k-2+e^ε) / (e^ε-1)² + (1/k) (k-2) / (e^ε-1)
             OUE   4e^ε / (e^ε-1)² + 1/k
 
-        Some public code of LDP-IDS, and the formula that it follows, omit the factor 1/k of the second term. The omission
-        turns the mean of f_v into their sum. With it, the dissimilarity below is biased downwards.
+        Implementations of LDP-IDS differ in the factor 1/k of the second term. The factor belongs there: the second term has
+        the mean of the shares, and their sum is 1. Without the factor, the dissimilarity below is biased downwards.
         """
         p, q = self.p, self.q
         return (q * (1 - q) + (p * (1 - p) - q * (1 - q)) / self.k) / (p - q) ** 2
