@@ -35,7 +35,7 @@ def window_level(stream: Stream, eps: float, w: int, rng: np.random.Generator) -
 
 
 def filtered(raw: FloatArray, reports: IntArray, p: float, q: float) -> FloatArray:
-    """(T, k) shares from the service's filter, `estimators.local_level`, with its detection of jumps.
+    """(T, k) shares from the filter `estimators.local_level`, with its detection of jumps.
 
     Args:
         raw: (T, k) raw shares; NaN at a step without reports.
