@@ -66,7 +66,7 @@ def worst_losses(m: OneTime, n_steps: int, w: int, patterns: list[tuple[float, l
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_losses_are_exactly_those_stated(k: int, w: int, limit: int | None) -> None:
     m = ONE_TIME["GRR"](k=k, eps=EPS).spaced(w, limit)
-    for n_steps in range(1, 7 if k == 2 or w > 1 else 6):
+    for n_steps in range(1, 7):
         of_any, of_window = worst_losses(m, n_steps, w, list(patterns_by_phase(n_steps, w, limit)))
         assert of_any == pytest.approx(m.eps_sequence(m.reports_in(n_steps)).value, abs=1e-9)
         assert of_window == pytest.approx(m.eps_window, abs=1e-9)

@@ -10,10 +10,11 @@ import sqlite3
 import tempfile
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -166,18 +167,30 @@ def test_no_clock_history_gives_two_reports_within_w_steps(history: list[tuple[i
     assert len(made) <= (3 if limited else 8)
 
 
-def test_the_phases_are_uniform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """False alarm: `LIMIT`. The control counts the phases of a device that always draws 0."""
+def test_a_device_that_makes_up_for_missed_steps_breaks_the_distance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the test above: the device reports at the first step after a missed one, whatever the phase."""
     asked = survey((SPACED,), window_steps=4)
-    rng = np.random.default_rng(6)
-    monkeypatch.setattr(SecureRandom, "below", lambda _, n: int(rng.integers(n)))
-    phases: list[tuple[int]] = []
-    for number in range(400):
-        Device(asked, tmp_path / str(number))
-        phases += rows(tmp_path / str(number), "SELECT phase FROM enrolment")
-    counts = Counter(phase for (phase,) in phases)
-    assert stats.chisquare([counts[phase] for phase in range(4)]).pvalue > LIMIT
-    assert stats.chisquare([400, 0, 0, 0]).pvalue < LIMIT
+    monkeypatch.setattr(SecureRandom, "below", lambda _, n: 0)
+    device = Device(asked, tmp_path)
+    monkeypatch.setattr(asked.mechanisms[0][0], "every_steps", 1)  # the step's phase is no longer checked
+    made = [step for step in (3, 5, 8) if device.report("q0", 1, step) is not None]
+    assert min(later - earlier for earlier, later in pairwise(made)) < 4
+
+
+def test_the_phases_are_uniform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """False alarm: `LIMIT`. The control is a device whose random numbers are too small."""
+    asked, rng = survey((SPACED,), window_steps=4), np.random.default_rng(6)
+
+    def p_value(folder: Path, draw: Callable[[int], int]) -> float:
+        folder.mkdir()
+        monkeypatch.setattr(SecureRandom, "below", lambda _, n: draw(n))
+        for number in range(400):
+            Device(asked, folder / str(number))
+        phases = Counter(phase for file in folder.iterdir() for (phase,) in rows(file, "SELECT phase FROM enrolment"))
+        return float(stats.chisquare([phases[phase] for phase in range(4)]).pvalue)
+
+    assert p_value(tmp_path / "uniform", lambda n: int(rng.integers(n))) > LIMIT
+    assert p_value(tmp_path / "small", lambda n: int(rng.integers(max(1, n - 1)))) < LIMIT
 
 
 # ---- memos
