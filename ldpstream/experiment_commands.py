@@ -129,6 +129,8 @@ def advise_command(
     survey, why = advice_tables.stanza(advice, name, known), advice_tables.reasons(advice)
     for table in (advice_tables.candidate_table(advice), advice_tables.ranking_table(advice)):
         console.print(table)
+    if advice.promises:
+        console.print(advice_tables.promise_table(advice))
     for line in why:
         console.print(line, markup=False, highlight=False)
     console.print("\n" + survey, markup=False, highlight=False, soft_wrap=True)

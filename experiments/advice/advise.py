@@ -17,6 +17,7 @@ import numpy as np
 
 from experiments.advice.question import AdviceError, Question
 from experiments.advice.runs import Combination, Source, inversion_variances, people, simulate
+from experiments.advice.windows import EqualPromise, equal_promises
 from experiments.bench.accuracy import SHAPES
 from mechanisms import Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray, integer
@@ -77,7 +78,10 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """The adviser's answer: the inputs, `candidates` sorted by exact variance, and `ranking` sorted by simulated error."""
+    """The adviser's answer: the inputs, `candidates` sorted by exact variance, and `ranking` sorted by simulated error.
+
+    `promises` compares the advised memoized mechanism with reports every 24 steps; it is empty for a one-time mechanism.
+    """
 
     question: Question
     seed: int
@@ -86,6 +90,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     rare: float
     candidates: list[Candidate]
     ranking: list[Ranked]
+    promises: list[EqualPromise]
 
     @property
     def first(self) -> Ranked:
@@ -158,6 +163,10 @@ def advise(
     found = simulate(question, simulated, sources, repeats, seed, seen, processes)
     errors = {combination: runs.mean(axis=0) for combination, runs in found.items()}  # (repeats,) means over the distributions
     noise = candidates[0].deviation
+    ranking = rank(errors)
+    promises = []
+    if question.eps_inf is not None:
+        promises = equal_promises(question.build(ranking[0].mechanism), question.n, question.horizon, shares)
     return Advice(
         question=question,
         seed=seed,
@@ -165,7 +174,8 @@ def advise(
         sample=None if sample is None else int(sample.sum()),
         rare=float(np.mean([(f < noise).mean() for f in shares])),
         candidates=candidates,
-        ranking=rank(errors),
+        ranking=ranking,
+        promises=promises,
     )
 
 

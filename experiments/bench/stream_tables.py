@@ -35,7 +35,7 @@ def memo_table(rows: list[Row]) -> Table:
     """The memoized mechanisms and the window level on values that change often."""
     heads = ("each step", "window", "filtered", "loss, any values", "one report", "unchanged", "any values")
     table = Table("mechanism", "ε∞", "ε₁", *heads, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.title = "Values that change often: MSE_avg, loss in nats, chance of a right guess"
+    table.title = "Values that change often: MSE_avg in 10⁻⁶, loss in nats, chance of a right guess"
     table.caption = "OUE, OLH: the window level, ε∞ is the loss in any w steps · ≤ an upper bound"
     for column in table.columns[1:]:
         column.justify = "right"
@@ -45,13 +45,23 @@ def memo_table(rows: list[Row]) -> Table:
             f"[bold]{row.mechanism}[/bold]" if row.mechanism in WINDOW_MECHANISMS else row.mechanism,
             f"{row.eps_inf:g}",
             f"{row.eps_1:.3g}",
-            *("–" if error is None else f"{error:.2e}" for error in errors),
+            *("–" if error is None else millionths(error) for error in errors),
             f"{'' if row.exact else '≤ '}{row.eps_sequence:.5g}",
-            f"{100 * row.guess_once:.2f} %",
-            f"{'≤ ' if row.mechanism in WINDOW_MECHANISMS else ''}{100 * row.guess_unchanged:.2f} %",
-            f"≤ {100 * row.guess_any:.1f} %",
+            percent(row.guess_once),
+            ("≤ " if row.mechanism in WINDOW_MECHANISMS else "") + percent(row.guess_unchanged),
+            f"≤ {percent(row.guess_any)}",
         )
     return table
+
+
+def percent(chance: float) -> str:
+    """Formats a chance in per cent, with three digits and without a space."""
+    return f"{100 * chance:.3g}%"
+
+
+def millionths(error: float) -> str:
+    """Formats an error as a number of 10⁻⁶ with three digits."""
+    return f"{1e6 * error:.0f}" if error >= 1e-4 else f"{1e6 * error:.3g}"
 
 
 def _start(title: str, *heads: str) -> Table:
@@ -66,12 +76,12 @@ def _setting(cell: Cell) -> tuple[str, str, str, str]:
 
 
 def _errors(result: Result) -> Table:
-    table = _start(f"Mean squared errors; {result.repeats} or more repetitions", *METHODS, "gain")
+    table = _start(f"Mean squared errors in 10⁻⁶; {result.repeats} or more repetitions", *METHODS, "gain")
     table.caption = "raw, filtered: the window level · gain: the best rival's error divided by the filtered window level's"
     for cell in result.cells:
         best = cell.best("mse")
         marks = {best: "[bold]{}[/bold]"}
-        cells = [marks.get(name, "{}").format(f"{cell.errors[name].mse:.2e}") for name in METHODS]
+        cells = [marks.get(name, "{}").format(millionths(cell.errors[name].mse)) for name in METHODS]
         table.add_row(*_setting(cell), *cells, f"{cell.gain('mse'):.2f}")
     return table
 

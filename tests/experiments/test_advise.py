@@ -17,6 +17,7 @@ from experiments.advice.advise import FEW, SURVEY, Advice, advise, document, ran
 from experiments.advice.question import AdviceError, Question
 from experiments.advice.runs import inversion_variances, luck, simulate, without_luck
 from experiments.advice.sample_file import read_sample
+from experiments.advice.windows import EVERY_STEPS, equal_promises
 from experiments.bench.accuracy import SHAPES
 from experiments.drawn_tables import drawn_table
 from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism
@@ -243,10 +244,37 @@ def test_advice_gives_its_reasons(advices: list[Advice]) -> None:
     assert "half of ε∞" in " ".join(advice_tables.reasons(kl))
 
 
+def test_promises_are_equal_and_errors_exact(advices: list[Advice]) -> None:
+    one_time, *memoized = advices
+    assert one_time.promises == []
+    for advice in memoized:
+        m = advice.question.build(advice.first.mechanism)
+        assert [row.loss for row in advice.promises] == [
+            m.eps_1, m.eps_t(advice.question.horizon), m.eps_sequence(advice.question.horizon).value,
+        ]  # fmt: skip
+        for row in advice.promises:
+            spaced = ONE_TIME[row.mechanism](k=m.k, eps=row.eps).spaced(EVERY_STEPS)
+            reports = 1 if row.promise == "one report" else spaced.reports_in(advice.question.horizon)
+            assert spaced.eps_sequence(reports).value == pytest.approx(row.loss)
+    shares = np.array([0.7, 0.2, 0.1, 0.0, 0.0, 0.0])
+    m = mechanism("L-OSUE", 6, eps_inf=2.0, eps_1=1.0)
+    row = equal_promises(m, 960, 1, [shares])[0]
+    fresh = ONE_TIME[row.mechanism](k=6, eps=1.0)
+    for found, expected in (
+        (row.memoized_step, [m.variance(f, 960) for f in shares]),
+        (row.memoized_window, [m.variance(f, 960, EVERY_STEPS) for f in shares]),
+        (row.spaced_step, [fresh.variance(f, 960 // EVERY_STEPS) for f in shares]),
+        (row.spaced_window, [fresh.variance(f, 960) for f in shares]),
+    ):
+        assert found == pytest.approx(math.sqrt(np.mean(expected)))
+    assert all(ONE_TIME[name](k=6, eps=1.0).variance(0.0) >= 0.9 * fresh.variance(0.0) for name in ONE_TIME)
+
+
 def test_tables_fit_a_terminal(advices: list[Advice]) -> None:
     many = advise(Question(k=2000, n=3000, eps_inf=2.0, budget=0.5), repeats=10, processes=1)
     for advice in (*advices, many):
-        for shown in (advice_tables.candidate_table(advice), advice_tables.ranking_table(advice)):
+        made = (advice_tables.candidate_table, advice_tables.ranking_table, advice_tables.promise_table)
+        for shown in [make(advice) for make in made]:
             console = Console(width=80, file=io.StringIO())
             console.print(shown)
             assert "…" not in console.file.getvalue()  # type: ignore[attr-defined]
