@@ -39,7 +39,7 @@ class Mechanism(ABC):
         marks: number of counts that every report raises by one; None if this number varies.
         invalid: the reason why a row is not `valid`.
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`). 1: at every step.
-        lifetime_reports: B; a device makes at most so many reports. None: no limit.
+        lifetime_reports: B, the largest number of reports that a device makes. None: no limit.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Mechanism(ABC):
 
         Args:
             values: (n,) integers in [0, k) that the devices encode, the same at every step.
-            rng: source of randomness. NumPy's own class is for simulation: from it, the code may draw just the seed of a fast,
+            rng: source of randomness. NumPy's own class is for simulation: the code may use this source only to seed a fast,
                 predictable generator. A subclass, such as a device's cryptographic source, provides every random bit itself. A
                 subclass needs only ``integers(low, high, [size, [dtype]])`` and ``random(size)``.
             steps: number of reports of each device, at least 1.
@@ -333,17 +333,17 @@ class OneTime(Mechanism):
     def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> Self:
         """The same mechanism on devices that report only at one of `every_steps` consecutive time steps.
 
-        A device draws a phase φ once, uniform in 0 … w-1 and independent of everything. It makes a fresh report at the steps
-        t ≡ φ (mod w), at most B reports in all, and is silent at all other steps. A missed step is skipped for good.
+        A device draws a phase φ once, uniform in 0 … w-1 and independent of everything. The device makes a fresh report at the
+        steps t ≡ φ (mod w), at most B reports in all, and no report at all other steps. A missed step is skipped for good.
 
         Guarantee, for ε = `eps_1`. Proof: for a fixed φ a report depends only on the value at its own step. Reports at
         different steps are independent given the values. So the likelihood of all reports is a product with one factor per
-        reported step. Two sequences change only the factors of steps at which they differ, each by at most e^ε.
+        reported step. If two sequences differ at some steps, only the factors of these steps differ, each by at most e^ε.
 
         - `eps_window`: steps t ≡ φ are at least w apart. Sequences that differ only within w consecutive steps differ in at
-          most one factor: the loss is at most ε (w-event privacy). One report reaches ε.
+          most one factor: the loss is at most ε (w-event privacy). The loss of one report is ε already.
         - Any two sequences over T steps differ in at most `reports_in(T)` = min(⌈T/w⌉, B) factors.
-        - `eps_lifetime`: at most B factors, so B ε for ever.
+        - `eps_lifetime`: at most B factors differ, so the loss is at most B ε after any number of steps.
 
         The bounds hold for every φ, so they hold for an observer who knows φ, and for the mixture over φ.
 

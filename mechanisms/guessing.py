@@ -4,7 +4,7 @@ The best guess is the value v under which the reports y are most likely. The pro
 
     (1/k) Σ_y max_v P(y|v)  <=  e^ε / (e^ε + k-1),   where ε is the loss of these reports
 
-The functions here compute this probability exactly, for t reports of one memo or one report of a one-time mechanism.
+The functions here compute this probability exactly, for t reports of one memo, or for one report of a one-time mechanism.
 """
 
 import math
@@ -15,7 +15,7 @@ from scipy.special import gammaln, xlog1py, xlogy
 
 from mechanisms.arguments import FloatArray
 
-MAX_EXACT_REPORTS = 100  # of one memo; for more we return the limit for infinitely many, a nearly exact bound
+MAX_EXACT_REPORTS = 100  # reports of one memo; above, we return the limit for infinitely many reports, a nearly exact bound
 
 
 def bound(eps: float, k: int) -> float:

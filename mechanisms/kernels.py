@@ -228,7 +228,7 @@ def fold_functions(table: Table, add: Table, multiply: Table, cells: Table) -> N
 def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place: int, g: int, back: bool) -> None:
     """Copies high x low columns of x, an array (g symbols, …, g digits, place), to a block (g digits, g symbols, columns).
 
-    first is the first column's index in x for digit and symbol 0. If back is true, the block is copied to x instead.
+    first is the first column's index in x for digit 0 and symbol 0. If back is true, the block is copied to x instead.
     """
     width = high * low
     for s in range(g):

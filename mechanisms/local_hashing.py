@@ -27,7 +27,7 @@ from mechanisms.linear_pool import LinearPool, digits_needed
 from mechanisms.table import CountTable
 
 MAX_TABLE = 2**26  # limit for the counts of one table: 512 MiB of int64
-AUTO_TABLE = 2**23  # limit for an automatic g, if any g is within it: 64 MiB, which the services can store
+AUTO_TABLE = 2**23  # limit if g is chosen automatically and some g is within the limit: 64 MiB, which the services can store
 MAX_HASH_K = 2**24
 
 
@@ -37,7 +37,8 @@ def fits(k: int, g: int, limit: int = MAX_TABLE) -> bool:
 
 
 def _limit(k: int) -> int:
-    """The largest table allowed for an automatic g. If g = 2 exceeds the smaller limit, every g exceeds the smaller limit."""
+    """The largest table allowed if g is chosen automatically. If the table for g = 2 exceeds the smaller limit, the table for
+    every g exceeds the smaller limit."""
     return AUTO_TABLE if 2 * k <= AUTO_TABLE else MAX_TABLE
 
 

@@ -54,7 +54,7 @@ class UnaryRounds:
         log_q2, log_not_q2: ln q₂ and ln(1-q₂), q₂ = Pr[report bit is 1 | memo bit is 0] < p₂.
 
     Raises:
-        ValueError: if a logarithm is positive or infinite, if the probabilities of a pair do not sum to 1, or if not q < p.
+        ValueError: if a logarithm is positive or infinite, if the probabilities of a pair do not sum to 1, or if q >= p.
     """
 
     log_p1: float
@@ -196,7 +196,7 @@ class PriceProgramme:
         return np.concatenate(numbers), np.concatenate(found)
 
     def _many_blocks(self) -> Iterator[list[_Bits]]:
-        """Bounds for x with more blocks. Each group contains the x with between `low` and `high` blocks.
+        """Bounds for the x with more blocks than `_few_blocks` tries. Each group contains the x with `low` to `high` blocks.
 
         A bit that is hot in a block of size n gains at most h(n), computed with r = low. Splitting a pure block in two lowers
         the gain by at least γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)). Marks are the block sizes at which vertices
@@ -288,8 +288,8 @@ class PriceProgramme:
         return kappa, blocks
 
     def _gains(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Returns the bound for every x, and which R gives the bound. R is the number of values of x', given as an index into
-        `values`."""
+        """Returns the bound for every x, and the R that gives this bound, as an index into `values`. R is the number of values
+        of x'."""
         cold, hot = (np.maximum.reduceat(found, self.starts[:-1], axis=1) for found in self._best(p, q, kappa))
         surplus = (hot - cold)[:, self.members]  # (R, sequences, kinds): extra gain of a bit that is hot in x'
         order = np.argsort(-surplus, axis=2)

@@ -29,8 +29,9 @@ where f_v is convex and f_v(0) = 0. For every y the maximum splits into a maximu
 
    with the symbols numbered by n_m. The bracket is convex in n, so the maximum is at a vertex of a polytope that contains these
    n. A vertex has M equal counts t/M and the value M φ(t/M) - (t/M)(π_1+…+π_M). For t = qk + r, 0 < r < k, other vertices
-   replace M = k: M < k symbols have the count q + r/M, the others q. There are three choices of prices:
-   - π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`_free_rows`). Exact if the best M
+   replace the vertex with M = k: M < k symbols have the count q + r/M, and the other symbols have the count q. There are three
+   choices of prices:
+   - π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`_free_rows`). The bound is exact if the best M
      divides t and M + t/M <= k. Then x has M values, each at t/M steps; x' has t/M other values, each at one step with each
      value of x.
    - The smallest prices that keep the bracket at most a given V. All v have the same κ, computed from f_v without the symbol
@@ -429,7 +430,7 @@ def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
     gain = more * rounds.phi(t // m + 1) + (m - more) * rounds.phi(t // m)
 
     def row(high: IntArray) -> FloatArray:
-        """f_v of level + 1 reports of each of `high` symbols, and `level` reports of each of the other m - high."""
+        """f_v of level + 1 reports of each of `high` symbols, and `level` reports of each of the other m - high symbols."""
         with np.errstate(divide="ignore"):
             one = log_expm1(rounds.e2 * (level + 1)) + np.log(high)
             other = log_expm1(rounds.e2 * level) + np.log(m - high)

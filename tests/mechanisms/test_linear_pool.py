@@ -204,8 +204,8 @@ def test_the_number_of_digits_is_minimal(k: int) -> None:
 
 
 def test_the_best_g_has_the_smallest_variance_of_all_that_fit() -> None:
-    """The table of a larger g may fit although the table of a smaller g does not (4 and 3 at k = 2^24). The limit is 64 MiB if
-    any g has a table of at most 64 MiB."""
+    """The table of a larger g may fit although the table of a smaller g does not. For k = 2^24, g = 4 fits and g = 3 does not.
+    The limit is 64 MiB if any g has a table of at most 64 MiB."""
     assert not fits(2**24, 3)
     assert fits(2**24, 4)
     for k, eps in itertools.product((2, 100, 10**5, 2**22, 2**22 + 1, 3**14 + 1, 2**24 - 1, 2**24), (0.1, 1.0, 2.0, 3.0, 5.0)):

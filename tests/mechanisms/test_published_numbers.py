@@ -81,7 +81,8 @@ def test_the_exact_calibration_of_l_grr(k: int, eps_inf: float, eps_1: float, tr
 
 
 def test_lolohas_g_differs_from_the_exact_one() -> None:
-    """At ε∞ = 2, ε₁ = 1 LOLOHA's formula gives g = 2. The exact calibration gives g = 4, within 0.3 % of L-OSUE."""
+    """At ε∞ = 2, ε₁ = 1 LOLOHA's formula gives g = 2. The exact calibration gives g = 4. The variance is then within 0.3 % of
+    L-OSUE's variance."""
     paper, ours = (build("L-OLH", 100, 2.0, 1.0, calibration=c) for c in ("paper", "exact"))
     assert (paper.g, ours.g) == (2, 4)  # type: ignore[attr-defined]
     assert reproduces("0.000468", paper.variance(n=10_000))

@@ -172,8 +172,8 @@ def largest_correlation(x: Floats, y: Floats) -> float:
 
 
 def independence(m: Mechanism, rows: Reports, value: int) -> dict[str, float]:
-    """Largest correlation scores between bits of one report, and between bits of two adjacent reports. Each is over k²
-    pairs."""
+    """Largest correlation scores between bits of one report, and between bits of two adjacent reports. Each score is the
+    largest of k² pairs."""
     mean = np.where(np.arange(m.k) == value, m.p, m.q)
     z = (bits_of(m, rows) - mean) / np.sqrt(mean * (1 - mean))
     return {"within": largest_correlation(z, z), "next row": largest_correlation(z[:-1], z[1:])}

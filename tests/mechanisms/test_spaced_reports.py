@@ -48,7 +48,7 @@ def log_likelihoods(m: OneTime, n_steps: int, patterns: list[tuple[float, list[i
 
 
 def worst_losses(m: OneTime, n_steps: int, w: int, patterns: list[tuple[float, list[int]]]) -> tuple[float, float]:
-    """Returns the loss between any two sequences, and between two that differ only within w consecutive steps."""
+    """Returns the loss between any two sequences, and between two sequences that differ only within w consecutive steps."""
     sequences = np.array(list(product(range(m.k), repeat=n_steps)))
     logs = log_likelihoods(m, n_steps, patterns)
     of_any = of_window = 0.0
