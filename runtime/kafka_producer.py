@@ -23,7 +23,7 @@ class Producer(KafkaProducer):  # type: ignore[misc]
         Raises:
             KafkaTimeoutError: if the time limit passes. The broker may have committed the transaction, or may still commit it.
                 If another producer takes over the transactional id, it ends this transaction before it starts its own.
-            KafkaError: if the broker refuses.
+            KafkaError: if the broker refuses the commit.
         """
         ending = self._transaction_manager.begin_commit()
         self._sender.wakeup()

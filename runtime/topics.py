@@ -101,8 +101,8 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) 
             the function creates and checks all topics, and checks no rights.
 
     Raises:
-        TopicError: if the broker is unreachable, denies our login or refuses, or if agents cannot count the reports topic
-            because of its settings.
+        TopicError: if the broker is unreachable, or denies our login or a request, or if agents cannot count the reports topic
+            because of the topic's settings.
     """
     specs = _specs(settings, survey)
     rights = RIGHTS[role] if role else {kind: set[str]() for kind in specs}

@@ -23,8 +23,8 @@
     name = "changing"
     mechanism = "OUE"
     eps = 1.0                           # privacy loss of every report, in nats; the losses add up
-    every_steps = 24                    # a device reports at one of 24 steps; steps further apart share no report (default: 1)
-    lifetime_reports = 365              # a device is silent after so many reports (default: no limit)
+    every_steps = 24                    # a device makes one report in 24 consecutive steps (default: 1)
+    lifetime_reports = 365              # a device stops after this number of reports (default: no limit)
 
 Unknown keys are rejected. The whole file is checked once, when it is read. A `SurveyError` names the key, the given value and
 the allowed values.
@@ -81,8 +81,8 @@ class Level(_Part):
         eps_inf, eps_1: loss of any number of reports of one memo, and of one report, in nats (longitudinal mechanisms).
         eps: loss of each report, in nats (one-time mechanisms).
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
-        every_steps: a device reports at one of so many consecutive steps, for one-time mechanisms (`OneTime.spaced`).
-        lifetime_reports: a device makes at most so many reports, for one-time mechanisms.
+        every_steps: w; a device reports at one of w consecutive steps, for one-time mechanisms (`OneTime.spaced`).
+        lifetime_reports: the largest number of reports that a device makes, for one-time mechanisms.
     """
 
     name: Name
@@ -335,7 +335,7 @@ class Survey(_Part):
         return self.opens_ms(step + 1 + self.lateness_steps)
 
     def too_old(self, step: int, appended_ms: int) -> bool:
-        """True if a report of the step, appended to the log at that time, is after the step's close."""
+        """True if a report of the step, appended to the log at `appended_ms`, is after the step's close."""
         return appended_ms >= self.closes_ms(step)
 
     def too_early(self, step: int, appended_ms: int) -> bool:
