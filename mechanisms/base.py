@@ -357,7 +357,7 @@ class OneTime(Mechanism):
         Source: Ren et al. 2022, LDP-IDS (uniform population division); Kellaris et al. 2014 (w-event privacy).
         """
         if self.fakes > 1:
-            raise ValueError("space the mechanism before it gets fake data")
+            raise ValueError("call `spaced` before `with_fake_data`")
         spaced = copy.copy(self)
         spaced.every_steps = integer("every_steps", every_steps, 1, 2**31)
         limit = None if lifetime_reports is None else integer("lifetime_reports", lifetime_reports, 1, MAX_COUNT)

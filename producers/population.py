@@ -16,13 +16,15 @@ from surveys import Survey
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaneReports:
-    """All reports of one pane: an attribute, level and step. Their order is random, so that the order reveals no device.
+    """All reports of one pane, that is, of one attribute, level and step. The order of the reports is random and reveals no
+    device.
 
     Attributes:
         attribute, level: indices in the survey.
         step: time step.
         reports: (n,) rows of the mechanism's `report_dtype`, n >= 1.
-        truth: (k,) int64, number of the n people with each value. Only a simulation has the truth. The truth is never sent.
+        truth: (k,) int64, number of people with each value, including people who do not report at this step. Only a simulation
+            has the truth. The truth is never sent.
     """
 
     attribute: int
@@ -70,7 +72,7 @@ class Population:
 def _enroll(survey: Survey, n_people: int, seed: int) -> Iterator[tuple[int, int, IntArray, IntArray]]:
     """Yields (attribute, level, people in ascending order, their fake values).
 
-    A fake value replaces the person's own value at every step; -1 for none.
+    A fake value replaces the person's own value at every step; -1 means that the person has no fake value.
     """
     everyone = np.arange(n_people)
     sampled = stream(seed, Purpose.ATTRIBUTES).integers(len(survey.attributes), size=n_people)
@@ -101,7 +103,7 @@ class _Group:
         self._seed, self._attribute, self._level = seed, attribute, level
         phases = stream(seed, Purpose.PHASES, attribute, level)
         self._phases = phases.integers(mechanism.every_steps, size=len(members))
-        self._turns, self._next_turn = np.zeros(len(members), np.int64), 0  # number of turns at steps before `_next_turn`
+        self._turns, self._next_turn = np.zeros(len(members), np.int64), 0  # how often each device was due before `_next_turn`
         if isinstance(mechanism, Longitudinal):
             self._enrolment = mechanism.enroll(len(members), stream(seed, Purpose.ENROLMENT, attribute, level))
             self._memos = Memos(mechanism)
@@ -125,7 +127,7 @@ class _Group:
         return PaneReports(self._attribute, self._level, step, reports[rng.permutation(len(reports))], truth)
 
     def _due(self, step: int, present: IntArray) -> npt.NDArray[np.bool_]:
-        """Returns true for each device that reports: the step has its phase, and its reports are not used up."""
+        """Returns true for each device that reports: the step has the device's phase, and the device has reports left."""
         due = self._on_turn(step, present)
         if self._mechanism.lifetime_reports is not None:
             if step < self._next_turn:

@@ -18,7 +18,7 @@ class StepTruth:
 
     Attributes:
         reports: number of reports, at least 1.
-        truth: (k,) int64, number of people with each value, also of people who do not report at this step.
+        truth: (k,) int64, number of people with each value, including people who do not report at this step.
     """
 
     reports: int
@@ -44,7 +44,7 @@ def produce_step(
         turn: the population's step whose reports are sent; None if it equals the survey's step.
 
     Returns:
-        (attribute, level) -> true values of the people who report. Contains only pairs with reports.
+        (attribute, level) -> number of reports, and true values of the people. Contains only pairs with reports.
 
     Raises:
         SinkError: if the sink fails. Some of the step's reports may have arrived before the failure.

@@ -106,7 +106,7 @@ class Level(_Part):
             return built.spaced(self.every_steps or 1, self.lifetime_reports)
         for key in ("every_steps", "lifetime_reports"):
             if getattr(self, key) is not None:
-                raise ValueError(f"{key} needs a one-time mechanism (with eps): {built.name} repeats a memo at every step")
+                raise ValueError(f"{key} needs a one-time mechanism (with eps): a memo links all reports of {built.name}")
         return built
 
 
@@ -245,7 +245,7 @@ class Survey(_Part):
                     if (level.every_steps or 1) > self.window_steps:
                         raise ValueError(
                             f"every_steps must be at most window_steps = {self.window_steps}, got {level.every_steps}: "
-                            "a window must count every device"
+                            "every device must report in each window"
                         )
                 except ValueError as error:
                     raise ValueError(f"attribute[{i}].level[{j}] ({attribute.name}, {level.name}): {error}") from error

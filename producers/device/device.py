@@ -123,8 +123,8 @@ class Device:
         """Returns the envelope with this device's report of a value at a step; None if the device makes no report.
 
         A device makes no report of an attribute that it does not answer. At a level with `every_steps` the device reports only
-        at the steps of its phase, which are `every_steps` apart; a missed step is never made up. At a level with
-        `lifetime_reports` the device is silent after so many reports.
+        at the steps of its phase, which are `every_steps` apart. The device never makes up for a missed step. At a level with
+        `lifetime_reports` the device makes no further report after this number of reports.
 
         The first call for a step draws the report. While the step is among the last `lateness_steps` + 2 reported steps, later
         calls return the same bytes, whatever the value. For an older step at which the device would report, the call raises

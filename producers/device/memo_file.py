@@ -6,7 +6,7 @@ removal of the journal is the commit. EXTRA also syncs this removal; FULL does n
 the log's two extra files are easily lost or left out of a copy.
 
     survey       the fingerprint of the survey that the device answers
-    enrolment    for every attribute: level, whether the device answers it, its hash function, its fake value, its phase; the
+    enrolment    for every attribute: the level, whether the device answers, the hash function, the fake value, the phase; the
                  number of distinct steps reported (`reports`) and the latest step whose envelope was dropped (`forgotten`)
     memo         for every attribute and memo key: the memo, never changed, and the number of steps reported from it
     sent         the envelopes of the last steps, each with its idempotency key until the envelope is settled; every reported
@@ -82,7 +82,8 @@ class MemoFile:
 
     @contextmanager
     def transaction(self) -> Iterator["Transaction"]:
-        """One immediate transaction. Its writes are on the disk when the transaction ends; an exception undoes all its writes.
+        """One immediate transaction. All its writes are on the disk when the transaction ends, or are undone if an exception
+        occurs.
 
         Raises:
             DeviceError: if the file is missing, is no SQLite database, is of another format, or cannot be written.

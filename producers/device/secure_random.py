@@ -63,7 +63,7 @@ class Coin:
 
 
 def coin(yes: float, no: float, shares: int = 1) -> Coin:
-    """Returns the coin with Pr[yes] = yes and Pr[no] = shares · no, exact in the smaller of the two.
+    """Returns the coin with Pr[yes] = yes and Pr[no] = shares · no. The smaller of these two probabilities is exact.
 
     Args:
         yes: in (0, 1].

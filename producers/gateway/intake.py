@@ -292,7 +292,7 @@ class Intake:
             async with self._within(ACKNOWLEDGE_S, STOPPING_ACKNOWLEDGE_S):
                 return await asyncio.shield(delivery)
         except NotAppended:
-            raise Problem("log unavailable", "the log does not answer; it has nothing of this attempt") from None
+            raise Problem("log unavailable", "the log does not answer; no report of this attempt is in the log") from None
         except (Unacknowledged, TimeoutError):
             raise Problem("outcome unknown", unknown) from None
 

@@ -45,7 +45,7 @@ GRACEFUL_S = 5  # time limit at shutdown for requests in progress; the intake an
 
 
 def serve(survey: Survey, toml: str, settings: Settings, check_topics: Callable[[], None]) -> None:
-    """Runs the gateway until SIGTERM or SIGINT. It accepts connections once Kafka has answered.
+    """Runs the gateway until SIGTERM or SIGINT. The gateway accepts connections once Kafka has answered.
 
     Args:
         survey: the survey.

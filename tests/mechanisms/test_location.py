@@ -163,7 +163,7 @@ def test_the_losses_follow_from_the_channel(m: ChannelMechanism) -> None:
     assert m.eps_inf == math.inf
 
 
-def test_the_lines_ldp_eps_differs_from_its_eps() -> None:
+def test_ldp_eps_of_the_line_mechanism_exceeds_its_parameter() -> None:
     m = TruncatedGeometric(MAX_K, 2)
     assert (m.eps, m.eps_distance, m.eps_1) == (2.0, 2.0, 2.0 * (MAX_K - 1))
 
@@ -368,7 +368,7 @@ def outcomes(m: ChannelMechanism, f: FloatArray, steps: int) -> tuple[FloatArray
 
 @pytest.mark.parametrize("m", [TruncatedGeometric(3, 0.7), PlanarGeometric((2, 2), 1.0), shokri(4, 0.5)], ids=repr)
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_the_inversions_variances_are_the_enumerated_ones(m: ChannelMechanism, steps: int) -> None:
+def test_inversion_variances_match_enumeration(m: ChannelMechanism, steps: int) -> None:
     for f in (np.arange(1, m.k + 1) / (m.k * (m.k + 1) / 2), np.eye(m.k)[1]):
         probability, estimate = outcomes(m, f, steps)
         expected = probability @ estimate**2 - (probability @ estimate) ** 2

@@ -1,6 +1,6 @@
 """The device's guarantees: one memo for each key, one report for each step, and no value in any output.
 
-Only one test, of the attribute that a device samples under smp, has a false-alarm rate: `LIMIT`.
+The tests of the sampled attribute (smp) and of the phases have the false-alarm rate `LIMIT`.
 """
 
 import logging

@@ -126,7 +126,7 @@ def drive(mode: str, file: Path) -> Emitted:
                 emit(step, device.report("q0", value_at(step), step))
 
         pid, read = child(report_on)
-        begun = first_lines(read, 8) if turn % 2 else b""  # so half of the children report new steps, also on a slow machine
+        begun = first_lines(read, 8) if turn % 2 else b""  # half of the children report new steps, even on a slow machine
         time.sleep(random.uniform(0.002, 0.03))
         os.kill(pid, signal.SIGKILL)
         out += emitted(pid, read, begun)

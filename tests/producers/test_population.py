@@ -146,7 +146,7 @@ def times(level: dict[str, object], steps: list[list[int | None]]) -> list[list[
     panes = {step: list(population.reports(step)) for step in range(len(steps))}
     for step, found in panes.items():
         for pane in found:
-            assert pane.truth.sum() == sum(value is not None for value in steps[step])  # also of people who do not report
+            assert pane.truth.sum() == sum(value is not None for value in steps[step])  # also counts people who do not report
     return [
         [step for step, found in panes.items() if any(person in pane.reports for pane in found)]
         for person in range(len(steps[0]))
