@@ -38,7 +38,7 @@ class Mechanism(ABC):
             added.
         marks: number of counts that every report raises by one; None if this number varies.
         invalid: the reason why a row is not `valid`.
-        every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`). 1: at every step.
+        every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
         lifetime_reports: B, the largest number of reports that a device makes. None: no limit.
     """
 
@@ -265,7 +265,8 @@ class Mechanism(ABC):
 
     @property
     def eps_lifetime(self) -> float:
-        """Bound of the loss of all reports of a device between any two value sequences, in nats; infinite without a bound."""
+        """Bound of the loss of all reports of a device between any two value sequences, in nats; infinite if the loss has no
+        limit."""
         return math.inf
 
     @abstractmethod
@@ -334,14 +335,16 @@ class OneTime(Mechanism):
         """The same mechanism on devices that report only at one of `every_steps` consecutive time steps.
 
         A device draws a phase φ once, uniform in 0 … w-1 and independent of everything. The device makes a fresh report at the
-        steps t ≡ φ (mod w), at most B reports in all, and no report at all other steps. A missed step is skipped for good.
+        steps t ≡ φ (mod w), at most B reports in all, and no report at all other steps. The device never makes up for a missed
+        step.
 
-        Guarantee, for ε = `eps_1`. Proof: for a fixed φ a report depends only on the value at its own step. Reports at
-        different steps are independent given the values. So the likelihood of all reports is a product with one factor per
-        reported step. If two sequences differ at some steps, only the factors of these steps differ, each by at most e^ε.
+        Guarantee: the bounds below hold with ε = `eps_1`. Proof: for a fixed φ a report depends only on the value at its own
+        step. Reports at different steps are independent given the values. So the likelihood of all reports is a product with
+        one factor per reported step. If two sequences differ at some steps, only the factors of these steps differ, each by at
+        most e^ε.
 
-        - `eps_window`: steps t ≡ φ are at least w apart. Sequences that differ only within w consecutive steps differ in at
-          most one factor: the loss is at most ε (w-event privacy). The loss of one report is ε already.
+        - `eps_window`: the device's reports are at least w steps apart. Sequences that differ only within w consecutive steps
+          differ in at most one factor: the loss is at most ε (w-event privacy). One report alone has the loss ε.
         - Any two sequences over T steps differ in at most `reports_in(T)` = min(⌈T/w⌉, B) factors.
         - `eps_lifetime`: at most B factors differ, so the loss is at most B ε after any number of steps.
 

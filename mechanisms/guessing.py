@@ -39,7 +39,7 @@ def among_bits(k: int, one: npt.ArrayLike, zero: npt.ArrayLike) -> float:
     """
     hot, cold = np.asarray(one, np.float64), np.asarray(zero, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        some = -np.expm1(k * np.log1p(-np.minimum(np.cumsum(cold[::-1])[::-1], 1.0)))  # Pr[any of k values has j or more]
+        some = -np.expm1(k * np.log1p(-np.minimum(np.cumsum(cold[::-1])[::-1], 1.0)))  # Pr[any value has evidence j or more]
         best = (some - np.append(some[1:], 0.0)) * hot / cold
     return float(np.where(cold > 0, best, k * hot).sum() / k)
 

@@ -226,7 +226,7 @@ def fold_functions(table: Table, add: Table, multiply: Table, cells: Table) -> N
 
 @numba.njit(cache=True)
 def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place: int, g: int, back: bool) -> None:
-    """Copies high x low columns of x, an array (g symbols, …, g digits, place), to a block (g digits, g symbols, columns).
+    """Copies high · low columns of the array x (g symbols, …, g digits, place) to a block (g digits, g symbols, columns).
 
     first is the first column's index in x for digit 0 and symbol 0. If back is true, the block is copied to x instead.
     """

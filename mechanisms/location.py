@@ -2,10 +2,10 @@
 
     A[x, z] = Pr[report z | value x]
 
-Location mechanisms are not pure: two numbers p and q do not describe them. Their parameter, an ε or a bound, is **not** an
-LDP ε. The geometric mechanisms guarantee geo-indistinguishability: the loss between two values is at most ε times their
-distance. Shokri's mechanism guarantees an expected error of an adversary with a known prior, and bounds no likelihood ratio.
-The attribute `eps_1` is the mechanism's true worst-case loss, and is infinite if a report excludes a value.
+Location mechanisms are not pure: two numbers p and q do not describe them. The parameter of a location mechanism, an ε or a
+bound, is **not** an LDP ε. The geometric mechanisms guarantee geo-indistinguishability: the loss between two values is at most
+ε times their distance. Shokri's mechanism guarantees an expected error of an adversary with a known prior, and bounds no
+likelihood ratio. The attribute `eps_1` is the mechanism's true worst-case loss, and is infinite if a report excludes a value.
 
 Sources: Andrés, Bordenabe, Chatzikokolakis and Palamidessi 2013 (geo-indistinguishability); ElSalamouny and Palamidessi,
 "Reconstruction of the distribution of sensitive data under free-will privacy", §2 and §8.2.4 (the mechanisms).

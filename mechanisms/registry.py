@@ -32,8 +32,7 @@ LONGITUDINAL: dict[str, Callable[..., Longitudinal]] = {
     **{name: _named(LongitudinalHashing, name) for name in ("L-BLH", "L-OLH")},
 }
 NAMES = (*ONE_TIME, *LONGITUDINAL)
-# Location mechanisms are not pure. They have other arguments, without an LDP ε. `mechanism` does not build
-# them.
+# `mechanism` does not build location mechanisms: they are not pure, and no LDP ε is among their arguments.
 LOCATION: dict[str, Callable[..., ChannelMechanism]] = {m.name: m for m in (TruncatedGeometric, PlanarGeometric, Shokri)}
 AUTO_CANDIDATES = ("L-GRR", "L-OSUE", "L-OLH")
 

@@ -285,7 +285,7 @@ def test_bounds_of_grr_are_valid_and_close(eps_inf: float, eps_1: float) -> None
 
 
 def all_pairs(t: int, k: int, rounds: ledger.UnaryRounds) -> float:
-    """The exact loss of bits for any t. Earlier tests in this file check this loss."""
+    """The exact loss of unary encodings, for any t. Earlier tests in this file check this loss."""
     return max(unary_module._pair_loss(p, k, rounds)[0] for p in unary_module._pairs(t, min(t, k)))
 
 
