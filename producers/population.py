@@ -40,9 +40,9 @@ class Population:
     Each person draws permanent choices. With sampling (smp), a person answers one random attribute. With a split budget (spl)
     or fake data (rs+fd), a person answers all attributes. For each answered attribute, the person draws a level and the
     mechanism's own choices (`Longitudinal.enroll`). With fake data, a person answers one random attribute truthfully. For each
-    other attribute the person always reports one fake value, drawn uniformly once. A person reports at every step at which they
-    have a value of the attribute. At a level with `every_steps` the person draws a phase once and reports only at the steps of
-    this phase, at most `lifetime_reports` times.
+    other attribute the person always reports one fake value, drawn uniformly once. Without `every_steps`, a person reports at
+    every step at which the person has a value of the attribute. At a level with `every_steps` the person draws a phase once and
+    reports only at the steps of this phase, at most `lifetime_reports` times.
 
     The reports of a step depend only on the survey, the source and the seed, not on earlier calls.
 

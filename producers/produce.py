@@ -44,7 +44,7 @@ def produce_step(
         turn: the population's step whose reports are sent; None if it equals the survey's step.
 
     Returns:
-        (attribute, level) -> number of reports, and true values of the people. Contains only pairs with reports.
+        (attribute, level) -> number of reports, and true values of the people who answer. Contains only pairs with reports.
 
     Raises:
         SinkError: if the sink fails. Some of the step's reports may have arrived before the failure.
@@ -70,8 +70,8 @@ def produce_live(
 ) -> Iterator[tuple[int, dict[tuple[int, int], StepTruth]]]:
     """At the beginning of each step of the survey, sends all reports of one step of the population.
 
-    The population starts at the survey's current step, or at step 0 if the survey has not begun. If sending takes longer than a
-    step, the steps that pass meanwhile get no reports.
+    The population's step 0 is sent at the survey's current step, or at the survey's step 0 if the survey has not begun. If
+    sending takes longer than a step, the steps that pass meanwhile get no reports.
 
     Args:
         survey, population, sink, envelope_bytes: as for `produce_step`.

@@ -26,7 +26,7 @@ OVERHEAD_BYTES = 1024  # memory for a waiting envelope besides its bytes
 
 
 class SinkError(UserError, RuntimeError):
-    """Envelopes cannot be sent, or some may not have arrived. The message is one line that names the destination."""
+    """Envelopes cannot be sent, or some envelopes may not have arrived. The message is one line that names the destination."""
 
 
 class Sink(Protocol):

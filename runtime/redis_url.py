@@ -5,8 +5,8 @@
     redis+sentinel://[user:password@]host[:port],…/NAME[/db]             the master that the Sentinels call NAME
     redis+cluster://[user:password@]host[:port],…                        a cluster; the addresses of some nodes are enough
 
-With ``rediss+sentinel`` and ``rediss+cluster`` every connection has TLS. User and password are percent-encoded. They are the
-login for Redis, not for the Sentinels.
+With ``rediss+sentinel`` and ``rediss+cluster`` every connection has TLS. User and password are the login for Redis, not for the
+Sentinels, and are percent-encoded.
 """
 
 import re

@@ -98,7 +98,7 @@ class Level(_Part):
         """The mechanism on k values, with the budget divided by `share`.
 
         Raises:
-            ValueError: if the mechanism does not take these keys.
+            ValueError: if the mechanism does not take the level's keys.
         """
         eps, eps_inf, eps_1 = (None if budget is None else budget / share for budget in (self.eps, self.eps_inf, self.eps_1))
         built = mechanism(self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration)

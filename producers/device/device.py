@@ -59,9 +59,9 @@ class Spent:
 
     Attributes:
         reports: t, distinct steps reported.
-        eps_t: bound of the loss against any value that never changed; None if the reports come from more than one memo. An
-            observer who also considers changing values can learn more: see `eps_sequence`.
-        eps_sequence: bound of the loss against any other value sequence, for any values of this device.
+        eps_t: bound of the loss between the device's values and any unchanged value; None if the reports come from more than
+            one memo. An observer who also considers changing values can learn more: see `eps_sequence`.
+        eps_sequence: bound of the loss between any values of the device and any other value sequence.
     """
 
     reports: int

@@ -124,7 +124,7 @@ def _bits(ones: BitArray, bit: Round, random: SecureRandom) -> BitArray:
 
 
 def _subset(value: int, m: SubsetSelection, random: SecureRandom) -> BitArray:
-    """Subset selection: draws membership of the value, then the other members uniformly among the other values."""
+    """Subset selection: draws whether the set contains the value, then draws the other members uniformly."""
     outside = (m.k - m.omega) / m.omega * math.exp(-m.eps_1) * m.p  # 1 - p, without cancellation
     with_value = bool(random.toss(coin(m.p, outside), 1)[0])
     n_others = m.omega - with_value

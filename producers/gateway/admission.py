@@ -51,7 +51,7 @@ class RateLimit:
     Args:
         rate: sustained rate of a client, per second.
         burst: size of a full bucket, at least 1.
-        max_clients: largest number of remembered clients. If there are more, a new client replaces the client remembered
+        max_clients: largest number of remembered clients. Above this number, a new client replaces the client remembered
             longest. A replaced client that returns starts with a full bucket.
     """
 

@@ -217,7 +217,7 @@ class _Protocol(HttpToolsProtocol):
     gateway answers a request before the request's end, the rest of the request must arrive within `HEAD_S`.
     """
 
-    _loose_bytes = 0  # received since the head began, or since the last piece of the body
+    _loose_bytes = 0  # bytes received since the head began, or since the last piece of the body
     _timer: asyncio.TimerHandle | None = None
     addresses: ClassVar[Connections | None] = None
     _host: str | None = None  # set if the connection counts towards this host's limit

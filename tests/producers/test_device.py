@@ -101,7 +101,7 @@ def test_a_step_older_than_the_stored_envelopes_is_refused(tmp_path: Path) -> No
 
 def test_a_device_survives_a_clock_that_ran_ahead(tmp_path: Path) -> None:
     device = Device(survey((LONG,)), tmp_path)
-    for step in (0, 1, 2, 10**9, 3, 10**9 + 1, 4, 5, 10**9 + 2, 6, 7):  # fewer future steps than the device stores envelopes
+    for step in (0, 1, 2, 10**9, 3, 10**9 + 1, 4, 5, 10**9 + 2, 6, 7):  # fewer future steps than stored envelopes
         assert device.report("q0", 1, step)
     for step in (6, 7):  # steps already reported, with dropped envelopes: never reported again
         with pytest.raises(StepForgotten):
@@ -232,7 +232,7 @@ def test_spent_counts_reports_and_memos(tmp_path: Path) -> None:
 
 
 def true_losses(m: Longitudinal, function: int, values: tuple[int, ...]) -> tuple[float, float]:
-    """Enumerates the loss of these values' reports: against any unchanged value, and against any sequence."""
+    """Enumerates the loss between these values and any unchanged value, and between these values and any sequence."""
     rounds, t = enumeration.Rounds(m.p1, m.q1, m.p2, m.q2), len(values)
     if not m.name.endswith("UE"):
         keys = m.memo_keys(np.arange(m.k), np.full(m.k, function)).tolist()

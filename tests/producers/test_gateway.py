@@ -285,7 +285,7 @@ async def test_the_request_rate_limits_each_client_alone(clock: Clock) -> None:
 async def test_byte_and_report_rates_limit_each_client_alone(clock: Clock) -> None:
     """The gateway also charges the bytes of refused bodies.
 
-    It also charges each report, even if many reports have few bytes in all.
+    The gateway also charges each report, even if many reports have few bytes in all.
     """
     (envelope,) = envelopes(1, n=4)
     rig = Rig(limits=Limits(1e6, body_bytes=2 * len(envelope), reports=1e6))
@@ -407,7 +407,7 @@ async def test_an_attempt_that_was_not_appended_can_be_retried() -> None:
 
 @pytest.mark.parametrize("failure", [Unacknowledged(), ZeroDivisionError()], ids=["unacknowledged", "unexpected"])
 async def test_an_attempt_that_may_be_appended_is_not_repeated(failure: Exception) -> None:
-    """If the log has the first append, a second append would count the reports twice."""
+    """If the first append reached the log, a second append would count the reports twice."""
     rig, (envelope,) = Rig(), envelopes(1)
     expected = "outcome unknown" if isinstance(failure, Unacknowledged) else "internal error"
     rig.log.failure = failure

@@ -140,7 +140,8 @@ def test_a_step_does_not_depend_on_earlier_calls(asked: list[tuple[int, int]]) -
 
 
 def times(level: dict[str, object], steps: list[list[int | None]]) -> list[list[int]]:
-    """Returns the steps at which each person reports. Every person's value is their own number, and reports are true."""
+    """Returns the steps at which each person reports. Every person's value is the person's number, and every report shows the
+    value."""
     survey = make_survey({"zone": (len(steps[0]), [level])})
     population = Population(survey, WrittenValues(steps), 3)
     panes = {step: list(population.reports(step)) for step in range(len(steps))}
