@@ -1,18 +1,19 @@
-"""Detection of jumps: the delays of several statistics at equal run length to a false alarm, and the filter's run lengths.
+"""Detection of jumps: delays of several statistics with equal run length (mean steps to a false alarm), and the filter's run
+lengths.
 
 Run: `python -m experiments.bench.changes` (about 2 minutes).
 
 Delays. A filter with the constant gain 0.03 follows k independent values. After 60 steps, some values jump, with alternating
-signs. The size is in standard errors of an observation. The statistics are:
+signs. The size of a jump is in standard errors of an observation. The statistics are:
 
     change   largest change between two successive steps (`estimators.diagnostics.drift`)
     cusum    largest two-sided cumulative sum of the innovations minus 0.5
     glr      largest score of `estimators.changes`
     sum      largest sum of squared scores over all values, over the last 32 possible steps of the jump
 
-Thresholds are quantiles of simulated streams without a jump. A run without an alarm within 90 steps counts as 90.
+Thresholds are quantiles of simulated streams without a jump. A run without an alarm within 90 steps has the delay 90.
 
-Run lengths. `LocalLevel` follows streams without a jump, with a stated run length of 500 steps.
+Run lengths. `LocalLevel` filters streams without a jump; its stated run length is 500 steps.
 """
 
 import math
@@ -37,7 +38,7 @@ def innovations(rng: np.random.Generator, steps: int, streams: int, jump: FloatA
     `jump` is the (k,) jump at step `BEFORE`, in standard errors of an observation.
     """
     lag = np.where(np.arange(steps) >= BEFORE, (1 - GAIN) ** (np.arange(steps) - BEFORE), 0.0)
-    spread = 1 / math.sqrt(1 - GAIN)  # of an innovation, if an observation's is 1
+    spread = 1 / math.sqrt(1 - GAIN)  # standard deviation of an innovation, if the standard deviation of an observation is 1
     found = rng.normal(size=(steps, streams, jump.size)) + lag[:, None, None] * jump / spread
     level, observed = np.zeros(found.shape[1:]), np.empty_like(found)
     for t in range(steps):
@@ -89,10 +90,10 @@ def delays(k: int, seed: int = 1) -> list[list[str]]:
 def false_alarms(k: int, drifts: Callable[[int], FloatArray], stated: float, steps: int) -> int:
     """Counts the alarms of a filter of k normal values.
 
-    `drifts` are the standard deviations of the levels' changes in a step, divided by those of an observation.
+    `drifts` are the standard deviations of the levels' changes in a step, divided by the standard deviation of an observation.
     """
     rng, level, truth, found = np.random.default_rng([2, k]), LocalLevel(k, run_length=stated), np.zeros(k), 0
-    spread = 0.01  # of an observation
+    spread = 0.01  # standard deviation of an observation
     for _ in range(steps):
         truth = truth + spread * drifts(k) * rng.normal(size=k)
         found += level.step(truth + spread * rng.normal(size=k), np.full(k, spread**2)).change is not None

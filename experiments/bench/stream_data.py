@@ -7,8 +7,8 @@ value 1 at step t = 1 … T is
     Sin   0.05 sin(0.01 t) + 0.075
     Log   0.25 / (1 + e^{-0.01 t})
 
-For k > 2 values every value has such a stream of its own: its own random walk for LNS, a phase of 2πj/k for Sin and a delay of
-T j/(k-1) for Log (j = 0 … k-1). A value's share is its stream divided by the sum of all streams.
+For k > 2 values, value j = 0 … k-1 has a separate stream: a separate random walk for LNS, a phase of 2πj/k for Sin, and a delay
+of T j/(k-1) for Log. The share of a value is the value's stream divided by the sum of all streams.
 """
 
 from dataclasses import dataclass
@@ -80,10 +80,11 @@ def of_shares(name: str, shares: FloatArray, n: int) -> Stream:
 def real(folder: Path | None) -> list[Stream]:
     """MS-FIMU's visits over 7 days, and PWGTP's weights over 80 steps, cut into 10 and into 100 values of equal frequency.
 
-    A data set whose file is missing is left out: generated data sets do not change over time.
+    If a data set's file is missing, the list omits the data set: generated replacements do not change over time.
 
     PWGTP's steps are the 80 replicate weights in their order, as in the literature on longitudinal mechanisms. Kosarak and
-    BMS-POS have one report for each person and no time: the shares in consecutive parts of these files vary as in random parts.
+    BMS-POS have one report for each person and no time, so they are not used: the shares in consecutive parts of these files
+    vary only as in random parts.
     """
     visits, weights = (datasets.load(name, folder) for name in ("ms_fimu", "pwgtp"))
     found = [_of_values("MS-FIMU", visits.values, visits.sizes[0])] if visits.real else []

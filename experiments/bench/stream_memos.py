@@ -1,11 +1,11 @@
-"""Compares the memoized mechanisms with the window level on values that change often, each beside its privacy loss.
+"""Compares the errors and privacy losses of memoized mechanisms and of the window level, for values that change often.
 
-The setting is the synthetic one of LOLOHA (Arcolezi, Pinzón, Palamidessi and Gambs, EDBT 2023, arXiv:2210.00262): 10 000 people
-with uniform values in 0 … 359 over 120 steps. At every step, each person's value is replaced by a uniform one with probability
-0.25. The error is MSE_avg, the mean squared error over all steps and values.
+The setting is the synthetic data set of LOLOHA (Arcolezi, Pinzón, Palamidessi and Gambs, EDBT 2023, arXiv:2210.00262): 10 000
+people with uniform values in 0 … 359 over 120 steps. At every step, each person's value is replaced by a uniform random value
+with probability 0.25. The error is MSE_avg, the mean squared error over all steps and values.
 
 A memoized mechanism has ε∞ and ε₁ = ε∞/2, and everybody reports at every step. At the window level everybody reports once in 24
-steps, by a one-time mechanism with ε = ε∞. The loss beside the error is `eps_sequence`: the loss of all reports of the 120
+steps, by a one-time mechanism with ε = ε∞. The loss stated with the error is `eps_sequence`: the loss of all reports of the 120
 steps between any two sequences of values.
 """
 
@@ -44,17 +44,19 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One mechanism.
 
     Attributes:
-        mechanism: its name; a one-time mechanism is the window level.
+        mechanism: the mechanism's name; a one-time mechanism stands for the window level.
         eps_inf: ε∞ of the memo, or the ε of every report of the window level.
         eps_1: loss of one report.
         mse_step: MSE_avg of each step's histogram.
         mse_window: MSE_avg of the mean of the last w steps' histograms, compared with the last step's shares.
-        mse_filtered: MSE_avg of the filter; None with memos, whose noise is not independent from step to step.
-        eps_sequence: loss of a person's reports in all steps, any values.
+        mse_filtered: MSE_avg of the filtered histograms; None for a memoized mechanism, because the noise of memos is not
+            independent from step to step.
+        eps_sequence: loss of a person's reports in all steps, for any values.
         exact: False if `eps_sequence` is an upper bound.
-        guess_once: chance that somebody guesses a value from one report; the k values are equally likely before.
-        guess_unchanged: the same from all reports of an unchanged value; for the window level an upper bound.
-        guess_any: upper bound of the same from all reports of any values.
+        guess_once: chance that an observer of one report guesses the value; before the report, the k values are equally likely.
+        guess_unchanged: chance of a right guess from all reports of an unchanged value; for the window level, an upper bound of
+            this chance.
+        guess_any: upper bound of the chance of a right guess from all reports, for any values.
     """
 
     mechanism: str

@@ -1,4 +1,4 @@
-"""The seven methods of LDP-IDS that publish a histogram at every step under w-event ε-LDP, simulated by counts.
+"""The seven methods of LDP-IDS, which publish a histogram at every step under w-event ε-LDP. The module simulates counts only.
 
 Source: Ren, Shi, Yu, Yang, Zhao and Xu, *LDP-IDS: Local Differential Privacy for Infinite Data Streams*, SIGMOD 2022,
 arXiv:2204.00526. A method divides either the budget or the population. With a divided budget, everybody reports with a part of
@@ -6,16 +6,17 @@ arXiv:2204.00526. A method divides either the budget or the population. With a d
 and nobody reports twice within any w steps.
 
     uniform       LBU, LPU   a part of 1/w at every step
-    sampling      LSP        everything at every w-th step; the last histogram is repeated in between
-    distribution  LBD, LPD   half of the parts of what is left of the window, if the stream has changed
-    absorption    LBA, LPA   1/(2w), plus what the steps before have not used, if the stream has changed
+    sampling      LSP        the whole allowance at every w-th step; the other steps repeat the last histogram
+    distribution  LBD, LPD   half of the allowance that is left in the window, if the stream has changed
+    absorption    LBA, LPA   1/(2w), plus the unused parts of earlier steps, if the stream has changed
 
-The adaptive methods use one half of the allowance to learn whether the stream has changed: 1/(2w) at every step. They publish a
-fresh histogram if the dissimilarity to the last published one exceeds the error that a fresh one would have. The first step
-always publishes, since nothing can be repeated.
+The allowance is the budget or the population of a window. The adaptive methods (distribution, absorption) use half of the
+allowance to detect changes of the stream: 1/(2w) at every step. They publish a fresh histogram if the dissimilarity to the last
+published histogram exceeds the error of a fresh histogram. At the first step they always publish, because there is no histogram
+to repeat.
 
-Simulation: the people who hold a value at a step are drawn anew at every step, as in the paper's synthetic streams. A group is
-drawn without replacement, and the reports of the people of each value are drawn by their exact distribution.
+Simulation: every step draws again which people hold each value, as in the paper's synthetic streams. A group is drawn without
+replacement, and the reports of the people of each value are drawn by their exact distribution.
 """
 
 from abc import ABC, abstractmethod
@@ -57,8 +58,9 @@ class Oracle:
             GRR   (k-2+e^ε) / (e^ε-1)² + (1/k) (k-2) / (e^ε-1)
             OUE   4e^ε / (e^ε-1)² + 1/k
 
-        Implementations of LDP-IDS differ in the factor 1/k of the second term. The factor belongs there: the second term has
-        the mean of the shares, and their sum is 1. Without the factor, the dissimilarity below is biased downwards.
+        Implementations of LDP-IDS differ in the factor 1/k of the second term. The factor is correct: the second term contains
+        the mean of the k shares, and the sum of the shares is 1. Without the factor, the dissimilarity below is biased
+        downwards.
         """
         p, q = self.p, self.q
         return (q * (1 - q) + (p * (1 - p) - q * (1 - q)) / self.k) / (p - q) ** 2
@@ -66,7 +68,7 @@ class Oracle:
     def supports(self, counts: IntArray, rng: np.random.Generator) -> IntArray:
         """(k,) number of reports that support each value, if counts[v] people hold value v. The joint distribution is exact."""
         n = int(counts.sum())
-        if self.one_hot:  # a report is the value with probability p-q, else one of all k values
+        if self.one_hot:  # a report is the value with probability p-q, otherwise a random one of all k values
             kept = rng.binomial(counts, self.p - self.q)
             return np.asarray(kept + rng.multinomial(n - kept.sum(), np.full(self.k, 1 / self.k)))
         return np.asarray(rng.binomial(counts, self.p) + rng.binomial(n - counts, self.q))
@@ -87,7 +89,8 @@ class Histogram:
         shares: (k,) estimated shares among the people present.
         present: number of reports divided by the number of people asked.
         mean_variance: unbiased estimate of the mean over the values of the variance of `shares`.
-        spread: estimate of the mean of f_v (1 - f_v), the variance of the value of one random person; within its range.
+        spread: estimate of the mean over the values v of f_v (1 - f_v), the variance of one random person's bit for v; clipped
+            to the possible range.
     """
 
     shares: FloatArray
@@ -97,14 +100,14 @@ class Histogram:
 
 
 def collect(people: IntArray, asked: int, eps: float, rng: np.random.Generator) -> Histogram:
-    """The histogram from a random group, each person reporting with a loss of eps nats.
+    """Returns the histogram from a random group; each person of the group reports with a loss of eps nats.
 
-    A share from m of M people has the variance R/m + s f(1-f), with R/m of the randomization and s = (M-m)/((M-1)m) of the
-    draw without replacement. E[c(1-c)] = f(1-f) - Var c gives the unbiased estimate of f(1-f): (c(1-c) + R/m) / (1-s). If
+    A share from m of M people has the variance R/m + s f(1-f). R/m comes from the randomization; s = (M-m)/((M-1)m) comes from
+    the draw without replacement. E[c(1-c)] = f(1-f) - Var c gives the unbiased estimate of f(1-f): (c(1-c) + R/m) / (1-s). If
     people are absent, M is estimated by the number of people times the part of the group that is present.
 
     Args:
-        people: (k+1,) people with each value, then absent people.
+        people: (k+1,) numbers of people with each value, then the number of absent people.
         asked: size of the group, at least 1.
         eps: privacy loss of a report.
         rng: source of randomness.
@@ -122,7 +125,7 @@ def collect(people: IntArray, asked: int, eps: float, rng: np.random.Generator) 
 
 
 def sampled(total: int, asked: int, reports: float) -> float:
-    """The factor of f(1-f) in the variance of a share from this number of reports of `asked` of `total` people."""
+    """The factor s of f(1-f) in the variance of a share: of `total` people `asked` are asked, and `reports` of these report."""
     return (total - asked) / ((total - 1) * reports)
 
 
@@ -133,11 +136,11 @@ def dissimilarity(fresh: Histogram, last: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a method published and spent.
+    """The histograms that a method published, and the allowance that it spent.
 
     Attributes:
         shares: (T, k) published shares.
-        spent: (T, 2) nats that everybody spends, or number of people asked, to learn of changes and to publish.
+        spent: (T, 2) allowance spent to detect changes, and to publish: nats of each person, or number of people asked.
     """
 
     shares: FloatArray
@@ -145,13 +148,13 @@ class Published:
 
 
 class Division(ABC):
-    """The allowance of a window of w steps, which a method divides among the steps.
+    """The allowance of a window of w steps; a method divides the allowance among the steps.
 
     Attributes:
         stream: the stream.
         eps: the loss in nats that a person may have within any w steps.
         w: number of steps of a window.
-        whole: the allowance: nats for each person, or people.
+        whole: the allowance: nats of each person, or number of people.
         least: the smallest part with which a histogram can be collected.
     """
 
@@ -231,9 +234,9 @@ def sampling(d: Division) -> Published:
 
 
 def distribution(d: Division) -> Published:
-    """LBD and LPD: a fresh histogram gets half of what the last w-1 steps have left of half the allowance.
+    """LBD and LPD: a fresh histogram gets half of the rest: half the allowance minus the amounts of the last w-1 steps.
 
-    Nobody who reported w steps ago or earlier counts as used: the allowance of older steps is recycled.
+    An amount that was spent w steps ago or earlier is available again.
     """
     pool = d.part(d.whole / 2)
 
@@ -244,9 +247,9 @@ def distribution(d: Division) -> Published:
 
 
 def absorption(d: Division) -> Published:
-    """LBA and LPA: a fresh histogram gets 1/(2w) of the allowance, and the same for each step before that did not use it.
+    """LBA and LPA: a fresh histogram gets 1/(2w) of the allowance, and 1/(2w) more for each earlier unused step.
 
-    A histogram that costs j parts uses its own part and j - 1 earlier ones. The j - 1 steps after it are nullified: they cannot
+    A histogram that costs j parts uses its own part and j - 1 earlier ones. The next j - 1 steps are nullified: they cannot
     publish. A window that contains the histogram, but not the steps whose parts it absorbed, thus stays within the allowance.
     """
     unit = d.part(d.whole / (2 * d.w))
@@ -264,7 +267,7 @@ def absorption(d: Division) -> Published:
 
 
 def _adaptive(d: Division, offer: Callable[[int, FloatArray], float]) -> Published:
-    """The common part of the adaptive methods; `offer` gives the amount for a fresh histogram of step t from what was spent."""
+    """The common part of the adaptive methods; `offer` returns the amount for a fresh histogram of step t from past amounts."""
     steps, unit = len(d.stream.people), d.part(d.whole / (2 * d.w))
     shares, spent = np.empty((steps, d.stream.k)), np.zeros((steps, 2))
     for t in range(steps):
@@ -289,7 +292,7 @@ RIVALS: dict[str, tuple[type[Division], Callable[[Division], Published]]] = {
 
 
 def publish(name: str, stream: Stream, eps: float, w: int, rng: np.random.Generator) -> Published:
-    """What one of the `RIVALS` publishes for the stream under w-event ε-LDP.
+    """The output of one of the `RIVALS` for the stream, under w-event ε-LDP.
 
     Args:
         name: the method's name in LDP-IDS.

@@ -1,4 +1,4 @@
-"""The comparison of streams as tables."""
+"""Tables of the comparison on streams."""
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table

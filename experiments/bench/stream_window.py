@@ -1,7 +1,8 @@
-"""The window level on a stream: every device reports once in every w steps, with the whole ε, and a filter smooths the curve.
+"""The window level on a stream: every device reports once in w steps, with the whole ε, and a filter smooths each share over
+time.
 
-A device draws a phase φ in 0 … w-1 once and reports at the steps t ≡ φ (mod w). This is LPU's collection without coordination:
-the devices draw the groups themselves, and the sizes of the groups differ by chance.
+A device draws a phase φ in 0 … w-1 once and reports at the steps t ≡ φ (mod w). This is the collection of LPU (a method of
+LDP-IDS) without coordination: each device draws its group, so the groups differ in size by chance.
 """
 
 import numpy as np

@@ -1,14 +1,16 @@
 """Compares the window level with the seven methods of LDP-IDS: histograms at every step under w-event ε-LDP.
 
-Every setting is a stream, a window of w steps and an ε. All methods see the same streams, with reports of their own.
+Every setting is a stream, a window of w steps and an ε. All methods get the same streams, but each method draws its own
+reports.
 
-MSE     mean of (published - true share)² over all steps and values
-MRE     mean of |published - true share| / max(true share, bound) over all steps and values. The bound keeps rare values from
-        dominating the mean: one tenth of a percent (`mre`), or one person (`mre_person`)
-AUC     monitoring of a threshold, as in LDP-IDS: an event is a step at which the true share of a value is above
+MSE     mean of (published - true share)² over all steps and values MRE     mean of |published - true share| / max(true share,
+bound) over all steps and values. The bound keeps rare values from dominating the mean. It is a share of 0.1 % (`mre`) or of one
+person (`mre_person`) AUC     monitoring of a threshold, as in LDP-IDS: an event is a step at which the true share of a value is
+above
         min + 0.75 (max - min) of the value's stream. A detector raises an alarm if the published share is above a limit. The
         limit traces the ROC curve; AUC is the area under this curve: the probability that the published share is higher at an
-        event than at another step, ties counting half. Two values: the AUC of value 1; more: the mean over the values
+        event than at another step (a tie adds half). For two values this is the AUC of value 1; for more values, the mean over
+        the values
 """
 
 import hashlib
@@ -57,7 +59,7 @@ class Errors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting, with the errors of the seven rivals, of the window level's raw histograms and of its filtered ones."""
+    """One setting, with the errors of the seven rivals, of the window level's raw histograms and of its filtered histograms."""
 
     stream: str
     k: int
@@ -112,9 +114,9 @@ def errors(published: FloatArray, truth: FloatArray, n: int) -> Errors:
 
 
 def detection(published: FloatArray, truth: FloatArray) -> float:
-    """Area under the ROC curve of the threshold detector, of (T, k) published shares; 0.5 for a detector that knows nothing.
+    """Area under the ROC curve of the threshold detector, of (T, k) published shares; 0.5 for a detector that guesses.
 
-    Values whose share never changes have no events and are left out; NaN if no value changes.
+    Values whose share never changes have no events, so the mean omits them. NaN if no value changes.
     """
     areas = []
     for v in [1] if truth.shape[1] == 2 else range(truth.shape[1]):
@@ -134,8 +136,8 @@ def measure(
     Args:
         plan: the synthetic settings; its values of ε also apply to the real streams.
         folder: the folder of the real data sets; None for synthetic streams alone.
-        repeats: repetitions of each synthetic setting, at least 1. A real stream, which is shorter, is repeated until it has as
-            many steps.
+        repeats: repetitions of each synthetic setting, at least 1. A real stream is shorter, so it gets more repetitions in
+            proportion.
         seed: seed of all randomness.
         seen: called with a line of progress.
         processes: number of worker processes; one for each core if left out.
@@ -152,7 +154,7 @@ def measure(
 
 
 def _cell(task: _Task) -> Cell:
-    """One setting; it does not depend on other settings."""
+    """Measures one setting; the result does not depend on other settings."""
     digest = hashlib.sha256(f"{task.name} {task.k} {task.window} {task.eps}".encode()).digest()
     rng = np.random.default_rng([task.seed, *digest[:8]])
     found: dict[str, list[Errors]] = {}

@@ -21,7 +21,9 @@ SMALL = Setting(2000, 10, 24, 0.25, 6, (2.0,))
 
 
 def test_values_change_as_often_as_stated() -> None:
-    """0.25 (1 - 1/k) of 46 000 values differ from the ones before: within 6 standard deviations but for a chance of 2e-9."""
+    """0.25 (1 - 1/k) of 46 000 values differ from the previous step's: within 6 standard deviations, except with probability
+    2e-9.
+    """
     values = evolving(SMALL, np.random.default_rng(1))
     assert values.shape == (24, 2000)
     assert (values[1:] != values[:-1]).mean() == pytest.approx(0.225, abs=6 * (0.225 * 0.775 / 46_000) ** 0.5)
@@ -30,7 +32,8 @@ def test_values_change_as_often_as_stated() -> None:
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
 def test_a_memo_is_kept_while_its_value_rests(name: str) -> None:
-    """Unchanged values: histograms of two steps differ by the second round alone, and share the memos' noise.
+    """For unchanged values, the histograms of two steps differ only by the noise of the second round: both have the same noise
+    of the memos.
 
     The mean of 200 squared errors has a relative standard deviation of 0.1: a difference of 0.45 has a probability of 1e-5.
     Control: without memos the variance would be `variance() / 10`, less than half.
@@ -68,7 +71,7 @@ def test_rows_state_the_loss_of_all_steps() -> None:
             assert row.mse_filtered is None
             assert row.eps_sequence > row.eps_inf
         else:
-            assert (row.eps_1, row.eps_sequence, row.exact) == (2.0, 6.0, True)  # 12 steps hold 3 reports
+            assert (row.eps_1, row.eps_sequence, row.exact) == (2.0, 6.0, True)  # a device makes 3 reports in 12 steps
             assert row.mse_filtered is not None
             assert row.mse_filtered < row.mse_step
         assert 1 / QUICK.k < row.guess_once < row.guess_unchanged <= row.guess_any + 1e-9

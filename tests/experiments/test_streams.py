@@ -37,7 +37,7 @@ SHARES = np.array([0.4, 0.3, 0.2, 0.1])
 
 
 def jumping(w: int, k: int, rng: np.random.Generator, n: int = 4003) -> Stream:
-    """A stream that jumps often and rests in between, so that the adaptive methods both publish and repeat."""
+    """A stream that jumps often and rests in between, so that the adaptive methods both publish and repeat histograms."""
     weights = rng.dirichlet(np.ones(k), 10 * w)[np.repeat(np.arange(10 * w), rng.integers(1, 2 * w, 10 * w))[: 10 * w]]
     return of_shares("jumping", weights, n)
 
@@ -106,9 +106,9 @@ def test_the_mean_variance_is_that_of_the_mechanisms(k: int, eps: float) -> None
 
 @pytest.mark.parametrize("one_hot", [True, False])
 def test_counts_have_the_distribution_of_single_reports(one_hot: bool) -> None:
-    """Means and covariances of the support counts, in 10 000 runs; the mechanism itself gives the expected ones.
+    """Means and covariances of the support counts, in 10 000 runs; the expected values come from the mechanism.
 
-    The 14 different scores are within 6 except with probability 3e-8. Control: the counts of a larger ε.
+    The 14 different scores are within ±6, except with probability 3e-8. Control: the support counts of a larger ε.
     """
     counts, runs = np.array([30, 5, 0, 15]), 10_000
     m = mechanism("GRR" if one_hot else "OUE", k=4, eps=1.0)
@@ -155,7 +155,10 @@ def test_no_window_spends_more_than_its_allowance(name: str, w: int) -> None:
 
 
 def assign(spent: FloatArray, n: int, w: int) -> None:
-    """Draws people by number. Those of the last w-1 steps are not available; ValueError if a step asks for too many people."""
+    """Draws people by number.
+
+    People drawn in the last w-1 steps are not available; ValueError if a step asks for too many people.
+    """
     rng, last_report = np.random.default_rng(6), np.full(n, -w)
     for t, asked in enumerate(spent.sum(axis=1).astype(int)):
         group = rng.choice(np.flatnonzero(t - last_report >= w), asked, replace=False)
@@ -175,7 +178,7 @@ def test_nobody_reports_twice_in_a_window(name: str) -> None:
 
 
 def z_of(histograms: list[Histogram], last: FloatArray, corrected: bool, extra: float = 0.0) -> float:
-    """Standard score of the mean dissimilarity against the true one."""
+    """Standard score of the difference between the mean dissimilarity and the true dissimilarity."""
     values = np.array([dissimilarity(h, last) + (0 if corrected else h.mean_variance) - extra for h in histograms])
     return float((values.mean() - np.mean((SHARES - last) ** 2)) / values.std() * len(values) ** 0.5)
 
@@ -197,7 +200,10 @@ def test_the_dissimilarity_is_unbiased(eps: float, asked: int) -> None:
 
 
 def test_a_published_histogram_is_unbiased_with_the_stated_variance() -> None:
-    """8000 runs; five scores within 5.5 except with probability 2e-7. Control: 300 of 1000 people hold another value."""
+    """8000 runs; the five scores are within ±5.5, except with probability 2e-7.
+
+    Control: 300 of 1000 people hold another value.
+    """
     people, runs = np.array([200, 150, 100, 50, 500]), 8_000
     rng = np.random.default_rng(8)
     made = [collect(people, 200, 1.0, rng) for _ in range(runs)]
@@ -221,7 +227,7 @@ def test_a_group_without_present_people_changes_nothing() -> None:
 
 
 def test_the_adaptive_methods_repeat_a_resting_stream_and_follow_a_jump() -> None:
-    """At ε = 5 with 100 000 people the noise is far smaller than the jump."""
+    """With ε = 5 and 100 000 people, the noise is far smaller than the jump."""
     shares = np.repeat([[0.9, 0.1], [0.2, 0.8]], 20, axis=0)
     stream = of_shares("jump", shares, 100_000)
     for name in ("LPD", "LPA"):
@@ -274,7 +280,8 @@ def test_the_window_level_has_the_stated_variances() -> None:
 
 
 def test_the_filter_is_nearly_the_one_that_knows_the_walk() -> None:
-    """On 5 random walks of 400 steps: at most 15 % more error than the filter that knows q, and half the raw error.
+    """On 5 random walks of 400 steps, the error is at most 1.15 times that of a filter with the true drift, and half the raw
+    error.
 
     Reports that support a value with a probability near 1/2 have a variance that hardly depends on the share.
     """
