@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes the consumer group and the topic of an overlay's survey.toml into its scaling.yaml:  name_group.sh OVERLAY
+# Writes the consumer group and the topic of an overlay's survey.toml into the overlay's scaling.yaml:
+#   name_group.sh OVERLAY
 # Run this script after each change of the survey. The script needs the command `ldpstream`.
 set -euo pipefail
 cd "${1:?which overlay?}"

@@ -112,7 +112,7 @@ def compare(
     seen: Callable[[int, int, str], None] = lambda *_: None,
     processes: int | None = None,
 ) -> list[Compared]:
-    """Compares in every setting, on all cores; the number of cores does not change the outcomes.
+    """Compares advice and fixed choices in every setting, on all cores; the number of cores does not change the outcomes.
 
     Args:
         asked: the settings.

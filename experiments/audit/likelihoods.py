@@ -4,7 +4,7 @@ Let a and b be two different values. Of t reports of an unchanged value, let i r
 every mechanism here, a Neyman-Pearson test between a and b uses (i, j):
 
     unary encodings   the bits are independent given the value, so all bits but those of a and b cancel:
-                      L(i, j) = l(i) - l(j),  l(c) = ln Pr[c ones | the value's bit] - ln Pr[c ones | another's]
+                      L(i, j) = l(i) - l(j),  l(c) = ln Pr[c ones | the value's bit] - ln Pr[c ones | another bit]
     GRR, hashing      s symbols (k, or g for hashing): the memo is a, b or one of the s-2 other symbols. Given the memo, a
                       report is also a, b or another symbol. Pr[i, j | a] is therefore a sum of three trinomial terms
     SS                L(i, j) = ε (i - j): a set with the value is e^ε times as likely as a set without the value

@@ -152,7 +152,7 @@ def _gather(plan: Plan, names: Sequence[str], ratios: Sequence[float], results: 
 def gain(runs: Mapping[str, Sequence[float]], method: str, over: str) -> tuple[float, float]:
     """Reduction of a method's mean error relative to another method's mean error, in percent; and a standard deviation.
 
-    The standard deviation is that of the difference between our gain and the published gain. The published gain also varies by
+    The standard deviation belongs to the difference between our gain and the published gain. The published gain also varies by
     chance, because the paper has only 100 runs. The relative variance of a ratio of two means is the sum of the relative
     variances of both means.
     """

@@ -68,7 +68,7 @@ class Mix:
 
 
 class TruthOrCentre(StoredChannel):
-    """Reports the true value with some probability, else the middle cell for every value.
+    """Reports the true value with some probability (the same for all values), otherwise the middle cell.
 
     The probability is max(0, 1 - Q/B). Q bounds the expected quality loss; B is the expected error of the best blind guess, the
     middle. The mechanism is one of the many optima of Shokri's programme for a uniform profile, if quality loss and the

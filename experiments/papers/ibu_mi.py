@@ -129,9 +129,8 @@ def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
 
     Every run draws new reports. Our runs also draw new populations; the paper's notebook draws one population for each shape
     and n, and uses this population in all runs. The settings of a run share the population. To get the population's part of the
-    variance, we start from the variance of the settings' mean gain. We subtract the variance that the mean of as many
-    independent gains would have. If the settings share nothing, the estimate of the population's part widens the ± of 20 runs
-    by about 50 %.
+    variance, we start from the variance of the settings' mean gain. We subtract the variance of the mean of equally many
+    independent gains. If the settings share nothing, the estimate of the population's part widens the ± of 20 runs by half.
     """
     gains = np.array([gain(x) for setting, x in found.items() if chosen(setting)])
     reports = gains.var(axis=2, ddof=1).mean(axis=0) / len(gains)

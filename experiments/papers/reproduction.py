@@ -32,7 +32,7 @@ CODE = (
     "experiments/error_measures.py",
     "experiments/bench/accuracy.py",
 )
-WIDTH = 3.0  # a published and a reproduced value agree within this many standard deviations of chance
+WIDTH = 3.0  # a published and a reproduced value agree if they differ by at most this many standard deviations
 
 Seen = Callable[[int, int, str], None]
 """(jobs done, jobs in all, target) -> None"""

@@ -1,4 +1,7 @@
-"""Fixtures for the tests of the deployment files. Without its checker, a test is skipped with a reason; in CI it fails."""
+"""Fixtures for the tests of the deployment files.
+
+If a checker is missing, its tests are skipped with the reason; in CI they fail.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -71,8 +71,10 @@ def test_the_other_library_is_compared_where_it_ran() -> None:
 
 @pytest.mark.parametrize("steps", [1, 4])
 def test_local_hashing_intervals_hold_the_truth_95_percent(steps: int) -> None:
-    """The ten intervals of a run depend on each other, but the 200 runs are independent. With probability 6e-5, a share of
-    intervals is 4 standard deviations from the share's mean."""
+    """The ten intervals of a run depend on each other, but the 200 runs are independent.
+
+    With probability 6e-5, a share of intervals is more than 4 standard deviations from its mean.
+    """
     for row in measure_one("L-OLH", steps, 200, seed=3):
         assert abs(row.covered - NOMINAL) < slack(200)
         assert 0.9 < row.spread < 1.1

@@ -27,7 +27,7 @@ from surveys import parse_survey
 PEOPLE = np.array([700, 200, 100, 0, 0])
 SAMPLE = np.array([60, 25, 10, 4, 1, 0])
 AT_ONCE = ("GRR", "SUE", "OUE", "THE", "L-GRR", "L-SUE", "L-OSUE", "L-SOUE", "L-OUE")
-SIGMAS = 5.0  # a normal number is farther than this many standard deviations from its mean with probability 6e-7
+SIGMAS = 5.0  # a normal variable differs from its mean by more than this many standard deviations with probability 6e-7
 
 
 def built(name: str, k: int = 5, eps: float = 1.0) -> Mechanism:
@@ -57,7 +57,10 @@ def farthest(m: Mechanism, tables: FloatArray) -> float:
 
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_directly_drawn_tables_follow_the_reports_law(name: str) -> None:
-    """The test checks 20 numbers for each of 9 mechanisms. With probability 1e-4, a number is 5 standard deviations off."""
+    """The test checks 20 numbers for each of 9 mechanisms.
+
+    With probability 1e-4, some number differs from its expected value by more than 5 standard deviations.
+    """
     m, rng = built(name), np.random.default_rng(7)
     tables = np.array([m.support(drawn_table(m, PEOPLE, rng)) for _ in range(4000)])
     assert farthest(m, tables) < SIGMAS
@@ -68,7 +71,7 @@ def test_directly_drawn_tables_follow_the_reports_law(name: str) -> None:
 def test_luck_is_zero_on_average(name: str) -> None:
     """The test checks two parts for each of 14 mechanisms, and notices a wrong ε.
 
-    With probability 2e-5 at least one part is 5 standard errors off.
+    With probability 2e-5, at least one part differs from 0 by more than 5 standard errors.
     """
     m, n, rng = built(name, eps=4.0), int(PEOPLE.sum()), np.random.default_rng(3)
     truth = PEOPLE / n

@@ -125,7 +125,7 @@ def test_allomfree_gains_are_of_clipped_estimates(ratio: float) -> None:
 
 
 def test_memos_times_eps_inf_is_no_bound_for_values_that_change() -> None:
-    """Memoization does not hide a change of value: two memos lose more than 2 ε∞ against a constant sequence."""
+    """Memoization does not hide a change of value: the loss between a changing and a constant sequence exceeds 2 ε∞."""
     m = LongitudinalGRR(3, eps_inf=0.3, eps_1=0.15)
     first, second = diagonal(3, m.p1, m.q1), diagonal(3, m.p2, m.q2)
     kept, single = repeated(first, second, 2), first @ second

@@ -40,7 +40,7 @@ LOOPBACK = "127.0.0.1"
 # client that reconnects to the closed loopback port may get the same port as its source port, and connect to itself.
 PORTS = range(20_000, 30_000)
 
-PATIENCE_S = 240.0  # longest wait of a test before it fails; enough for a very busy machine
+PATIENCE_S = 240.0  # longest wait in a test, then the test fails; enough for a very busy machine
 ENDED_S = 30.0  # a process ends within 10 s of SIGTERM; a busy machine may need three times as long
 
 # `setpriv --pdeathsig` ends a process together with the *thread* that started the process. One thread therefore starts all

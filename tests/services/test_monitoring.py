@@ -254,7 +254,7 @@ def test_the_panels_show_what_their_titles_claim(running: Running) -> None:
 
 
 def test_bars_are_in_the_order_of_the_survey(running: Running) -> None:
-    """The column `index` sorts the bars. Sorted as text, "[100, 150)" would come before "[20, 30)"."""
+    """The column `index` sorts the bars. In a sort by text, "[100, 150)" would come before "[20, 30)"."""
     [query] = [query for _, panel, query in queries() if panel == "Histogram"]
     asked = filled_in(query, running.survey, "ibu", "window").replace('"screen"', '"latency_ms"')
     bars = [bar["metric"] for bar in running.ask("query", query=asked)["result"]]
