@@ -1,5 +1,4 @@
-"""Detection of jumps: delays of several statistics with equal run length (mean steps to a false alarm), and the filter's run
-lengths.
+"""Detection of jumps: the delays of several statistics, and the filter's run lengths (mean steps to a false alarm).
 
 Run: `python -m experiments.bench.changes` (about 2 minutes).
 
@@ -11,7 +10,8 @@ signs. The size of a jump is in standard errors of an observation. The statistic
     glr      largest score of `estimators.changes`
     sum      largest sum of squared scores over all values, over the last 32 possible steps of the jump
 
-Thresholds are quantiles of simulated streams without a jump. A run without an alarm within 90 steps has the delay 90.
+All statistics have the same run length: the thresholds are quantiles of simulated streams without a jump. A run without an
+alarm within 90 steps after the jump has the delay 90.
 
 Run lengths. `LocalLevel` filters streams without a jump; its stated run length is 500 steps.
 """

@@ -1,4 +1,4 @@
-"""The seven methods of LDP-IDS, which publish a histogram at every step under w-event ε-LDP. The module simulates counts only.
+"""The seven methods of LDP-IDS, which publish a histogram at every step under w-event ε-LDP. The simulation draws counts.
 
 Source: Ren, Shi, Yu, Yang, Zhao and Xu, *LDP-IDS: Local Differential Privacy for Infinite Data Streams*, SIGMOD 2022,
 arXiv:2204.00526. A method divides either the budget or the population. With a divided budget, everybody reports with a part of
@@ -15,8 +15,8 @@ allowance to detect changes of the stream: 1/(2w) at every step. They publish a 
 published histogram exceeds the error of a fresh histogram. At the first step they always publish, because there is no histogram
 to repeat.
 
-Simulation: every step draws again which people hold each value, as in the paper's synthetic streams. A group is drawn without
-replacement, and the reports of the people of each value are drawn by their exact distribution.
+Simulation: at every step, chance decides again which people hold each value, as in the paper's synthetic streams. A group is
+drawn without replacement, and the reports of the people of each value are drawn by their exact distribution.
 """
 
 from abc import ABC, abstractmethod
@@ -249,8 +249,9 @@ def distribution(d: Division) -> Published:
 def absorption(d: Division) -> Published:
     """LBA and LPA: a fresh histogram gets 1/(2w) of the allowance, and 1/(2w) more for each earlier unused step.
 
-    A histogram that costs j parts uses its own part and j - 1 earlier ones. The next j - 1 steps are nullified: they cannot
-    publish. A window that contains the histogram, but not the steps whose parts it absorbed, thus stays within the allowance.
+    A histogram that costs j parts uses the part of its own step and j - 1 earlier parts. The next j - 1 steps are nullified:
+    they cannot publish. A window that contains the histogram, but not the steps whose parts it absorbed, thus stays within the
+    allowance.
     """
     unit = d.part(d.whole / (2 * d.w))
 

@@ -3,10 +3,10 @@
 Every setting is a stream, a window of w steps and an ε. All methods get the same streams, but each method draws its own
 reports.
 
-MSE     mean of (published - true share)² over all steps and values MRE     mean of |published - true share| / max(true share,
-bound) over all steps and values. The bound keeps rare values from dominating the mean. It is a share of 0.1 % (`mre`) or of one
-person (`mre_person`) AUC     monitoring of a threshold, as in LDP-IDS: an event is a step at which the true share of a value is
-above
+MSE     mean of (published - true share)² over all steps and values
+MRE     mean of |published - true share| / max(true share, bound) over all steps and values. The bound keeps rare values from
+        dominating the mean: a share of 0.1 % (`mre`), or the share of one person (`mre_person`)
+AUC     monitoring of a threshold, as in LDP-IDS: an event is a step at which the true share of a value is above
         min + 0.75 (max - min) of the value's stream. A detector raises an alarm if the published share is above a limit. The
         limit traces the ROC curve; AUC is the area under this curve: the probability that the published share is higher at an
         event than at another step (a tie adds half). For two values this is the AUC of value 1; for more values, the mean over

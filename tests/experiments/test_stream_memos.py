@@ -21,8 +21,9 @@ SMALL = Setting(2000, 10, 24, 0.25, 6, (2.0,))
 
 
 def test_values_change_as_often_as_stated() -> None:
-    """0.25 (1 - 1/k) of 46 000 values differ from the previous step's: within 6 standard deviations, except with probability
-    2e-9.
+    """0.25 (1 - 1/k) of 46 000 values differ from the previous step's value.
+
+    The number is within 6 standard deviations of its mean, except with probability 2e-9.
     """
     values = evolving(SMALL, np.random.default_rng(1))
     assert values.shape == (24, 2000)
@@ -32,8 +33,9 @@ def test_values_change_as_often_as_stated() -> None:
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
 def test_a_memo_is_kept_while_its_value_rests(name: str) -> None:
-    """For unchanged values, the histograms of two steps differ only by the noise of the second round: both have the same noise
-    of the memos.
+    """For unchanged values, the histograms of two steps differ only by the noise of the second round.
+
+    Both histograms have the same noise from the memos.
 
     The mean of 200 squared errors has a relative standard deviation of 0.1: a difference of 0.45 has a probability of 1e-5.
     Control: without memos the variance would be `variance() / 10`, less than half.

@@ -280,8 +280,9 @@ def test_the_window_level_has_the_stated_variances() -> None:
 
 
 def test_the_filter_is_nearly_the_one_that_knows_the_walk() -> None:
-    """On 5 random walks of 400 steps, the error is at most 1.15 times that of a filter with the true drift, and half the raw
-    error.
+    """The filter's error is at most 1.15 times the error of a filter with the true drift, and at most half the raw error.
+
+    The test uses 5 random walks of 400 steps.
 
     Reports that support a value with a probability near 1/2 have a variance that hardly depends on the share.
     """

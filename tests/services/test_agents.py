@@ -88,7 +88,7 @@ class Site:
     environment: dict[str, str]
     folder: Path
     sent: Counter[Reason | None] = field(default_factory=Counter)
-    judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # record -> reason to reject (unless late), step
+    judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # by record: reject reason (unless late), step
     workers: list[Worker] = field(default_factory=list)
 
     def start(self, program: str = "", **environment: str) -> Worker:
