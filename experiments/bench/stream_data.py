@@ -1,7 +1,7 @@
 """The streams of `ldpstream bench streams`: how many people have each value at each time step.
 
-The three synthetic streams of two values are those of LDP-IDS (Ren et al., SIGMOD 2022, arXiv:2204.00526, §7). The share of
-value 1 at step t = 1 … T is
+The three synthetic streams of two values come from LDP-IDS (Ren et al., SIGMOD 2022, arXiv:2204.00526, §7). The share of value
+1 at step t = 1 … T is
 
     LNS   a random walk from 0.05 with steps of standard deviation 0.0025, kept within [0, 1]
     Sin   0.05 sin(0.01 t) + 0.075

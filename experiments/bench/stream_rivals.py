@@ -250,8 +250,8 @@ def absorption(d: Division) -> Published:
     """LBA and LPA: a fresh histogram gets 1/(2w) of the allowance, and 1/(2w) more for each earlier unused step.
 
     A histogram that costs j parts uses the part of its own step and j - 1 earlier parts. The next j - 1 steps are nullified:
-    they cannot publish. A window that contains the histogram, but not the steps whose parts it absorbed, thus stays within the
-    allowance.
+    they cannot publish. A window that contains the histogram, but not the steps whose parts the histogram absorbed, thus stays
+    within the allowance.
     """
     unit = d.part(d.whole / (2 * d.w))
 

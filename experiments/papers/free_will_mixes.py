@@ -70,8 +70,8 @@ class Mix:
 class TruthOrCentre(StoredChannel):
     """Reports the true value with some probability (the same for all values), otherwise the middle cell.
 
-    The probability is max(0, 1 - Q/B). Q bounds the expected quality loss; B is the expected error of the best blind guess, the
-    middle. The mechanism is one of the many optima of Shokri's programme for a uniform profile, if quality loss and the
+    The probability is max(0, 1 - Q/B). Q bounds the expected quality loss; B is the expected error of the best blind guess (the
+    middle cell). The mechanism is one of the many optima of Shokri's programme for a uniform profile, if quality loss and the
     adversary's error are the same distance. The expected loss and the adversary's expected error are then both min(Q, B). B is
     25 for the line of 100 cells.
     """

@@ -88,7 +88,8 @@ class Row:
         spread: standard deviation of `published - ours` by chance alone, over the paper's runs and our runs; 0 for a computed
             value.
         digit: half a unit of the last printed digit.
-        best: value of our best method for this purpose, in the same metric; None if we have no such method or it did not run.
+        best: value of our best method for this purpose, in the same metric; None if we have no such method or the method did
+            not run.
         lower_is_better: True if a smaller value is better; `gain` uses this attribute.
         note: the reason for a difference, or a remark that data were generated; "" if there is neither.
     """
@@ -124,7 +125,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A line of a figure: its name, (x,), (y,), and (y,) standard deviations of one run or None."""
+    """A curve of a figure: its name, its x values, its y values, and the y values' standard deviations in one run (or None)."""
 
     label: str
     x: Sequence[float]

@@ -51,7 +51,7 @@ def test_a_memo_is_kept_while_its_value_rests(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["OUE", "OLH"])
 def test_the_window_level_is_unbiased_with_its_variances(name: str) -> None:
-    """240 squared scores: their mean is 1 ± 0.1; 0.5 is five standard deviations away."""
+    """The mean of 240 squared scores is 1 ± 0.1, so a difference of 0.5 is five standard deviations."""
     values = evolving(SMALL, np.random.default_rng(3))
     truth = np.array([np.bincount(now, minlength=10) for now in values]) / 2000
     m = mechanism(name, k=10, eps=2.0)

@@ -90,7 +90,10 @@ def test_missing_files_are_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("k", "eps"), [(2, 0.5), (7, 2.0), (30, 0.1), (100, 5.0)])
 def test_the_mean_variance_is_that_of_the_mechanisms(k: int, eps: float) -> None:
-    """n times the variance of a mechanism is R + f(1-f) for a random person. All people hold one value: f is 0 or 1."""
+    """The mean variance equals the mechanism's own variance for one report, averaged over the values.
+
+    If all people hold one value, f is 0 or 1, so the variance has no part from drawing people.
+    """
     found = {}
     for name in ("GRR", "OUE"):
         m = mechanism(name, k=k, eps=eps)
@@ -187,7 +190,8 @@ def z_of(histograms: list[Histogram], last: FloatArray, corrected: bool, extra: 
 def test_the_dissimilarity_is_unbiased(eps: float, asked: int) -> None:
     """8000 runs with fixed seeds: |z| > 5.5 has probability 4e-8. Everybody reports, or a random part of the people does.
 
-    Controls: without the variance the estimate is too large. With the variance's second term not divided by k, it is too small.
+    Controls: if the variance is not subtracted, the estimate is too large. If the variance's second term is not divided by k,
+    the estimate is too small.
     """
     people, last, rng = np.array([400, 300, 200, 100, 0]), np.array([0.3, 0.3, 0.25, 0.15]), np.random.default_rng(7)
     made = [collect(people, asked, eps, rng) for _ in range(8_000)]

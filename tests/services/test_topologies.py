@@ -217,7 +217,7 @@ def test_a_demoted_master_gets_no_commit(watched: WatchedRedis) -> None:
         with watched.sentinel.client() as client:
             wait_for(lambda: client.sentinel_failover(watched.service), "the Sentinel can start a failover")
         watched.await_promotion()
-        # the Sentinel would demote the old master only after 8 s; commits to the old master before then would be lost
+        # the Sentinel would demote the old master only after 8 s; until then, commits to the old master would be lost
         with watched.master.client() as client:
             client.replicaof(*watched.replica.address)
         change = random_change(rng, 1000)
