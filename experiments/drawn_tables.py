@@ -1,8 +1,8 @@
 """Draws count tables of a population directly, with the same distribution as tables counted from drawn reports.
 
 Unary encodings allow direct drawing because their bits are independent given the value. K-ary randomized response allows direct
-drawing because a report is the value with probability p - q and otherwise uniform. With a memoized mechanism each person sends
-one report of a fresh memo. For other mechanisms the module draws every report.
+drawing because a report is the value with probability p - q, otherwise a uniform random value. With a memoized mechanism each
+person sends one report of a fresh memo. For other mechanisms the module draws every report.
 """
 
 import numpy as np

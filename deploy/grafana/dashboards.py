@@ -1,7 +1,7 @@
 """Makes the two Grafana dashboards: `python deploy/grafana/dashboards.py` writes dashboards/*.json.
 
-Population shows the estimates; Privacy and pipeline shows the privacy loss and the state of the service. Every panel queries
-time series that the processes export. A test runs every query against a real Prometheus.
+The dashboard *Population* shows the estimates; *Privacy and pipeline* shows the privacy loss and the state of the service.
+Every panel queries time series that the processes export. A test runs every query against a real Prometheus.
 """
 
 from collections.abc import Callable

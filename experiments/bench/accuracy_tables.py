@@ -1,4 +1,4 @@
-"""The accuracies as tables: on the terminal, as Markdown and as CSV. The winner of each row is marked."""
+"""Tables of the accuracies: on the terminal, as Markdown and as CSV. The winner of each row is marked."""
 
 import csv
 import io

@@ -225,7 +225,7 @@ def uniform(d: Division) -> Published:
 
 
 def sampling(d: Division) -> Published:
-    """LSP: the whole allowance at every w-th step; the last histogram is repeated in between."""
+    """LSP: the whole allowance at every w-th step; the other steps repeat the last histogram."""
     steps = len(d.stream.people)
     spent = np.zeros((steps, 2))
     spent[:: d.w, 1] = d.whole

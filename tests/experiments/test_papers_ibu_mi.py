@@ -1,4 +1,6 @@
-"""IBU against MI: the transcribed tables, the paper's definitions, and the effect of the paper's channels of chains."""
+"""IBU against MI: the transcribed tables, the paper's definitions, and the effect of the paper's channels for memoized
+mechanisms.
+"""
 
 import math
 

@@ -107,7 +107,7 @@ def visits(folder: Path) -> tuple[Path, int]:
 
 
 def produced_again(survey: Survey, data: Path, steps: list[int], partitions: int) -> MemoryLog:
-    """Reports the same values with the same seed in these steps, into a log in memory."""
+    """Repeats the reports of these steps, with the same values and seed, into a log in memory."""
     log = MemoryLog(partitions, survey.opens_ms(steps[0]))
     population = Population(survey, load_values(data, survey, 1), SEED)
     for turn, step in enumerate(steps):
