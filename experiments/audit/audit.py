@@ -145,7 +145,7 @@ class Report:
 
 
 def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
-    """The mechanism with eps_1 = ε; a memoized mechanism has eps_inf = 2ε: then every second round can reach eps_1 = ε."""
+    """The mechanism with eps_1 = ε. A memoized mechanism has eps_inf = 2ε, so every second round can reach eps_1 = ε."""
     if name in ONE_TIME:
         return mechanism(name, K, eps=eps, **options)
     return mechanism(name, K, eps_inf=2 * eps, eps_1=eps, **options)
