@@ -72,7 +72,7 @@ def _device_window(survey: Survey) -> str:
     if w == 1 or any(m.eps_window is None for m in every):
         return ""
     loss = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(w)).value)
-    return f" If its values change only within {w} consecutive steps: at most {loss:.4g} nats, for ever."
+    return f" If its values change only within {w} consecutive steps: at most {loss:.4g} nats, for any number of reports."
 
 
 def promise(survey: Survey) -> list[str]:
@@ -117,12 +117,12 @@ def _spaced(m: Mechanism, window: int) -> list[str]:
     often = f"once in {w} steps, from a random first step on" if w > 1 else "at every step"
     stops = "" if limit is None else f", and stops for good after {limit:,} report{'s' if limit > 1 else ''}"
     loss = m.eps_sequence(m.reports_in(window)).value
-    total = "no bound holds for ever" if limit is None else f"at most {m.eps_lifetime:.4g} nats for ever"
+    total = "there is no bound for all reports" if limit is None else f"at most {m.eps_lifetime:.4g} nats in all reports"
     lines = [
         f"A device reports {often}{stops}. Every report is fresh, and the promise is the same for values that change. "
         "Steps are those of the device's clock.",
-        f"Value sequences that differ only within {steps}: odds change by at most {odds(m.eps_1)}, for ever "
-        f"(eps_window = {m.eps_1:.4g}). The chance of a right guess of a value is at most {percent(m.guess())}, for ever, if "
+        f"Value sequences that differ only within {steps}: odds change by at most {odds(m.eps_1)}, for any number "
+        f"of reports (eps_window = {m.eps_1:.4g}). The chance of a right guess of a value is at most {percent(m.guess())} if "
         f"the value depends only on values of this attribute within {steps}.",
         f"Any two value sequences lose at most {loss:.4g} nats in {window} steps (eps_sequence), and {total} (eps_lifetime).",
     ]

@@ -96,9 +96,9 @@ def test_a_promise_of_a_spaced_level_holds_for_changing_values() -> None:
     level = "\n".join(promise(survey)).partition("screen (")[2].partition("latency_ms (")[0]
     for words in (
         "reports once in 6 steps, from a random first step on, and stops for good after 10 reports",
-        "differ only within 6 consecutive steps: odds change by at most a factor of 2.72, for ever (eps_window = 1)",
-        "right guess of a value is at most 35.2 %, for ever, if the value depends only on values of this attribute within 6",
-        "lose at most 1 nats in 6 steps (eps_sequence), and at most 10 nats for ever (eps_lifetime)",
+        "differ only within 6 consecutive steps: odds change by at most a factor of 2.72, for any number of reports",
+        "right guess of a value is at most 35.2 % if the value depends only on values of this attribute within 6",
+        "lose at most 1 nats in 6 steps (eps_sequence), and at most 10 nats in all reports (eps_lifetime)",
         "After a year (10 reports)",
         "about one device in 6 reports at the same steps",
     ):
@@ -107,14 +107,16 @@ def test_a_promise_of_a_spaced_level_holds_for_changing_values() -> None:
     assert "change only within" not in device_line(survey)  # memos of the other attribute link all steps
     both = copy.deepcopy(spaced) | {"collection": "spl"}
     both["attribute"][1]["level"] = [both["attribute"][0]["level"][0] | {"every_steps": 2}]
-    assert "change only within 6 consecutive steps: at most 2 nats, for ever." in device_line(parse_survey(both))  # (1 + 3) / 2
+    assert "change only within 6 consecutive steps: at most 2 nats, for any number of reports." in device_line(
+        parse_survey(both)
+    )  # (1 + 3) / 2
     rows = [row for row in ledger_rows(survey) if row["attribute"] == "screen"]
     assert [row["t"] for row in rows] == [1, 2, 3, 5, 10]
     assert [row["eps_sequence"] for row in rows] == [1.0, 2.0, 3.0, 5.0, 10.0]
     assert {(row["every_steps"], row["eps_window"], row["eps_lifetime"]) for row in rows} == {(6, 1.0, 10.0)}
     unlimited = copy.deepcopy(spaced)
     unlimited["attribute"][0]["level"][0]["lifetime_reports"] = None
-    assert "no bound holds for ever (eps_lifetime)" in "\n".join(promise(parse_survey(unlimited)))
+    assert "there is no bound for all reports (eps_lifetime)" in "\n".join(promise(parse_survey(unlimited)))
 
 
 def test_a_promise_warns_about_the_choice_of_a_level() -> None:

@@ -50,7 +50,7 @@ const path = (what, query) => `/api/v1/attributes/${encodeURIComponent(state.att
 function guesses(attribute, name) {
   const { k, levels } = state.survey.attributes.find((asked) => asked.name === attribute);
   const { guess_1: once, guess_inf: forever, guess_year: year, every_steps: w } = levels.find((level) => level.name === name);
-  const confined = w > 1 ? ` (for ever, if the value depends only on values of this attribute within ${w} steps)` : "";
+  const confined = w > 1 ? ` (also from all reports, if the value depends only on values of this attribute within ${w} steps)` : "";
   return `chance of a right guess among ${grouped(k)} values: ${percent(once, 1)} from one report${confined}, ` +
     `${percent(forever, 1)} from all, up to ${percent(year, 1)} after a year of changes`;
 }
