@@ -44,7 +44,7 @@ log = structlog.get_logger("ldpstream.agent")
 
 SESSION_S = 6.0  # session timeout, after which a killed agent's partitions go to another agent
 WAITING_CHUNKS = 8
-STOP_S = 8.5  # shutdown deadline, counted from the signal; leaves time for the last commit (`Counting.close`)
+STOP_S = 8.5  # shutdown deadline in seconds after the signal; leaves time for the last commit (`Counting.close`)
 UNUSABLE = 2  # exit code if the settings, the broker, a topic or Redis cannot be used
 
 

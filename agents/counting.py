@@ -1,4 +1,4 @@
-"""Drives the folds, which each count one partition: feeds them chunks and commits their changes to the count store.
+"""Feeds chunks to the folds, each of which counts one partition, and commits the folds' changes to the count store.
 
 After a partition is *assigned*, the agent loads the partition's checkpoint and *places* the partition: it seeks to the
 checkpoint's offset. Then the agent counts chunks and commits the changes at intervals. When the partition is *revoked*, the

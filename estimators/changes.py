@@ -1,4 +1,4 @@
-"""Detection of jumps by the innovations of a filter: a generalized likelihood ratio (GLR) over the step of the jump.
+"""Detects jumps by a generalized likelihood ratio (GLR) of a filter's innovations (observation minus prediction).
 
 A jump of size δ in the level of a value at step τ shifts the later innovations by δ c_τ, …, δ c_t. The signature c follows from
 the filter's gains (Willsky and Jones 1976). For standardized innovations ν, the best size and its score are
@@ -9,11 +9,11 @@ There is an alarm if |U| exceeds a threshold for any of the k values and any of 
 
 `python -m experiments.bench.changes` compares other statistics at the same false-alarm rate:
 - The largest change between two successive steps misses most jumps of five standard errors or less.
-- Cumulative sums (CUSUM) are a fifth faster for jumps of one standard error and slower for larger ones. They do not give the
-  jump's step and size.
+- Cumulative sums (CUSUM) detect jumps of one standard error a fifth faster, and larger jumps more slowly. CUSUM does not give
+  the jump's step and size.
 - Sums over all values detect a jump of k/2 values earlier, and a jump of one value later. Their false-alarm rate holds for
-  independent values only. With GRR and k = 2, the values sum to 1 and give the same evidence twice. The largest score has at
-  most the stated false-alarm rate for any dependence between values.
+  independent values only. With GRR and k = 2, the values sum to 1 and give the same evidence twice. The largest score, which
+  this module uses, has at most the stated false-alarm rate for any dependence between values.
 """
 
 import math
@@ -27,11 +27,11 @@ from scipy.stats import norm
 
 from mechanisms.arguments import FloatArray, integer, real
 
-STARTS = 32  # observed steps that may be the step of the jump; with 8, small jumps take 2 to 4 times as long
-RUN_LENGTH = 10_000.0  # steps: 14 months of hours
-DEGREES = 100  # of freedom: the filter learns the innovations' variance from about this many steps
-OPTIMISM = 0.9  # simulated run length / formula, for thresholds from 3 to 4.75: 0.88 to 0.94
-MOVED = 2.0  # score from which a value counts as moved by another value's jump
+STARTS = 32  # number of observed steps tested as the jump's step; with 8, the detection of small jumps takes 2 to 4 times as long
+RUN_LENGTH = 10_000.0  # default mean number of steps to a false alarm: 14 months if a step is an hour
+DEGREES = 100  # degrees of freedom: the filter estimates the innovations' variance from about this many steps
+OPTIMISM = 0.9  # simulated run length divided by the formula's run length: 0.88 to 0.94 for thresholds from 3 to 4.75
+MOVED = 2.0  # if a value jumps, the levels of all values with scores above this limit start anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Change:
 
     Attributes:
         value: index of the value with the highest score.
-        age: number of steps since the jump: 0 if this step is the first one at the new level.
+        age: number of steps since the jump: 0 if this step is the first step at the new level.
         size: estimated jump of the value's frequency.
         standard_error: standard error of `size`, if the step of the jump is right.
         score: |size| / standard_error.
-        moved: (k,) bool, values whose level starts anew: score above 2 at the same step.
+        moved: (k,) bool, true for values whose level starts anew: values with a score above 2 for the same step of the jump.
     """
 
     value: int
@@ -57,8 +57,8 @@ class Change:
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Returns the ends of an interval of `size`, for a level in (0, 1).
 
-        The normal interval is widened (Bonferroni over all values that moved): `value` is the one whose jump was most
-        exaggerated by noise. The interval assumes that the step of the jump is right.
+        The method widens the normal interval (Bonferroni over all values that moved), because noise exaggerates the jump of the
+        value with the highest score. The interval assumes that the step of the jump is right.
         """
         outside = 1 - real("level", level, 1e-9, 1 - 1e-9)
         half = float(norm.isf(outside / 2 / max(1, int(self.moved.sum())))) * self.standard_error
@@ -66,7 +66,7 @@ class Change:
 
 
 def normalized(scores: FloatArray, skewness: FloatArray) -> FloatArray:
-    """Returns scores with a normal distribution from standardized numbers with this skewness, as of small counts.
+    """Turns standardized numbers with this skewness (for example, of small counts) into approximately normal scores.
 
     A Poisson count with mean 4 exceeds its mean by 5 standard deviations or more 266 times as often as a normal number.
 
@@ -81,8 +81,8 @@ def run_length(score: float, k: int = 1) -> float:
 
         √(2π) e^(b²/2) / (b k ∫ x ν(x)² dx), x from b/√STARTS to b    b: the threshold, `score`
 
-    The simulated run length of one value is 0.88 to 0.94 times this formula, so the formula is multiplied by 0.9.
-    Dependence between values makes false alarms rarer. So does a filter that forgets (gain above 0).
+    The simulated run length of one value is 0.88 to 0.94 times this formula, so the formula is multiplied by 0.9. Dependence
+    between values makes false alarms rarer. A filter that forgets (gain above 0) has the same effect.
 
     Source: Siegmund and Venkatraman 1995, Annals of Statistics 23(1), theorem 1; ν as approximated by Siegmund and Yakir 2007.
     """
@@ -98,8 +98,8 @@ def run_length(score: float, k: int = 1) -> float:
 def threshold(k: int, steps: float = RUN_LENGTH) -> float:
     """Score above which there is an alarm, for a stated mean run length to a false alarm of an attribute.
 
-    The filter estimates the innovations' variance. Scores of drifting values then have the tails of Student's t distribution.
-    The threshold of a normal score is mapped to the same quantile of t with 100 degrees of freedom (Wallace 1959).
+    The filter estimates the innovations' variance, so scores of drifting values have the tails of Student's t distribution. The
+    threshold of a normal score is mapped to the same quantile of t with 100 degrees of freedom (Wallace 1959).
 
     Args:
         k: number of values, at least 1.
@@ -119,7 +119,7 @@ class Evidence:
     Attributes:
         begun: (STARTS,) step of the jump; -1 if the slot is empty.
         level: (STARTS, k) the part of a unit jump by which the filter's level still lags behind.
-        memo: (STARTS, k) the same for the filter's standardized memo noise, else (STARTS, 0).
+        memo: (STARTS, k) the error of the filter's standardized memo noise caused by a unit jump; (STARTS, 0) without memos.
         sums: (2, STARTS, k) N and D of the module's docstring.
     """
 
@@ -144,7 +144,7 @@ class Evidence:
             step: number of the step.
             innovations: (k,) observation minus prediction, divided by `spread`.
             spread: (k,) standard deviation of observation minus prediction.
-            gains: the filter's gains of level and memo noise, (k,) each; only one without memos.
+            gains: the filter's gains of level and memo noise, (k,) each; without memos, only the level's gain.
             memo: (k,) standard deviation of the memo noise; unused without memos.
         """
         slot = int(np.argmin(self.begun))

@@ -8,12 +8,13 @@ For each of the k values of an attribute, with the level θ_t and the step's raw
     u_t = ρ u_{t-1} + ξ_t  Var u = 1                 ρ: correlation between two steps; 1 if nobody leaves and no value changes
 
 q is unknown. A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean; its variance includes the
-spread between the filters. The grid is absolute: a typical variance would have to be known before the first report, and changes
-with the number of reports.
+spread between the filters. The grid is absolute. A grid relative to a typical variance would need this variance before the
+first report, and the variance changes with the number of reports.
 
 The weight of q for value j is proportional to π(q) L_j(q). The likelihood L_j of the value's innovations has a memory of 100
 steps: the filter adapts if a quiet value begins to move. The prior π is the mean of all values' weights (empirical Bayes).
-A trial compared mean squared errors with those of filters that know every q (k = 100, 600 steps, normal observations):
+
+Mean squared errors in a trial, divided by those of filters that know every q (k = 100, 600 steps, normal observations):
 
     likelihood                  five values drift   no value drifts   all drift alike   q falls with the size
     one for all values                       4.20              1.00              1.00                    2.73
@@ -39,9 +40,9 @@ from mechanisms.arguments import FloatArray, integer, real
 
 DRIFTS = np.concatenate([[0.0], 4.0 ** np.arange(-20, -2)])[:, None]  # q, variance of a share's change in a step: 0 to 0.016
 MEMORY = 0.99  # factor by which a step's log-likelihood shrinks with every later step
-FLOOR = 0.01  # share of the prior that stays uniform, so that no q gets lost
+FLOOR = 0.01  # share of the prior that stays uniform, so that no weight of a q falls to zero
 LEAST_VARIANCE = 1e-18
-LEAST_FRESH = 1e-6  # part of an observation's variance that is at least independent of the memos; avoids cancellation
+LEAST_FRESH = 1e-6  # smallest share of an observation's variance that is independent of the memos; avoids cancellation
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Filtered:
 
     Attributes:
         frequencies: (k,) estimated shares; may be negative, and sum to 1 only approximately. NaN before the first observation.
-        standard_errors: (k,) their standard errors.
+        standard_errors: (k,) standard errors of `frequencies`.
         scores: (k,) standardized innovations: observation minus prediction, in standard deviations; NaN at a step without
             reports and at the first observation.
         change: the jump detected at this step, or None.
@@ -92,7 +93,7 @@ class LocalLevel:
         memo_shape = (DRIFTS.size, k if memo else 0)
         self._noise = np.zeros(memo_shape)  # u
         self._noise_variance = np.ones(memo_shape)
-        self._covariance = np.zeros(memo_shape)  # of θ and u
+        self._covariance = np.zeros(memo_shape)  # covariance of θ and u
         self._evidence = Evidence(k, memo)
 
     @property
@@ -108,18 +109,18 @@ class LocalLevel:
         kept: float = 1.0,
         skewness: FloatArray | None = None,
     ) -> Filtered:
-        """Adds the raw inversion of one step. Call it once for every step, also for a step without reports.
+        """Adds the raw inversion of one step. Call this method once for every step, including steps without reports.
 
         Args:
-            observed: (k,) raw inversion; NaN if the step has no reports, which only predicts.
-            variance: (k,) its variance, above 0, at the shares `predicted` (clipped to [0, 1]). Do not take the variance at
-                `observed`: low observations would get a small variance and too much weight. For GRR with 4 reports per value
-                and step, 5 % of the 95 % intervals then cover the truth, instead of 97 %.
+            observed: (k,) raw inversion; NaN if the step has no reports; the filter then only predicts.
+            variance: (k,) variance of `observed`, above 0, computed at the shares `predicted` (clipped to [0, 1]). Do not
+                compute the variance at `observed`: low observations would get a small variance and too much weight. For GRR
+                with 4 reports per value and step, 5 % of the 95 % intervals then cover the truth, instead of 97 %.
             memo_variance: (k,) the part of `variance` that comes from memos; None without memos.
             kept: correlation ρ of the memo noise between this step and the previous one, 0 to 1; unused without memos.
             skewness: (k,) skewness of `observed`, for the detection of jumps; None for 0. For a pure mechanism that supports a
-                value with probability γ it is (1 - 2γ) / √(nγ(1 - γ)). It matters if few reports support a value: with 4
-                reports, false alarms were 5 times as frequent as stated without it.
+                value with probability γ, the skewness is (1 - 2γ) / √(nγ(1 - γ)). The skewness matters if few reports support a
+                value. Without the skewness, at 4 reports, false alarms were 5 times as frequent as stated.
 
         Raises:
             ValueError: if an array has a wrong shape, a variance is not positive, the memos' part is negative or above the
@@ -148,7 +149,7 @@ class LocalLevel:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "LocalLevel":
-        """Returns a filter that continues with the same bits as the one that wrote the state.
+        """Returns a filter that continues with exactly the same numbers as the filter that wrote the state.
 
         Raises:
             ValueError: if `data` is not such a state.
@@ -193,7 +194,7 @@ class LocalLevel:
         return fresh, np.sqrt(part)
 
     def _start(self, observed: FloatArray, fresh: FloatArray, scale: FloatArray) -> None:
-        """Exact initialization: the limit for an infinite prior variance of the level."""
+        """Starts the filter by exact initialization: the limit for an infinite prior variance of the level."""
         self.started = True
         self._level[...], self._variance[...] = observed, fresh
         if self.memo:
@@ -240,10 +241,11 @@ class LocalLevel:
         return self._publish(scores, found[0] if found else None)
 
     def _start_anew(self, change: Change, slot: int, weights: FloatArray) -> None:
-        """Gives the jump of all values that moved an infinite prior variance. The weights of q stay.
+        """Gives the jump an infinite prior variance, for all values that moved. The weights of q stay the same.
 
-        The posterior of a jump of size δ is N(δ̂, 1/D). The level lags behind by `lag` δ. Fresh weights would make alarms
-        cluster if a value drifts strongly: the run length to a false alarm fell from 0.85 to 0.7 of the stated one (k = 2).
+        The posterior of a jump of size δ is N(δ̂, 1/D). The level lags behind by `lag` δ. With new weights, alarms would
+        cluster if a value drifts strongly: in a trial, the mean run length to a false alarm fell from 0.85 to 0.7 of the stated
+        run length (k = 2).
         """
         moved, evidence = change.moved, self._evidence
         numerator, precision = evidence.sums[:, slot, moved]

@@ -24,8 +24,8 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
             population: the standard errors include the sampling.
 
     Returns:
-        Frequencies, which may be negative. Their sum is 1 only by chance; for GRR the sum is exactly 1. All are NaN if the
-        counts carry no information (`Estimate.of_nothing`). The standard errors are those of the unprocessed inversion.
+        Frequencies, which may be negative. Their sum is 1 only by chance; for GRR the sum is exactly 1. All frequencies are NaN
+        if the counts carry no information (`Estimate.of_nothing`). The standard errors are those of the unprocessed inversion.
 
     Raises:
         ValueError: if the table belongs to another mechanism, or post or steps is not allowed.

@@ -1,11 +1,12 @@
-"""Smoothing pass of Rauch, Tung and Striebel (RTS): the curves of a stored history, each step estimated from all steps.
+"""Smooths a stored history by the pass of Rauch, Tung and Striebel (RTS): estimates each step from all steps.
 
-The model is the one of `estimators.local_level`, with one q per value for the whole history. The result is the mixture over all
-q, not the curve of the likeliest q: the intervals of the likeliest q ignore that q is uncertain. The mixture costs one
-pass for every q with a weight that matters, and no memory beyond that of one pass. The weight of q is proportional to
-π(q) L_j(q), with the full likelihood of value j and the prior π fitted to all values.
+The model is that of `estimators.local_level`, with one q per value for the whole history. The result is the mixture over all q,
+not the curve of the likeliest q: the intervals of the likeliest q ignore that q is uncertain. The mixture needs one pass for
+every q whose weight is not negligible, and only the memory of one pass. The weight of q is proportional to π(q) L_j(q), with
+the full likelihood of value j and the prior π fitted to all values.
 
-Source: Rauch, Tung and Striebel 1965. Levels that start anew are exact limits: an infinite variance before the observation.
+Source: Rauch, Tung and Striebel 1965. A level that starts anew has an infinite variance before the observation; the formulas
+are the exact limits.
 """
 
 import math
@@ -18,9 +19,9 @@ from mechanisms.arguments import FloatArray
 
 BoolArray = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
-PRIOR_ROUNDS = 100  # of expectation maximization for the prior
-MAX_NUMBERS = 2e7  # that a pass keeps in memory
-NEGLIGIBLE = 1e-4  # weights of q below this one, for every value, are left out
+PRIOR_ROUNDS = 100  # rounds of expectation maximization that fit the prior
+MAX_NUMBERS = 2e7  # limit of the numbers that a pass keeps in memory
+NEGLIGIBLE = 1e-4  # a q is left out if its weight is below this limit for every value
 LEVEL, NOISE, VARIANCE, COVARIANCE, NOISE_VARIANCE = range(5)  # rows of a state: θ, u, Var θ, Cov(θ, u), Var u
 
 
@@ -30,7 +31,7 @@ class Smoothed:
 
     Attributes:
         frequencies: (n_steps, k) estimated shares; NaN for a level that was never observed.
-        standard_errors: (n_steps, k) their standard errors.
+        standard_errors: (n_steps, k) standard errors of `frequencies`.
     """
 
     frequencies: FloatArray
@@ -57,11 +58,10 @@ def smooth(
 
     Args:
         observed: (n_steps, k) raw inversions; a row of NaN for a step without reports.
-        variance: (n_steps, k) their variances, above 0 where `observed` is given.
-        memo_variance: (n_steps, k) the parts of the variances that come from memos, at most `variance`; None without memos.
+        variance: (n_steps, k) variances of `observed`, above 0 where `observed` is given.
+        memo_variance: (n_steps, k) the parts of `variance` that come from memos; None without memos.
         kept: (n_steps,) correlation of the memo noise between each step and the previous one, 0 to 1; None without memos.
-        anew: (n_steps, k) bool, true where the level starts anew. For a `Change` found at step t, these are the values `moved`
-            at step t - `age`.
+        anew: (n_steps, k) bool, true where the level starts anew. For a `Change` found at step t, set row t - `age` to `moved`.
 
     Raises:
         ValueError: if the shapes differ, a variance is not positive, or the memos' part is outside 0 to `variance`.
@@ -163,13 +163,13 @@ def _mixed(likelihood: FloatArray) -> FloatArray:
 
 
 def _pass(q: FloatArray, history: _History) -> tuple[FloatArray, FloatArray]:
-    """Returns the smoothed level and its variance, (n_steps, g, k) each, for the g members of q, (g, 1)."""
+    """Returns the smoothed level and its variance, (n_steps, g, k) each, for each of the g values in q, (g, 1)."""
     state = _first((q.size, history.observed.shape[1]))
     filtered = np.empty((len(history.observed), *state.shape))
     for t in range(len(filtered)):
         state, _ = _forward(state, q, history, t)
         filtered[t] = state
-    smoothed = filtered  # in place: a filtered state is needed until its smoothed state is known
+    smoothed = filtered  # in place: no filtered state is needed once its smoothed state is known
     with np.errstate(invalid="ignore"):  # infinity minus infinity, in places that np.where leaves out
         for t in range(len(filtered) - 2, -1, -1):
             smoothed[t] = _backward(filtered[t], smoothed[t + 1], q, float(history.kept[t + 1]), history.anew[t + 1])
@@ -180,8 +180,9 @@ def _pass(q: FloatArray, history: _History) -> tuple[FloatArray, FloatArray]:
 def _backward(filtered: FloatArray, after: FloatArray, q: FloatArray, kept: float, anew: BoolArray) -> FloatArray:
     """One step of the pass: filtered + J (smoothed - predicted), with J = (filtered covariance) Fᵀ (predicted covariance)⁻¹.
 
-    F = diag(1, kept). If the level starts anew at the next step, its predicted variance is infinite. If the level has not been
-    observed yet, its filtered variance is infinite: the smoothed level is then that of the next step, with q more variance.
+    F = diag(1, kept). If the level starts anew at the next step, the level's predicted variance is infinite. If the level has
+    not been observed yet, its filtered variance is infinite. The smoothed level is then the next step's smoothed level, with a
+    variance larger by q.
     """
     predicted = _predict(filtered, q, kept, anew)
     p, c, n = predicted[VARIANCE:]

@@ -65,7 +65,8 @@ def device_line(survey: Survey) -> str:
 def _device_window(survey: Survey) -> str:
     """Returns the loss of a device whose values differ only within the longest `every_steps`.
 
-    Returns "" without such a level, or with a memoized level: a memo also links the reports of all other steps.
+    Returns "" if no level has `every_steps` above 1, or if a level is memoized: a memo also links the reports of all other
+    steps.
     """
     every = [m for levels in survey.mechanisms for m in levels]
     w = max(m.every_steps for m in every)

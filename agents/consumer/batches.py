@@ -2,8 +2,9 @@
 
 aiokafka's own reader makes an object per record and decompresses without a bound. aiokafka's reader also stops at record
 headers that are not UTF-8, although brokers accept such headers. One small batch could therefore fill an agent's memory or
-block a partition permanently. Our reader cuts a batch into pieces of up to `PIECE_RECORDS` records. Our reader *refuses* a
-batch from the first piece with an unreadable record on, and continues with the next batch. The reasons for a refusal:
+block a partition permanently. Our reader cuts a batch into pieces of up to `PIECE_RECORDS` records. If a piece has an
+unreadable record, our reader *refuses* this piece and the rest of the batch, and continues with the next batch. The reasons for
+a refusal:
 
     too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
     unreadable batch   the batch's compression or its records violate the format

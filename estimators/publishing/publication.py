@@ -252,7 +252,8 @@ def conclude(
 def _most_reports(m: Mechanism, panes: list[list[CountTable]]) -> int:
     """Returns the largest possible number of reports of one device in these panes of successive steps, at least 1.
 
-    A device reports at one of w steps: at most once in each pane with reports whose step has the device's phase.
+    A device reports only at the steps of its phase, one of every w steps, and at most once a step. Steps without reports do
+    not count.
     """
     w = m.every_steps
     most = max(sum(any(table.n for table in pane) for pane in panes[phase::w]) for phase in range(min(w, len(panes))))
@@ -282,7 +283,7 @@ def _number(x: float) -> float | None:
     return None if math.isnan(x) else x
 
 
-@lru_cache(maxsize=4096)  # a result can take a part of a second; a step, its window and `Schedule.prepare` share the result
+@lru_cache(maxsize=4096)  # may take part of a second; a step, its window and `Schedule.prepare` share the result
 def spent(m: Mechanism, steps: int) -> Privacy:
     """Returns the privacy loss of so many steps; see `Privacy`."""
     t = m.reports_in(steps)

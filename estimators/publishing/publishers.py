@@ -20,7 +20,7 @@ from runtime.kafka_producer import Producer
 from runtime.settings import Settings, SettingsError
 from surveys import Survey
 
-MAX_PUBLICATION_BYTES = 16 * 2**20  # the topic's limit for a record; a publication has about 140 bytes a value
+MAX_PUBLICATION_BYTES = 16 * 2**20  # the topic's limit for a record; a publication has about 140 bytes per value
 CONNECT_MS = 10_000
 REQUEST_MS = 10_000
 DELIVERY_MS = 20_000
@@ -292,7 +292,7 @@ class PrometheusPublisher:
                 found = result.estimate()
                 attribute = self._survey.attributes[self._survey.index(p.attribute)]
                 for i in self._values(p):
-                    value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # leading zeros: text sorts by number
+                    value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # zeros keep the numeric order
                     self._frequency.labels(*labels, name, *value).set(found.frequencies[i])
                     self._error.labels(*labels, name, *value).set(found.standard_errors[i])
             for level, privacy in p.privacy.items():

@@ -291,7 +291,7 @@ class Schedule:
         return self._survey.closes_ms(step) + self._survey.step_ms
 
     def _begin(self, now_ms: int) -> Progress:
-        """Starts at the first step of which the log can contain a countable report, or at the topic's oldest step if older."""
+        """Starts at the first step that may have a countable report in the log, or at the topic's oldest step if earlier."""
         earliest = self._position.earliest_ms()
         begin_ms = now_ms if earliest is None else min(earliest, now_ms)
         first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
@@ -338,7 +338,10 @@ class Schedule:
         return publications
 
     def _prune(self, progress: Progress, checkpoints: dict[int, Checkpoint]) -> None:
-        """Prunes panes that no unpublished step needs. Keeps the last step's panes: the store may lose that step's save."""
+        """Prunes panes that no unpublished step needs.
+
+        Keeps the last step's panes: the store may lose the last step's results.
+        """
         oldest = min((progress.next_step, *progress.incomplete)) - 1
         self._store.prune(oldest - max(self._survey.window_steps - 1, 1), checkpoints)  # keeps the previous step for the drift
 
