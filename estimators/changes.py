@@ -27,7 +27,7 @@ from scipy.stats import norm
 
 from mechanisms.arguments import FloatArray, integer, real
 
-STARTS = 32  # number of observed steps tested as the jump's step; with 8, the detection of small jumps takes 2 to 4 times as long
+STARTS = 32  # observed steps that are tested as the jump's step; with 8, small jumps are detected 2 to 4 times later
 RUN_LENGTH = 10_000.0  # default mean number of steps to a false alarm: 14 months if a step is an hour
 DEGREES = 100  # degrees of freedom: the filter estimates the innovations' variance from about this many steps
 OPTIMISM = 0.9  # simulated run length divided by the formula's run length: 0.88 to 0.94 for thresholds from 3 to 4.75

@@ -229,8 +229,8 @@ def _width(beyond: FloatArray, spread: FloatArray) -> FloatArray:
 def _near_bound(x: FloatArray, spread: FloatArray, low: float, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Does the same as `_far_from_zero` for estimates near or beyond a bound.
 
-    Log-likelihoods are exact up to a constant per row. Integrates by quadrature over all possible true numbers within ten standard errors of the estimate. For an estimate beyond a
-    bound, the range is shorter.
+    Log-likelihoods are exact up to a constant per row. Integrates by quadrature over all possible true numbers within ten
+    standard errors of the estimate. For an estimate beyond a bound, the range is shorter.
     """
     centre = np.clip(x, low, 1)
     width = _width(np.abs(x - centre), spread)

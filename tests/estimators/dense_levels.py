@@ -13,7 +13,7 @@ class DenseLevel:
         fresh: (n_steps,) variance of the noise that is independent from step to step.
         scale: (n_steps,) standard deviation of the memo noise.
         kept: (n_steps,) correlation of the memo noise between each step and the previous one.
-        starts: steps where the level starts anew, beside step 0.
+        starts: steps where the level starts anew, in addition to step 0.
     """
 
     def __init__(self, q: float, fresh: FloatArray, scale: FloatArray, kept: FloatArray, starts: tuple[int, ...] = ()) -> None:
@@ -27,7 +27,7 @@ class DenseLevel:
         self.noise = np.outer(scale, scale) * memo + np.diag(fresh)
 
     def levels(self, observed: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Returns the expectation and the variance of all levels given all observations; NaN is no observation."""
+        """Returns the expectation and the variance of all levels given all observations; NaN means no observation."""
         seen = ~np.isnan(observed)
         flat = self.flat[seen]
         inverse = np.linalg.inv((self.walk + self.noise)[np.ix_(seen, seen)])
@@ -39,7 +39,7 @@ class DenseLevel:
         return mean, np.diag(self.walk - gain @ self.walk[seen] + rest @ spread @ rest.T)
 
     def last(self, observed: FloatArray) -> tuple[float, float]:
-        """Returns expectation and variance of the last level given the observations, which may be fewer than the steps."""
+        """Returns expectation and variance of the level at the last step of `observed`, given all of `observed`."""
         part = self.upto(len(observed))
         mean, variance = part.levels(observed)
         return float(mean[-1]), float(variance[-1])
@@ -58,7 +58,7 @@ class DenseLevel:
         return float(mean), float(own[-1] - gain @ own[seen] + rest @ spread @ rest)
 
     def upto(self, steps: int) -> "DenseLevel":
-        """Returns the model of the first steps."""
+        """Returns the model of the first `steps` steps."""
         part = object.__new__(DenseLevel)
         part.flat = self.flat[:steps, self.flat[:steps].any(axis=0)]
         part.walk, part.noise = self.walk[:steps, :steps], self.noise[:steps, :steps]

@@ -1,4 +1,4 @@
-"""Tests of the detection of jumps: run length to a false alarm, delay beside the largest one-step change, the report."""
+"""Tests of the detection of jumps: run length to a false alarm, delay compared with one-step changes, the reported jump."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ Stream = Iterator[tuple[FloatArray, FloatArray, FloatArray]]  # observed, varian
 
 
 def drifting(k: int, drifts: FloatArray, seed: int, spread: float = 0.01) -> Stream:
-    """Normal observations; `drifts` are standard deviations of the level's change in units of an observation's."""
+    """Yields normal observations. `drifts` are standard deviations of the level's change in one step, divided by `spread`."""
     rng, level = np.random.default_rng([seed, k]), np.full(k, 1 / k)
     while True:
         level = level + rng.normal(size=k) * drifts * spread
@@ -25,7 +25,10 @@ def drifting(k: int, drifts: FloatArray, seed: int, spread: float = 0.01) -> Str
 
 
 def counted(name: str, k: int, eps: float, people: int, seed: int) -> Stream:
-    """Raw inversions of counts: a new sample of people at every step, constant shares that fall with the value's number."""
+    """Yields raw inversions of counts.
+
+    Every step has a new sample of people. Shares are constant, and fall with the value's index.
+    """
     m, rng = mechanism(name, k=k, eps=eps), np.random.default_rng([seed, k])
     shares = 1 / np.arange(1, k + 1) ** 1.5
     shares /= shares.sum()
@@ -50,7 +53,7 @@ def alarms(stream: Stream, k: int, variance_factor: float = 1.0, skewed: bool = 
     return found
 
 
-TOLERANCE = 0.7  # a run length of 0.7 times the stated one is accepted: one of two values drifts strongly
+TOLERANCE = 0.7  # 0.7 times the stated run length is accepted, because in one case a value drifts strongly
 MOST = poisson.ppf(1 - 1e-4, STEPS / STATED / TOLERANCE)  # 30 alarms in 2000 steps if 14 are expected
 IN_CONTROL: dict[str, Callable[[], tuple[Stream, int]]] = {
     "constant, k = 2": lambda: (drifting(2, np.zeros(2), 1), 2),
@@ -65,22 +68,22 @@ IN_CONTROL: dict[str, Callable[[], tuple[Stream, int]]] = {
 
 @pytest.mark.parametrize("name", IN_CONTROL)
 def test_false_alarms_are_as_rare_as_stated(name: str) -> None:
-    """2000 steps. At 0.7 times the stated run length, each of the seven tests fails with probability 1e-4."""
+    """Uses 2000 steps. At 0.7 times the stated run length, each of the seven tests fails with probability 1e-4."""
     stream, k = IN_CONTROL[name]()
     assert alarms(stream, k) <= MOST
 
 
 def test_controls_raise_too_many_alarms() -> None:
-    """Variances a third too small; counts with few reports per value, without their skewness."""
+    """Uses variances that are a third too small, and counts with few reports per value without their skewness."""
     assert alarms(drifting(30, np.zeros(30), 1), 30, variance_factor=0.67) > MOST
     assert alarms(counted("GRR", 100, 6.0, 1000, 1), 100, skewed=False) > MOST
 
 
 @pytest.mark.parametrize("limit", [3.0, 3.5, 4.0])
 def test_the_formula_of_the_run_length_equals_simulation(limit: float) -> None:
-    """4000 streams of 1000 normal innovations at a constant level: the rate of alarms, within 10 % and 4 standard deviations.
+    """Uses 4000 streams of 1000 normal innovations at a constant level. Alarms agree within 10 % or 4 standard deviations.
 
-    Control: the formula without the factor for its optimism is outside at the lowest limit.
+    Control: without the factor `OPTIMISM`, the formula is wrong by more than 10 % at the lowest limit.
     """
     rng, streams, steps = np.random.default_rng(2), 4000, 1000
     sums, lengths = np.zeros((STARTS, streams)), np.zeros((STARTS, 1))
@@ -110,7 +113,7 @@ def test_thresholds_grow_with_values_and_run_length() -> None:
 
 
 def test_normalized_counts_have_normal_tails() -> None:
-    """Poisson counts with mean 4, at scores from -1.5 to 6: at most 0.02 above the exact score, about 5 % below it at most.
+    """For Poisson counts with mean 4, scores are at most 0.02 above and about 5 % below the exact scores, from -1.5 to 6.
 
     Control: plain standardization overstates the score by a quarter.
     """
@@ -129,12 +132,13 @@ def test_normalized_counts_have_normal_tails() -> None:
 
 
 def first_alarms(size: float, changed: int, runs: int) -> tuple[FloatArray, FloatArray, list[bool], list[bool]]:
-    """Steps to the alarm (at most 40) after a jump of `changed` of 10 values by `size` standard errors of an observation.
+    """Simulates jumps: `changed` of 10 values jump by `size` standard errors of an observation.
 
-    Returns the delays of the filter, those of the largest change between two steps at the same mean run length to a false
-    alarm, if the jump's size is in its interval, and if its step is right.
+    Returns for each run the steps to an alarm (at most 40), of the filter and of a detector by the largest one-step change.
+    Both detectors have the same mean run length to a false alarm. Also returns for each alarm of the filter: true if the
+    interval contains the jump's size, and true if the jump's step is right.
     """
-    limit = norm.isf(1 / STATED / 20)  # of the largest of 10 one-step changes, two-sided
+    limit = norm.isf(1 / STATED / 20)  # two-sided limit for the largest of 10 one-step changes
     delays, simple, sizes, ages = [], [], [], []
     for seed in range(runs):
         rng, level = np.random.default_rng([seed, 8]), LocalLevel(10, run_length=STATED)
@@ -158,9 +162,9 @@ def first_alarms(size: float, changed: int, runs: int) -> tuple[FloatArray, Floa
 
 
 def test_jumps_are_found_earlier_than_by_one_step_changes() -> None:
-    """Mean delays over 12 runs, at equal run lengths to a false alarm: 3 standard errors in one value, 2 in five values.
+    """Compares mean delays over 12 runs. One value jumps by 3 standard errors, or five values jump by 2 standard errors.
 
-    The 95 % interval of the size holds it in all but at most three runs.
+    Both detectors have equal run lengths to a false alarm. At most three of the 95 % intervals miss the jump's size.
     """
     for size, changed in ((3.0, 1), (2.0, 5)):
         delays, simple, sizes, _ = first_alarms(size, changed, 12)
@@ -170,7 +174,10 @@ def test_jumps_are_found_earlier_than_by_one_step_changes() -> None:
 
 
 def test_a_clear_jump_is_described() -> None:
-    """8 standard errors in one value: the step in all of 12 runs, the size in its 95 % interval in at least 9."""
+    """One value jumps by 8 standard errors.
+
+    The step is right in all 12 runs; at least 9 of the 95 % intervals contain the size.
+    """
     delays, _, sizes, ages = first_alarms(8.0, 1, 12)
     assert (delays == 1).all()
     assert all(ages)

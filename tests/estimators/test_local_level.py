@@ -15,7 +15,7 @@ K, STEPS = 3, 9
 
 
 def stream(memo: bool, seed: int = 0, steps: int = STEPS) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Raw inversions (steps, K) with reports missing at the steps 0 and 4, variances, the memos' parts, kept memos."""
+    """Returns raw inversions (steps, K) without reports at steps 0 and 4, their variances, the memos' parts, and `kept`."""
     rng = np.random.default_rng(seed)
     observed = 0.3 + 0.1 * rng.normal(size=(steps, K))
     observed[[0, 4]] = np.nan
@@ -36,7 +36,7 @@ def run(level: LocalLevel, memo: bool, seed: int = 0, first: int = 0, last: int 
 
 @pytest.mark.parametrize("memo", [False, True])
 def test_the_filter_equals_the_dense_mixture(memo: bool) -> None:
-    """Levels, likelihoods and variances of every q come from multivariate normal distributions of all steps."""
+    """The expected levels, likelihoods and variances of every q come from multivariate normal distributions of all steps."""
     observed, variance, part, kept = stream(memo)
     models = [
         [DenseLevel(float(q), variance[:, j] - part[:, j], np.sqrt(part[:, j]), kept) for j in range(K)] for q in DRIFTS[:, 0]
@@ -99,7 +99,7 @@ def test_an_alarm_equals_a_jump_with_infinite_prior_variance(memo: bool, monkeyp
 
 @pytest.mark.parametrize("memo", [False, True])
 def test_a_restarted_filter_continues_with_the_same_bits(memo: bool) -> None:
-    """A restart after every step, with an alarm on the way. Control: a filter that lost one step differs."""
+    """Restarts one filter after every step; some step has an alarm. Control: a filter that lost one step differs."""
     rng, variance = np.random.default_rng(2), np.full(K, 1e-4)
     one, other, late, alarms = LocalLevel(K, memo, 100), LocalLevel(K, memo, 100), LocalLevel(K, memo, 100), 0
     for t in range(80):
@@ -140,7 +140,7 @@ def test_a_step_without_reports_only_widens_the_interval() -> None:
 
 
 def test_kept_memos_never_average_out() -> None:
-    """400 constant steps: the variance stays above the memos' part if all memos are kept, and falls below it otherwise."""
+    """After 400 constant steps, the variance is above the memos' part if all memos are kept, and below that part otherwise."""
     variance, part = np.full(K, 0.02), np.full(K, 0.01)
     found = {}
     for kept in (1.0, 0.8):
@@ -154,7 +154,7 @@ def test_kept_memos_never_average_out() -> None:
 
 
 def test_reports_that_repeat_the_memo_are_accepted() -> None:
-    """eps_1 = eps_inf: no fresh noise at all. Numbers stay finite, and errors stay those of the memos."""
+    """With eps_1 = eps_inf, reports have no fresh noise. Numbers stay finite, and the errors are those of the memos."""
     level = LocalLevel(K, memo=True)
     for _ in range(200):
         found = level.step(np.full(K, 0.3), np.full(K, 0.01), np.full(K, 0.01), 1.0)
@@ -165,7 +165,7 @@ def test_reports_that_repeat_the_memo_are_accepted() -> None:
 
 
 def errors(kind: str, seeds: int, steps: int = 200) -> FloatArray:
-    """Errors of the levels of 8 values in standard errors, after 30 steps of each run."""
+    """Returns the errors of 8 values' levels, in standard errors, from step 30 of each run on."""
     k, spread, found = 8, 0.01, []
     for seed in range(seeds):
         rng = np.random.default_rng([seed, 5])
@@ -174,7 +174,7 @@ def errors(kind: str, seeds: int, steps: int = 200) -> FloatArray:
         if kind == "waves":
             truth += 0.05 * np.sin(0.02 * np.arange(steps))[:, None]
         memo, kept = kind in ("memo", "kept"), 0.95 if kind == "memo" else 1.0
-        share = 0.5 if memo else 0.0  # of the variance, due to memos
+        share = 0.5 if memo else 0.0  # share of the variance that comes from memos
         noise, variance = rng.normal(size=k), np.full(k, spread**2)
         level = LocalLevel(k, memo)
         for t in range(steps):
@@ -188,10 +188,10 @@ def errors(kind: str, seeds: int, steps: int = 200) -> FloatArray:
 
 @pytest.mark.parametrize("kind", ["stationary", "drifting", "waves", "memo", "kept"])
 def test_intervals_cover_and_narrower_ones_do_not(kind: str) -> None:
-    """At least 90 %. Control: errors a third too small.
+    """At least 90 % of the intervals contain the truth. Control: with a third less width, fewer than 90 % do.
 
-    The errors of a constant level are nearly equal at all its steps, so that 8 runs have 64 independent errors: the standard
-    deviation of the coverage is 2.7 % at most. With 40 runs, the five coverages are 97, 94, 97, 93 and 94 %.
+    The errors of a constant level are nearly equal at all steps, so 8 runs of 8 values have about 64 independent errors. The
+    standard deviation of the coverage is therefore at most 2.7 %. With 40 runs, the five coverages are 97, 94, 97, 93 and 94 %.
     """
     found = np.abs(errors(kind, 8))
     assert (found <= 1.96).mean() >= 0.90
@@ -199,10 +199,11 @@ def test_intervals_cover_and_narrower_ones_do_not(kind: str) -> None:
 
 
 def test_intervals_cover_again_after_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of 8 values jumps by 3.5 standard errors of an observation: its intervals in the 15 steps from the alarm on.
+    """One of 8 values jumps by 3.5 standard errors of an observation.
 
-    At least 92 % contain the truth. Control: the filter for q = 0 alone, without detection. A filter of all q without detection
-    widens its intervals, so that they nearly cover; its squared errors are at least 3 times as large.
+    In the 15 steps from the alarm on, at least 92 % of this value's intervals contain the truth. The control is the filter for
+    q = 0 alone, without detection. A filter of all q without detection widens its intervals, so these cover almost as often;
+    its squared errors are at least 3 times as large.
     """
     names = ("all", "undetected", "constant")
     off: dict[str, list[float]] = {name: [] for name in names}

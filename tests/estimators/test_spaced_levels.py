@@ -1,4 +1,4 @@
-"""Estimates at levels with `every_steps`: a step counts a sample of the people, and a window counts everybody."""
+"""Tests estimates at levels with `every_steps`: only a sample of the people reports at a step; all people report in a window."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def table_of(name: str, n: int) -> CountTable:
 
 
 def test_the_errors_count_the_reports_of_one_device() -> None:
-    """A device reports once in six successive steps, but twice in a window of twelve, also if most of its panes are empty."""
+    """A device reports at every third step: once in a window of three steps, twice in six. Empty panes do not count."""
     survey = make_survey({"zone": (4, [{**level("GRR", eps_1=EPS), "every_steps": 3}])})
     m, few = survey.mechanisms[0][0], table_of("GRR", 400)
     empty = m.empty_table()
@@ -56,9 +56,9 @@ def test_levels_of_both_kinds_are_weighted_by_their_own_people() -> None:
 
 @pytest.mark.parametrize("k", [2, 10, 100])
 def test_a_window_beats_a_memoized_window_of_an_unchanged_value(k: int) -> None:
-    """With the best one-time mechanism, ε = ε∞, at f = 0. A memoized window tends to its first round, a one-time mechanism.
+    """Uses the best one-time mechanism with ε = ε∞, at f = 0.
 
-    The control: values that change draw new memos, whose noise averages out.
+    A long memoized window tends to its first round, which is a one-time mechanism. The control: values that change draw new memos, whose noise averages out.
     """
     best = min(ONE_TIME[name](k=k, eps=EPS).variance() for name in ("GRR", "OUE", "OLH"))
     for name in LONGITUDINAL:
@@ -73,10 +73,11 @@ def test_a_window_beats_a_memoized_window_of_an_unchanged_value(k: int) -> None:
 
 @pytest.mark.parametrize("active", [(0, 1, 2, 3, 4, 5), (0, 3)], ids=["always", "with pauses"])
 def test_steps_and_windows_are_estimates_of_the_whole_population(active: tuple[int, ...]) -> None:
-    """Mean of z² over 150 populations: below 1.5, false alarm below 1e-4. With pauses, a device reports twice in two panes.
+    """The mean of z² over 150 populations is below 1.5. A correct program fails with a probability below 1e-4.
 
-    ε is large, so most of the variance is that of the sample of people. Each control must exceed the limit: errors of the
-    reports alone, and errors of a window as if each device had reported once.
+    With pauses, a device reports twice in two panes. ε is large, so most of the variance comes from the sampling of people.
+    Both controls must exceed 1.5: errors from the reports' noise alone, and a window's errors as if each device had reported
+    once.
     """
     survey = parse_survey(make_survey({"zone": (2, [LARGE])}).model_dump(by_alias=True) | {"window_steps": 6})
     m, n, share = survey.mechanisms[0][0], 300, 0.3

@@ -138,7 +138,7 @@ def publishes_when_some_partitions_are_done(code: Code) -> None:
 
 
 def believes_offsets_asked_for_before(code: Code) -> None:
-    """The schedule decides if a step is complete from offsets that it read before the step's tables."""
+    """To decide if a step is complete, the schedule uses offsets that it read before the step's tables."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
         def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:

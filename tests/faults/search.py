@@ -55,7 +55,7 @@ def _fails(seed: int, code: Code, operations: Sequence[Operation]) -> bool:
 
 
 def shrunk(operations: Sequence[Operation], still_fails: Callable[[Sequence[Operation]], bool]) -> tuple[Operation, ...]:
-    """Returns a part of the list that still fails. No further operation can be removed from this part."""
+    """Returns a part of the list that still fails. If any operation of the part is removed, the part no longer fails."""
     kept, size = list(operations), len(operations)
     while size:
         first, before = 0, len(kept)

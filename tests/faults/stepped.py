@@ -35,7 +35,7 @@ class SteppedLog:
     log_id: str = ""
     fails: bool = False
     reason: str = ""  # reason why the log's reader is shut out of the group
-    gone: bool = True  # True: a log that fails does so for every client
+    gone: bool = True  # True: requests that fail, fail for every client
     # for each partition: the number of the seek, the position, the number of chunks read
     placements: dict[int, list[int]] = field(default_factory=dict)
     number: int = 0

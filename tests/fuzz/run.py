@@ -21,7 +21,7 @@ SHARE = 20_000
 
 
 def share(seed: int, inputs: int) -> Counter[str]:
-    """Returns the counts of the verdicts on this number of inputs of a seed."""
+    """Makes this number of inputs from the seed, and returns how often each verdict occurred."""
     source, told = random.Random(seed), Counter[str]()
     for first in range(0, inputs, BATCH):
         told += verdicts(batch(source, min(BATCH, inputs - first)))
