@@ -22,9 +22,10 @@ class Chunk(NamedTuple):
         placement: number of the last seek (`place`) before the read.
         sequence: number of chunks read between that seek and this chunk.
         records: at least one, offsets ascending.
-        refusal: if given, the only item of `records` represents the refused part of a batch: the first offset of this part, and
-            the bytes of the whole batch.
-        markers: if not 0, the only item of `records` represents this number of offsets of transaction markers, without reports.
+        refusal: if given, the only item of `records` represents the refused part of a batch. The item has the first offset of
+            this part and the bytes of the whole batch.
+        markers: if not 0, the only item of `records` represents this number of transaction markers, which have offsets but no
+            reports.
     """
 
     partition: int

@@ -11,9 +11,9 @@ There is an alarm if |U| exceeds a threshold for any of the k values and any of 
 - The largest change between two successive steps misses most jumps of five standard errors or less.
 - Cumulative sums (CUSUM) detect jumps of one standard error a fifth faster, and larger jumps more slowly. CUSUM does not give
   the jump's step and size.
-- Sums over all values detect a jump of k/2 values earlier, and a jump of one value later. Their false-alarm rate holds for
-  independent values only. With GRR and k = 2, the values sum to 1 and give the same evidence twice. The largest score, which
-  this module uses, has at most the stated false-alarm rate for any dependence between values.
+- Sums over all values detect a jump of half the values (k/2) earlier, and a jump of one value later. Their false-alarm rate
+  holds for independent values only. With GRR and k = 2, the values sum to 1 and give the same evidence twice. The largest
+  score, which this module uses, has at most the stated false-alarm rate for any dependence between values.
 """
 
 import math

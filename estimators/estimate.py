@@ -11,7 +11,7 @@ from mechanisms.arguments import FloatArray, integer, real
 from mechanisms.table import CountTable
 
 Group = tuple[Mechanism, CountTable]  # one level's mechanism and counts (group A in GIBU)
-Steps = int | Sequence[int]  # largest number of reports of one person in the table: of all groups, or of each group
+Steps = int | Sequence[int]  # largest number of reports of one person in the table: one number for all groups, or one for each
 
 
 @dataclass(frozen=True, slots=True)

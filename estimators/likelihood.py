@@ -110,8 +110,7 @@ def mle(m: Mechanism, table: CountTable, steps: int = 1, *, likelihood: str = "e
 
     For other likelihoods, the iteration ends when the gap is proven to be at most 1e-9 nats per report, or after 10 000
     evaluations of the likelihood. `iterations` is the number of evaluations. `converged` is true if 10 000 evaluations were
-    enough. `mle` has no argument
-    `start`: in our measurements, a start from the previous step's estimate saved no evaluation.
+    enough. `mle` has no argument `start`: in our measurements, a start from the previous step's estimate saved no evaluation.
 
     The docstring of `ibu` describes the arguments, and the result if the counts carry no information.
     """

@@ -120,7 +120,7 @@ async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen
 async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: bool) -> None:
     """If a recreated topic has fewer partitions, some old partitions have no owner.
 
-    Stored counts may exist only for these partitions.
+    If `stored` is false, counts are stored only for the vanished partition.
     """
     log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)

@@ -1,4 +1,4 @@
-"""Tests estimates at levels with `every_steps`: only a sample of the people reports at a step; all people report in a window."""
+"""Tests estimates at levels with `every_steps`: a sample of the people reports at a step, all people in a window."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,8 @@ def test_levels_of_both_kinds_are_weighted_by_their_own_people() -> None:
 def test_a_window_beats_a_memoized_window_of_an_unchanged_value(k: int) -> None:
     """Uses the best one-time mechanism with ε = ε∞, at f = 0.
 
-    A long memoized window tends to its first round, which is a one-time mechanism. The control: values that change draw new memos, whose noise averages out.
+    A long memoized window tends to its first round, which is a one-time mechanism. Control: for values that
+    change, devices draw new memos, and the memos' noise averages out.
     """
     best = min(ONE_TIME[name](k=k, eps=EPS).variance() for name in ("GRR", "OUE", "OLH"))
     for name in LONGITUDINAL:
