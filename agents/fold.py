@@ -10,7 +10,7 @@ of these records' append times (`Missing`). An estimator uses the range to find 
 
 Append times in the fold never decrease: if a broker's clock steps back, a record gets the newest append time of the earlier
 records. A step that is closed for one record is therefore closed for all later records. Once every partition has passed the
-close of a step, no partition can deliver another record that counts for that step.
+close of a step, no partition can deliver another record that is counted for that step.
 """
 
 from bisect import bisect_left

@@ -68,7 +68,7 @@ class Change:
 def normalized(scores: FloatArray, skewness: FloatArray) -> FloatArray:
     """Turns standardized numbers with this skewness (for example, of small counts) into approximately normal scores.
 
-    A Poisson count with mean 4 exceeds its mean by 5 standard deviations or more 266 times as often as a normal number.
+    A Poisson count with mean 4 is 266 times as likely as a normal number to exceed its mean by at least 5 standard deviations.
 
     Source: Wilson and Hilferty 1931 (cube root of a gamma variable).
     """
@@ -96,7 +96,7 @@ def run_length(score: float, k: int = 1) -> float:
 
 @cache
 def threshold(k: int, steps: float = RUN_LENGTH) -> float:
-    """Score above which there is an alarm, for a stated mean run length to a false alarm of an attribute.
+    """Returns the score above which there is an alarm, for a stated mean number of steps to a false alarm of an attribute.
 
     The filter estimates the innovations' variance, so scores of drifting values have the tails of Student's t distribution. The
     threshold of a normal score is mapped to the same quantile of t with 100 degrees of freedom (Wallace 1959).

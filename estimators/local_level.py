@@ -7,9 +7,9 @@ For each of the k values of an attribute, with the level θ_t and the step's raw
     z_t = θ_t + s_t u_t + e_t                        with memos: s_t² the variance of the memo noise, Var e = v_t - s_t²
     u_t = ρ u_{t-1} + ξ_t  Var u = 1                 ρ: correlation between two steps; 1 if nobody leaves and no value changes
 
-q is unknown. A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean; its variance includes the
-spread between the filters. The grid is absolute. A grid relative to a typical variance would need this variance before the
-first report, and the variance changes with the number of reports.
+q is unknown. A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean of the filters' levels.
+The estimate's variance includes the spread between the filters. The grid is absolute. A grid relative to a typical variance
+would need this variance before the first report, and the variance changes with the number of reports.
 
 The weight of q for value j is proportional to π(q) L_j(q). The likelihood L_j of the value's innovations has a memory of 100
 steps: the filter adapts if a quiet value begins to move. The prior π is the mean of all values' weights (empirical Bayes).

@@ -19,9 +19,9 @@ def matrix_inversion(m: Mechanism, table: CountTable, post: str = "none", steps:
         table: the mechanism's count table.
         post: a method of `estimators.post_processing`; ``"none"`` keeps the estimate unbiased.
         steps: largest number of reports of one person in the table: the number of time steps that the table sums, or
-            `Mechanism.reports_in` of these steps. The standard errors assume that every person made so many reports, with an
-            unchanged value. This assumption is conservative (`Mechanism.variance`). The people are a random sample of the
-            population: the standard errors include the sampling.
+            `Mechanism.reports_in` of these steps. The standard errors assume that every person made this number of reports,
+            with an unchanged value. This assumption is conservative (`Mechanism.variance`). The people are a random sample of
+            the population: the standard errors include the sampling.
 
     Returns:
         Frequencies, which may be negative. Their sum is 1 only by chance; for GRR the sum is exactly 1. All frequencies are NaN

@@ -6,8 +6,8 @@ commits (the topic has ``acks=False``), and its seek to the group's offsets afte
 
 A partition is read only after `place` has done a seek in that partition. A seek by `place` is called a *placement* and has a
 number. Every chunk carries the number of the partition's last placement and a sequence number that starts at 0 after that
-placement. The consumer's own thread sets both numbers in the same step as the read. A chunk read before a seek therefore has
-another number than a chunk read after the seek. If Faust drops a chunk, the gap in the offsets shows the loss.
+placement. The consumer's own thread sets both numbers when it reads the chunk. A chunk read before a seek therefore has another
+number than a chunk read after the seek. If Faust drops a chunk, the gap in the offsets shows the loss.
 """
 
 import asyncio

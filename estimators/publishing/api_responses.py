@@ -47,7 +47,7 @@ class ApiResponses:
     Raises (all methods):
         NotFound: if the attribute is unknown, or the estimate does not exist yet.
         NotAllowed: if an argument is not allowed.
-        StoreUnavailable: from the source.
+        StoreUnavailable: if the source raises this error.
     """
 
     def __init__(self, survey: Survey, source: Source, post: str, truth: Truths | None) -> None:

@@ -23,7 +23,7 @@ Span = Literal["step", "window"]
 Withheld = Literal["bias", "levels"]
 LEVELS_CHANCE = 5.7e-7  # threshold of `levels_p` for the alert
 MAX_LEVEL_NUMBERS = 10_000  # values times levels; if there are more, the levels' own estimates are not published
-MAX_IBU_WORK = 200_000_000  # iterations × values × levels (a third of a second); IBU has fewer iterations if it would need more
+MAX_IBU_WORK = 200_000_000  # limit of iterations × values × levels (a third of a second); above it, IBU gets fewer iterations
 
 
 class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
@@ -285,7 +285,7 @@ def _number(x: float) -> float | None:
 
 @lru_cache(maxsize=4096)  # may take part of a second; a step, its window and `Schedule.prepare` share the result
 def spent(m: Mechanism, steps: int) -> Privacy:
-    """Returns the privacy loss of so many steps; see `Privacy`."""
+    """Returns the privacy loss of this number of steps; see `Privacy`."""
     t = m.reports_in(steps)
     sequence = m.eps_sequence(t)
     return Privacy(

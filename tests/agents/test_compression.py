@@ -80,7 +80,7 @@ def test_every_clients_compression_is_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_bomb_is_refused_in_bounded_memory(name: str) -> None:
-    """The output needs at most `MAX_UNPACKED_BYTES` of memory, and so does a decoder's window.
+    """The output and a decoder's window each need at most `MAX_UNPACKED_BYTES` of memory.
 
     The control decodes without a bound.
     """

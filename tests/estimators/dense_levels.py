@@ -6,7 +6,7 @@ from mechanisms.arguments import FloatArray
 
 
 class DenseLevel:
-    """All steps of one value for one q. The level has a flat prior wherever it starts anew.
+    """The model of one value over all steps, for one q. The level has a flat prior at every step where the level starts anew.
 
     Args:
         q: variance of the level's change in a step.

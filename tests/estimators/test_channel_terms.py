@@ -182,7 +182,7 @@ BITS = [name for name in NAMES if "UE" in name or name in ("THE", "SS")]
 @pytest.mark.parametrize("name", BITS)
 @pytest.mark.parametrize(("k", "eps", "n", "d"), [(2, 1.0, 300, 1), (5, 0.5, 9, 1), (8, 3.0, 300, 1), (7, 1.0, 40, 3)])
 def test_terms_of_bit_reports_equal_the_dense_channel(name: str, k: int, eps: float, n: int, d: int) -> None:
-    """Tests both more and fewer reports than there are possible distinct reports. With more, the term groups equal reports."""
+    """Tests cases with fewer and with more reports than possible distinct reports. With more, the term groups equal reports."""
     eps_1 = eps / 2 if name in ("L-OUE", "L-SOUE") else eps  # with OUE as the second round, eps_1 cannot reach eps
     device = mechanism(name, k, eps=eps) if name in ONE_TIME else mechanism(name, k, eps_inf=2 * eps, eps_1=eps_1)
     m = device.with_fake_data(d)

@@ -117,9 +117,8 @@ def test_the_chance_of_ones_equals_enumeration(name: str, k: int, eps: float, pe
 def test_few_almost_exact_reports_raise_alarms_as_stated(name: str, k: int, eps: float, people: int, steps: int) -> None:
     """In 3000 surveys, alarms at 5 %, 0.1 % and 1e-6 are not more frequent than stated.
 
-    A correct test fails with probability 1e-6.
-    The control uses the normal distribution. If one survey in forty has a false report, the control reports more than 6
-    standard deviations for a single false report.
+    A correct test fails with probability 1e-6. The control uses the normal distribution. About one survey in forty has a single
+    false report, which gives the control a score above 6.
     """
     m = unlikely(name, k, eps)
     tables = surveys(m, np.random.default_rng([30, people]), 3000, people, steps, np.eye(k)[0])

@@ -94,7 +94,7 @@ def test_wrong_arguments_are_refused(m: Mechanism) -> None:
 
 
 def exceedances(m: Mechanism, method: str, steps: int, runs: int, people: int, scale: float = 1.0) -> int:
-    """Returns in how many of `runs` repetitions the 95 % interval of one bin does not contain the population's share."""
+    """Returns the number of repetitions, out of `runs`, in which the 95 % interval of one bin misses the population's share."""
     f = np.array([0.35, 0.25, 0.2, 0.1, 0.07, 0.03])
     rng = np.random.default_rng([sum(m.signature.encode()), steps])
     estimate = matrix_inversion if method == "mi" else mle

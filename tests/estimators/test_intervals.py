@@ -121,7 +121,8 @@ def test_well_behaved_intervals_over_levels_stay_published() -> None:
 @pytest.mark.parametrize("post", POST_NAMES)
 def test_the_bias_of_a_post_processed_inversion_is_checked(post: str) -> None:
     """A post-processed inversion has the standard errors of the raw inversion, but its frequencies may be far from the raw
-    ones. (norm-cut changes the smallest values most.)"""
+    frequencies. (norm-cut changes the smallest values most.)
+    """
     few, many = np.array([0.5, 0.3, 0.2]), FOUR
     for shares, n, withheld in ((few, 100_000, post == "norm-cut"), (many, 5000, post not in ("none", "norm", "base-pos"))):
         survey, rng = survey_of(shares.size, mechanism="OUE", eps=1.0), np.random.default_rng(3)

@@ -58,8 +58,8 @@ def test_levels_of_both_kinds_are_weighted_by_their_own_people() -> None:
 def test_a_window_beats_a_memoized_window_of_an_unchanged_value(k: int) -> None:
     """Uses the best one-time mechanism with ε = ε∞, at f = 0.
 
-    A long memoized window tends to its first round, which is a one-time mechanism. Control: for values that
-    change, devices draw new memos, and the memos' noise averages out.
+    A long memoized window tends to its first round, which is a one-time mechanism. Control: if values change, devices draw new
+    memos, and the memos' noise averages out.
     """
     best = min(ONE_TIME[name](k=k, eps=EPS).variance() for name in ("GRR", "OUE", "OLH"))
     for name in LONGITUDINAL:

@@ -216,7 +216,7 @@ def test_ctrl_c_during_the_start_prints_nothing(module: str) -> None:
 
 
 def test_an_ignored_ctrl_c_stays_ignored() -> None:
-    """A shell script starts background commands so that they ignore Ctrl-C."""
+    """Background commands of a shell script ignore Ctrl-C."""
     program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + CTRL_C.replace("MODULE", "ldpstream.cli")
     done = run_python(program.replace("ARGUMENTS", repr(["check", str(DEMO)])))
     assert done.returncode == 0, done.stderr
