@@ -187,7 +187,7 @@ class LocalLevel:
         if np.isnan(observed).any():
             return variance, part
         if not (np.isfinite(observed).all() and np.isfinite(variance).all() and (variance > 0).all()):
-            raise ValueError("observed must be finite, and variance finite and positive, or observed NaN")
+            raise ValueError("observed must be finite (or NaN for a step without reports), and variance finite and positive")
         if not ((part >= 0) & (part <= variance)).all():
             raise ValueError("memo_variance must be from 0 to variance")
         fresh = np.maximum(np.maximum(variance - part, LEAST_FRESH * variance), LEAST_VARIANCE)

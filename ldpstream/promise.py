@@ -121,7 +121,7 @@ def _spaced(m: Mechanism, window: int) -> list[str]:
     total = "there is no bound for all reports" if limit is None else f"at most {m.eps_lifetime:.4g} nats in all reports"
     lines = [
         f"A device reports {often}{stops}. Every report is fresh, and the promise is the same for values that change. "
-        "Steps are those of the device's clock.",
+        "The device's clock determines the steps.",
         f"Value sequences that differ only within {steps}: odds change by at most {odds(m.eps_1)}, for any number "
         f"of reports (eps_window = {m.eps_1:.4g}). The chance of a right guess of a value is at most {percent(m.guess())} if "
         f"the value depends only on values of this attribute within {steps}.",

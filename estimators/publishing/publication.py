@@ -76,7 +76,7 @@ class Privacy(msgspec.Struct, frozen=True, kw_only=True):
     eps_t: loss if the value never changed. eps_sequence: loss between any two value sequences; the exact loss if
     `eps_sequence_exact`, else an upper bound. eps_inf: bound of eps_t for any number of reports; None for a one-time mechanism.
     eps_window: loss between two value sequences that differ only within `every_steps` consecutive steps; None for a memoizing
-    mechanism. eps_lifetime: bound of eps_sequence for ever; None without a bound.
+    mechanism. eps_lifetime: bound of eps_sequence for any number of reports; None without a bound.
     """
 
     mechanism: str

@@ -265,9 +265,11 @@ class PrometheusPublisher:
         self._below = gauge("mass_below_zero_ratio", "Sum of the negative shares of the raw matrix inversion.", span)
         self._fit = gauge("fit_z", "z-score of the latest step's counts under the mechanism.", level)
         self._drift = gauge("drift_sigma", "Largest change of a share since the previous step, in standard errors.", level[:2])
-        self._drift_p = gauge("drift_p", "Upper bound on the chance of so large a change without drift.", level[:2])
+        self._drift_p = gauge("drift_p", "Upper bound on the probability of a change this large without drift.", level[:2])
         self._levels = gauge("levels_sigma", "Largest difference between two levels' shares, in standard errors.", span)
-        self._levels_p = gauge("levels_p", "Upper bound on the chance of so large a difference if all levels agree.", span)
+        self._levels_p = gauge(
+            "levels_p", "Upper bound on the probability of a difference this large if all levels agree.", span
+        )
         self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
         self._published.labels(survey.name)  # exports 0 before the first publication
 

@@ -36,7 +36,7 @@ def memo_table(rows: list[Row]) -> Table:
     heads = ("each step", "window", "filtered", "loss, any values", "one report", "unchanged", "any values")
     table = Table("mechanism", "ε∞", "ε₁", *heads, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.title = "Values that change often: MSE_avg in 10⁻⁶, loss in nats, chance of a right guess"
-    table.caption = "OUE, OLH: the window level, ε∞ is the loss in any w steps · ≤ an upper bound"
+    table.caption = "OUE and OLH are the window level; their ε∞ is the loss in any w steps · ≤: upper bound"
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:

@@ -173,7 +173,7 @@ def test_jumps_are_found_earlier_than_by_one_step_changes() -> None:
         assert simple.mean() > 2 * delays.mean()
 
 
-def test_a_clear_jump_is_described() -> None:
+def test_a_clear_jump_is_reported_with_step_and_size() -> None:
     """One value jumps by 8 standard errors.
 
     The step is right in all 12 runs; at least 9 of the 95 % intervals contain the size.

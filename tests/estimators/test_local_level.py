@@ -187,7 +187,7 @@ def errors(kind: str, seeds: int, steps: int = 200) -> FloatArray:
 
 
 @pytest.mark.parametrize("kind", ["stationary", "drifting", "waves", "memo", "kept"])
-def test_intervals_cover_and_narrower_ones_do_not(kind: str) -> None:
+def test_intervals_cover_but_narrower_intervals_do_not(kind: str) -> None:
     """At least 90 % of the intervals contain the truth. Control: with a third less width, fewer than 90 % do.
 
     The errors of a constant level are nearly equal at all steps, so 8 runs of 8 values have about 64 independent errors. The

@@ -32,7 +32,7 @@ def test_values_change_as_often_as_stated() -> None:
 
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
-def test_a_memo_is_kept_while_its_value_rests(name: str) -> None:
+def test_a_memo_is_kept_while_its_value_is_unchanged(name: str) -> None:
     """For unchanged values, the histograms of two steps differ only by the noise of the second round.
 
     Both histograms have the same noise from the memos.

@@ -130,7 +130,7 @@ def test_the_page_shows_the_promise_of_a_spaced_level(open_page: OpenPage) -> No
             "daily, after 2 reports",
             "2 of 365, whatever the values",
             "at most 1 within any 25 steps, whatever the values",
-            "35.2 % from one report (also from all reports, if the value depends only on values of this attribute within 25 steps)",
+            "35.2 % from one report (also from all reports, if the value depends only on values of this attribute",
         ):
             assert words in said, said
         assert page.locator("#attributes meter").first.get_attribute("max") == "365"
