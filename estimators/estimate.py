@@ -57,7 +57,7 @@ def of_each_group(groups: list[Group], steps: Steps) -> list[int]:
     """Returns each group's `steps`.
 
     Raises:
-        ValueError: if a number is below 1, or there is not one number for each group.
+        ValueError: if a number is below 1, or if there are more or fewer numbers than groups.
     """
     each = [integer("steps", n, 1, 2**31) for n in (steps if isinstance(steps, Sequence) else [steps] * max(1, len(groups)))]
     if len(each) != max(1, len(groups)):

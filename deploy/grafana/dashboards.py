@@ -115,7 +115,7 @@ PRIVACY = (
     Panel(bars, "Privacy budget spent",
           "ε_t of ε∞ for an unchanged value; at a level with lifetime_reports: ε_sequence of ε_lifetime, for any values.",
           "percentunit",
-          ((f"{BY_LEVEL} (ldpstream_privacy_eps_sequence_nats{LEVELS} / ldpstream_privacy_eps_lifetime_nats{LEVELS}"
+          ((f"{BY_LEVEL} (ldpstream_privacy_eps_sequence_nats{LEVELS} / ldpstream_privacy_eps_lifetime_nats{LEVELS} > 0"
             f" or ldpstream_privacy_eps_t_nats{LEVELS} / ldpstream_privacy_eps_inf_nats{LEVELS})",
             "{{attribute}} · {{level}}"),), 12, 9, steps=((None, "green"), (0.8, "orange")), most=1),
     Panel(lines, "Privacy loss in nats", "ε_t for an unchanged value, and its bound ε∞.", "none",

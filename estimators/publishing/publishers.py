@@ -301,10 +301,8 @@ class PrometheusPublisher:
                 self._eps_t.labels(p.survey, p.attribute, level).set(privacy.eps_t)
                 self._eps_inf.labels(p.survey, p.attribute, level).set(math.inf if privacy.eps_inf is None else privacy.eps_inf)
                 self._eps_sequence.labels(p.survey, p.attribute, level).set(privacy.eps_sequence)
-                if privacy.eps_window is not None:
-                    self._eps_window.labels(p.survey, p.attribute, level).set(privacy.eps_window)
-                if privacy.eps_lifetime is not None:
-                    self._eps_lifetime.labels(p.survey, p.attribute, level).set(privacy.eps_lifetime)
+                for bound, gauge in ((privacy.eps_window, self._eps_window), (privacy.eps_lifetime, self._eps_lifetime)):
+                    gauge.labels(p.survey, p.attribute, level).set(math.inf if bound is None else bound)
             said = p.diagnostics
             self._below.labels(*labels).set(_known(said.mass_below_zero))
             if len(p.privacy) > 1:

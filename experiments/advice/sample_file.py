@@ -63,7 +63,7 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
     if 2 * len(found) > found.total():
         raise AdviceError(
             f"{path}: {len(found)} different labels of {found.total()} people; labels are published in the survey, "
-            "so at most half as many labels as people are allowed"
+            "so there may be at most half as many labels as people"
         )
     labels = sorted(found)
     size = len(labels) if k is None else k

@@ -73,7 +73,7 @@ TABLE_2: tuple[Verdict, ...] = (
     ("rappor-low", "[RAP]_M", "good", 14),
 )
 SCALE_NOTE = (
-    "Verdicts are 3 excellent, 2 good, 1 bad and 0 not applicable. A verdict depends on the method's distance divided by"
+    "A verdict is a number: 3 excellent, 2 good, 1 bad, 0 not applicable. A verdict depends on the method's distance divided by"
     f" GIBU's, as the geometric mean over all sizes: at most {EXCELLENT} is excellent, at most {GOOD:g} good. The paper gives"
     " no such scale; the reference is the paper's column GIBU, which is always excellent. Two methods turn an inversion"
     " into a distribution. The verdict on the inversion uses the better result."
@@ -107,8 +107,10 @@ def _finish_verdicts(verdicts: Sequence[Verdict], notes: Sequence[str], plan: Pl
 
 
 def _verdict(runs: Runs, verdict: Verdict) -> Row:
-    """A verdict's row. The row's spread is a third of the verdict's largest change within three standard errors of the
-    ratio."""
+    """A verdict's row.
+
+    If the ratio varies by up to three standard errors, the verdict changes. A third of the largest change is the row's spread.
+    """
     mix, method, published, figure = verdict
     ratios = [runs.ratio(name, GIBU) for name in runs.distances if name.startswith(method) and runs.exists(name)]
     label, asked = f"{mix.replace('-', ', ')}: {method} (Figure {figure})", float(GRADES.index(published))

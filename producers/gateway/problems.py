@@ -64,7 +64,7 @@ STATUS: Final[dict[Cause, int]] = {
     "stopping": 503,
     "outcome unknown": 504,
 }
-FINAL = (400, 413, 415, 422)  # after these statuses, the same body never counts
+FINAL = (400, 413, 415, 422)  # after these statuses, the same body is never accepted
 RETRY_S: Final[dict[Cause, int]] = {
     "too slow": 1, "step in the future": 1, "too many requests": 1, "busy": 1, "log unavailable": 2, "stopping": 1,
     "outcome unknown": 2,

@@ -302,7 +302,7 @@ def test_bounds_of_unary_encodings_are_valid(name: str, eps_inf: float, share: f
 
 @pytest.mark.parametrize("name", UNARY)
 def test_bounds_with_shared_constants_are_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs the code for large t and for blocks beyond the lattice, but with numbers t that are small enough to enumerate."""
+    """Runs the code for large t, and for blocks beyond the lattice, at values of t that are small enough to enumerate."""
     monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_T", 1)
     monkeypatch.setattr("mechanisms.ledger.bound_unary._FULL_VALUES", 1)
     rounds = log_rounds(unary_rounds(name, 2.0, 1.0))

@@ -76,7 +76,7 @@ def first_lines(read: int, n: int) -> bytes:
 
 
 def emitted(pid: int, read: int, begun: bytes = b"") -> Emitted:
-    """Waits for a child's end and returns all its complete lines, including those in the output `begun`."""
+    """Waits until a child ends and returns all its complete lines. `begun` is the output read before."""
     with os.fdopen(read, "rb") as pipe:
         lines = (begun + pipe.read()).decode().splitlines(keepends=True)
     os.waitpid(pid, 0)
