@@ -16,9 +16,9 @@ steps: the filter adapts if a quiet value begins to move. The prior π is the me
 
 Mean squared errors in a trial, divided by those of filters that know every q (k = 100, 600 steps, normal observations):
 
-    likelihood                  five values drift   no value drifts   all drift alike   q falls with the size
+    likelihood                  five values drift   no value drifts   all drift alike   small shares drift less
     one for all values                       4.20              1.00              1.00                    2.73
-    four groups of like size                 2.44              1.01              1.00                    1.74
+    four groups by size of share             2.44              1.01              1.00                    1.74
     one per value                            1.08              1.29              1.07                    1.13
     per value, shared prior                  1.03              1.01              1.00                    1.15
 

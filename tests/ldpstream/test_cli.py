@@ -190,40 +190,23 @@ def test_the_command_prints_the_packages_version() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"ldpstream {__version__}\n", "")
 
 
-# Sends Ctrl-C just before the module is imported.
-CTRL_C = """
-import os, signal, sys
-class Finder:
-    def find_spec(self, name, path=None, target=None):
-        if name == "MODULE":
-            os.kill(os.getpid(), signal.SIGINT)
-sys.meta_path.insert(0, Finder())
-from ldpstream.__main__ import main
-sys.argv = ["ldpstream", *ARGUMENTS]
-main()
-"""
-
-
 @pytest.mark.parametrize("module", ["ldpstream.shadow", "numpy", "ldpstream.cli", "scipy.stats", "fastapi"])
 def test_ctrl_c_during_the_start_prints_nothing(module: str) -> None:
-    """The start includes a command's imports. The program under test sets the handler of Ctrl-C, because Ctrl-C is ignored if
-    tests run in the background."""
-    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)" + CTRL_C.replace("MODULE", module)
-    if module in ("scipy.stats", "fastapi"):  # the command imports both modules
-        program = program.replace("ARGUMENTS", repr(["demo", "--page", "--users", "1", "--steps", "1"]))
-    done = run_python(program.replace("ARGUMENTS", repr(["check", str(DEMO)])))
+    """The start includes a command's imports."""
+    check, demo = ["check", str(DEMO)], ["demo", "--page", "--users", "1", "--steps", "1"]
+    only_demo = module in ("scipy.stats", "fastapi")  # imported by the demo, not by check
+    done = interrupted(module, "default", *(demo if only_demo else check))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_an_ignored_ctrl_c_stays_ignored() -> None:
     """Background commands of a shell script ignore Ctrl-C."""
-    program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + CTRL_C.replace("MODULE", "ldpstream.cli")
-    done = run_python(program.replace("ARGUMENTS", repr(["check", str(DEMO)])))
+    done = interrupted("ldpstream.cli", "ignored", "check", str(DEMO))
     assert done.returncode == 0, done.stderr
 
 
-def run_python(program: str) -> Done:
-    command = [sys.executable, "-c", program]
+def interrupted(*arguments: str) -> Done:
+    command = [sys.executable, "-P", str(Path(__file__).with_name("interrupted_start.py")), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=ROOT, check=False)
 
 
@@ -269,7 +252,8 @@ def test_the_package_lists_and_lazily_loads_its_names() -> None:
     program += "assert {n for n in names if n[0] != '_'} == set(ldpstream.__all__), names\n"
     program += "assert all(getattr(ldpstream, n) is not None for n in names)\n"
     program += "from ldpstream import *; assert mechanism is ldpstream.mechanism"
-    done = run_python(program)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -25,43 +25,6 @@ from .test_agents import PARTITIONS, Site, make_site  # noqa: F401
 
 MakeSite = Callable[[str, str], Site]
 
-# An agent with short timeouts, whose consumer thread hangs while the file HANG exists.
-HANGING = """
-import pathlib, threading, time
-import agents.app as app, agents.stall_detector as stalls, agents.watchdog as watchdog
-import agents.consumer.chunks as chunks, agents.consumer.second_client as second_client
-from agents.consumer.chunks import ChunkThread
-stalls.REPLACE_AFTER_S, stalls.STALLED_AFTER_S, chunks.ANSWER_S, second_client.ANSWER_MS = 1.0, 15.0, 2.0, 1500
-watchdog.Watchdog.TICK_S = 0.25
-fetch = ChunkThread._fetch_records
-async def fetch_or_hang(self, *arguments, **named):
-    while pathlib.Path("HANG").exists():
-        time.sleep(1)
-    return await fetch(self, *arguments, **named)
-ChunkThread._fetch_records = fetch_or_hang
-app._work(app._from_environment())
-"""
-
-
-# An agent whose group refuses the call WHAT while the file SHUT exists.
-SHUT_OUT = """
-import pathlib
-import agents.app as app
-from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.errors import GroupAuthorizationFailedError
-do, shut = GroupCoordinator.WHAT, pathlib.Path("SHUT")
-async def do_or_not(self, *arguments):
-    try:
-        with shut.open("r+") as heard:
-            heard.seek(0, 2)
-            heard.write("refused\\n")
-    except FileNotFoundError:
-        return await do(self, *arguments)
-    raise GroupAuthorizationFailedError(self.group_id)
-GroupCoordinator.WHAT = do_or_not
-app._work(app._from_environment())
-"""
-
 
 def send_sound(site: Site, rng: np.random.Generator, n_envelopes: int) -> None:
     """Sends sound envelopes of the current step."""
@@ -184,7 +147,7 @@ def test_an_agent_refused_by_its_group_rejoins(
     send_sound(site, rng, 60)
     if at_first:
         shut.touch()
-    worker = site.start(program=SHUT_OUT.replace("WHAT", what), LDPSTREAM_METRICS_PORT=str(port))
+    worker = site.start(changed=("shut-out", what), LDPSTREAM_METRICS_PORT=str(port))
     if not at_first:
         site.until(lambda: site.counted() == site.n_sent and ready(port) == 200)
         shut.touch()
@@ -230,21 +193,6 @@ def test_an_agent_stops_in_time_while_the_broker_is_down(
     site.check()
 
 
-# An agent that waits between its checks and its start until the test creates the file GO.
-CHECKED = """
-import pathlib, time
-import agents.app as app
-prepare = app.AgentApp.prepare
-def prepare_and_wait(self):
-    prepare(self)
-    pathlib.Path("CHECKED").touch()
-    while not pathlib.Path("GO").exists():
-        time.sleep(0.05)
-app.AgentApp.prepare = prepare_and_wait
-app._work(app._from_environment())
-"""
-
-
 def test_an_agent_waits_for_a_broker_lost_after_the_checks(
     kafka_node: KafkaNode,
     redis_url: str,
@@ -254,7 +202,7 @@ def test_an_agent_waits_for_a_broker_lost_after_the_checks(
     """The agent logs one line for each attempt, and no traceback."""
     site, rng = make_site(kafka_node.bootstrap, redis_url), np.random.default_rng(5)
     send_sound(site, rng, 60)
-    worker = site.start(program=CHECKED)
+    worker = site.start(changed=("waits",))
     site.until((tmp_path / "CHECKED").exists)
     kafka_node.stop()
     (tmp_path / "GO").touch()
@@ -274,7 +222,7 @@ def test_a_hang_ends_the_process_and_an_outage_does_not(
 ) -> None:
     site, rng = make_site(kafka_node.bootstrap, redis_url), np.random.default_rng(4)
     send_sound(site, rng, 60)
-    worker = site.start(program=HANGING)
+    worker = site.start(changed=("hangs",))
     site.until(lambda: site.counted() == site.n_sent)
     kafka_node.pause()
     time.sleep(22)  # longer than the stall limit of a consumer

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +34,7 @@ from .rig import ENDED_S, PATIENCE_S, free_ports
 
 PARTITIONS = 4
 ROOT = Path(__file__).parents[2]
+CHANGED = Path(__file__).with_name("changed_agents.py")
 
 SURVEY = """
 name = "{name}"
@@ -60,11 +61,11 @@ level = [
 class Worker:
     """An agent as a separate process."""
 
-    def __init__(self, environment: dict[str, str], log: Path, program: str = "") -> None:
+    def __init__(self, environment: dict[str, str], log: Path, changed: Sequence[str] = ()) -> None:
         self.log = log
         with log.open("ab") as out:
             faust = ["-m", "faust", "-A", "agents.app", "worker", "-l", "warn"]
-            command = [sys.executable, *(["-c", program] if program else faust)]
+            command = [sys.executable, *(["-P", str(CHANGED), *changed] if changed else faust)]
             self.process = subprocess.Popen(command, env=environment, cwd=log.parent, stdout=out, stderr=out)
 
     def kill(self) -> None:
@@ -91,9 +92,9 @@ class Site:
     judged: dict[bytes, tuple[Reason | None, int]] = field(default_factory=dict)  # by record: reject reason (unless late), step
     workers: list[Worker] = field(default_factory=list)
 
-    def start(self, program: str = "", **environment: str) -> Worker:
-        """Starts an agent, or `program`, which starts an agent."""
-        worker = Worker(self.environment | environment, self.folder / f"agent-{len(self.workers)}.log", program)
+    def start(self, changed: Sequence[str] = (), **environment: str) -> Worker:
+        """Starts an agent, or the agent of `changed_agents.py` with these arguments."""
+        worker = Worker(self.environment | environment, self.folder / f"agent-{len(self.workers)}.log", changed)
         self.workers.append(worker)
         return worker
 

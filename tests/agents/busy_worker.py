@@ -1,0 +1,64 @@
+"""A worker that its event loop keeps busy, as a program:  python -P tests/agents/busy_worker.py NAME
+
+It has its signal handlers, prints "busy", and then one part of the process does not end:
+
+    event-loop  the event loop
+    lock        a call that holds the interpreter's lock
+    teardown    a destructor that Python calls at its teardown
+"""
+
+import asyncio
+import ctypes
+import sys
+import time
+from collections.abc import Callable
+
+import agents.app as app
+
+ENDLESS_S = 60
+
+
+class Endless:
+    """Its destructor does not end."""
+
+    def __del__(self) -> None:
+        time.sleep(ENDLESS_S)
+
+
+def event_loop() -> None:
+    time.sleep(ENDLESS_S)
+
+
+def lock() -> None:
+    sys.setswitchinterval(100)
+    app.STOP_S = 2
+    app._end_in_time()
+    ctypes.PyDLL(None).sleep(ENDLESS_S)
+
+
+def teardown() -> None:
+    app.STOP_S = 40
+    app._end_in_time()
+    asyncio.endless = Endless()  # type: ignore[attr-defined]
+    asyncio.get_running_loop().stop()
+
+
+BUSY: dict[str, Callable[[], None]] = {"event-loop": event_loop, "lock": lock, "teardown": teardown}
+
+
+def main(name: str) -> None:
+    app.STOP_S = 0.5
+    loop = asyncio.new_event_loop()
+    worker = app._from_environment().Worker(loop=loop)
+    worker._install_signal_handlers_unix()
+
+    def busy() -> None:
+        print("busy", flush=True)
+        BUSY[name]()
+
+    loop.call_soon(busy)
+    loop.run_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
