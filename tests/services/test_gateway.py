@@ -22,7 +22,7 @@ import pytest
 import trustme
 
 from ldpstream.rehearse import rehearse
-from producers.gateway.intake import BATCH, ENVELOPE
+from producers.gateway.intake import BATCH, ENVELOPE, OVERHEAD_BYTES
 from runtime.clock import now_ms
 from surveys import Survey, open_envelope, parse_survey, seal
 
@@ -94,7 +94,7 @@ class Process:
         wait_until(lambda: self.status(path, port) == status, self.log.read_text)
 
     def waiting_bytes(self) -> float:
-        """Bytes of requests that the gateway has begun to read and not yet answered."""
+        """Bytes of requests that the gateway has read and not yet answered, with `OVERHEAD_BYTES` for each request."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
         (value,) = (line.split()[1] for line in lines if line.startswith("ldpstream_gateway_waiting_bytes "))
@@ -254,10 +254,10 @@ def test_a_gateway_without_a_broker_ends_and_answers_all(away: str, kafka_node: 
     assert post(gateway.port, [first]) == "accepted"
     kafka_node.kill() if away == "killed" else kafka_node.pause()
     clients = [Client(gateway.port, [[envelope]], insist=False) for envelope in rest]
-    size = sum(map(len, rest))
+    size = sum(OVERHEAD_BYTES + len(envelope) for envelope in rest)
 
     def all_arrived() -> bool:
-        answered = sum(len(part[0]) for client in clients for part, _ in client.told)
+        answered = sum(OVERHEAD_BYTES + len(part[0]) for client in clients for part, _ in client.told)
         return answered + gateway.waiting_bytes() >= size
 
     wait_until(all_arrived, gateway.log.read_text)
