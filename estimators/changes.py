@@ -9,8 +9,8 @@ There is an alarm if |U| exceeds a threshold for any of the k values and any of 
 
 `python -m experiments.bench.changes` compares other statistics at the same false-alarm rate:
 - The largest change between two successive steps misses most jumps of five standard errors or less.
-- Cumulative sums (CUSUM) detect jumps of one standard error a fifth faster, and larger jumps more slowly. CUSUM does not give
-  the jump's step and size.
+- Cumulative sums (CUSUM) detect jumps of one standard error up to a sixth faster, and larger jumps more slowly. CUSUM does
+  not give the jump's step and size.
 - Sums over all values detect a jump of half the values (k/2) earlier, and a jump of one value later. Their false-alarm rate
   holds for independent values only. With GRR and k = 2, the values sum to 1 and give the same evidence twice. The largest
   score, which this module uses, has at most the stated false-alarm rate for any dependence between values.
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
@@ -52,7 +53,7 @@ class Change:
     size: float
     standard_error: float
     score: float
-    moved: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    moved: npt.NDArray[np.bool_]
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Returns the ends of an interval of `size`, for a level in (0, 1).
@@ -166,7 +167,7 @@ class Evidence:
         age, moved = step - int(self.begun[slot]), scores[slot] > MOVED
         return Change(value, age, float(size), error, float(scores[slot, value]), moved), slot
 
-    def forget(self, moved: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> None:
+    def forget(self, moved: npt.NDArray[np.bool_]) -> None:
         """Drops all evidence about the values whose level starts anew."""
         self.level[:, moved] = 0
         self.sums[:, :, moved] = 0

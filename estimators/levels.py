@@ -13,8 +13,7 @@ import numpy as np
 
 from estimators.estimate import Group, Steps, of_each_group
 from estimators.matrix_inversion import combined_inversion
-from mechanisms import ChannelMechanism, Mechanism
-from mechanisms.arguments import FloatArray
+from mechanisms import ChannelMechanism
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,8 @@ def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference
         reach = 0.0
         for (m, table), frequencies, each in zip(two, own, of_pair, strict=True):
             people = table.n / each
-            variance += np.maximum(_variances(m, frequencies, each), _variances(m, together, each)) / people
+            of_own, of_both = (m.inversion_variances(np.clip(f, 0, 1), 1, each) for f in (frequencies, together))
+            variance += np.maximum(of_own, of_both) / people
             reach = max(reach, 1 / (people * abs(m.p - m.q)))
         exponent = difference**2 / np.maximum(2 * (variance + reach * difference / 3), 1e-300)
         value = int(exponent.argmax())
@@ -77,8 +77,3 @@ def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference
         sigma = float(difference[value] / math.sqrt(max(variance[value], 1e-300)))
         found.append(LevelsDifference(pair, value, sigma, math.exp(min(0.0, log_p))))
     return min(found, key=lambda difference: difference.p, default=None)
-
-
-def _variances(m: Mechanism, frequencies: FloatArray, each: int) -> FloatArray:
-    """(k,) variances of the inversion for one person with `each` reports."""
-    return np.asarray(m.support_covariance(np.clip(frequencies, 0, 1), each)[0] / (each * (m.p - m.q)) ** 2)

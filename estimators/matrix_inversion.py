@@ -70,10 +70,8 @@ def _invert(m: Mechanism, table: CountTable, each: int) -> tuple[FloatArray, Flo
 
     Each person made `each` reports.
     """
-    scale = m.p - m.q
-    inverted = (m.support(table) / table.n - m.q) / scale
-    variances = m.support_covariance(np.clip(inverted, 0, 1), each)[0] / (each * scale) ** 2
-    return inverted, variances, np.full(m.k, m.variance(1 / m.k, 1, each))
+    inverted = (m.support(table) / table.n - m.q) / (m.p - m.q)
+    return inverted, m.inversion_variances(np.clip(inverted, 0, 1), 1, each), np.full(m.k, m.variance(1 / m.k, 1, each))
 
 
 def _invert_channel(m: ChannelMechanism, table: CountTable, each: int) -> tuple[FloatArray, FloatArray, FloatArray]:

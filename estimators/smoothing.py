@@ -13,11 +13,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from estimators.local_level import DRIFTS, FLOOR, LEAST_FRESH, LEAST_VARIANCE
+from estimators.local_level import DRIFTS, FLOOR, fresh_variance
 from mechanisms.arguments import FloatArray
 
-BoolArray = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+BoolArray = npt.NDArray[np.bool_]
 
 PRIOR_ROUNDS = 100  # rounds of expectation maximization that fit the prior
 MAX_NUMBERS = 2e7  # limit of the numbers that a pass keeps in memory
@@ -110,8 +111,8 @@ def _check(
     if not ((rho >= 0) & (rho <= 1)).all():
         raise ValueError("kept must be from 0 to 1")
     starts[0] = True
-    fresh = np.maximum(np.maximum(variance - part, LEAST_FRESH * variance), LEAST_VARIANCE)
-    return _History(observed, np.where(given, fresh, 1.0), np.sqrt(np.where(given, part, 0.0)), rho, starts)
+    fresh = np.where(given, fresh_variance(variance, part), 1.0)
+    return _History(observed, fresh, np.sqrt(np.where(given, part, 0.0)), rho, starts)
 
 
 def _first(shape: tuple[int, ...]) -> FloatArray:

@@ -141,7 +141,7 @@ def advised(written: Any) -> str:
 
 
 def streamed(written: Any) -> str:
-    """Section that compares the window level with LDP-IDS and with memos, on values that change."""
+    """Section that compares the spaced level with LDP-IDS and with memos, on values that change."""
     result = msgspec.convert(written["streams"], streams.Result)
     memos = msgspec.convert(written["memos"], list[stream_memos.Row])
     tables = "\n".join(map(rows_of, (*stream_tables.stream_tables(result), stream_tables.memo_table(memos))))

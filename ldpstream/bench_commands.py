@@ -129,7 +129,7 @@ def streams_command(
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
     json: JsonFile = None,
 ) -> None:
-    """Compare a window level and its filter with the seven methods of LDP-IDS and with memos, on values that change."""
+    """Compare a spaced level and its filter with the seven methods of LDP-IDS and with memos, on values that change."""
     from experiments.bench import stream_memos, streams
     from experiments.bench.stream_tables import memo_table, stream_notes, stream_tables
 

@@ -211,8 +211,13 @@ class Mechanism(ABC):
         Source: variance of a binomial count. ALLOMFREE's Eq. (10) agrees only at f = 0.
         """
         f, n, steps = real("f", f, 0.0, 1.0), integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
+        return float(self.inversion_variances(np.array([f]), n, steps)[0])
+
+    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
+        """Returns the `variance` of each bin, in the shape of `frequencies`: true frequencies in [0, 1]."""
         scale = n * (steps * (self.p - self.q)) ** 2
-        return float(self.support_covariance(np.array([f]), steps)[0][0]) / scale if scale else math.inf
+        covariance = self.support_covariance(np.asarray(frequencies, np.float64), steps)[0]
+        return np.asarray(covariance / scale) if scale else np.full(covariance.shape, math.inf)
 
     def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> tuple[FloatArray, FloatArray]:
         """Covariance of one random person's support counts over W steps with an unchanged value.

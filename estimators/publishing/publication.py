@@ -86,9 +86,9 @@ class Privacy(msgspec.Struct, frozen=True, kw_only=True):
     eps_inf: float | None
     eps_sequence: float
     eps_sequence_exact: bool
-    every_steps: int = 1
-    eps_window: float | None = None
-    eps_lifetime: float | None = None
+    every_steps: int
+    eps_window: float | None
+    eps_lifetime: float | None
 
 
 class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):

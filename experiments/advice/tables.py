@@ -51,15 +51,15 @@ def ranking_table(advice: Advice) -> Table:
 
 
 def promise_table(advice: Advice) -> Table:
-    """Table of the advised memoized mechanism beside fresh reports every 24 steps, at equal promises."""
-    shown = table(f"{advice.first.mechanism}, or fresh reports every {EVERY_STEPS} steps, at equal promises", "equal promise",
-                  "nats", "fresh", "sd of a step: memo, fresh", f"sd of {EVERY_STEPS} steps: memo, fresh")  # fmt: skip
+    """Table of the advised memoized mechanism beside spaced reports, at equal promises."""
+    shown = table(f"{advice.first.mechanism}, or reports every {EVERY_STEPS} steps, at equal promises", "equal promise",
+                  "nats", "spaced", "sd of a step: memo, spaced", f"sd of {EVERY_STEPS} steps: memo, spaced")  # fmt: skip
     for row in advice.promises:
         of_step = f"{row.memoized_step:.2g}, {row.spaced_step:.2g}"
         of_window = f"{row.memoized_window:.2g}, {row.spaced_window:.2g}"
         shown.add_row(row.promise, number(row.loss), f"{row.mechanism}, ε = {row.eps:.3g}", of_step, of_window)
     shown.caption = (
-        f"fresh: a one-time mechanism with every_steps = {EVERY_STEPS}, so a step counts one device in {EVERY_STEPS}.\n"
+        f"spaced: a one-time mechanism with every_steps = {EVERY_STEPS}, so a step counts one device in {EVERY_STEPS}.\n"
         "sd: exact, for values that do not change. If values change, read the row with any values."
     )
     shown.caption_justify = "left"

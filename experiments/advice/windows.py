@@ -51,7 +51,7 @@ def equal_promises(memoized: Mechanism, n: int, horizon: int, shares: Sequence[F
     Returns:
         A row for each promise that some ε in [1e-9, 700] meets.
     """
-    reports = -(-horizon // EVERY_STEPS)
+    reports = -(-horizon // EVERY_STEPS)  # `Mechanism.reports_in`
     promises = [
         ("one report", memoized.eps_1, memoized.eps_1),
         (f"unchanged, {horizon} steps", loss := memoized.eps_t(horizon), loss / reports),
@@ -66,12 +66,11 @@ def equal_promises(memoized: Mechanism, n: int, horizon: int, shares: Sequence[F
         rows.append(EqualPromise(
             promise=promise, loss=loss, mechanism=best.name, eps=eps,
             memoized_step=_error(memoized, n, shares), memoized_window=_error(memoized, n, shares, EVERY_STEPS),
-            spaced_step=_error(best, n / EVERY_STEPS, shares), spaced_window=_error(best, n, shares),
+            spaced_step=_error(best, max(1, n // EVERY_STEPS), shares), spaced_window=_error(best, n, shares),
         ))  # fmt: skip
     return rows
 
 
-def _error(m: Mechanism, n: float, shares: Sequence[FloatArray], reports: int = 1) -> float:
+def _error(m: Mechanism, n: int, shares: Sequence[FloatArray], reports: int = 1) -> float:
     """Root mean squared error of the inversion of n people with so many reports of an unchanged value each."""
-    scale = n * (reports * (m.p - m.q)) ** 2
-    return math.sqrt(np.mean([m.support_covariance(f, reports)[0] for f in shares]) / scale) if scale else math.inf
+    return math.sqrt(np.mean([m.inversion_variances(f, n, reports) for f in shares]))

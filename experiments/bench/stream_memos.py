@@ -1,10 +1,10 @@
-"""Compares the errors and privacy losses of memoized mechanisms and of the window level, for values that change often.
+"""Compares the errors and privacy losses of memoized mechanisms and of the spaced level, for values that change often.
 
 The setting is the synthetic data set of LOLOHA (Arcolezi, Pinzón, Palamidessi and Gambs, EDBT 2023, arXiv:2210.00262): 10 000
 people with uniform values in 0 … 359 over 120 steps. At every step, each person's value is replaced by a uniform random value
 with probability 0.25. The error is MSE_avg, the mean squared error over all steps and values.
 
-A memoized mechanism has ε∞ and ε₁ = ε∞/2, and everybody reports at every step. At the window level everybody reports once in 24
+A memoized mechanism has ε∞ and ε₁ = ε∞/2, and everybody reports at every step. At the spaced level everybody reports once in 24
 steps, by a one-time mechanism with ε = ε∞. The loss stated with the error is `eps_sequence`: the loss of all reports of the 120
 steps between any two sequences of values.
 """
@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 
 from estimators import matrix_inversion
-from experiments.bench.stream_window import filtered
-from mechanisms import LONGITUDINAL, Longitudinal, Mechanism, mechanism
+from experiments.bench.stream_spaced import filtered
+from mechanisms import LONGITUDINAL, ONE_TIME, Longitudinal, Mechanism
 from mechanisms.arguments import FloatArray, IntArray
 from producers.memos import Memos
 
-WINDOW_MECHANISMS = ("OUE", "OLH")
+SPACED_MECHANISMS = ("OUE", "OLH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One mechanism.
 
     Attributes:
-        mechanism: the mechanism's name; a one-time mechanism stands for the window level.
-        eps_inf: ε∞ of the memo, or the ε of every report of the window level.
+        mechanism: the mechanism's name; a one-time mechanism stands for the spaced level.
+        eps_inf: ε∞ of the memo, or the ε of every report of the spaced level.
         eps_1: loss of one report.
         mse_step: MSE_avg of each step's histogram.
         mse_window: MSE_avg of the mean of the last w steps' histograms, compared with the last step's shares.
@@ -54,7 +54,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         eps_sequence: loss of a person's reports in all steps, for any values.
         exact: False if `eps_sequence` is an upper bound.
         guess_once: chance that an observer of one report guesses the value; before the report, the k values are equally likely.
-        guess_unchanged: chance of a right guess from all reports of an unchanged value; for the window level, an upper bound of
+        guess_unchanged: chance of a right guess from all reports of an unchanged value; for the spaced level, an upper bound of
             this chance.
         guess_any: upper bound of the chance of a right guess from all reports, for any values.
     """
@@ -96,7 +96,7 @@ def memoized(m: Longitudinal, values: IntArray, rng: np.random.Generator) -> Flo
     return shares
 
 
-def windowed(m: Mechanism, values: IntArray, w: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
+def spaced_reports(m: Mechanism, values: IntArray, w: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
     """(T, k) histograms and (T,) numbers of reports, if each person reports once in w steps, at a random phase."""
     phase = rng.integers(0, w, values.shape[1])
     tables = [m.tabulate(m.simulate(now[phase == t % w], rng)) for t, now in enumerate(values)]
@@ -119,7 +119,7 @@ def measure_memos(s: Setting, repeats: int, seed: int, seen: Callable[[str], Non
     """
     rows = []
     for eps in s.epsilons:
-        for number, name in enumerate((*LONGITUDINAL, *WINDOW_MECHANISMS)):
+        for number, name in enumerate((*LONGITUDINAL, *SPACED_MECHANISMS)):
             rows.append(_row(s, name, eps, repeats, np.random.default_rng([seed, number, int(1000 * eps)])))
             seen(f"{name}, ε∞={eps:g}")
     return rows
@@ -127,7 +127,7 @@ def measure_memos(s: Setting, repeats: int, seed: int, seen: Callable[[str], Non
 
 def _row(s: Setting, name: str, eps: float, repeats: int, rng: np.random.Generator) -> Row:
     memo = name in LONGITUDINAL
-    m = mechanism(name, k=s.k, eps_inf=eps, eps_1=eps / 2) if memo else mechanism(name, k=s.k, eps=eps)
+    m = LONGITUDINAL[name](k=s.k, eps_inf=eps, eps_1=eps / 2) if memo else ONE_TIME[name](k=s.k, eps=eps).spaced(s.window)
     found = np.zeros(3)
     for _ in range(repeats):
         values = evolving(s, rng)
@@ -135,10 +135,10 @@ def _row(s: Setting, name: str, eps: float, repeats: int, rng: np.random.Generat
         if isinstance(m, Longitudinal):
             step = smooth = memoized(m, values, rng)
         else:
-            step, counts = windowed(m, values, s.window, rng)
+            step, counts = spaced_reports(m, values, s.window, rng)
             smooth = filtered(step, counts, m.p, m.q)
         found += [np.mean((x - truth) ** 2) / repeats for x in (step, last_mean(step, s.window), smooth)]
-    reports = s.steps if memo else -(-s.steps // s.window)
+    reports = m.reports_in(s.steps)
     loss = m.eps_sequence(reports)
     return Row(
         mechanism=name,

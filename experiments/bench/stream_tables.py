@@ -4,7 +4,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from experiments.bench.stream_data import SYNTHETIC
-from experiments.bench.stream_memos import WINDOW_MECHANISMS, Row
+from experiments.bench.stream_memos import SPACED_MECHANISMS, Row
 from experiments.bench.stream_rivals import RIVALS
 from experiments.bench.streams import FILTERED, RAW, Cell, Result
 
@@ -13,7 +13,7 @@ MEASURES = {"mse": "MSE", "mre": "MRE, 0.1 %", "mre_person": "MRE, 1 person"}
 
 
 def stream_tables(result: Result) -> list[Table]:
-    """The MSE of every method; then the MRE and the AUC of the best rival beside the filtered window level."""
+    """The MSE of every method; then the MRE and the AUC of the best rival beside the filtered spaced level."""
     return [_errors(result), _others(result)]
 
 
@@ -26,29 +26,29 @@ def stream_notes(result: Result) -> list[str]:
             gains = sorted(cell.gain(measure) for cell in cells)
             lines.append(
                 f"{title}, {len(cells)} {kind} settings: the best rival's error is {gains[0]:.2f} (smallest),"
-                f" {gains[len(gains) // 2]:.2f} (median), {gains[-1]:.2f} (largest) times that of the filtered window level."
+                f" {gains[len(gains) // 2]:.2f} (median), {gains[-1]:.2f} (largest) times that of the filtered spaced level."
             )
     return lines
 
 
 def memo_table(rows: list[Row]) -> Table:
-    """The memoized mechanisms and the window level on values that change often."""
+    """The memoized mechanisms and the spaced level on values that change often."""
     heads = ("each step", "window", "filtered", "loss, any values", "one report", "unchanged", "any values")
     table = Table("mechanism", "ε∞", "ε₁", *heads, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.title = "Values that change often: MSE_avg in 10⁻⁶, loss in nats, chance of a right guess"
-    table.caption = "OUE and OLH are the window level; their ε∞ is the loss in any w steps · ≤: upper bound"
+    table.caption = "OUE and OLH are the spaced level; their ε∞ is the loss in any w steps · ≤: upper bound"
     for column in table.columns[1:]:
         column.justify = "right"
     for row in rows:
         errors = [row.mse_step, row.mse_window, row.mse_filtered]
         table.add_row(
-            f"[bold]{row.mechanism}[/bold]" if row.mechanism in WINDOW_MECHANISMS else row.mechanism,
+            f"[bold]{row.mechanism}[/bold]" if row.mechanism in SPACED_MECHANISMS else row.mechanism,
             f"{row.eps_inf:g}",
             f"{row.eps_1:.3g}",
             *("–" if error is None else millionths(error) for error in errors),
             f"{'' if row.exact else '≤ '}{row.eps_sequence:.5g}",
             percent(row.guess_once),
-            ("≤ " if row.mechanism in WINDOW_MECHANISMS else "") + percent(row.guess_unchanged),
+            ("≤ " if row.mechanism in SPACED_MECHANISMS else "") + percent(row.guess_unchanged),
             f"≤ {percent(row.guess_any)}",
         )
     return table
@@ -77,7 +77,7 @@ def _setting(cell: Cell) -> tuple[str, str, str, str]:
 
 def _errors(result: Result) -> Table:
     table = _start(f"Mean squared errors in 10⁻⁶; {result.repeats} or more repetitions", *METHODS, "gain")
-    table.caption = "raw, filtered: the window level · gain: the best rival's error divided by the filtered window level's"
+    table.caption = "raw, filtered: the spaced level · gain: the best rival's error divided by the filtered spaced level's"
     for cell in result.cells:
         best = cell.best("mse")
         marks = {best: "[bold]{}[/bold]"}
@@ -88,7 +88,7 @@ def _errors(result: Result) -> Table:
 
 def _others(result: Result) -> Table:
     heads = [head for title in list(MEASURES.values())[1:] for head in (title, "filtered", "gain")]
-    table = _start("Mean relative errors and detection: the best rival beside the window level", *heads, "AUC", "filtered")
+    table = _start("Mean relative errors and detection: the best rival beside the spaced level", *heads, "AUC", "filtered")
     for cell in result.cells:
         ours, parts = cell.errors[FILTERED], []
         for measure in list(MEASURES)[1:]:

@@ -1,4 +1,4 @@
-"""Compares the window level with the seven methods of LDP-IDS: histograms at every step under w-event ε-LDP.
+"""Compares the spaced level with the seven methods of LDP-IDS: histograms at every step under w-event ε-LDP.
 
 Every setting is a stream, a window of w steps and an ε. All methods get the same streams, but each method draws its own
 reports.
@@ -6,7 +6,7 @@ reports.
 MSE     mean of (published - true share)² over all steps and values
 MRE     mean of |published - true share| / max(true share, bound) over all steps and values. The bound keeps rare values from
         dominating the mean: a share of 0.1 % (`mre`), or the share of one person (`mre_person`)
-AUC     monitoring of a threshold, as in LDP-IDS: an event is a step at which the true share of a value is above
+AUC     monitoring of a threshold of our choice: an event is a step at which the true share of a value is above
         min + 0.75 (max - min) of the value's stream. A detector raises an alarm if the published share is above a limit. The
         limit traces the ROC curve; AUC is the area under this curve: the probability that the published share is higher at an
         event than at another step (a tie adds half). For two values this is the AUC of value 1; for more values, the mean over
@@ -24,7 +24,7 @@ from scipy.stats import rankdata
 
 from experiments.bench.stream_data import SYNTHETIC, Stream, real, synthetic
 from experiments.bench.stream_rivals import RIVALS, oracle, publish
-from experiments.bench.stream_window import filtered, window_level
+from experiments.bench.stream_spaced import filtered, spaced_level
 from experiments.processes import worker_pool
 from mechanisms.arguments import FloatArray
 
@@ -59,7 +59,7 @@ class Errors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting, with the errors of the seven rivals, of the window level's raw histograms and of its filtered histograms."""
+    """One setting, with the errors of the seven rivals, of the spaced level's raw histograms and of its filtered histograms."""
 
     stream: str
     k: int
@@ -76,7 +76,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         return min(RIVALS, key=lambda name: sign * float(getattr(self.errors[name], measure)))
 
     def gain(self, measure: str) -> float:
-        """The best rival's error divided by the error of the filtered window level."""
+        """The best rival's error divided by the error of the filtered spaced level."""
         return float(getattr(self.errors[self.best(measure)], measure) / getattr(self.errors[FILTERED], measure))
 
 
@@ -162,7 +162,7 @@ def _cell(task: _Task) -> Cell:
     for _ in range(runs):
         stream = task.stream or synthetic(task.name, task.k, task.plan.people, task.plan.steps, rng)
         shares = {name: publish(name, stream, task.eps, task.window, rng).shares for name in RIVALS}
-        raw, reports = window_level(stream, task.eps, task.window, rng)
+        raw, reports = spaced_level(stream, task.eps, task.window, rng)
         fo = oracle(task.k, task.eps)
         smooth = filtered(raw, reports, fo.p, fo.q)
         for name, published in {**shares, RAW: raw, FILTERED: smooth}.items():

@@ -154,7 +154,7 @@ class Device:
             if step % m.every_steps != enrolment.phase:
                 return None
             envelope = memory.sent(a, step)
-            if envelope is None and not _finished(m, memory.counts(a)[0]):
+            if envelope is None and not _finished(memory, a, m):
                 envelope = self._first_report(memory, a, m, enrolment, index, step)
         return envelope
 
@@ -295,9 +295,9 @@ class Device:
                 )
 
 
-def _finished(m: Mechanism, reports: int) -> bool:
-    """True if the device has made all reports that its level allows."""
-    return m.lifetime_reports is not None and reports >= m.lifetime_reports
+def _finished(memory: Transaction, a: int, m: Mechanism) -> bool:
+    """True if the device has made all reports of the attribute that its level allows."""
+    return m.lifetime_reports is not None and memory.counts(a)[0] >= m.lifetime_reports
 
 
 def _value_index(attribute: Attribute, value: Any) -> int:

@@ -1,7 +1,7 @@
 """Tests of a publication's numbers, JSON and diagnostics."""
 
 import math
-import tomllib
+from datetime import UTC, datetime
 
 import msgspec
 import numpy as np
@@ -17,27 +17,23 @@ from mechanisms import CountTable
 from stores import PaneKey
 from stores.checkpoint import Checkpoint
 from stores.memory_store import MemoryCountStore
-from surveys import parse_survey
+from surveys import Survey, parse_survey
 
 from .schedule_rig import MARGIN_MS, Log, Told
 
 
+def one_attribute(name: str, k: int, levels: dict[str, tuple[str, float]], window_steps: int = 2) -> Survey:
+    """A survey of the attribute "a"; its levels have these one-time mechanisms and ε."""
+    level = [{"name": level, "mechanism": mechanism, "eps": eps} for level, (mechanism, eps) in levels.items()]
+    return parse_survey({
+        "name": name, "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": window_steps,
+        "lateness_steps": 0, "collection": "smp", "attribute": [{"name": "a", "size": k, "level": level}],
+    })  # fmt: skip
+
+
 def test_publications_without_numbers_survive_json() -> None:
     """JSON preserves the NaN of an empty step, and the missing bound of a one-time level."""
-    once = parse_survey(
-        tomllib.loads("""
-        name = "once"
-        start = 2026-01-05T00:00:00Z
-        step_seconds = 60
-        window_steps = 2
-        lateness_steps = 0
-        collection = "smp"
-        [[attribute]]
-        name = "a"
-        size = 3
-        level = [{ name = "l", mechanism = "GRR", eps = 1.0 }]
-    """)
-    )
+    once = one_attribute("once", 3, {"l": ("GRR", 1.0)})
     m = once.mechanisms[0][0]
     made = conclude(once, 0, 0, "step", [[m.empty_table()]], True)
     back = msgspec.json.decode(msgspec.json.encode(made), type=Publication)
@@ -57,20 +53,7 @@ def test_publications_without_numbers_survive_json() -> None:
 
 
 def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
-    survey = parse_survey(
-        tomllib.loads("""
-        name = "mixed"
-        start = 2026-01-05T00:00:00Z
-        step_seconds = 60
-        window_steps = 2
-        lateness_steps = 0
-        collection = "smp"
-        [[attribute]]
-        name = "a"
-        size = 50
-        level = [{ name = "low", mechanism = "GRR", eps = 2.0 }, { name = "high", mechanism = "OLH", eps = 1.0 }]
-    """)
-    )
+    survey = one_attribute("mixed", 50, {"low": ("GRR", 2.0), "high": ("OLH", 1.0)})
     rng = np.random.default_rng(15)
     levels = survey.mechanisms[0]
     panes = [[m.tabulate(m.simulate(rng.integers(0, 20, 300), rng)) for m in levels] for _ in range(2)]
@@ -92,20 +75,7 @@ def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
 @pytest.mark.parametrize("window_steps", [1, 3])
 def test_diagnostics_are_published(window_steps: int) -> None:
     """The three steps have honest reports, changed values and forged reports. Even the shortest window has a previous step."""
-    survey = parse_survey(
-        tomllib.loads(f"""
-        name = "signs"
-        start = 2026-01-05T00:00:00Z
-        step_seconds = 60
-        window_steps = {window_steps}
-        lateness_steps = 0
-        collection = "smp"
-        [[attribute]]
-        name = "a"
-        size = 8
-        level = [{{ name = "l", mechanism = "OUE", eps = 1.0 }}, {{ name = "m", mechanism = "GRR", eps = 1.0 }}]
-    """)
-    )
+    survey = one_attribute("signs", 8, {"l": ("OUE", 1.0), "m": ("GRR", 1.0)}, window_steps=window_steps)
     unary, symbols = survey.mechanisms[0]
     rng = np.random.default_rng(31)
     values = rng.choice(3, (3, 5000))

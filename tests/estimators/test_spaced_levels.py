@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from estimators import combined_inversion, combined_mle, matrix_inversion, mle
-from estimators.publishing.publication import conclude, spent
+from estimators.publishing.publication import Span, conclude, spent
 from mechanisms import LONGITUDINAL, ONE_TIME, CountTable, mechanism
 from producers.population import Population
 from surveys import parse_survey
@@ -87,15 +87,16 @@ def test_steps_and_windows_are_estimates_of_the_whole_population(active: tuple[i
         rng = np.random.default_rng(seed)
         values = (rng.random(n) < share).astype(int).tolist()
         population = Population(survey, WrittenValues([values if step in active else [None] * n for step in range(6)]), seed)
-        panes = [[sum((m.tabulate(p.reports) for p in population.reports(step)), m.empty_table())] for step in range(6)]
-        reports = sum(pane[0].n for pane in panes)
-        for span, used in (("step", panes[:1]), ("window", panes)):
-            estimate = conclude(survey, 0, 5, span, used, True).estimators["mi"].estimate()  # type: ignore[arg-type]
+        tables = [sum((m.tabulate(p.reports) for p in population.reports(step)), m.empty_table()) for step in range(6)]
+        reports = sum(table.n for table in tables)
+        spans: tuple[tuple[Span, list[CountTable]], ...] = (("step", tables[:1]), ("window", tables))
+        for span, used in spans:
+            estimate = conclude(survey, 0, 5, span, [[table] for table in used], True).estimators["mi"].estimate()
             z = (estimate.frequencies[1] - share) / estimate.standard_errors[1]
             found[span].append(z**2)
         alone = m.p * (1 - m.p) / (reports * (m.p - m.q) ** 2)
         found["reports alone"].append((estimate.frequencies[1] - share) ** 2 / alone)
-        once = matrix_inversion(m, sum((pane[0] for pane in panes), m.empty_table())).standard_errors[1]
+        once = matrix_inversion(m, sum(tables, m.empty_table())).standard_errors[1]
         found["once"].append((estimate.frequencies[1] - share) ** 2 / once**2)
     means = {name: float(np.mean(squares)) for name, squares in found.items()}
     assert means["step"] < 1.5

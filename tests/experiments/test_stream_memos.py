@@ -1,4 +1,4 @@
-"""The comparison of memoized mechanisms with the window level on values that change often."""
+"""The comparison of memoized mechanisms with the spaced level on values that change often."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from experiments.bench.stream_memos import (
     last_mean,
     measure_memos,
     memoized,
-    windowed,
+    spaced_reports,
 )
 from experiments.bench.stream_tables import memo_table
 from mechanisms import LONGITUDINAL, Longitudinal, mechanism
@@ -50,12 +50,12 @@ def test_a_memo_is_kept_while_its_value_is_unchanged(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["OUE", "OLH"])
-def test_the_window_level_is_unbiased_with_its_variances(name: str) -> None:
+def test_the_spaced_level_is_unbiased_with_its_variances(name: str) -> None:
     """The mean of 240 squared scores is 1 ± 0.1, so a difference of 0.5 is five standard deviations."""
     values = evolving(SMALL, np.random.default_rng(3))
     truth = np.array([np.bincount(now, minlength=10) for now in values]) / 2000
     m = mechanism(name, k=10, eps=2.0)
-    shares, reports = windowed(m, values, 6, np.random.default_rng(4))
+    shares, reports = spaced_reports(m, values, 6, np.random.default_rng(4))
     assert reports[:6].sum() == 2000
     stated = np.array([[m.variance(f, n) for f in row] for row, n in zip(truth, reports.tolist(), strict=True)])
     assert ((shares - truth) ** 2 / stated).mean() == pytest.approx(1, abs=0.5)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from experiments import results_page
 from experiments.bench import streams
 from experiments.bench.stream_data import SYNTHETIC, Stream, of_shares, real, synthetic
-from experiments.bench.stream_memos import WINDOW_MECHANISMS
+from experiments.bench.stream_memos import SPACED_MECHANISMS
 from experiments.bench.stream_rivals import (
     RIVALS,
     Budget,
@@ -24,8 +24,8 @@ from experiments.bench.stream_rivals import (
     publish,
     uniform,
 )
+from experiments.bench.stream_spaced import filtered, spaced_level
 from experiments.bench.stream_tables import stream_notes, stream_tables
-from experiments.bench.stream_window import filtered, window_level
 from experiments.bench.streams import FILTERED, RAW, Plan, Result, detection, errors, measure
 from experiments.processes import worker_pool
 from ldpstream.cli import app
@@ -266,13 +266,13 @@ def test_sampling_repeats_its_histogram() -> None:
     assert found.spent.sum(axis=1).tolist() == [1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0]
 
 
-# ---- the window level
+# ---- the spaced level
 
 
-def test_the_window_level_has_the_stated_variances() -> None:
+def test_the_spaced_level_has_the_stated_variances() -> None:
     """The mean of 2400 squared scores is 1 ± 0.03: a difference of 0.15 has probability 6e-7. Control: LBU's shares."""
     stream = of_shares("rest", np.tile([0.5, 0.3, 0.2], (800, 1)), 20_000)
-    raw, reports = window_level(stream, 1.0, 20, np.random.default_rng(14))
+    raw, reports = spaced_level(stream, 1.0, 20, np.random.default_rng(14))
     assert reports[:20].sum() == 20_000
     assert (reports[20:40] == reports[:20]).all()
     fo = oracle(3, 1.0)
@@ -306,7 +306,7 @@ def test_the_filter_is_nearly_the_one_that_knows_the_walk() -> None:
 
 
 def test_a_step_without_reports_has_no_raw_histogram() -> None:
-    raw, reports = window_level(Stream("gap", np.array([[5, 5, 0], [0, 0, 10]])), 1.0, 1, np.random.default_rng(16))
+    raw, reports = spaced_level(Stream("gap", np.array([[5, 5, 0], [0, 0, 10]])), 1.0, 1, np.random.default_rng(16))
     assert reports.tolist() == [10, 0]
     assert np.isnan(raw[1]).all()
     np.testing.assert_allclose(filtered(raw, reports, 0.7, 0.3), raw[[0, 0]])
@@ -372,7 +372,7 @@ def test_the_command_prints_and_writes_the_comparison(tmp_path: Path, monkeypatc
     assert "6 synthetic settings" in " ".join(done.output.split())
     written = json.loads(file.read_text())
     assert written["streams"] == msgspec.to_builtins(measure(TINY, None, 2, 1, lambda said: None, processes=1))
-    assert [row["mechanism"] for row in written["memos"]] == [*LONGITUDINAL, *WINDOW_MECHANISMS]
+    assert [row["mechanism"] for row in written["memos"]] == [*LONGITUDINAL, *SPACED_MECHANISMS]
 
 
 def test_real_streams_are_measured_in_their_windows(

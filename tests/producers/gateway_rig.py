@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import httpx2
@@ -22,6 +22,8 @@ from tests.agents.samples import during, make_survey, sound
 
 SURVEY = make_survey()
 STEP = 5
+TOKEN = "a-token-for-the-tests"
+KEYS = ["k" * 22, "l" * 22]
 NOW = during(SURVEY, STEP)
 TOML = "# the survey's file\n"
 
@@ -117,3 +119,25 @@ def title(answer: httpx2.Response) -> str:
     retry_s = int(answer.headers.get("retry-after", "0"))
     assert (1 <= retry_s <= MAX_RETRY_S) == (document["title"] in RETRY_S)
     return str(document["title"])
+
+
+MakeServed = Callable[..., Served]
+
+
+class Clock:
+    """The intake's monotonic clock. Only the test advances it."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    perf_counter = monotonic
+
+
+async def chunks(count: int, size: int, taken: list[int], pause_s: float = 0.0) -> AsyncIterator[bytes]:
+    for index in range(count):
+        taken.append(index)
+        yield bytes(size)
+        await asyncio.sleep(pause_s)

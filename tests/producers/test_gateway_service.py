@@ -1,52 +1,24 @@
-"""Tests the gateway on a real socket, its Kafka log with a fake producer, its settings, and its client."""
+"""Tests the gateway on a real socket, and its settings."""
 
-import asyncio
-import http.client
-import random
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trustme
-from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, OutOfOrderSequenceNumber
 
-from producers.gateway import intake, kafka_log, service
-from producers.gateway.client import GatewaySink
-from producers.gateway.intake import Limits
-from producers.gateway.kafka_log import MAX_BATCH, MAX_BATCH_BYTES, KafkaLog, NotAppended, Unacknowledged
+from producers.gateway import service
 from producers.gateway.service import _Protocol, bounded_protocol, operations, read_tokens, serve
-from producers.sinks import SinkError
 from runtime.settings import Settings, SettingsError
 from surveys.envelope import MAX_ENVELOPE_BYTES
 from tests.services.rig import PATIENCE_S, wait_until
 
-from .gateway_rig import NOW, STEP, SURVEY, TOML, Rig, Served, envelopes
-
-TOKEN = "a-token-for-the-tests"
-
+from .gateway_rig import SURVEY, TOKEN, TOML, MakeServed, Rig, envelopes
 
 # ---- on a socket
-
-
-MakeServed = Callable[..., Served]
-
-
-@pytest.fixture
-def served() -> Iterator[MakeServed]:
-    made: list[Served] = []
-
-    def make(**options: Any) -> Served:
-        made.append(Served(**options))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 def answer_to(port: int, sent: Sequence[bytes]) -> bytes:
@@ -126,8 +98,8 @@ def test_a_connection_is_kept_for_more_requests(served: MakeServed, monkeypatch:
     assert last.count(b"HTTP/1.1 200") == 51
 
 
-def accepted(port: int) -> int:
-    """Returns how many of nine simultaneous connections get an answer."""
+def accepts(port: int, limit: int) -> bool:
+    """True if exactly `limit` of nine simultaneous connections get an answer."""
     with ExitStack() as stack:
         held = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)) for _ in range(9)]
         answers = 0
@@ -135,16 +107,17 @@ def accepted(port: int) -> int:
             with suppress(ConnectionError):
                 connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
                 answers += connection.recv(65536).startswith(b"HTTP/1.1 200")
-        return answers
+        return answers == limit
 
 
 def test_one_address_cannot_hold_all_the_connections(served: MakeServed) -> None:
     """Control: without a limit, all connections are accepted. When one connection closes, another is accepted."""
     for protocol, limit in ((_Protocol, 9), (bounded_protocol(4), 4)):
         port = served(protocol=protocol).port
-        assert accepted(port) == limit
+        full = partial(accepts, port, limit)
+        assert full()
         for _ in range(3):  # the server may learn a little later that the connections have closed
-            wait_until(lambda: accepted(port) == limit, lambda: f"never {limit} connections again")  # noqa: B023
+            wait_until(full, lambda: "the connections of before still count")
 
 
 def test_an_oversized_body_gets_its_answer(served: MakeServed) -> None:
@@ -155,327 +128,6 @@ def test_an_oversized_body_gets_its_answer(served: MakeServed) -> None:
     assert one.rig.log.appended == []
     sized = b"content-length: %d\r\n\r\n" % (MAX_ENVELOPE_BYTES + 1)
     assert b"too-large" in answer_to(one.port, [head, sized])
-
-
-# ---- the client
-
-
-def sent(one: Served) -> list[bytes]:
-    return [envelope for batch in one.rig.log.appended for envelope in batch]
-
-
-def test_the_sink_posts_batches_within_the_limits(served: MakeServed) -> None:
-    one = served(tokens=[TOKEN])
-    sink = GatewaySink(one.url, TOKEN)
-    small, large = envelopes(40, n=1), envelopes(12, n=60_000)
-    for envelope in [*small, *large]:
-        sink.send(envelope)
-    sink.flush()
-    sink.flush()
-    assert sent(one) == [*small, *large]
-    for batch in one.rig.log.appended:
-        assert len(batch) <= MAX_BATCH
-        assert sum(map(len, batch)) <= (MAX_BATCH_BYTES if len(batch) > 1 else MAX_ENVELOPE_BYTES)
-    sink.close()
-    sink.close()
-
-
-def test_the_sink_retries_and_counts_once(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "ACKNOWLEDGE_S", 0.1)
-    one, batch = served(limits=Limits(requests=2.0)), envelopes(3)
-    sink = GatewaySink(one.url)
-    one.rig.log.gate.clear()
-    timer = threading.Timer(1.5, lambda: one.loop.call_soon_threadsafe(one.rig.log.gate.set))
-    timer.start()
-    for _ in range(6):  # more than the rate admits at once
-        for envelope in batch:
-            sink.send(envelope)
-        sink.flush()
-    assert sent(one) == batch * 6
-    sink.close()
-    timer.join()
-
-
-def test_the_sink_duplicates_nothing_when_answers_are_lost(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fifth answer on average is lost. The sink retries a batch with the batch's key."""
-    one, rng, lost, true = served(), random.Random(1), list[int](), http.client.HTTPConnection.getresponse
-
-    def getresponse(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
-        answer = true(connection)
-        if rng.random() < 0.2:
-            lost.append(answer.status)
-            raise ConnectionResetError
-        return answer
-
-    monkeypatch.setattr(http.client.HTTPConnection, "getresponse", getresponse)
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    sink, batches = GatewaySink(one.url), [envelopes(1 + index % 3, seed=index) for index in range(100)]
-    for batch in batches:
-        for envelope in batch:
-            sink.send(envelope)
-        sink.flush()
-    sink.close()
-    assert lost.count(202) >= 10
-    assert one.rig.log.appended == batches
-
-
-def test_the_sink_retries_until_the_step_opens(served: MakeServed) -> None:
-    now = [NOW]
-    one, early = served(now_ms=lambda: now[0]), envelopes(2, step=STEP + 3)
-    sink = GatewaySink(one.url, patience_s=0.0)
-    with pytest.raises(SinkError, match=r"step in the future \(409\)"):
-        post(sink, early)
-    for use in (sink.flush, lambda: sink.send(early[0])):  # the failure is permanent
-        with pytest.raises(SinkError, match="step in the future"):
-            use()
-    now[0] = SURVEY.opens_ms(STEP + 3) - SURVEY.skew_ms - 1
-    later = GatewaySink(one.url)
-    timer = threading.Timer(0.5, lambda: now.__setitem__(0, SURVEY.opens_ms(STEP + 3)))
-    timer.start()
-    post(later, early)
-    timer.join()
-    assert sent(one) == early
-
-
-def test_a_refusal_or_unreachable_gateway_is_one_clear_error(served: MakeServed) -> None:
-    one = served(tokens=[TOKEN])
-    with pytest.raises(SinkError, match=r"did not accept the reports: unauthorized \(401\)"):
-        post(GatewaySink(one.url), envelopes(1))
-    with pytest.raises(SinkError, match=r"step too old \(422\), 2 envelopes of the batch, the first at 1: step too old"):
-        post(GatewaySink(one.url, TOKEN), [*envelopes(1), *envelopes(2, step=0)])
-    one.rig.log.ready = False
-    with pytest.raises(SinkError, match=r"log unavailable \(503\)"):
-        post(GatewaySink(one.url, TOKEN, patience_s=0.0), envelopes(2))
-    assert sent(one) == []
-    with pytest.raises(SinkError, match=r"gateway at http://127\.0\.0\.1:9 did not accept the reports"):
-        post(GatewaySink("http://127.0.0.1:9", patience_s=0.0), envelopes(1))
-    for url in ("nonsense", "ftp://host", "http://host:port"):
-        with pytest.raises(SinkError, match="URL must be http"):
-            GatewaySink(url)
-
-
-def test_the_sink_handles_a_proxys_answer_and_hides_the_password() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as proxy:
-
-        def answer() -> None:
-            with proxy.accept()[0] as connection:
-                connection.recv(65536)
-                connection.sendall(
-                    b"HTTP/1.1 503 Away\r\nretry-after: Wed, 21 Oct 2015 07:28:00 GMT\r\ncontent-length: 0\r\n\r\n"
-                )
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        address = f"127.0.0.1:{proxy.getsockname()[1]}"
-        with pytest.raises(SinkError, match=rf"^gateway at http://{address} did not accept the reports: status 503$"):
-            post(GatewaySink(f"http://user:secret@{address}", patience_s=0.5), envelopes(1))
-        thread.join()
-    with pytest.raises(SinkError, match=r"got host:port$"):
-        GatewaySink("http://user:secret@host:port")
-
-
-def post(sink: GatewaySink, batch: list[bytes]) -> None:
-    for envelope in batch:
-        sink.send(envelope)
-    try:
-        sink.flush()
-    finally:
-        sink.close()
-
-
-# ---- the Kafka log
-
-
-class FakeProducer:
-    """A producer that acknowledges, never acknowledges or fails; the test chooses."""
-
-    made: list["FakeProducer"]
-
-    def __init__(self) -> None:
-        self.made.append(self)
-        self.records: list[tuple[int, list[bytes]]] = []
-        self.start_error: Exception | None = None
-        self.queue_error: Exception | None = None
-        self.ack_error: Exception | None = None
-        self.answers, self.full, self.holds, self.stopped = True, False, False, False
-        self.client, self._sender = self, self
-        self.sender_task = asyncio.get_running_loop().create_future()
-
-    async def start(self) -> None:
-        if self.start_error is not None:
-            raise self.start_error
-
-    async def partitions_for(self, topic: str) -> set[int]:
-        return {0, 1, 2}
-
-    async def force_metadata_update(self) -> bool:
-        return self.answers
-
-    async def send(self, topic: str, value: bytes, partition: int) -> asyncio.Future[None]:
-        if self.full:
-            await asyncio.sleep(60)
-        return self._take(partition, [value])
-
-    def create_batch(self) -> "FakeBatch":
-        return FakeBatch()
-
-    async def send_batch(self, batch: "FakeBatch", topic: str, *, partition: int) -> asyncio.Future[None]:
-        return self._take(partition, batch.values)
-
-    def _take(self, partition: int, values: list[bytes]) -> asyncio.Future[None]:
-        if self.queue_error is not None:
-            raise self.queue_error
-        future = asyncio.get_running_loop().create_future()
-        if self.ack_error is not None:
-            future.set_exception(self.ack_error)
-        else:
-            self.records.append((partition, values))
-            if not self.holds:
-                future.set_result(None)
-        return future
-
-    async def stop(self) -> None:
-        self.stopped = True
-        if self.holds:
-            await self.sender_task
-
-    async def close(self) -> None:
-        pass
-
-
-class FakeBatch:
-    def __init__(self) -> None:
-        self.values: list[bytes] = []
-
-    def append(self, *, timestamp: None, key: None, value: bytes) -> object:
-        self.values.append(value)
-        return self
-
-
-@pytest.fixture
-def producers(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
-    """Shortens the log's time limits. Returns the list of producers that the log has made."""
-    for name in ("PROBE_S", "CLOSE_S", "ANSWER_S", "QUEUE_S"):
-        monkeypatch.setattr(kafka_log, name, 0.02)
-    monkeypatch.setattr(FakeProducer, "made", [], raising=False)
-    return FakeProducer.made
-
-
-async def started(make: Callable[[], Any] = FakeProducer) -> KafkaLog:
-    log = KafkaLog("reports", make)
-    await log.start()
-    assert log.ready
-    return log
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("the condition did not become true")
-
-
-async def test_partitions_take_turns_and_batches_stay_together(producers: list[FakeProducer]) -> None:
-    log = await started()
-    for values in ([b"a"], [b"b", b"c"], [b"d"]):
-        await log.append(values)
-    assert sorted(producers[0].records) == sorted(zip((1, 2, 0), ([b"a"], [b"b", b"c"], [b"d"]), strict=True))
-    await log.close()
-    assert producers[0].stopped
-    with pytest.raises(NotAppended):
-        await log.append([b"e"])
-
-
-async def test_an_envelope_that_was_not_queued_is_not_appended(producers: list[FakeProducer]) -> None:
-    log = await started()
-    producers[0].queue_error = KafkaTimeoutError()
-    with pytest.raises(NotAppended):
-        await log.append([b"a"])
-    producers[0].queue_error, producers[0].full = None, True
-    with pytest.raises(NotAppended):
-        await log.append([b"a"])
-    assert producers[0].records == []
-    await log.close()
-
-
-async def test_a_failed_producer_is_replaced(producers: list[FakeProducer]) -> None:
-    log = await started()
-    producers[0].ack_error = OutOfOrderSequenceNumber()
-    for values in ([b"a"], [b"a", b"b"]):
-        with pytest.raises(Unacknowledged):
-            await log.append(values)
-    await until(lambda: len(producers) == 2 and log.ready)
-    await log.append([b"a"])
-    assert producers[0].stopped
-    assert [values for _, values in producers[1].records] == [[b"a"]]
-    await log.close()
-
-
-async def test_the_log_notices_an_unreachable_broker_and_its_recovery(producers: list[FakeProducer]) -> None:
-    failing: list[bool] = []
-
-    def make() -> FakeProducer:
-        producer = FakeProducer()
-        if failing:
-            producer.start_error = KafkaConnectionError()
-        return producer
-
-    log = await started(make)
-    failing.append(True)
-    producers[0].answers = False
-    await until(lambda: not log.ready)
-    with pytest.raises(NotAppended):
-        await log.append([b"a"])
-    await until(lambda: len(producers) > 3)
-    assert not log.ready
-    failing.clear()
-    await until(lambda: log.ready)
-    await log.append([b"a"])
-    await log.close()
-    failing.append(True)
-    away_at_the_start = KafkaLog("reports", make)
-    await away_at_the_start.start()
-    assert not away_at_the_start.ready
-    failing.clear()
-    await until(lambda: away_at_the_start.ready)
-    await away_at_the_start.close()
-
-
-async def test_the_log_is_not_ready_while_an_acknowledgement_is_late(
-    producers: list[FakeProducer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = await started()
-    monkeypatch.setattr(kafka_log, "OVERDUE_S", 0.05)
-    producers[0].holds = True
-    waiting = asyncio.create_task(log.append([b"a"]))
-    await until(lambda: not log.ready)
-    with pytest.raises(NotAppended):
-        await log.append([b"b"])
-    (future,) = log._pending
-    future.set_result(None)
-    await waiting
-    assert log.ready
-    await log.close()
-
-
-@pytest.mark.parametrize("ended", ["closed", "given up"])
-async def test_a_pending_append_fails_when_its_producer_ends(
-    ended: str, producers: list[FakeProducer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = await started()
-    producers[0].holds = True
-    waiting = asyncio.create_task(log.append([b"a"]))
-    await asyncio.sleep(0.01)
-    if ended == "closed":
-        await log.close()
-    else:
-        monkeypatch.setattr(kafka_log, "GIVE_UP_S", 0.05)
-    await until(waiting.done)
-    with pytest.raises(Unacknowledged):
-        await waiting
-    assert producers[0].stopped
-    await log.close()
 
 
 # ---- settings

@@ -1,4 +1,4 @@
-"""The window level on a stream: every device reports once in w steps, with the whole ε, and a filter smooths each share over
+"""The spaced level on a stream: every device reports once in w steps, with the whole ε, and a filter smooths each share over
 time.
 
 A device draws a phase φ in 0 … w-1 once and reports at the steps t ≡ φ (mod w). This is the collection of LPU (a method of
@@ -13,8 +13,8 @@ from experiments.bench.stream_rivals import oracle
 from mechanisms.arguments import FloatArray, IntArray
 
 
-def window_level(stream: Stream, eps: float, w: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
-    """The raw histograms of the window level.
+def spaced_level(stream: Stream, eps: float, w: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
+    """The raw histograms of the spaced level.
 
     Args:
         stream: people by value and step.
