@@ -41,7 +41,7 @@ class Change:
 
     Attributes:
         value: index of the value with the highest score.
-        age: number of steps since the jump: 0 if this step is the first step at the new level.
+        step: the first time step at the new level.
         size: estimated jump of the value's frequency.
         standard_error: standard error of `size`, if the step of the jump is right.
         score: |size| / standard_error.
@@ -49,7 +49,7 @@ class Change:
     """
 
     value: int
-    age: int
+    step: int
     size: float
     standard_error: float
     score: float
@@ -73,8 +73,9 @@ def normalized(scores: FloatArray, skewness: FloatArray) -> FloatArray:
 
     Source: Wilson and Hilferty 1931 (cube root of a gamma variable).
     """
-    bent = np.where(np.abs(skewness) < 1e-6, 1e-6, skewness)
-    return np.asarray(6 / bent * (np.cbrt(1 + bent * scores / 2) - 1) + bent / 6)
+    straight = np.abs(skewness) < 1e-6
+    bent = np.where(straight, 1.0, skewness)
+    return np.where(straight, scores, 6 / bent * (np.cbrt(1 + bent * scores / 2) - 1) + bent / 6)
 
 
 def run_length(score: float, k: int = 1) -> float:
@@ -119,57 +120,46 @@ class Evidence:
 
     Attributes:
         begun: (STARTS,) step of the jump; -1 if the slot is empty.
-        level: (STARTS, k) the part of a unit jump by which the filter's level still lags behind.
-        memo: (STARTS, k) the error of the filter's standardized memo noise caused by a unit jump; (STARTS, 0) without memos.
+        lag: (STARTS, k) the part of a unit jump by which the filter's level still lags behind.
         sums: (2, STARTS, k) N and D of the module's docstring.
     """
 
-    def __init__(self, k: int, memo: bool) -> None:
+    def __init__(self, k: int) -> None:
         self.begun = np.full(STARTS, -1.0)
-        self.level = np.zeros((STARTS, k))
-        self.memo = np.zeros((STARTS, k if memo else 0))
+        self.lag = np.zeros((STARTS, k))
         self.sums = np.zeros((2, STARTS, k))
 
     def arrays(self) -> list[FloatArray]:
         """Returns the arrays that hold the whole state."""
-        return [self.begun, self.level, self.memo, self.sums]
+        return [self.begun, self.lag, self.sums]
 
-    def skip(self, kept: float) -> None:
-        """Accounts for the prediction of one step; `kept` is the memo noise's correlation between two steps."""
-        self.memo *= kept
-
-    def add(self, step: int, innovations: FloatArray, spread: FloatArray, gains: list[FloatArray], memo: FloatArray) -> None:
+    def add(self, step: int, innovations: FloatArray, spread: FloatArray, gain: FloatArray) -> None:
         """Adds one observed step.
 
         Args:
             step: number of the step.
             innovations: (k,) observation minus prediction, divided by `spread`.
             spread: (k,) standard deviation of observation minus prediction.
-            gains: the filter's gains of level and memo noise, (k,) each; without memos, only the level's gain.
-            memo: (k,) standard deviation of the memo noise; unused without memos.
+            gain: (k,) the filter's gain.
         """
         slot = int(np.argmin(self.begun))
-        self.begun[slot], self.level[slot], self.memo[slot], self.sums[:, slot] = step, 1, 0, 0
-        shift = self.level + memo * self.memo if self.memo.size else self.level.copy()
-        signature = shift / spread
+        self.begun[slot], self.lag[slot], self.sums[:, slot] = step, 1, 0
+        signature = self.lag / spread
         self.sums[0] += signature * innovations
         self.sums[1] += signature**2
-        for lag, gain in zip((self.level, self.memo), gains):
-            lag -= gain * shift
+        self.lag *= 1 - gain
 
-    def alarm(self, step: int, limit: float) -> tuple[Change, int] | None:
+    def alarm(self, limit: float) -> tuple[Change, int] | None:
         """Returns the jump with the highest score and its slot, or None if no score exceeds `limit`."""
-        scores = np.divide(np.abs(self.sums[0]), np.sqrt(self.sums[1]), out=np.zeros_like(self.level), where=self.sums[1] > 0)
-        slot, value = divmod(int(scores.argmax()), self.level.shape[1])
+        scores = np.divide(np.abs(self.sums[0]), np.sqrt(self.sums[1]), out=np.zeros_like(self.lag), where=self.sums[1] > 0)
+        slot, value = divmod(int(scores.argmax()), self.lag.shape[1])
         if scores[slot, value] <= limit:
             return None
         size, error = self.sums[0, slot, value] / self.sums[1, slot, value], 1 / math.sqrt(self.sums[1, slot, value])
-        age, moved = step - int(self.begun[slot]), scores[slot] > MOVED
-        return Change(value, age, float(size), error, float(scores[slot, value]), moved), slot
+        moved = scores[slot] > MOVED
+        return Change(value, int(self.begun[slot]), float(size), error, float(scores[slot, value]), moved), slot
 
     def forget(self, moved: npt.NDArray[np.bool_]) -> None:
         """Drops all evidence about the values whose level starts anew."""
-        self.level[:, moved] = 0
+        self.lag[:, moved] = 0
         self.sums[:, :, moved] = 0
-        if self.memo.size:
-            self.memo[:, moved] = 0

@@ -3,9 +3,12 @@
 For each of the k values of an attribute, with the level θ_t and the step's raw inversion z_t:
 
     θ_t = θ_{t-1} + η_t    Var η = q                 the true share moves
-    z_t = θ_t + e_t        Var e = v_t, known        without memos
-    z_t = θ_t + s_t u_t + e_t                        with memos: s_t² the variance of the memo noise, Var e = v_t - s_t²
-    u_t = ρ u_{t-1} + ξ_t  Var u = 1                 ρ: correlation between two steps; 1 if nobody leaves and no value changes
+    z_t = θ_t + m + e_t    Var e = v_t, known        e_t: fresh noise, independent between steps
+                           Var m = s², known         m: lasting noise, the same at every step (memos, choice of the people)
+
+No number of steps averages the lasting noise out. The filter follows θ + m, and the estimate's variance is the filter's
+variance plus s². This is the exact posterior of θ, for an unknown θ_0. The server cannot see how many people leave or change
+their values. If people do so, m changes, the intervals are wider than necessary, and they still cover.
 
 q is unknown. A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean of the filters' levels.
 The estimate's variance includes the spread between the filters. The grid is absolute. A grid relative to a typical variance
@@ -41,8 +44,7 @@ from mechanisms.arguments import FloatArray, integer, real
 DRIFTS = np.concatenate([[0.0], 4.0 ** np.arange(-20, -2)])[:, None]  # q, variance of a share's change in a step: 0 to 0.016
 MEMORY = 0.99  # factor by which a step's log-likelihood shrinks with every later step
 FLOOR = 0.01  # share of the prior that stays uniform, so that no weight of a q falls to zero
-LEAST_VARIANCE = 1e-18
-LEAST_FRESH = 1e-6  # smallest share of an observation's variance that is independent of the memos; avoids cancellation
+LEAST_VARIANCE = 1e-18  # of the fresh noise; reports that only repeat memos have none
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,88 +69,87 @@ class Filtered:
         return normal_interval(self.frequencies, self.standard_errors, level)
 
 
-def fresh_variance(variance: FloatArray, memo_variance: FloatArray) -> FloatArray:
-    """Returns the part of the variances that does not come from memos, with a lower limit against cancellation."""
-    return np.asarray(np.maximum(np.maximum(variance - memo_variance, LEAST_FRESH * variance), LEAST_VARIANCE))
-
-
 class LocalLevel:
     """Filter of one attribute. `step` changes the state; `to_bytes` and `from_bytes` copy the state exactly.
 
     Args:
         k: number of values, at least 1.
-        memo: true if the reports come from memos.
         run_length: mean number of steps to a false alarm; `math.inf` for a filter without detection of jumps.
+        next_step: number of the first time step.
+
+    Attributes:
+        next_step: number of the next time step.
+        observed: number of steps with reports so far.
 
     >>> level = LocalLevel(2)
     >>> level.step(np.array([0.4, 0.6]), np.full(2, 0.01)).frequencies
     array([0.4, 0.6])
     """
 
-    def __init__(self, k: int, memo: bool = False, run_length: float = RUN_LENGTH) -> None:
-        self.k, self.memo, self.run_length = integer("k", k, 1, 2**31), memo, run_length
+    def __init__(self, k: int, run_length: float = RUN_LENGTH, next_step: int = 0) -> None:
+        self.k, self.run_length = integer("k", k, 1, 2**31), run_length
+        self.next_step, self.observed = integer("next_step", next_step, 0, 2**53), 0
         self._limit = math.inf if run_length == math.inf else threshold(k, real("run_length", run_length, 100.0, 1e12))
-        self.steps, self.started = 0, False
         shape = (DRIFTS.size, k)
         self._log_weights = np.zeros(shape)
         self._prior = np.full((DRIFTS.size, 1), 1 / DRIFTS.size)
         self._level = np.full(shape, np.nan)
         self._variance = np.full(shape, np.nan)
-        memo_shape = (DRIFTS.size, k if memo else 0)
-        self._noise = np.zeros(memo_shape)  # u
-        self._noise_variance = np.ones(memo_shape)
-        self._covariance = np.zeros(memo_shape)  # covariance of θ and u
-        self._evidence = Evidence(k, memo)
+        self._lasting = np.zeros(k)
+        self._evidence = Evidence(k)
 
     @property
     def predicted(self) -> FloatArray:
         """(k,) shares expected at the next step; NaN before the first observation."""
         return np.asarray((self._weights() * self._level).sum(axis=0))
 
+    def skip(self, steps: int = 1) -> Filtered:
+        """Passes over steps without an observation: the filter only predicts."""
+        self._variance += integer("steps", steps, 0, 2**53) * DRIFTS
+        self.next_step += steps
+        return self._publish(np.full(self.k, np.nan), None)
+
     def step(
         self,
         observed: FloatArray,
-        variance: FloatArray,
-        memo_variance: FloatArray | None = None,
-        kept: float = 1.0,
+        fresh: FloatArray,
+        lasting: FloatArray | None = None,
         skewness: FloatArray | None = None,
     ) -> Filtered:
-        """Adds the raw inversion of one step. Call this method once for every step, including steps without reports.
+        """Adds the raw inversion of the next step.
 
         Args:
-            observed: (k,) raw inversion; NaN if the step has no reports; the filter then only predicts.
-            variance: (k,) variance of `observed`, above 0, computed at the shares `predicted` (clipped to [0, 1]). Do not
-                compute the variance at `observed`: low observations would get a small variance and too much weight. For GRR
-                with 4 reports per value and step, 5 % of the 95 % intervals then cover the truth, instead of 97 %.
-            memo_variance: (k,) the part of `variance` that comes from memos; None without memos.
-            kept: correlation ρ of the memo noise between this step and the previous one, 0 to 1; unused without memos.
-            skewness: (k,) skewness of `observed`, for the detection of jumps; None for 0. For a pure mechanism that supports a
-                value with probability γ, the skewness is (1 - 2γ) / √(nγ(1 - γ)). The skewness matters if few reports support a
-                value. Without the skewness, at 4 reports, false alarms were 5 times as frequent as stated.
+            observed: (k,) raw inversion.
+            fresh: (k,) variance of the fresh noise, computed at the shares `predicted` (clipped to [0, 1]). Do not compute the
+                variance at `observed`: low observations would get a small variance and too much weight. For GRR with 4 reports
+                per value and step, 5 % of the 95 % intervals then cover the truth, instead of 97 %.
+            lasting: (k,) variance s² of the lasting noise; None for 0.
+            skewness: (k,) skewness of the fresh noise, for the detection of jumps; None for 0. The skewness matters if few
+                reports support a value. Without the skewness, at 4 reports, false alarms were 5 times as frequent as stated.
 
         Raises:
-            ValueError: if an array has a wrong shape, a variance is not positive, the memos' part is negative or above the
-                variance, or `memo_variance` is missing for a filter with memos.
+            ValueError: if an array has a wrong shape, a number is not finite, or a variance is negative.
         """
-        kept = real("kept", kept, 0.0, 1.0)
-        fresh, scale = self._check(observed, variance, memo_variance)
-        self.steps += 1
+        lasting = np.zeros(self.k) if lasting is None else lasting
+        skewness = np.zeros(self.k) if skewness is None else skewness
+        for name, array in (("observed", observed), ("fresh", fresh), ("lasting", lasting), ("skewness", skewness)):
+            if np.shape(array) != (self.k,) or not np.isfinite(array).all():
+                raise ValueError(f"{name} must be {self.k} finite numbers, got {np.shape(array)}: {array}")
+        if not ((fresh >= 0) & (lasting >= 0)).all():
+            raise ValueError(f"variances must be at least 0, got {min(fresh.min(), lasting.min())}")
         self._variance += DRIFTS
-        if self.memo:
-            self._noise *= kept
-            self._covariance *= kept
-            self._noise_variance += (1 - kept**2) * (1 - self._noise_variance)
-        self._evidence.skip(kept)
-        if np.isnan(observed).any():
+        self.next_step += 1
+        self.observed += 1
+        self._lasting = np.array(lasting)
+        fresh = np.maximum(fresh, LEAST_VARIANCE)
+        if self.observed == 1:  # exact initialization: the limit for an infinite prior variance
+            self._level[...], self._variance[...] = observed, fresh
             return self._publish(np.full(self.k, np.nan), None)
-        if not self.started:
-            self._start(observed, fresh, scale)
-            return self._publish(np.full(self.k, np.nan), None)
-        return self._observe(observed, fresh, scale, skewness)
+        return self._observe(observed, fresh, skewness)
 
     def to_bytes(self) -> bytes:
-        """Returns the exact state: one line of JSON, then all numbers as little-endian float64."""
-        head = {"k": self.k, "memo": self.memo, "run_length": self.run_length, "steps": self.steps, "started": self.started}
+        """Returns the exact state: one line of JSON, then all numbers as little-endian float64, 153 for each value."""
+        head = {"k": self.k, "run_length": self.run_length, "next_step": self.next_step, "observed": self.observed}
         return json.dumps(head).encode() + b"\n" + b"".join(array.astype("<f8").tobytes() for array in self._arrays())
 
     @classmethod
@@ -161,8 +162,8 @@ class LocalLevel:
         head, _, body = data.partition(b"\n")
         try:
             fields = json.loads(head)
-            new = cls(fields["k"], fields["memo"], fields["run_length"])
-            new.steps, new.started = fields["steps"], fields["started"]
+            new = cls(fields["k"], fields["run_length"], fields["next_step"])
+            new.observed = integer("observed", fields["observed"], 0, 2**53)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"expected the state of a local-level filter, got {head[:80]!r}") from error
         expected = 8 * sum(array.size for array in new._arrays())
@@ -175,70 +176,28 @@ class LocalLevel:
         return new
 
     def _arrays(self) -> list[FloatArray]:
-        own = [self._log_weights, self._prior, self._level, self._variance]
-        return [*own, self._noise, self._noise_variance, self._covariance, *self._evidence.arrays()]
+        return [self._log_weights, self._prior, self._level, self._variance, self._lasting, *self._evidence.arrays()]
 
-    def _check(
-        self, observed: FloatArray, variance: FloatArray, memo_variance: FloatArray | None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Returns the variance of the noise that is fresh in this step, and the standard deviation of the memo noise."""
-        if self.memo != (memo_variance is not None):
-            raise ValueError(f"memo_variance must be given exactly if the filter has memos, got memo={self.memo}")
-        part = np.zeros(self.k) if memo_variance is None else memo_variance
-        for name, array in (("observed", observed), ("variance", variance), ("memo_variance", part)):
-            if np.shape(array) != (self.k,):
-                raise ValueError(f"{name} must have the shape ({self.k},), got {np.shape(array)}")
-        if np.isnan(observed).any():
-            return variance, part
-        if not (np.isfinite(observed).all() and np.isfinite(variance).all() and (variance > 0).all()):
-            raise ValueError("observed must be finite (or NaN for a step without reports), and variance finite and positive")
-        if not ((part >= 0) & (part <= variance)).all():
-            raise ValueError("memo_variance must be from 0 to variance")
-        return fresh_variance(variance, part), np.sqrt(part)
-
-    def _start(self, observed: FloatArray, fresh: FloatArray, scale: FloatArray) -> None:
-        """Starts the filter by exact initialization: the limit for an infinite prior variance of the level."""
-        self.started = True
-        self._level[...], self._variance[...] = observed, fresh
-        if self.memo:
-            self._level -= scale * self._noise
-            self._variance += scale**2 * self._noise_variance
-            self._covariance[...] = -scale * self._noise_variance
-
-    def _observe(self, observed: FloatArray, fresh: FloatArray, scale: FloatArray, skewness: FloatArray | None) -> Filtered:
+    def _observe(self, observed: FloatArray, fresh: FloatArray, skewness: FloatArray) -> Filtered:
         before = self._weights()
         self._prior = (1 - FLOOR) * before.mean(axis=1, keepdims=True) + FLOOR / DRIFTS.size
-        predicted, along, noise_along = self._level, self._variance, self._covariance
-        if self.memo:
-            predicted = self._level + scale * self._noise
-            along = self._variance + scale * self._covariance  # covariance of θ and the observation
-            noise_along = self._covariance + scale * self._noise_variance
-        total = along + fresh + (scale * noise_along if self.memo else 0)
-        errors = observed - predicted
-        mean = (before * predicted).sum(axis=0)
-        spread = np.sqrt((before * (total + (predicted - mean) ** 2)).sum(axis=0))
+        total = self._variance + fresh
+        errors = observed - self._level
+        mean = (before * self._level).sum(axis=0)
+        spread = np.sqrt((before * (total + (self._level - mean) ** 2)).sum(axis=0))
         scores = (observed - mean) / spread
 
-        gain = along / total
-        gains = [gain]
+        gain = self._variance / total
         self._level += gain * errors
-        if self.memo:
-            noise_gain = noise_along / total
-            gains.append(noise_gain)
-            self._noise += noise_gain * errors
-            self._variance -= gain * along
-            self._covariance -= gain * noise_along
-            self._noise_variance -= noise_gain * noise_along
-        else:
-            self._variance = gain * fresh
+        self._variance = gain * fresh
         self._log_weights *= MEMORY
         self._log_weights -= 0.5 * (np.log(total) + errors**2 / total)
         self._log_weights -= self._log_weights.max(axis=0)
 
-        after = self._weights()
-        normal = scores if skewness is None else normalized(scores, skewness * ((fresh + scale**2) / spread**2) ** 1.5)
-        self._evidence.add(self.steps, normal, spread, [(after * each).sum(axis=0) for each in gains], scale)
-        found = self._evidence.alarm(self.steps, self._limit)
+        after, step = self._weights(), self.next_step - 1
+        normal = normalized(scores, skewness * (fresh / spread**2) ** 1.5)
+        self._evidence.add(step, normal, spread, (after * gain).sum(axis=0))
+        found = self._evidence.alarm(self._limit)
         if found is not None:
             self._start_anew(*found, after)
         return self._publish(scores, found[0] if found else None)
@@ -252,25 +211,11 @@ class LocalLevel:
         """
         moved, evidence = change.moved, self._evidence
         numerator, precision = evidence.sums[:, slot, moved]
-        size = numerator / precision
-        w = weights[:, moved]
-        states = [(self._level, evidence.level[slot, moved])]
-        if self.memo:
-            states.append((self._noise, evidence.memo[slot, moved]))
-        means = [(w * state[:, moved]).sum(axis=0) for state, _ in states]
-        away = [state[:, moved] - mean for (state, _), mean in zip(states, means)]
-        lags = [lag for _, lag in states]
-
-        def posterior(matrix: FloatArray, a: int, b: int) -> FloatArray:
-            inside = (w * (matrix[:, moved] + away[a] * away[b])).sum(axis=0)
-            return np.asarray(inside + lags[a] * lags[b] / precision)
-
-        self._variance[:, moved] = posterior(self._variance, 0, 0)
-        if self.memo:
-            self._covariance[:, moved] = posterior(self._covariance, 0, 1)
-            self._noise_variance[:, moved] = posterior(self._noise_variance, 1, 1)
-        for (state, lag), mean in zip(states, means):
-            state[:, moved] = mean + lag * size
+        w, lag, level = weights[:, moved], evidence.lag[slot, moved], self._level[:, moved]
+        mean = (w * level).sum(axis=0)
+        inside = (w * (self._variance[:, moved] + (level - mean) ** 2)).sum(axis=0)
+        self._variance[:, moved] = inside + lag**2 / precision
+        self._level[:, moved] = mean + lag * numerator / precision
         evidence.forget(moved)
 
     def _weights(self) -> FloatArray:
@@ -281,4 +226,4 @@ class LocalLevel:
         weights = self._weights()
         mean = (weights * self._level).sum(axis=0)
         variance = (weights * (self._variance + (self._level - mean) ** 2)).sum(axis=0)
-        return Filtered(mean, np.sqrt(variance), scores, change)
+        return Filtered(mean, np.sqrt(variance + self._lasting), scores, change)

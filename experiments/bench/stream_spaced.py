@@ -44,7 +44,10 @@ def filtered(raw: FloatArray, reports: IntArray, p: float, q: float) -> FloatArr
         p, q: Pr[report supports v | the value is v] and Pr[report supports v | the value is not v].
     """
     level, curve = LocalLevel(raw.shape[1]), np.empty(raw.shape)
-    for t, (step, n) in enumerate(zip(raw, np.maximum(reports, 1), strict=True)):
+    for t, (step, n) in enumerate(zip(raw, reports, strict=True)):
+        if not n:
+            curve[t] = level.skip().frequencies
+            continue
         expected = level.predicted
         hit = q + np.clip(np.where(np.isnan(expected), step, expected), 0, 1) * (p - q)
         variance, skewness = hit * (1 - hit) / (n * (p - q) ** 2), (1 - 2 * hit) / np.sqrt(n * hit * (1 - hit))

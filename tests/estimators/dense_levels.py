@@ -11,20 +11,18 @@ class DenseLevel:
     Args:
         q: variance of the level's change in a step.
         fresh: (n_steps,) variance of the noise that is independent from step to step.
-        scale: (n_steps,) standard deviation of the memo noise.
-        kept: (n_steps,) correlation of the memo noise between each step and the previous one.
+        lasting: variance of the noise that is the same at every step.
         starts: steps where the level starts anew, in addition to step 0.
     """
 
-    def __init__(self, q: float, fresh: FloatArray, scale: FloatArray, kept: FloatArray, starts: tuple[int, ...] = ()) -> None:
+    def __init__(self, q: float, fresh: FloatArray, lasting: float = 0.0, starts: tuple[int, ...] = ()) -> None:
         steps = np.arange(len(fresh))
         segment = sum((steps >= start).astype(int) for start in starts) + np.zeros(len(fresh), int)
         self.flat = np.eye(segment.max() + 1)[segment]
         first = np.array([np.flatnonzero(segment == each)[0] for each in segment])
         same = segment[:, None] == segment[None, :]
         self.walk = np.where(same, q * (np.minimum.outer(steps, steps) - first), 0)
-        memo = np.array([[np.prod(kept[min(i, j) + 1 : max(i, j) + 1]) for j in steps] for i in steps])
-        self.noise = np.outer(scale, scale) * memo + np.diag(fresh)
+        self.noise = lasting + np.diag(fresh)
 
     def levels(self, observed: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns the expectation and the variance of all levels given all observations; NaN means no observation."""

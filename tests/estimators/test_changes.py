@@ -154,7 +154,7 @@ def first_alarms(size: float, changed: int, runs: int) -> tuple[FloatArray, Floa
                 delay = t - 99
                 low, high = change.interval()
                 sizes.append(low <= truth[change.value] - 0.1 <= high)
-                ages.append(change.age == t - 100)
+                ages.append(change.step == 100)
             before = observed
         delays.append(delay)
         simple.append(one_step)

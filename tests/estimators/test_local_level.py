@@ -14,33 +14,26 @@ from .dense_levels import DenseLevel
 K, STEPS = 3, 9
 
 
-def stream(memo: bool, seed: int = 0, steps: int = STEPS) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Returns raw inversions (steps, K) without reports at steps 0 and 4, their variances, the memos' parts, and `kept`."""
+def stream(seed: int = 0, steps: int = STEPS) -> tuple[FloatArray, FloatArray]:
+    """Returns raw inversions (steps, K) without reports at steps 0 and 4, and the variances of the fresh noise."""
     rng = np.random.default_rng(seed)
     observed = 0.3 + 0.1 * rng.normal(size=(steps, K))
     observed[[0, 4]] = np.nan
-    variance = rng.uniform(0.002, 0.02, (steps, K))
-    part = variance * rng.uniform(0.2, 0.9, (steps, K)) if memo else np.zeros((steps, K))
-    return observed, variance, part, rng.uniform(0.3, 1, steps)
+    return observed, rng.uniform(0.002, 0.02, (steps, K))
 
 
-def run(level: LocalLevel, memo: bool, seed: int = 0, first: int = 0, last: int = STEPS) -> list[Filtered]:
-    observed, variance, part, kept = stream(memo, seed)
-    return [
-        level.step(observed[t], variance[t], part[t] if memo else None, float(kept[t])) for t in range(first, last)
-    ]  # fmt: skip
+def advance(level: LocalLevel, observed: FloatArray, fresh: FloatArray, lasting: float = 0.0) -> Filtered:
+    return level.skip() if np.isnan(observed).any() else level.step(observed, fresh, np.full(observed.size, lasting))
 
 
 # ---- dense references
 
 
-@pytest.mark.parametrize("memo", [False, True])
-def test_the_filter_equals_the_dense_mixture(memo: bool) -> None:
+@pytest.mark.parametrize("lasting", [0.0, 0.01])
+def test_the_filter_equals_the_dense_mixture(lasting: float) -> None:
     """The expected levels, likelihoods and variances of every q come from multivariate normal distributions of all steps."""
-    observed, variance, part, kept = stream(memo)
-    models = [
-        [DenseLevel(float(q), variance[:, j] - part[:, j], np.sqrt(part[:, j]), kept) for j in range(K)] for q in DRIFTS[:, 0]
-    ]
+    observed, fresh = stream()
+    models = [[DenseLevel(float(q), fresh[:, j], lasting) for j in range(K)] for q in DRIFTS[:, 0]]
     likelihood, prior = np.zeros((DRIFTS.size, K)), np.full((DRIFTS.size, 1), 1 / DRIFTS.size)
 
     def mixture(moments: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -49,7 +42,9 @@ def test_the_filter_equals_the_dense_mixture(memo: bool) -> None:
         mean = (weights * moments[..., 0]).sum(axis=0)
         return weights, mean, np.sqrt((weights * (moments[..., 1] + (moments[..., 0] - mean) ** 2)).sum(axis=0))
 
-    for t, found in enumerate(run(LocalLevel(K, memo, math.inf), memo)):
+    level = LocalLevel(K, math.inf)
+    for t in range(STEPS):
+        found = advance(level, observed[t], fresh[t], lasting)
         if t == 0:
             assert np.isnan(found.frequencies).all()
             continue
@@ -68,26 +63,24 @@ def test_the_filter_equals_the_dense_mixture(memo: bool) -> None:
         np.testing.assert_allclose(found.standard_errors, spread, rtol=1e-9)
 
 
-@pytest.mark.parametrize("memo", [False, True])
-def test_an_alarm_equals_a_jump_with_infinite_prior_variance(memo: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lasting", [0.0, 0.002])
+def test_an_alarm_equals_a_jump_with_infinite_prior_variance(lasting: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one q, the state after an alarm is the dense posterior with a new level at the step of the jump."""
     monkeypatch.setattr(local_level, "DRIFTS", np.array([[1e-3]]))
     rng, steps, jump = np.random.default_rng(1), 60, 50
     observed = 0.3 + 0.05 * rng.normal(size=(steps, 2))
-    observed[jump:, 0] += 0.29 - 0.05 * memo
+    observed[jump:, 0] += 0.29
     observed[jump + 1] = np.nan
-    variance, kept = rng.uniform(0.002, 0.004, (steps, 2)), np.full(steps, 0.9)
-    part = variance / 2 if memo else 0 * variance
-    level, alarm = LocalLevel(2, memo, 1000.0), steps
+    fresh = rng.uniform(0.002, 0.004, (steps, 2))
+    level, alarm = LocalLevel(2, 1000.0), steps
     for t in range(steps):
-        found = level.step(observed[t], variance[t], part[t] if memo else None, 0.9)
+        found = advance(level, observed[t], fresh[t], lasting)
         if t >= jump:
             starts = (jump,) if found.change or t > alarm else ()
             if found.change:
                 alarm = t
-                assert (found.change.value, t - found.change.age, list(found.change.moved)) == (0, jump, [True, False])
-            dense = DenseLevel(1e-3, variance[:, 0] - part[:, 0], np.sqrt(part[:, 0]), kept, starts)
-            mean, square = dense.last(observed[: t + 1, 0])
+                assert (found.change.value, found.change.step, list(found.change.moved)) == (0, jump, [True, False])
+            mean, square = DenseLevel(1e-3, fresh[:, 0], lasting, starts).last(observed[: t + 1, 0])
             assert (found.frequencies[0], found.standard_errors[0]) == pytest.approx((mean, math.sqrt(square)), rel=1e-9)
         else:
             assert found.change is None
@@ -97,25 +90,29 @@ def test_an_alarm_equals_a_jump_with_infinite_prior_variance(memo: bool, monkeyp
 # ---- state
 
 
-@pytest.mark.parametrize("memo", [False, True])
-def test_a_restarted_filter_continues_with_the_same_bits(memo: bool) -> None:
+def test_a_restarted_filter_continues_with_the_same_bits() -> None:
     """Restarts one filter after every step; some step has an alarm. Control: a filter that lost one step differs."""
-    rng, variance = np.random.default_rng(2), np.full(K, 1e-4)
-    one, other, late, alarms = LocalLevel(K, memo, 100), LocalLevel(K, memo, 100), LocalLevel(K, memo, 100), 0
+    rng, fresh = np.random.default_rng(2), np.full(K, 1e-4)
+    one, other, late = LocalLevel(K, 100, 7), LocalLevel(K, 100, 7), LocalLevel(K, 100, 7)
+    alarms = 0
     for t in range(80):
         observed = 0.3 + 0.01 * rng.normal(size=K) + (0.1 if t >= 40 else 0) if t % 7 else np.full(K, np.nan)
-        arguments = (observed, variance, variance / 3 if memo else None, 0.9)
         other = LocalLevel.from_bytes(other.to_bytes())
-        a, b = one.step(*arguments), other.step(*arguments)
+        a, b = advance(one, observed, fresh, 1e-5), advance(other, observed, fresh, 1e-5)
         assert a.frequencies.tobytes() == b.frequencies.tobytes()
         assert a.standard_errors.tobytes() == b.standard_errors.tobytes()
         assert (a.change is None) == (b.change is None)
         assert one.to_bytes() == other.to_bytes()
-        alarms += a.change is not None
-        if t != 20:
-            late.step(*arguments)
+        if a.change is not None:
+            alarms += 1
+            assert 7 <= a.change.step < one.next_step
+        if t == 20:
+            late.skip()
+        else:
+            advance(late, observed, fresh, 1e-5)
     assert alarms
     assert late.to_bytes() != one.to_bytes()
+    assert (one.next_step, one.observed) == (87, 68)
 
 
 def test_a_damaged_state_is_refused() -> None:
@@ -125,39 +122,39 @@ def test_a_damaged_state_is_refused() -> None:
             LocalLevel.from_bytes(wrong)
 
 
-# ---- steps without reports, memo noise
+# ---- steps without reports, lasting noise
 
 
 def test_a_step_without_reports_only_widens_the_interval() -> None:
-    level = LocalLevel(K)
-    assert np.isnan(level.step(np.full(K, np.nan), np.full(K, np.nan)).frequencies).all()
-    level.step(np.full(K, 0.3), np.full(K, 0.01))
-    before = level.step(np.full(K, 0.35), np.full(K, 0.01))
-    after = level.step(np.full(K, np.nan), np.full(K, np.nan))
+    level, other = LocalLevel(K), LocalLevel(K)
+    assert np.isnan(level.skip().frequencies).all()
+    other.skip()
+    for observed in (0.3, 0.35):
+        before = level.step(np.full(K, observed), np.full(K, 0.01))
+        other.step(np.full(K, observed), np.full(K, 0.01))
+    after = level.skip()
     np.testing.assert_array_equal(after.frequencies, before.frequencies)
     assert (after.standard_errors > before.standard_errors).all()
     np.testing.assert_array_equal(level.predicted, after.frequencies)
+    level.skip()
+    np.testing.assert_allclose(other.skip(2).standard_errors, level.skip(0).standard_errors, rtol=1e-12)
+    assert level.next_step == other.next_step == 5
 
 
-def test_kept_memos_never_average_out() -> None:
-    """After 400 constant steps, the variance is above the memos' part if all memos are kept, and below that part otherwise."""
-    variance, part = np.full(K, 0.02), np.full(K, 0.01)
-    found = {}
-    for kept in (1.0, 0.8):
-        level = LocalLevel(K, memo=True)
-        for _ in range(400):
-            now = level.step(np.full(K, 0.3), variance, part, kept)
-        found[kept] = now.standard_errors
-    assert (found[1.0] >= 0.1).all()
-    assert (found[1.0] < 0.11).all()
-    assert (found[0.8] < 0.05).all()
+def test_lasting_noise_never_averages_out() -> None:
+    """After 400 constant steps, the variance is near the lasting noise's variance, but not below it."""
+    level = LocalLevel(K)
+    for _ in range(400):
+        found = level.step(np.full(K, 0.3), np.full(K, 0.01), np.full(K, 0.01))
+    assert (found.standard_errors >= 0.1).all()
+    assert (found.standard_errors < 0.11).all()
 
 
 def test_reports_that_repeat_the_memo_are_accepted() -> None:
     """With eps_1 = eps_inf, reports have no fresh noise. Numbers stay finite, and the errors are those of the memos."""
-    level = LocalLevel(K, memo=True)
+    level = LocalLevel(K)
     for _ in range(200):
-        found = level.step(np.full(K, 0.3), np.full(K, 0.01), np.full(K, 0.01), 1.0)
+        found = level.step(np.full(K, 0.3), np.zeros(K), np.full(K, 0.01))
     np.testing.assert_allclose(found.standard_errors, 0.1, rtol=1e-3)
 
 
@@ -173,20 +170,20 @@ def errors(kind: str, seeds: int, steps: int = 200) -> FloatArray:
         truth = 0.1 + change.cumsum(axis=0)
         if kind == "waves":
             truth += 0.05 * np.sin(0.02 * np.arange(steps))[:, None]
-        memo, kept = kind in ("memo", "kept"), 0.95 if kind == "memo" else 1.0
-        share = 0.5 if memo else 0.0  # share of the variance that comes from memos
-        noise, variance = rng.normal(size=k), np.full(k, spread**2)
-        level = LocalLevel(k, memo)
+        share = 0.5 if kind in ("people leave", "lasting") else 0.0  # share of the variance that is lasting noise
+        kept = 0.95 if kind == "people leave" else 1.0
+        noise, level = rng.normal(size=k), LocalLevel(k)
         for t in range(steps):
             noise = kept * noise + math.sqrt(1 - kept**2) * rng.normal(size=k)
             error = math.sqrt(share) * noise + math.sqrt(1 - share) * rng.normal(size=k)
-            now = level.step(truth[t] + spread * error, variance, share * variance if memo else None, kept)
+            variance = np.full(k, spread**2)
+            now = level.step(truth[t] + spread * error, (1 - share) * variance, share * variance)
             if t >= 30:
                 found.append((now.frequencies - truth[t]) / now.standard_errors)
     return np.array(found)
 
 
-@pytest.mark.parametrize("kind", ["stationary", "drifting", "waves", "memo", "kept"])
+@pytest.mark.parametrize("kind", ["stationary", "drifting", "waves", "people leave", "lasting"])
 def test_intervals_cover_but_narrower_intervals_do_not(kind: str) -> None:
     """At least 90 % of the intervals contain the truth. Control: with a third less width, fewer than 90 % do.
 
@@ -210,10 +207,10 @@ def test_intervals_cover_again_after_an_alarm(monkeypatch: pytest.MonkeyPatch) -
     inside: dict[str, list[bool]] = {name: [] for name in names}
     for seed in range(20):
         rng, truth, alarm = np.random.default_rng([seed, 6]), np.full(8, 0.1), math.inf
-        levels = {"all": LocalLevel(8), "undetected": LocalLevel(8, run_length=math.inf)}
+        levels = {"all": LocalLevel(8), "undetected": LocalLevel(8, math.inf)}
         with monkeypatch.context() as patch:
             patch.setattr(local_level, "DRIFTS", DRIFTS[:1])
-            levels["constant"] = LocalLevel(8, run_length=math.inf)
+            levels["constant"] = LocalLevel(8, math.inf)
         for t in range(90):
             truth[0] = 0.1 + (0.035 if t >= 60 else 0)
             observed = truth + 0.01 * rng.normal(size=8)
@@ -235,23 +232,22 @@ def test_intervals_cover_again_after_an_alarm(monkeypatch: pytest.MonkeyPatch) -
 
 def test_wrong_arguments_are_refused() -> None:
     level, z, v = LocalLevel(K), np.full(K, 0.3), np.full(K, 0.01)
-    for observed, variance, part, reason in (
-        (z[:2], v, None, "observed must have the shape"),
-        (z, v[:2], None, "variance must have the shape"),
-        (z, 0 * v, None, "positive"),
-        (z * np.inf, v, None, "finite"),
-        (z, v, v, "memo_variance"),
+    for observed, fresh, lasting, reason in (
+        (z[:2], v, v, "observed must be 3 finite numbers"),
+        (z, v[:2], v, "fresh must be 3 finite numbers"),
+        (z, v, v[:2], "lasting must be 3 finite numbers"),
+        (z * np.inf, v, v, "observed must be 3 finite numbers"),
+        (z, -v, v, "at least 0"),
+        (z, v, -v, "at least 0"),
     ):
         with pytest.raises(ValueError, match=reason):
-            level.step(observed, variance, part)
-    with pytest.raises(ValueError, match="memo_variance"):
-        LocalLevel(K, memo=True).step(z, v)
-    with pytest.raises(ValueError, match="memo_variance must be from 0"):
-        LocalLevel(K, memo=True).step(z, v, 2 * v)
-    with pytest.raises(ValueError, match="kept"):
-        level.step(z, v, kept=1.5)
+            level.step(observed, fresh, lasting)
+    with pytest.raises(ValueError, match="skewness"):
+        level.step(z, v, v, v[:2])
+    with pytest.raises(ValueError, match="steps must be"):
+        level.skip(-1)
     with pytest.raises(ValueError, match="k must be"):
         LocalLevel(0)
     with pytest.raises(ValueError, match="run_length must be"):
-        LocalLevel(K, run_length=1.0)
-    assert level.steps == 0
+        LocalLevel(K, 1.0)
+    assert level.next_step == 0

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from estimators import smoothing
 from estimators.local_level import DRIFTS, LocalLevel
 from estimators.smoothing import _check, _mixed, _pass, smooth
 from mechanisms.arguments import FloatArray
@@ -15,25 +16,21 @@ K, STEPS = 3, 12
 
 
 @pytest.mark.parametrize("q", [0.0, 0.01])
-@pytest.mark.parametrize("memo", [False, True])
-@pytest.mark.parametrize("kept", [0.7, 1.0])
-def test_the_pass_for_one_q_equals_the_dense_posterior(memo: bool, kept: float, q: float) -> None:
+@pytest.mark.parametrize("lasting", [0.0, 0.3])
+def test_the_pass_for_one_q_equals_the_dense_posterior(lasting: float, q: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports are missing at the first step, at the last step, and at a step where a level starts anew."""
+    monkeypatch.setattr(smoothing, "DRIFTS", np.array([[q]]))
     rng = np.random.default_rng(1)
-    observed, variance = rng.normal(size=(STEPS, K)), rng.uniform(0.5, 2, (STEPS, K))
+    observed, fresh = rng.normal(size=(STEPS, K)), rng.uniform(0.5, 2, (STEPS, K))
     observed[[0, 2, 4, -1]] = np.nan
-    part = variance * rng.uniform(0.2, 0.9, (STEPS, K)) if memo else None
     anew = np.zeros((STEPS, K), dtype=bool)
     anew[5, 0] = anew[4, 1] = True
-    history = _check(observed, variance, part, np.full(STEPS, kept) if memo else None, anew)
-    level, spread = (part[:, 0] for part in _pass(np.array([[q]]), history))
+    found = smooth(observed, fresh, np.full((STEPS, K), lasting), anew)
     for j in range(K):
         starts = tuple(int(t) for t in np.flatnonzero(anew[:, j]))
-        scale = np.zeros(STEPS) if part is None else np.sqrt(part[:, j])
-        fresh = variance[:, j] - scale**2
-        mean, square = DenseLevel(q, fresh, scale, np.full(STEPS, kept), starts).levels(observed[:, j])
-        np.testing.assert_allclose(level[:, j], mean, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(spread[:, j], square, rtol=1e-9, atol=1e-12)
+        mean, square = DenseLevel(q, fresh[:, j], lasting, starts).levels(observed[:, j])
+        np.testing.assert_allclose(found.frequencies[:, j], mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found.standard_errors[:, j], np.sqrt(square), rtol=1e-9)
 
 
 def test_the_mixture_weighs_every_q_by_its_likelihood() -> None:
@@ -43,11 +40,11 @@ def test_the_mixture_weighs_every_q_by_its_likelihood() -> None:
     likelihood = np.zeros((DRIFTS.size, K))
     for i, q in enumerate(DRIFTS[:, 0]):
         for j in range(K):
-            dense = DenseLevel(float(q), variance[:, j], np.zeros(30), np.ones(30))
+            dense = DenseLevel(float(q), variance[:, j])
             for t in range(1, 30):
                 mean, square = dense.next(observed[:t, j])
                 likelihood[i, j] -= 0.5 * (math.log(square) + (observed[t, j] - mean) ** 2 / square)
-    levels, spreads = _pass(DRIFTS, _check(observed, variance, None, None, None))
+    levels, spreads = _pass(DRIFTS, _check(observed, variance, None))
     weights = _mixed(likelihood)
     mean = (weights * levels).sum(axis=1)
     np.testing.assert_allclose(found.frequencies, mean, rtol=1e-9, atol=1e-12)
@@ -105,7 +102,7 @@ def test_a_detected_jump_stays_a_jump() -> None:
     for t in range(120):
         change = level.step(observed[t], variance[t]).change
         if change is not None:
-            anew[t - change.age] |= change.moved
+            anew[change.step] |= change.moved
     assert np.flatnonzero(anew[:, 0]) == [60]
     sharp, blurred = smooth(observed, variance, anew=anew), smooth(observed, variance)
     near = slice(57, 63)
@@ -117,12 +114,11 @@ def test_wrong_arguments_are_refused() -> None:
     z, v = np.full((4, 2), 0.3), np.full((4, 2), 0.01)
     for arguments, reason in (
         ((z[0], v), "n_steps, k"),
-        ((z, v[:2]), "variance must have the shape"),
-        ((z, 0 * v), "variance must be positive"),
-        ((z, v, 2 * v), "memo_variance"),
-        ((z, v, v, np.full(4, 2.0)), "kept must be from 0 to 1"),
-        ((z, v, v, np.ones(3)), "kept must have the shape"),
-        ((z, v, None, None, np.zeros(4, dtype=bool)), "anew must have the shape"),
+        ((z, v[:2]), "fresh must have the shape"),
+        ((z, -v), "fresh must be at least 0"),
+        ((z, v, v[:2]), "lasting must be variances"),
+        ((z, v, -v), "lasting must be variances"),
+        ((z, v, None, np.zeros(4, dtype=bool)), "anew must have the shape"),
     ):
         with pytest.raises(ValueError, match=reason):
             smooth(*arguments)
