@@ -51,10 +51,8 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: Steps = 1
         if not table.n or m.p == m.q:
             continue
         people = table.n / each
-        inverted, bins, typical = (
-            _invert_channel(m, table, each) if isinstance(m, ChannelMechanism) else _invert(m, table, each)
-        )
-        weight = people / typical
+        inverted, bins = _invert_channel(m, table, each) if isinstance(m, ChannelMechanism) else _invert(m, table, each)
+        weight = inversion_weight(m, people, each)
         frequencies += weight * inverted
         variance += weight**2 * bins / people
         weights += weight
@@ -65,17 +63,18 @@ def combined_inversion(groups: list[Group], post: str = "none", steps: Steps = 1
     return Estimate(post_process(frequencies / weights, post, variance=errors**2), errors, n)
 
 
-def _invert(m: Mechanism, table: CountTable, each: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns a pure mechanism's inversion, its variances for one person, and these variances at uniform frequencies.
+def inversion_weight(m: Mechanism, people: float, each: int = 1) -> FloatArray:
+    """Returns a group's weight for each value, (k,): 1 / variance at uniform frequencies, if everyone makes `each` reports."""
+    return people / m.inversion_variances(np.full(m.k, 1 / m.k), 1, each)
 
-    Each person made `each` reports.
-    """
+
+def _invert(m: Mechanism, table: CountTable, each: int) -> tuple[FloatArray, FloatArray]:
+    """Returns a pure mechanism's inversion and its variances for one person. Each person made `each` reports."""
     inverted = (m.support(table) / table.n - m.q) / (m.p - m.q)
-    return inverted, m.inversion_variances(np.clip(inverted, 0, 1), 1, each), np.full(m.k, m.variance(1 / m.k, 1, each))
+    return inverted, m.inversion_variances(np.clip(inverted, 0, 1), 1, each)
 
 
-def _invert_channel(m: ChannelMechanism, table: CountTable, each: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _invert_channel(m: ChannelMechanism, table: CountTable, each: int) -> tuple[FloatArray, FloatArray]:
     """Like `_invert` for a location mechanism, by least squares. Variances are at the distribution nearest to the result."""
     inverted = m.inversion(table.counts / table.n)
-    typical = m.inversion_variances(np.full(m.k, 1 / m.k), 1, each)
-    return inverted, m.inversion_variances(norm_sub(inverted, 1.0), 1, each), typical
+    return inverted, m.inversion_variances(norm_sub(inverted, 1.0), 1, each)

@@ -35,7 +35,7 @@ class Truth:
     def of(self, survey: Survey, publication: Publication) -> list[float] | None:
         """Returns the true frequencies of a publication's span; None if nobody answered."""
         attribute = survey.index(publication.attribute)
-        width = 1 if publication.span == "step" else survey.window_steps
+        width = survey.window_steps if publication.span == "window" else 1
         steps = range(publication.step - width + 1, publication.step + 1)
         total = sum((self.counts[attribute, s] for s in steps if (attribute, s) in self.counts), np.zeros(1, np.int64))
         return (total / total.sum()).tolist() if total.sum() else None

@@ -46,29 +46,29 @@ def privacy_line(publication: "Publication") -> str:
 
 
 def histogram_table(survey: Survey, publication: "Publication", truth: list[float] | None) -> Table:
-    """Table of a publication: every estimator, MI's 95 % interval, the truth if known; only the 20 largest values."""
+    """Table of a publication: every estimator, one 95 % interval, the truth if known; only the 20 largest values."""
     attribute = survey.attributes[survey.index(publication.attribute)]
-    span = "step" if publication.span == "step" else f"window of {publication.panes} steps up to"
+    spans = {"step": "step", "window": f"window of {publication.panes} steps up to", "filtered": "filtered curve at"}
     late = "" if publication.complete else ", incomplete"
     reports = f"{publication.reports:,} reports" if publication.reports else "nobody reported"
     table = Table(
-        title=f"{attribute.name} · {span} {publication.step} · {reports}{late}",
+        title=f"{attribute.name} · {spans[publication.span]} {publication.step} · {reports}{late}",
         caption=privacy_line(publication),
         title_justify="left",
         caption_justify="left",
     )
     table.add_column("value")
-    names = list(publication.estimators)
+    names, interval = list(publication.estimators), "filter" if publication.span == "filtered" else "mi"
     for name in names:
         table.add_column(name.upper(), justify="right")
-    table.add_column("95 % interval (MI)", justify="right")
+    table.add_column(f"95 % interval ({interval.upper()})", justify="right")
     if truth is not None:
         table.add_column("truth", justify="right")
     found = {name: result.estimate() for name, result in publication.estimators.items()}
-    low, high = found["mi"].interval(0.95)
+    low, high = found[interval].interval(0.95)
     order = np.arange(attribute.k)
     if attribute.k > MOST_ROWS:
-        order = np.argsort(-found["ibu"].frequencies, kind="stable")[:MOST_ROWS]
+        order = np.argsort(-found[publication.main].frequencies, kind="stable")[:MOST_ROWS]
     for v in order.tolist():
         row = [escape(attribute.label(v)), *(share(found[name].frequencies[v]) for name in names)]
         row.append("–" if math.isnan(low[v]) else f"{low[v]:.4f} … {high[v]:.4f}")

@@ -62,8 +62,10 @@ SECURITY = {
 
 Attribute = Annotated[str, Path(description="name of an attribute", max_length=64)]
 AtStep = Annotated[int | None, Query(ge=0, le=2**53, description="last step of the span; default: the latest published step")]
-SpanOf = Annotated[Span, Query(description="one step alone, or the sliding window that ends with this step")]
-Estimator = Annotated[str | None, Query(max_length=16, description="mi, ibu or mle; default: ibu")]
+SpanOf = Annotated[Span, Query(description="one step alone, the window that ends with this step, or the filtered curve")]
+Estimator = Annotated[
+    str | None, Query(max_length=16, description="mi, ibu (default) or mle; for the filtered curve only filter")
+]
 Post = Annotated[str, Query(max_length=16, description="post-processing of mi, if mi was published raw")]
 Top = Annotated[int | None, Query(ge=1, le=100_000, description="number of values to return, the most frequent first")]
 Confidence = Annotated[float, Query(gt=0.0, lt=1.0, description="confidence level of the intervals")]

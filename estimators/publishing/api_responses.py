@@ -9,7 +9,7 @@ import numpy as np
 from estimators.post_processing import NAMES as POST_NAMES
 from estimators.post_processing import post_process
 from estimators.publishing.api_schema import AttributeInfo, Histogram, Level, Line, Overview, Series, Share, SurveyInfo
-from estimators.publishing.publication import LevelEstimate, Publication, Span, publication_key
+from estimators.publishing.publication import MAX_FILTERED, LevelEstimate, Publication, Span, publication_key, spans
 from estimators.publishing.schedule import Progress
 from surveys import Attribute, Survey
 
@@ -95,15 +95,19 @@ class ApiResponses:
         step = self.latest_step()
         if step is None:
             return []
-        found = self._of_all_attributes(span, step)
-        alone = found if span == "step" else self._of_all_attributes("step", step)
-        return [self._overview(p, of_step or p) for p, of_step in zip(found, alone, strict=True) if p is not None]
+        found, alone, curves = (self._of_all_attributes(s, step) for s in (span, "step", "filtered"))
+        return [
+            self._overview(p, of_step or p, curve)
+            for p, of_step, curve in zip(found, alone, curves, strict=True)
+            if p is not None
+        ]
 
     def _of_all_attributes(self, span: Span, step: int) -> list[Publication | None]:
         return self._source.get([publication_key(name, span, step) for name in self._attributes])
 
-    def _overview(self, p: Publication, of_step: Publication) -> Overview:
+    def _overview(self, p: Publication, of_step: Publication, curve: Publication | None) -> Overview:
         label, said = self._attributes[p.attribute].label, of_step.diagnostics
+        change = None if curve is None else curve.change
         return Overview(
             attribute=p.attribute, step=p.step, reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
             top=[Share(label=label(v), frequency=_plain(f)) for v, f in _largest(p, 3)],
@@ -111,12 +115,13 @@ class ApiResponses:
             drift_label=None if said.drift_value is None else label(said.drift_value),
             levels_sigma=p.diagnostics.levels_sigma, levels_p=p.diagnostics.levels_p, levels_pair=p.diagnostics.levels_pair,
             levels_label=None if p.diagnostics.levels_value is None else label(p.diagnostics.levels_value),
+            change=change, change_label=None if change is None else label(change.value),
         )  # fmt: skip
 
     def histogram(
         self, name: str, step: int | None, span: Span, estimator: str | None, post: str, confidence: float, top: int | None
     ) -> Histogram:
-        attribute = self._known(name)
+        attribute = self._known(name, span)
         if step is None:
             step = self.latest_step()
         p = self._source.get([publication_key(name, span, step)])[0] if step is not None else None
@@ -146,11 +151,11 @@ class ApiResponses:
             frequencies=_plains(frequencies[shown]), standard_errors=_plains(estimate.standard_errors[shown]),
             low=_plains(low[shown]), high=_plains(high[shown]),
             truth=None if truth is None else [truth[v] for v in shown],
-            levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()},
+            levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()}, change=p.change,
         )  # fmt: skip
 
     def series(self, name: str, span: Span, estimator: str | None, values: str | None, last: int, confidence: float) -> Series:
-        attribute = self._known(name)
+        attribute = self._known(name, span)
         latest = self.latest_step()
         steps = range(0) if latest is None else range(max(0, latest - last + 1), latest + 1)
         found = [p for p in self._source.get([publication_key(name, span, step) for step in steps]) if p is not None]
@@ -177,24 +182,28 @@ class ApiResponses:
             start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
             reports=[p.reports for p in found], complete=[p.complete for p in found],
             interval_withheld=[result.interval_withheld for result in results], lines=lines,
+            changes=[p.change for p in found if p.change is not None],
             eps_t={level: [p.privacy[level].eps_t for p in found] for level in found[-1].privacy},
         )  # fmt: skip
 
     def _start_ms(self, p: Publication) -> int:
-        width = 1 if p.span == "step" else self._survey.window_steps
+        width = self._survey.window_steps if p.span == "window" else 1
         return self._survey.opens_ms(max(0, p.step - width + 1))
 
     def _end_ms(self, p: Publication) -> int:
         return self._survey.opens_ms(p.step + 1)
 
-    def _known(self, name: str) -> Attribute:
+    def _known(self, name: str, span: Span) -> Attribute:
         if name not in self._attributes:
             raise NotFound(f"no attribute {name!r} in this survey")
-        return self._attributes[name]
+        attribute = self._attributes[name]
+        if span not in spans(attribute):
+            raise NotFound(f"attribute {name} has {attribute.k} values; at most {MAX_FILTERED} have a filtered curve")
+        return attribute
 
     def _estimator(self, p: Publication, wanted: str | None) -> str:
         if wanted is None:
-            return "ibu"
+            return p.main
         if wanted not in p.estimators:
             raise NotAllowed(f"estimator must be one of {', '.join(p.estimators)}, got {wanted!r}")
         return wanted
@@ -210,7 +219,7 @@ def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
 
 def _largest(p: Publication, n: int) -> list[tuple[int, float]]:
     """Returns the n most frequent values and their frequencies. Returns no values if there is no estimate."""
-    frequencies = p.estimators["ibu"].estimate().frequencies
+    frequencies = p.estimators[p.main].estimate().frequencies
     order = np.argsort(-frequencies, kind="stable")[:n]
     return [(int(v), float(frequencies[v])) for v in order if not math.isnan(frequencies[v])]
 

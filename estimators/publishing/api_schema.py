@@ -2,7 +2,7 @@
 
 import msgspec
 
-from estimators.publishing.publication import Diagnostics, LevelEstimate, Privacy, Span, Withheld
+from estimators.publishing.publication import Diagnostics, Jump, LevelEstimate, Privacy, Span, Withheld
 from surveys import Reason
 
 
@@ -66,8 +66,9 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of an attribute's latest estimate: its three most frequent values (none if nobody reported) and privacy loss.
 
-    fit_z (by level), drift_sigma, drift_p and drift_label (the value that changed most) describe the latest step, for both
-    spans. levels_sigma, levels_p, levels_label and levels_pair describe the span. See `publication.Diagnostics`.
+    fit_z (by level), drift_sigma, drift_p and drift_label (the value that changed most) describe the latest step, for all
+    spans. levels_sigma, levels_p, levels_label and levels_pair describe the span. See `publication.Diagnostics`. `change` is
+    the jump that the filter detected at the latest step, of the value with the label change_label.
     """
 
     attribute: str
@@ -85,6 +86,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     levels_p: float | None
     levels_label: str | None
     levels_pair: list[str] | None
+    change: Jump | None
+    change_label: str | None
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +104,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     Without reports all numbers of the estimate are None, and `converged` is false. `interval_withheld` is the reason why an
     estimate has no standard errors and no intervals: see `publication.Frequencies`. The span begins at `start_ms`
     and ends at `end_ms`, in Unix time. With several levels, `levels` has each level's own estimate of the values shown. The
-    intervals are computed before post-processing.
+    intervals are computed before post-processing. `change`: see `publication.Publication`.
     """
 
     survey: str
@@ -130,6 +133,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     high: list[float | None]
     truth: list[float] | None
     levels: dict[str, LevelEstimate]
+    change: Jump | None
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,7 +150,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Some values over time; the arrays have one entry per step. `eps_t` is by level, in nats. Times are as in `Histogram`.
 
     The numbers of a step without reports are None. If the request names no values, the lines are the five most frequent values
-    of the last step with reports. If no step has reports, there are no lines.
+    of the last step with reports. If no step has reports, there are no lines. `changes` has the jumps that the filter detected
+    at these steps, for the span "filtered".
     """
 
     attribute: str
@@ -160,4 +165,5 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     complete: list[bool]
     interval_withheld: list[Withheld | None]
     lines: list[Line]
+    changes: list[Jump]
     eps_t: dict[str, list[float]]

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -17,11 +17,12 @@ from estimators.matrix_inversion import combined_inversion, matrix_inversion
 from estimators.post_processing import post_process
 from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import FloatArray
-from surveys import Survey
+from surveys import Attribute, Survey
 
-Span = Literal["step", "window"]
+Span = Literal["step", "window", "filtered"]
 Withheld = Literal["bias", "levels"]
 LEVELS_CHANCE = 5.7e-7  # threshold of `levels_p` for the alert
+MAX_FILTERED = 10_000  # values; an attribute with more values has no filtered curve (a state of 1.2 kB per value)
 MAX_LEVEL_NUMBERS = 10_000  # values times levels; if there are more, the levels' own estimates are not published
 MAX_IBU_WORK = 200_000_000  # limit of iterations × values × levels (a third of a second); above it, IBU gets fewer iterations
 
@@ -130,16 +131,42 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
     levels_p: float | None = None
 
 
+class Jump(msgspec.Struct, frozen=True, kw_only=True):
+    """A jump of a value's share that was detected at the publication's step.
+
+    Attributes:
+        changed_at: the first time step at the new level.
+        value: index of the value. If several values jumped, this value has the highest score.
+        size: estimated jump of the share.
+        low, high: 95 % interval of `size`, if `changed_at` is right.
+        sigma: |size| in standard errors.
+    """
+
+    changed_at: int
+    value: int
+    size: float
+    low: float
+    high: float
+    sigma: float
+
+
 class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """The histogram of one attribute after one step, for that step alone or for the sliding window that ends with the step.
+    """The histogram of one attribute after one step, for one of three spans.
+
+        step        that step alone
+        window      the sliding window that ends with the step
+        filtered    the share at that step, estimated from all steps so far (`estimators.publishing.filtering`); not for
+                    attributes with more than 10 000 values
 
     The key is (survey, attribute, step, span). A later publication replaces an earlier publication with the same key.
 
     Attributes:
         fingerprint: the survey's fingerprint, in hex.
-        panes: number of steps with reports in the span.
-        reports: number of reports counted. If 0, all numbers of every estimator are None, and no estimator has converged.
-        complete: true if no report could be missing when the publication was made.
+        panes: number of steps with reports in the span. For the span "filtered", number of steps that the filter has seen.
+        reports: number of reports counted in the span; for the span "filtered", in the step alone. If 0, all numbers of "mi",
+            "ibu" and "mle" are None, and no estimator has converged. "filter" then predicts from earlier steps.
+        complete: true if no report could be missing when the publication was made. For the span "filtered", true if no report
+            of the step could be missing. Reports missing from earlier steps only make the standard errors larger.
         estimators: each estimator's result by name, for all levels together. "mi" is matrix inversion, "mle" the maximum
             likelihood. "ibu" is expectation maximisation (EM) from uniform. EM stops after at most 10 000 iterations as in the
             literature, or earlier if values times levels exceed 20 000. For few values or many reports, "ibu" and "mle" agree;
@@ -149,6 +176,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         privacy: privacy losses by level.
         diagnostics: fit of the counts, drift, and differences between levels.
         levels: each level's own estimate, if there are several levels and at most 10 000 values times levels; otherwise empty.
+        change: the jump that the filter detected at this step; None without a jump, and for other spans.
     """
 
     survey: str
@@ -163,6 +191,12 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     privacy: dict[str, Privacy]
     diagnostics: Diagnostics
     levels: dict[str, LevelEstimate] = {}
+    change: Jump | None = None
+
+    @property
+    def main(self) -> str:
+        """Name of the estimator that is shown by default."""
+        return "filter" if self.span == "filtered" else "ibu"
 
     @property
     def key(self) -> str:
@@ -176,8 +210,13 @@ def publication_key(attribute: str, span: Span, step: int) -> str:
 
 
 def publication_keys(survey: Survey, step: int) -> list[str]:
-    """Returns the keys of all publications of a step: for every attribute and both spans."""
-    return [publication_key(attribute.name, span, step) for attribute in survey.attributes for span in get_args(Span)]
+    """Returns the keys of all publications of a step: for every attribute and its spans."""
+    return [publication_key(attribute.name, span, step) for attribute in survey.attributes for span in spans(attribute)]
+
+
+def spans(attribute: Attribute) -> tuple[Span, ...]:
+    """Returns the spans for which an attribute is published."""
+    return ("step", "window", "filtered") if attribute.k <= MAX_FILTERED else ("step", "window")
 
 
 def conclude(

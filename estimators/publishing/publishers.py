@@ -321,8 +321,8 @@ class PrometheusPublisher:
             if attribute.size is None and attribute.k <= MAX_LISTED:
                 self._shown[p.attribute] = list(range(attribute.k))
             else:
-                first = p.estimators["ibu"].estimate().frequencies
-                if np.isnan(first).any():  # nobody reported
+                first = p.estimators[p.main].estimate().frequencies
+                if np.isnan(first).any():  # nobody has reported
                     return []
                 self._shown[p.attribute] = sorted(range(len(first)), key=lambda i: -first[i])[:TOP_VALUES]
         return self._shown[p.attribute]

@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 
 from estimators.publishing.publication import Publication
-from estimators.publishing.schedule import KEPT_STEPS, Progress
+from estimators.publishing.schedule import KEPT_STEPS, Filters, Progress
 from runtime.settings import Settings
 from stores.count_store import StoreUnavailable
 from stores.redis_connection import ERRORS, Client, Command, check_rights
@@ -19,14 +19,16 @@ LEASE_MS = 5_000  # the leader renews the lease before every attribute of a step
 _publication = msgspec.json.Decoder(Publication)
 _progress = msgspec.json.Decoder(Progress)
 
-# KEYS: progress, estimates. ARGV: progress before ("" for none), progress after, number of old fields, old fields, then
-# field and value of each publication.
+# KEYS: progress, estimates, filters. ARGV: progress before ("" for none), progress after, number of old fields, old fields,
+# number of filters, attribute and state of each filter, then field and value of each publication.
 _SAVE = """
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 local old = tonumber(ARGV[3])
 for i = 4, 3 + old do redis.call('HDEL', KEYS[2], ARGV[i]) end
-for i = 4 + old, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1]) end
+local first = 5 + old + 2 * tonumber(ARGV[4 + old])
+for i = 5 + old, first - 1, 2 do redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1]) end
+for i = first, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1]) end
 return 1
 """
 
@@ -49,13 +51,20 @@ class MemoryResults:
     def __init__(self) -> None:
         self._publications: dict[str, Publication] = {}
         self._progress: Progress | None = None
+        self._filters: dict[str, bytes] = {}
 
     def progress(self) -> Progress | None:
         return self._progress
 
-    def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
+    def filters(self) -> dict[str, bytes]:
+        return dict(self._filters)
+
+    def save(
+        self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
+    ) -> bool:
         if self._progress != before:
             return False
+        self._filters.update(filters or {})
         self._publications.update((p.key, p) for p in publications)
         self._progress = progress
         return True
@@ -72,14 +81,15 @@ class MemoryResults:
 
 
 class RedisResults:
-    """Results in Redis, three keys per survey. The keys contain the fingerprint, so surveys never mix:
+    """Results in Redis, four keys per survey. The keys contain the fingerprint, so surveys never mix:
 
         ldpstream:{name:fingerprint}:progress      JSON of `Progress`
         ldpstream:{name:fingerprint}:estimates     hash: `Publication.key` -> JSON, of the last 1000 steps
+        ldpstream:{name:fingerprint}:filters       hash: attribute -> state of the filter (`LocalLevel.to_bytes`)
         ldpstream:{name:fingerprint}:leader        name of the leading estimator; expires after 5 s (the lease)
 
-    One script writes `progress` and `estimates`. All three keys have the same hash tag, so the script also works on a Redis
-    Cluster.
+    One script writes `progress`, `estimates` and `filters`. All four keys have the same hash tag, so the script also works on
+    a Redis Cluster.
 
     Raises (all methods):
         StoreUnavailable: if Redis does not answer.
@@ -88,6 +98,7 @@ class RedisResults:
     def __init__(self, survey: Survey, client: Client) -> None:
         prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
         self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
+        self._filters_key = f"{prefix}:filters"
         self._save = client.register_script(_SAVE)
         self._seen: tuple[Progress | None, bytes] = (None, b"")  # the progress last read, and its bytes in Redis
         self._leader_key, self._name = f"{prefix}:leader", secrets.token_hex(8)
@@ -99,8 +110,9 @@ class RedisResults:
         Raises:
             StoreRefused: if Redis refuses a command or our login; the error names the reason.
         """
-        progress, estimates = self._progress_key, self._estimates_key
-        saved: list[Command] = [("EVALSHA", "", 2, progress, estimates), ("GET", progress), ("SET", progress, 0)]
+        progress, estimates, filters = self._progress_key, self._estimates_key, self._filters_key
+        saved: list[Command] = [("EVALSHA", "", 3, progress, estimates, filters), ("GET", progress), ("SET", progress, 0)]
+        saved += [("HGETALL", filters), ("HSET", filters, 0, 0)]
         kept: list[Command] = [("HMGET", estimates, 0), ("HVALS", estimates), ("HSET", estimates, 0, 0), ("HDEL", estimates, 0)]
         leader = self._leader_key
         led: list[Command] = [("EVALSHA", "", 1, leader), ("GET", leader), ("SET", leader, 0, "PX", 1), ("DEL", leader)]
@@ -112,7 +124,14 @@ class RedisResults:
         self._seen = (None, b"") if raw is None else (_progress.decode(raw), raw)
         return self._seen[0]
 
-    def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
+    def filters(self) -> dict[str, bytes]:
+        with _reachable():
+            raw = cast(dict[bytes, bytes], self._client.hgetall(self._filters_key))
+        return {name.decode(): state for name, state in raw.items()}
+
+    def save(
+        self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
+    ) -> bool:
         """See `estimators.publishing.schedule.Results`.
 
         Redis compares bytes, and another software version may encode the same progress differently. For `before` we therefore
@@ -121,11 +140,13 @@ class RedisResults:
         old = [msgspec.structs.replace(p, step=p.step - KEPT_STEPS).key for p in publications]
         written = b"" if before is None else msgspec.json.encode(before)
         arguments: list[bytes | str | int] = [self._seen[1] if before == self._seen[0] else written]
-        arguments += [msgspec.json.encode(progress), len(old), *old]
+        arguments += [msgspec.json.encode(progress), len(old), *old, len(filters or {})]
+        for attribute, state in (filters or {}).items():
+            arguments += [attribute, state]
         for p in publications:
             arguments += [p.key, msgspec.json.encode(p)]
         with _reachable():
-            return bool(self._save(keys=[self._progress_key, self._estimates_key], args=arguments))
+            return bool(self._save(keys=[self._progress_key, self._estimates_key, self._filters_key], args=arguments))
 
     def lead(self, for_ms: int | None = None) -> bool:
         with _reachable():

@@ -32,7 +32,8 @@ from typing import Protocol
 
 import msgspec
 
-from estimators.publishing.publication import Publication, conclude, publication_keys, spent
+from estimators.publishing.filtering import conclude_filtered, replay
+from estimators.publishing.publication import Publication, conclude, publication_key, publication_keys, spans, spent
 from mechanisms import CountTable, Mechanism
 from stores import PaneKey
 from stores.checkpoint import Checkpoint, Missing, sum_tables
@@ -41,6 +42,8 @@ from surveys import Survey
 
 KEPT_STEPS = 1000  # steps of history in the results; the topic keeps all steps
 TAKE_OVER_MS = 60_000  # duration of the lease while an estimator takes over and reads a topic
+
+Filters = Mapping[str, bytes]  # states of the filters by attribute
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,8 +82,14 @@ class Results(Protocol):
     def progress(self) -> Progress | None:
         """Returns the progress last saved; None before the first save."""
 
-    def save(self, publications: list[Publication], before: Progress | None, progress: Progress) -> bool:
-        """Saves the publications (replacing publications with the same keys) and the progress, in one atomic step.
+    def filters(self) -> dict[str, bytes]:
+        """Returns the last saved state of every filter, by attribute."""
+
+    def save(
+        self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
+    ) -> bool:
+        """Saves the publications (replacing publications with the same keys), the progress, and the states of the filters by
+        attribute (None keeps the saved states), in one atomic step.
 
         Returns:
             False, and nothing is saved, if the stored progress is no longer `before`: another estimator has continued.
@@ -197,7 +206,8 @@ class Schedule:
             if restored := self._restored(progress):
                 step, publications = restored
                 after = _without(progress, step)
-                if not self._results.save(publications, saved, after):
+                filters = self._replayed(publications) if self._is_final(step, after) else None
+                if not self._results.save(publications, saved, after, filters):
                     break
                 saved = progress = after
                 continue
@@ -214,12 +224,12 @@ class Schedule:
             concluded = self._conclude(checkpoints, first, step, passed)
             if concluded is None or self._results.progress() != saved:
                 break  # another estimator leads or has continued
-            publications = self._best(concluded)
+            publications = self._best(concluded[0])
             if self._topic is not None:
                 self._topic.publish(publications)
             for publisher in self._publishers:
                 publisher.publish(publications)
-            if not self._results.save(publications, saved, after):
+            if not self._results.save(publications, saved, after, concluded[1] if self._is_final(step, after) else None):
                 break  # another estimator has continued, or the store was restored from an older copy
             self._prune(after, checkpoints)
             saved = progress = after
@@ -259,6 +269,20 @@ class Schedule:
                 if len(found) == len(keys):
                     return step, found
         return None
+
+    def _is_final(self, step: int, after: Progress) -> bool:
+        """True if neither the step nor an earlier step will be published again after this progress."""
+        return step < min((after.next_step, *after.incomplete))
+
+    def _replayed(self, publications: list[Publication]) -> Filters:
+        """Returns the states of the filters after a step that was restored from the topic."""
+        states, found = self._results.filters(), {p.key: p for p in publications}
+        after: dict[str, bytes] = {}
+        for attribute, mechanisms in zip(self._survey.attributes, self._survey.mechanisms, strict=True):
+            if "filtered" in spans(attribute):
+                step = found[publication_key(attribute.name, "step", publications[0].step)]
+                after[attribute.name] = replay(mechanisms, step, self._post, states.get(attribute.name))
+        return after
 
     def _best(self, concluded: list[Publication]) -> list[Publication]:
         """Replaces each incomplete publication by a better publication from the topic or the results, if there is one."""
@@ -313,8 +337,13 @@ class Schedule:
         reached = {partition: head.next_offset for partition, head in heads.items()}
         return all(reached.get(partition, 0) >= offset for partition, offset in needed.items())
 
-    def _conclude(self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool) -> list[Publication] | None:
-        """Returns the publications of a step whose window begins at `first`. Returns None if another estimator leads now."""
+    def _conclude(
+        self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool
+    ) -> tuple[list[Publication], Filters] | None:
+        """Returns the publications of a step whose window begins at `first`, and the states of the filters after the step.
+
+        Returns None if another estimator leads now.
+        """
         survey = self._survey
         tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
         gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]
@@ -323,7 +352,8 @@ class Schedule:
         def complete(begin: int) -> bool:
             return passed and pruned <= begin and not any(_touches(survey, gap, begin, step) for gap in gaps)
 
-        publications = []
+        publications: list[Publication] = []
+        before_step, filters = self._results.filters(), {}
         for attribute, mechanisms in enumerate(survey.mechanisms):
             if not self._results.lead():
                 return None
@@ -333,9 +363,16 @@ class Schedule:
 
             panes = [pane(s) for s in range(first, step + 1)]
             before = pane(step - 1) if pruned < step else None
-            publications.append(conclude(survey, attribute, step, "step", panes[-1:], complete(step), self._post, before))
-            publications.append(conclude(survey, attribute, step, "window", panes, complete(first), self._post))
-        return publications
+            made = [
+                conclude(survey, attribute, step, "step", panes[-1:], complete(step), self._post, before),
+                conclude(survey, attribute, step, "window", panes, complete(first), self._post),
+            ]
+            asked = survey.attributes[attribute]
+            if "filtered" in spans(asked):
+                curve, filters[asked.name] = conclude_filtered(mechanisms, panes[-1], made, before_step.get(asked.name))
+                made.append(curve)
+            publications += made
+        return publications, filters
 
     def _prune(self, progress: Progress, checkpoints: dict[int, Checkpoint]) -> None:
         """Prunes panes that no unpublished step needs.

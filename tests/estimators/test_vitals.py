@@ -86,7 +86,7 @@ def test_a_standby_estimator_shows_the_working_ones_estimates() -> None:
         assert each.gauge("estimate_step", attribute="screen", span="step") == 1
         assert each.gauge("estimate_reports", attribute="screen", span="window") == 5
         assert each.gauge("next_estimate_due_timestamp_seconds") == due_s(2)
-    assert works.gauge("publications_total") == 2 * 2 * len(SURVEY.attributes)
+    assert works.gauge("publications_total") == 2 * 3 * len(SURVEY.attributes)
     assert stands_by.gauge("publications_total") == 0
 
 

@@ -5,14 +5,17 @@
     every rejected envelope is in the dead-letter topic before the commit that includes the envelope;
     every complete publication includes every acknowledged report of the publication's steps, and no other report;
     no publication is replaced by a less complete publication;
+    a saved filter has seen each step once (at most once if Redis lost data), in order, and with the counts of the step's
+    complete publication;
     in the end all records are counted, every step is published complete, and the topic and Redis hold the same publications.
 
 The direct tally comes from `tests.agents.reference`, which shares no code with the service.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -127,8 +130,20 @@ class Invariant:
         for kept in self._redis.results.history():
             if latest[kept.key] != kept or not (kept.complete or self._missing()):
                 raise Violation(f"published last: {latest[kept.key]}, in Redis: {kept}")
+        self._check_filters(latest)
         if lost := latest.keys() - {kept.key for kept in self._redis.results.history()}:
             raise Violation(f"published and not in Redis: {sorted(lost)}")
+
+    def _check_filters(self, latest: dict[str, Any]) -> None:
+        for attribute, state in self._redis.results.filters().items():
+            seen = json.loads(state)
+            steps = [step for step, _ in seen]
+            if steps != sorted(set(steps)) or not (self._redis.lost or steps == list(range(steps[0], steps[-1] + 1))):
+                raise Violation(f"the filter of {attribute} has seen the steps {steps}")
+            for step, reports in seen:
+                published = latest[f"{attribute}|filtered|{step}"]
+                if published.complete and published.reports != reports:
+                    raise Violation(f"the filter has seen {reports} reports of step {step}, published {published}")
 
     def _check_ranges(self, partition: int, ranges: Sequence[Range], next_offset: int) -> None:
         begin = self._log.begins[partition]
@@ -212,6 +227,19 @@ def conclude(
     tables = [sum((pane[i] for pane in panes[1:]), panes[0][i]) for i in range(len(panes[0]))]
     steps = range(step - len(panes) + 1, step + 1)
     return Published(attribute, step, span, complete, steps, tuple(map(numbers_of, tables)))
+
+
+def conclude_filtered(
+    _: object, tables: list[CountTable], made: list[Published], state: bytes | None
+) -> tuple[Published, bytes]:
+    """Replaces `estimators.publishing.filtering.conclude_filtered`. The state lists the steps and reports seen."""
+    return replace(made[0], span="filtered", counts=tuple(map(numbers_of, tables))), replay((), made[0], "none", state)
+
+
+def replay(_: object, step: Published, __: str, state: bytes | None) -> bytes:
+    """Replaces `estimators.publishing.filtering.replay`."""
+    seen = [] if state is None else json.loads(state)
+    return json.dumps([*seen, (step.step, step.reports)]).encode()
 
 
 def truth_of(survey: Survey, truth: Tallied, p: Published) -> tuple[tuple[int, tuple[int, ...]], ...]:

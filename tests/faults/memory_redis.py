@@ -12,7 +12,7 @@ from typing import Any
 
 from agents.tally import Record
 from estimators.publishing.results import MemoryResults
-from estimators.publishing.schedule import Progress
+from estimators.publishing.schedule import Filters, Progress
 from stores.count_store import StoreUnavailable
 
 from .memory_log import PARTITIONS
@@ -35,6 +35,7 @@ class MemoryRedis:
     Attributes:
         lineage: for each partition, the ranges of offsets that the stored counts include.
         done: the number of events of each kind.
+        lost: true if data was ever lost.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class MemoryRedis:
         self.paused_until = self.refusing_until = -1.0
         self.slow_s = 0.0
         self.errors, self.errors_after = 0, False
+        self.lost = False
 
     # ---- faults
 
@@ -60,7 +62,7 @@ class MemoryRedis:
 
     def flush(self) -> None:
         """Deletes all data permanently."""
-        self._restore(({}, {}, None, {}))
+        self._restore(({}, {}, None, {}, {}))
         self._past.clear()
 
     def lose_writes(self, n: int) -> None:
@@ -75,32 +77,35 @@ class MemoryRedis:
         """
         if n is not None and not self._past:
             return
-        past = ({}, {}, None, {}) if n is None else self._past[-min(n, len(self._past))]
+        past: tuple[Any, ...] = ({}, {}, None, {}, {}) if n is None else self._past[-min(n, len(self._past))]
         now = self._state()
         if shard % (PARTITIONS + 1) == PARTITIONS:
-            self._restore((now[0], past[1], past[2], now[3]))
+            self._restore((now[0], past[1], past[2], now[3], past[4]))
         else:
             partition = shard % (PARTITIONS + 1)
             checkpoints, lineage = ({p: kept for p, kept in now[i].items() if p != partition} for i in (0, 3))
             if partition in past[0]:
                 checkpoints[partition], lineage[partition] = past[0][partition], past[3][partition]
-            self._restore((checkpoints, now[1], now[2], lineage))
+            self._restore((checkpoints, now[1], now[2], lineage, now[4]))
 
     def _state(self) -> tuple[Any, ...]:
         results = self.results
-        return dict(self.store._checkpoints), dict(results._publications), results._progress, dict(self.lineage)
+        publications, progress, filters = dict(results._publications), results._progress, results.filters()
+        return dict(self.store._checkpoints), publications, progress, dict(self.lineage), filters
 
     def _note_write(self) -> None:
         self._past.append(self._state())
 
     def _restore(self, state: tuple[Any, ...]) -> None:
-        checkpoints, publications, progress, lineage = state
+        checkpoints, publications, progress, lineage, filters = state
         self.store._checkpoints.clear()
         self.store._checkpoints.update(checkpoints)
         self.lineage = dict(lineage)
+        self.lost = True
         self.results = MemoryResults()
         self.results._publications.update(publications)
         self.results._progress = progress
+        self.results._filters.update(filters)
 
     # ---- requests of agents, each in a thread
 
@@ -207,9 +212,14 @@ class MemoryRedis:
     def lead(self, for_ms: int | None = None) -> bool:
         return True
 
-    def save(self, publications: list[Any], before: Progress | None, progress: Progress) -> bool:
+    def filters(self) -> dict[str, bytes]:
+        return self.results.filters()
+
+    def save(
+        self, publications: list[Any], before: Progress | None, progress: Progress, filters: Filters | None = None
+    ) -> bool:
         self._note_write()
-        return self.results.save(publications, before, progress)
+        return self.results.save(publications, before, progress, filters)
 
 
 def _time_out(future: "asyncio.Future[Any]") -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from agents.log import Chunk, DeadLetter
 from agents.tally import Record, tally
+from estimators.publishing.schedule import Progress
 from stores.checkpoint import Checkpoint
 from stores.memory_store import MemoryCountStore
 
@@ -189,6 +190,16 @@ def replaces_better_by_poorer(code: Code) -> None:
     code.schedule.Schedule = Schedule
 
 
+def filters_preliminary_counts(code: Code) -> None:
+    """The filter's state is saved after every step, although the counts of the step may still change."""
+
+    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
+        def _is_final(self, step: int, after: Progress) -> bool:
+            return True
+
+    code.schedule.Schedule = Schedule
+
+
 def never_compares_with_the_store(code: Code) -> None:
     """An agent without new records does not notice that the store has lost the agent's writes."""
 
@@ -216,6 +227,7 @@ MUTANTS: tuple[Mutant, ...] = (
     publishes_although_replaced,
     forgets_what_was_told,
     replaces_better_by_poorer,
+    filters_preliminary_counts,
     never_compares_with_the_store,
 )
 

@@ -1,0 +1,102 @@
+"""The filtered curve of an attribute: every share, estimated from all steps so far, and the jumps that the filter detects.
+
+The filter (`estimators.local_level`) sees each step once and in order, when the counts of the step and of all earlier steps are
+final. The schedule saves the filter's state together with its progress, so a restarted estimator continues with the same bits.
+While the counts of the step or of an earlier step may still change, the publication is preliminary: the filter starts from the
+last final step, passes over the steps between, and sees the published step. The state is not saved then, and the schedule
+publishes the step again later.
+
+If the state is lost or belongs to a later step, the filter starts anew at the published step. If the schedule restores a step
+from the topic of estimates, the filter takes the step's raw inversion from the publication. It passes over the step if the
+inversion was published with post-processing.
+"""
+
+import numpy as np
+
+from estimators.changes import Change
+from estimators.estimate import Estimate
+from estimators.local_level import Filtered, LocalLevel
+from estimators.matrix_inversion import combined_inversion
+from estimators.publishing.publication import LEVELS_CHANCE, Diagnostics, Frequencies, Jump, Publication
+from estimators.step_noise import step_noise
+from mechanisms import CountTable, Mechanism
+from mechanisms.arguments import FloatArray
+
+
+def conclude_filtered(
+    mechanisms: tuple[Mechanism, ...], tables: list[CountTable], made: list[Publication], state: bytes | None
+) -> tuple[Publication, bytes]:
+    """Returns the publication of the span "filtered" and the filter's state after the step.
+
+    Args:
+        mechanisms: each level's mechanism.
+        tables: each level's count table of the step.
+        made: the publications of the step and of its window.
+        state: the filter's state after an earlier step; None if there is no state.
+    """
+    step = made[0]
+    raw = combined_inversion(list(zip(mechanisms, tables, strict=True))).frequencies
+    level = _restored(state, mechanisms[0].k, step.step)
+    found = _observe(level, step.step, mechanisms, raw, [table.n for table in tables])
+    biased = any(p.diagnostics.levels_p is not None and p.diagnostics.levels_p < LEVELS_CHANCE for p in made)
+    estimate = Estimate(found.frequencies, found.standard_errors, step.reports, converged=level.observed > 0)
+    publication = Publication(
+        survey=step.survey,
+        fingerprint=step.fingerprint,
+        attribute=step.attribute,
+        step=step.step,
+        span="filtered",
+        panes=level.observed,
+        reports=step.reports,
+        complete=step.complete,
+        estimators={"filter": Frequencies.of(estimate, "levels" if biased else None)},
+        privacy=step.privacy,
+        diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
+        change=None if found.change is None else _jump(found.change),
+    )
+    return publication, level.to_bytes()
+
+
+def replay(mechanisms: tuple[Mechanism, ...], step: Publication, post: str, state: bytes | None) -> bytes:
+    """Returns the filter's state after a step whose publication was restored.
+
+    Args:
+        mechanisms: each level's mechanism.
+        step: the publication of the step alone.
+        post: the post-processing of the publication's "mi".
+        state: the filter's state after an earlier step; None if there is no state.
+    """
+    reports = [step.reports] if len(mechanisms) == 1 else [level.reports for level in step.levels.values()]
+    known = post == "none" and len(reports) == len(mechanisms)
+    raw = step.estimators["mi"].estimate().frequencies if known else np.full(mechanisms[0].k, np.nan)
+    level = _restored(state, mechanisms[0].k, step.step)
+    _observe(level, step.step, mechanisms, raw, reports)
+    return level.to_bytes()
+
+
+def _observe(level: LocalLevel, step: int, mechanisms: tuple[Mechanism, ...], raw: FloatArray, reports: list[int]) -> Filtered:
+    """Passes over the steps before `step`, and observes `step`. A NaN in `raw` means that nobody reported."""
+    level.skip(step - level.next_step)
+    if np.isnan(raw).any():
+        return level.skip()
+    expected = level.predicted if level.observed else raw
+    noise = step_noise(list(zip(mechanisms, reports, strict=True)), expected)
+    return level.step(raw, noise.fresh, noise.lasting, noise.skewness)
+
+
+def _restored(state: bytes | None, k: int, step: int) -> LocalLevel:
+    """Returns the filter with this state, or a new filter if there is no usable state."""
+    if state is not None:
+        try:
+            level = LocalLevel.from_bytes(state)
+        except ValueError:  # written by another software version
+            pass
+        else:
+            if level.k == k and level.next_step <= step:
+                return level
+    return LocalLevel(k, next_step=step)
+
+
+def _jump(change: Change) -> Jump:
+    low, high = change.interval()
+    return Jump(changed_at=change.step, value=change.value, size=change.size, low=low, high=high, sigma=change.score)

@@ -1,0 +1,71 @@
+"""Noise of a step's raw inversion: what the filter (`estimators.local_level`) must know about an observation."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from estimators.matrix_inversion import inversion_weight
+from estimators.post_processing import norm_sub
+from mechanisms import ChannelMechanism, Mechanism
+from mechanisms.arguments import FloatArray
+
+LONG = 2**31  # number of steps after which only lasting noise is left
+
+
+@dataclass(frozen=True, slots=True)
+class StepNoise:
+    """Noise of one step's raw inversion, (k,) each.
+
+    Attributes:
+        fresh: variance of the noise that is independent between steps.
+        lasting: variance of the noise that is the same at every step: from the memos, and from the choice of the people.
+        skewness: skewness of the fresh noise; 0 for location mechanisms.
+    """
+
+    fresh: FloatArray
+    lasting: FloatArray
+    skewness: FloatArray
+
+
+def step_noise(levels: list[tuple[Mechanism, int]], shares: FloatArray) -> StepNoise:
+    """Returns the noise of `combined_inversion` at one step.
+
+    The same people report at every step, with unchanged values. At a level with `every_steps` = w, the people of a step report
+    again after w steps. Over many steps, their lasting noise is that of w times as many people. The rest is fresh.
+
+    Args:
+        levels: each level's mechanism and number of reports at this step; some level has reports and distinguishes the values.
+        shares: (k,) expected shares of all values; shares outside [0, 1] are clipped.
+    """
+    fresh, lasting, third, weights = np.zeros((4, shares.size))
+    for m, reports in levels:
+        if not reports or m.p == m.q:
+            continue
+        weight = inversion_weight(m, reports)
+        f = norm_sub(shares, 1.0) if isinstance(m, ChannelMechanism) else np.clip(shares, 0, 1)
+        total, kept = m.inversion_variances(f, 1), m.inversion_variances(f, 1, LONG) / m.every_steps
+        fresh += weight**2 * np.maximum(total - kept, 0) / reports
+        lasting += weight**2 * kept / reports
+        third += weight**3 * _third_moment(m, f) / reports**2
+        weights += weight
+    fresh /= weights**2
+    return StepNoise(
+        fresh,
+        lasting / weights**2,
+        np.divide(third / weights**3, fresh**1.5, out=np.zeros(shares.size), where=fresh > 0),
+    )
+
+
+def _third_moment(m: Mechanism, shares: FloatArray) -> FloatArray:
+    """Returns the third central moment of the fresh noise of one person's contribution."""
+    if isinstance(m, ChannelMechanism):
+        return np.zeros(shares.size)
+    encoded = (shares + (m.fakes - 1) / m.k) / m.fakes
+    memo_p, memo_q, p2, q2 = m.device.rounds()
+    hit = encoded * memo_p + (1 - encoded) * memo_q
+    if m.every_steps > 1:  # other people at each step: the value and the memo vary, too
+        chance = hit * p2 + (1 - hit) * q2
+        third = chance * (1 - chance) * (1 - 2 * chance)
+    else:
+        third = hit * p2 * (1 - p2) * (1 - 2 * p2) + (1 - hit) * q2 * (1 - q2) * (1 - 2 * q2)
+    return np.asarray(third / (m.p - m.q) ** 3)
