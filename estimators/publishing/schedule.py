@@ -10,8 +10,8 @@ Records may be lost before they are counted (`Missing`). If lost records may bel
 once all other records are counted. Such a step stays incomplete permanently, and so does every window that contains the step. A
 span also stays incomplete if some tables of one of the span's steps have already been pruned.
 
-The schedule saves its position with its results (`Progress`), so a restart neither skips nor repeats a step. If a step is
-estimated twice, both publications have the same keys and the same contents.
+The schedule saves its position with its results (`Progress`) and with the states of the filters, so a restart neither skips nor
+repeats a step. If a step is estimated twice, both publications have the same keys and the same contents.
 
 An estimator may hang at any line while another estimator continues. Meanwhile somebody may restore the store from an older
 copy. Every write is therefore fenced. The topic refuses an estimator's publications after another estimator has taken the topic

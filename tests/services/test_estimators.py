@@ -107,7 +107,7 @@ class Site:
         """Checks that no publication is wrongly complete or replaces a more complete one. Redis and the topic must agree."""
         last: dict[str, Publication] = {}
         for p in all_published(self.settings, self.survey.estimates_topic):
-            panes = 1 if p.span == "step" else min(p.step + 1, SURVEY.window_steps)
+            panes = min(p.step + 1, SURVEY.window_steps) if p.span == "window" else 1
             if p.complete:
                 assert p.reports == (5 * panes if p.attribute == SURVEY.attributes[0].name else 0), p.key
             if p.key in last:

@@ -126,10 +126,15 @@ def test_a_cluster_stores_results(cluster: RedisClusterNodes) -> None:
         empty = [[m.empty_table() for m in SURVEY.mechanisms[0]]]
         publication, progress = conclude(SURVEY, 0, 0, "step", empty, True, "none"), Progress(first_step=0, next_step=1)
         assert results.progress() is None
-        assert results.save([publication], None, progress)
-        assert not results.save([], None, progress)
+        states = {"a": bytes(range(256)), "größe": b""}
+        assert results.filters() == {}
+        assert results.save([publication], None, progress, states)
+        assert not results.save([], None, progress, {"a": b"refused"})
         assert results.progress() == progress
         assert results.history() == [publication]
+        assert results.filters() == states
+        assert results.save([], progress, Progress(first_step=0, next_step=2))
+        assert results.filters() == states
 
 
 def test_the_store_recovers_after_a_cluster_node_was_down(cluster: RedisClusterNodes) -> None:
