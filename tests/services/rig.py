@@ -14,6 +14,7 @@ import itertools
 import os
 import random
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -28,7 +29,7 @@ from typing import IO, Any, Literal, Self
 
 import redis
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from . import kafka_jars
 
@@ -315,18 +316,42 @@ class KafkaNode(Node):
         }
 
     def start(self) -> None:
-        """Starts the broker, with its old data if any exists. Returns when the broker answers an administrator's request."""
+        """Starts the broker, with its old data if any exists. Returns when the broker serves clients."""
         deadline = time.monotonic() + self.start_timeout_s
         if not (self.folder / "data").exists():
             self._format()
         self._launch([*self._java(), "kafka.Kafka", str(self._settings)])
         self._wait_for_port(deadline)
-        remaining_ms = max(1, int((deadline - time.monotonic()) * 1000))
-        try:
-            with KafkaAdminClient(**self.admin_options, bootstrap_timeout_ms=remaining_ms) as admin:
-                admin.list_topics()
-        except KafkaError as err:
-            raise self._failed(f"opened its port but did not answer ({err!r})") from err
+        self._wait_until_serving(deadline)
+
+    def resume(self) -> None:
+        """Sends SIGCONT, and returns when the broker serves clients again."""
+        super().resume()
+        self._wait_until_serving(time.monotonic() + self.start_timeout_s)
+
+    def _wait_until_serving(self, deadline: float) -> None:
+        """Returns when the broker has created a topic and shows it to clients. Raises if the broker ends, or at `deadline`.
+
+        After a pause or a restart, the controller may find that the broker's session has expired. Until the next heartbeat,
+        the broker lists no brokers and no leaders. This can begin some time after the first good answer. The controller
+        handles an expired session before it creates a topic. Clients see the topic only after the session is restored.
+        """
+        topic = f"rig-{secrets.token_hex(6)}"
+        while True:
+            remaining_ms = max(1, int((deadline - time.monotonic()) * 1000))
+            try:
+                with KafkaAdminClient(**self.admin_options, bootstrap_timeout_ms=remaining_ms) as admin:
+                    with contextlib.suppress(TopicAlreadyExistsError):  # an earlier attempt created the topic
+                        admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}})
+                    admin.wait_for_topics([topic], timeout_ms=remaining_ms)
+                    admin.delete_topics([topic])
+                    return
+            except KafkaError as err:
+                if not self.running:
+                    raise self._failed("ended before it served") from err
+                if time.monotonic() > deadline:
+                    raise self._failed(f"opened its port but did not serve ({err!r})") from err
+                time.sleep(0.1)
 
     def _format(self, *more: str) -> None:
         command = [*self._java(), "kafka.tools.StorageTool", "format", "--standalone"]

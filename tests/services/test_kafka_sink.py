@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from producers import sinks
 from producers.population import Population
@@ -23,32 +23,34 @@ from .conftest import MakeTopic
 from .rig import PATIENCE_S, KafkaNode
 
 
-def wait_for_brokers(bootstrap: str) -> None:
-    """Waits until a broker is registered. At first a restarted broker lists no brokers, and the sink reports an error."""
+def read(bootstrap: str, topic: str) -> list[list[tuple[bytes | None, bytes, int]]]:
+    """Returns each partition's records: key, value, append time.
+
+    Starts again after an error: on a busy machine the broker's session may expire, and the broker then lists no brokers.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-                admin.list_topics()
-            return
+            return _read(bootstrap, topic, deadline)
         except KafkaError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
 
 
-def read(bootstrap: str, topic: str) -> list[list[tuple[bytes | None, bytes, int]]]:
-    """Returns each partition's records: key, value, append time."""
-    wait_for_brokers(bootstrap)
+def _read(bootstrap: str, topic: str, deadline: float) -> list[list[tuple[bytes | None, bytes, int]]]:
     with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=None) as consumer:
         partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
+        if not partitions:
+            raise UnknownTopicOrPartitionError(topic)
         consumer.assign(partitions)
         ends = consumer.end_offsets(partitions)
         records: dict[TopicPartition, list[tuple[bytes | None, bytes, int]]] = {tp: [] for tp in partitions}
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline and any(len(records[tp]) < ends[tp] for tp in partitions):
+        while any(len(records[tp]) < ends[tp] for tp in partitions):
             for tp, polled in consumer.poll(timeout_ms=200).items():
                 records[tp] += [(record.key, record.value, record.timestamp) for record in polled]
+            if time.monotonic() > deadline:
+                raise KafkaTimeoutError(f"read {sum(map(len, records.values()))} of {sum(ends.values())} records")
     return list(records.values())
 
 
