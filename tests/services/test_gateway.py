@@ -32,6 +32,7 @@ from .test_kafka_sink import read
 ROOT = Path(__file__).parents[2]
 TOKEN = "token-of-the-service-tests"
 FORWARDED = "203.0.113.77"  # a device's address, as a proxy forwards it
+HEALTH_CHECK = ("the log does not answer", "the log answers again")  # events that depend on the broker's speed
 SURVEY = """
 name = "gate-NUMBER"
 start = 2026-01-05T00:00:00Z
@@ -83,7 +84,7 @@ class Process:
     def status(self, path: str, port: int | None = None) -> int:
         """HTTP status of a GET; 0 without an answer."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port or self.port}{path}", timeout=30) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port or self.port}{path}", timeout=PATIENCE_S) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as refused:
             return refused.code
@@ -95,7 +96,7 @@ class Process:
 
     def waiting_bytes(self) -> float:
         """Bytes of requests that the gateway has read and not yet answered, with `OVERHEAD_BYTES` for each request."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=PATIENCE_S) as answer:
             lines = answer.read().decode().splitlines()
         (value,) = (line.split()[1] for line in lines if line.startswith("ldpstream_gateway_waiting_bytes "))
         return float(value)
@@ -153,16 +154,25 @@ class Client(threading.Thread):
             while outcome != "accepted":
                 outcome = post(self.port, part, key)
                 self.told.append((part, outcome))
+                if outcome == "log unavailable" or (self.insist and outcome != "accepted"):
+                    time.sleep(0.2)
                 if not self.insist:
                     break
-                if outcome != "accepted":
-                    time.sleep(0.2)
 
     def outcomes(self) -> Counter[str]:
         return Counter(outcome for _, outcome in self.told)
 
 
-def post(port: int, part: list[bytes], key: str | None = None, token: str = TOKEN) -> str:
+def post(port: int, part: list[bytes], key: str | None = None, token: str = TOKEN, reports: int | None = None) -> str:
+    """Posts envelopes once and returns the outcome.
+
+    Args:
+        port: the gateway's port.
+        part: the envelopes; more than one envelope is a batch.
+        key: the idempotency key, or None.
+        token: the bearer token.
+        reports: number of reports in the part; None means four in each envelope.
+    """
     headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": FORWARDED}
     headers["Content-Type"] = ENVELOPE if len(part) == 1 else BATCH
     if key is not None:
@@ -173,13 +183,22 @@ def post(port: int, part: list[bytes], key: str | None = None, token: str = TOKE
         answer = connection.getresponse()
         said = json.loads(answer.read())
         if answer.status == 202:
-            assert said == {"accepted": 4 * len(part)}
+            assert said == {"accepted": 4 * len(part) if reports is None else reports}
             return "accepted"
         return str(said["title"])
     except (OSError, http.client.HTTPException):
         return "no answer"
     finally:
         connection.close()
+
+
+def insist(gateway: Process, part: list[bytes], reports: int | None = None) -> None:
+    """Posts envelopes with one idempotency key until the gateway accepts them.
+
+    A retry may be needed: a busy broker may answer later than the gateway waits.
+    """
+    key = secrets.token_urlsafe(16)
+    wait_until(lambda: post(gateway.port, part, key, reports=reports) == "accepted", gateway.log.read_text)
 
 
 def in_log(bootstrap: str, survey: Survey) -> Counter[bytes]:
@@ -207,7 +226,8 @@ def test_a_gateway_stopped_under_load_loses_and_doubles_nothing(kafka: str, star
         client.join()
     outcomes = sum((client.outcomes() for client in clients), Counter[str]())
     assert outcomes["accepted"] > 100
-    assert set(outcomes) <= {"accepted", "stopping", "outcome unknown", "no answer"}
+    # on a busy machine the broker may answer too late for the gateway's health check: then the log is unavailable
+    assert set(outcomes) <= {"accepted", "stopping", "outcome unknown", "no answer", "log unavailable"}
     found = in_log(kafka, gateway.survey)
     assert set(found.values()) == {1}
     told = {envelope: outcome for client in clients for part, outcome in client.told for envelope in part}
@@ -218,7 +238,8 @@ def test_a_gateway_stopped_under_load_loses_and_doubles_nothing(kafka: str, star
         for part, _ in client.told:  # the log holds either the whole batch or no part of the batch
             assert len({envelope in found for envelope in part}) == 1
     log = gateway.log.read_text()
-    assert [json.loads(line)["event"] for line in log.splitlines()] == ["serving", "ended"]
+    told_by_us = [line["event"] for line in map(json.loads, log.splitlines()) if line["logger"] == "ldpstream.gateway"]
+    assert [event for event in told_by_us if event not in HEALTH_CHECK] == ["serving", "ended"]
     assert FORWARDED not in log
     assert TOKEN not in log
 
@@ -251,14 +272,18 @@ def test_a_broker_outage_loses_and_doubles_nothing(kafka_node: KafkaNode, start:
 def test_a_gateway_without_a_broker_ends_and_answers_all(away: str, kafka_node: KafkaNode, start: Start) -> None:
     gateway = start(kafka_node.bootstrap)
     first, *rest = unlike_envelopes(gateway.survey, 9, seed=4)
-    assert post(gateway.port, [first]) == "accepted"
+    insist(gateway, [first])
     kafka_node.kill() if away == "killed" else kafka_node.pause()
     clients = [Client(gateway.port, [[envelope]], insist=False) for envelope in rest]
     size = sum(OVERHEAD_BYTES + len(envelope) for envelope in rest)
 
     def all_arrived() -> bool:
-        answered = sum(OVERHEAD_BYTES + len(part[0]) for client in clients for part, _ in client.told)
-        return answered + gateway.waiting_bytes() >= size
+        if all(client.told for client in clients):
+            return True
+        told = [(part[0], outcome) for client in clients for part, outcome in client.told]
+        # an envelope whose outcome is unknown still waits for the log: the gateway's number contains it
+        refused = sum(OVERHEAD_BYTES + len(envelope) for envelope, outcome in told if outcome != "outcome unknown")
+        return refused + gateway.waiting_bytes() >= size
 
     wait_until(all_arrived, gateway.log.read_text)
     gateway.finish()
@@ -311,10 +336,6 @@ def test_the_largest_bodies_are_accepted(kafka: str, start: Start) -> None:
     survey, row = gateway.survey, gateway.survey.mechanisms[0][0].report_dtype
     largest = seal(survey, 0, 0, 0, np.zeros(((10**6 - 40) // row.itemsize, *row.shape), row.base))
     batch = [seal(survey, 0, 0, 0, np.zeros((1, *row.shape), row.base))] * (740_000 // (row.itemsize + 30))
-    for part in ([largest], batch):
-        headers = {"Content-Type": ENVELOPE if len(part) == 1 else BATCH, "Authorization": f"Bearer {TOKEN}"}
-        body = part[0] if len(part) == 1 else msgspec.msgpack.encode(part)
-        request = urllib.request.Request(f"http://127.0.0.1:{gateway.port}/v1/reports", body, headers)
-        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-            assert answer.status == 202
+    insist(gateway, [largest], reports=open_envelope(survey, largest, now_ms()).n)
+    insist(gateway, batch, reports=len(batch))
     assert in_log(kafka, survey) == Counter([largest, *batch])
