@@ -1,14 +1,29 @@
-"""Draws the pictures of the documents with the real mechanisms:  python docs/draw_pictures.py"""
+"""Draws the pictures of the documents with the real mechanisms:  python docs/draw_pictures.py [NAME]…"""
 
+import sys
+from collections import deque
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 
-from mechanisms import mechanism
+from estimators import matrix_inversion
+from estimators.publishing.filtering import conclude_filtered
+from estimators.publishing.publication import Jump, conclude
+from estimators.smoothing import smooth
+from estimators.step_noise import step_noise
+from mechanisms import CountTable, mechanism
+from mechanisms.arguments import FloatArray
+from surveys import Survey, load_survey
 
-HERE = Path(__file__).parent / "pictures"
+ROOT = Path(__file__).parents[1]
+HERE = ROOT / "docs" / "pictures"
 REPORTS = np.unique(np.geomspace(1, 100, 40).astype(int))
+DAY, YEAR = 24, 24 * 365  # steps
+PEOPLE, CHAT, SEARCH = 60_000, 3, 1  # the year's population, and two of the survey's values
+JUMP = 5610  # the step of the jump
 
 
 def save(name: str) -> None:
@@ -47,7 +62,111 @@ def windows() -> None:
     save("window")
 
 
+@dataclass
+class Curves:
+    """A year's curves by name, (YEAR, k) each, and the detected jumps with the steps of their publications."""
+
+    truth: FloatArray
+    shares: dict[str, FloatArray] = field(default_factory=dict)
+    errors: dict[str, FloatArray] = field(default_factory=dict)
+    jumps: list[tuple[int, Jump]] = field(default_factory=list)
+
+    def describe(self, value: int) -> str:
+        """Returns every curve's mean squared error and coverage of 95 % intervals for a value, without the first day."""
+        parts = []
+        for name, shares in self.shares.items():
+            off = np.abs(shares - self.truth)[DAY:, value]
+            covered = (off <= 1.96 * self.errors[name][DAY:, value]).mean()
+            parts.append(f"{name} {(off**2).mean():.2e} ({100 * covered:.1f} %)")
+        return ", ".join(parts)
+
+
+def moving_shares() -> FloatArray:
+    """(YEAR, k) true shares: "chat" has a season and a jump, and "search" has a weekly wave. "home" has the rest."""
+    t = np.arange(YEAR)
+    truth = np.tile([0.0, 0.22, 0.16, 0.12, 0.09, 0.07], (YEAR, 1))
+    truth[:, CHAT] += 0.04 * np.sin(2 * np.pi * t / YEAR) + np.where(t >= JUMP, 0.08, 0)
+    truth[:, SEARCH] += 0.01 * np.sin(2 * np.pi * t / (7 * DAY))
+    truth[:, 0] = 1 - truth.sum(axis=1)
+    return truth
+
+
+def counted(survey: Survey, truth: FloatArray) -> list[CountTable]:
+    """Simulates the count table of every step.
+
+    Each person has a fixed phase and a fixed number in [0, 1). The shares divide [0, 1) into intervals, and a person has the
+    value of the interval that contains the person's number. People thus keep their values while the shares stay the same.
+    """
+    rng, m = np.random.default_rng(1), survey.mechanisms[0][0]
+    groups = [np.sort(rng.random(n)) for n in rng.multinomial(PEOPLE, np.full(m.every_steps, 1 / m.every_steps))]
+    order = [CHAT, 0, SEARCH, 2, 4, 5]  # "home" between the two values that move, so that the other people keep their values
+    tables = []
+    for step, shares in enumerate(truth):
+        group, people = groups[step % m.every_steps], np.zeros(m.k, int)
+        ends = np.searchsorted(group, np.cumsum(shares[order])[:-1])
+        people[order] = np.diff(ends, prepend=0, append=group.size)
+        tables.append(m.table(group.size, rng.multinomial(people, m.channel()).sum(axis=0)))
+    return tables
+
+
+def published(survey: Survey, truth: FloatArray) -> Curves:
+    """Returns what the service publishes of these counts, and the smoothed history."""
+    curves, names, m = Curves(truth), ("raw", "window", "filtered"), survey.mechanisms[0][0]
+    curves.shares, curves.errors = ({name: np.empty(truth.shape) for name in names} for _ in range(2))
+    window: deque[CountTable] = deque(maxlen=survey.window_steps)
+    state, fresh, lasting, anew = None, np.empty(truth.shape), np.empty(truth.shape), np.zeros(truth.shape, bool)
+    for t, table in enumerate(counted(survey, truth)):
+        window.append(table)
+        step = conclude(survey, 0, t, "step", [[table]], complete=True)
+        found, state = conclude_filtered((m,), [table], [step], state)
+        together = matrix_inversion(m, sum(window, m.empty_table()))
+        for name, one in zip(names, (step.estimators["mi"].estimate(), together, found.estimators["filter"].estimate())):
+            curves.shares[name][t], curves.errors[name][t] = one.frequencies, one.standard_errors
+        noise = step_noise([(m, table.n)], curves.shares["filtered"][t])
+        fresh[t], lasting[t] = noise.fresh, noise.lasting
+        if found.change is not None:
+            curves.jumps.append((t, found.change))
+            anew[found.change.changed_at, found.change.value] = True
+    history = smooth(curves.shares["raw"], fresh, lasting, anew)
+    curves.shares["smoothed"], curves.errors["smoothed"] = history.frequencies, history.standard_errors
+    return curves
+
+
+def year() -> None:
+    survey = load_survey(ROOT / "surveys" / "samples" / "changing.toml")
+    curves = published(survey, moving_shares())
+    lines = [f"{name}: {curves.describe(value)}" for name, value in (("chat", CHAT), ("search", SEARCH))]
+    lines += [f"published at step {t}, {t - JUMP} steps after the jump: {jump}" for t, jump in curves.jumps]
+    print("\n".join(lines))  # noqa: T201
+    _, (above, below) = plt.subplots(2, 1, figsize=(9, 7))
+    _draw(above, curves, range(0, YEAR, DAY))
+    _draw(below, curves, range(JUMP - 4 * DAY, JUMP + 5 * DAY))
+    above.set_title("a year of hourly steps: one step of each day", fontsize=10)
+    below.set_title("nine days around the jump: every step", fontsize=10)
+    below.set_xlabel("day of the year")
+    below.legend(loc="lower right", ncols=2, fontsize=8, framealpha=1)
+    save("year")
+
+
+def _draw(panel: Axes, curves: Curves, steps: range) -> None:
+    days = np.array(steps) / DAY
+    shown = {name: 100 * shares[steps, CHAT] for name, shares in curves.shares.items()}
+    half = 196 * curves.errors["filtered"][steps, CHAT]
+    panel.plot(days, shown["raw"], ".", ms=2.5, color="0.72", rasterized=True, label="one step")
+    panel.plot(days, shown["window"], lw=0.7, color="tab:orange", label="window of 25 steps")
+    panel.fill_between(days, shown["filtered"] - half, shown["filtered"] + half, color="tab:blue", alpha=0.25, lw=0)
+    panel.plot(days, shown["filtered"], lw=1.2, color="tab:blue", label="filtered, with 95 % intervals")
+    panel.plot(days, shown["smoothed"], lw=1.2, color="tab:green", label="smoothed afterwards")
+    panel.plot(days, 100 * curves.truth[steps, CHAT], "--", lw=1, color="black", label="true share")
+    for t, jump in curves.jumps:
+        if jump.value == CHAT and t in range(steps.start, steps.stop):
+            panel.axvline(t / DAY, color="tab:red", lw=0.8, label=f"jump detected, {t - JUMP} hours after it")
+    panel.set(xlim=(days[0], days[-1]), ylim=(0, 27), ylabel="share of “chat” in %")
+
+
+DRAWN = {"eps_t": losses, "window": windows, "year": year}
+
 if __name__ == "__main__":
     plt.rcParams["svg.hashsalt"] = "ldpstream"
-    losses()
-    windows()
+    for name in sys.argv[1:] or DRAWN:
+        DRAWN[name]()
