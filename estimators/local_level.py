@@ -107,7 +107,7 @@ class LocalLevel:
         """Passes over steps without an observation: the filter only predicts."""
         self._variance += integer("steps", steps, 0, 2**53) * DRIFTS
         self.next_step += steps
-        return self._publish(np.full(self.k, np.nan), None)
+        return self._publish(np.full(self.k, np.nan), None, self._weights())
 
     def step(
         self,
@@ -144,13 +144,13 @@ class LocalLevel:
         fresh = np.maximum(fresh, LEAST_VARIANCE)
         if self.observed == 1:  # exact initialization: the limit for an infinite prior variance
             self._level[...], self._variance[...] = observed, fresh
-            return self._publish(np.full(self.k, np.nan), None)
+            return self._publish(np.full(self.k, np.nan), None, self._weights())
         return self._observe(observed, fresh, skewness)
 
     def to_bytes(self) -> bytes:
         """Returns the exact state: one line of JSON, then all numbers as little-endian float64, 153 for each value."""
         head = {"k": self.k, "run_length": self.run_length, "next_step": self.next_step, "observed": self.observed}
-        return json.dumps(head).encode() + b"\n" + b"".join(array.astype("<f8").tobytes() for array in self._arrays())
+        return b"".join([json.dumps(head).encode() + b"\n", *(array.astype("<f8", copy=False) for array in self._arrays())])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "LocalLevel":
@@ -159,7 +159,8 @@ class LocalLevel:
         Raises:
             ValueError: if `data` is not such a state.
         """
-        head, _, body = data.partition(b"\n")
+        place = data.find(b"\n") + 1
+        head = data[:place]
         try:
             fields = json.loads(head)
             new = cls(fields["k"], fields["run_length"], fields["next_step"])
@@ -167,11 +168,10 @@ class LocalLevel:
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"expected the state of a local-level filter, got {head[:80]!r}") from error
         expected = 8 * sum(array.size for array in new._arrays())
-        if len(body) != expected:
-            raise ValueError(f"the state of a filter of {new.k} values has {expected} bytes, got {len(body)}")
-        place = 0
+        if len(data) - place != expected:
+            raise ValueError(f"the state of a filter of {new.k} values has {expected} bytes, got {len(data) - place}")
         for array in new._arrays():
-            array[...] = np.frombuffer(body, "<f8", array.size, place).reshape(array.shape)
+            array[...] = np.frombuffer(data, "<f8", array.size, place).reshape(array.shape)
             place += array.nbytes
         return new
 
@@ -182,14 +182,14 @@ class LocalLevel:
         before = self._weights()
         self._prior = (1 - FLOOR) * before.mean(axis=1, keepdims=True) + FLOOR / DRIFTS.size
         total = self._variance + fresh
-        errors = observed - self._level
         mean = (before * self._level).sum(axis=0)
         spread = np.sqrt((before * (total + (self._level - mean) ** 2)).sum(axis=0))
         scores = (observed - mean) / spread
 
+        errors = observed - self._level
         gain = self._variance / total
+        np.multiply(gain, fresh, out=self._variance)
         self._level += gain * errors
-        self._variance = gain * fresh
         self._log_weights *= MEMORY
         self._log_weights -= 0.5 * (np.log(total) + errors**2 / total)
         self._log_weights -= self._log_weights.max(axis=0)
@@ -200,7 +200,7 @@ class LocalLevel:
         found = self._evidence.alarm(self._limit)
         if found is not None:
             self._start_anew(*found, after)
-        return self._publish(scores, found[0] if found else None)
+        return self._publish(scores, found[0] if found else None, after)
 
     def _start_anew(self, change: Change, slot: int, weights: FloatArray) -> None:
         """Gives the jump an infinite prior variance, for all values that moved. The weights of q stay the same.
@@ -219,11 +219,12 @@ class LocalLevel:
         evidence.forget(moved)
 
     def _weights(self) -> FloatArray:
-        weights = self._prior * np.exp(self._log_weights)
-        return np.asarray(weights / weights.sum(axis=0))
+        weights: FloatArray = np.exp(self._log_weights)
+        weights *= self._prior
+        weights /= weights.sum(axis=0)
+        return weights
 
-    def _publish(self, scores: FloatArray, change: Change | None) -> Filtered:
-        weights = self._weights()
+    def _publish(self, scores: FloatArray, change: Change | None, weights: FloatArray) -> Filtered:
         mean = (weights * self._level).sum(axis=0)
         variance = (weights * (self._variance + (self._level - mean) ** 2)).sum(axis=0)
         return Filtered(mean, np.sqrt(variance + self._lasting), scores, change)

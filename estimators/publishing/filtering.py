@@ -76,7 +76,8 @@ def replay(mechanisms: tuple[Mechanism, ...], step: Publication, post: str, stat
 
 def _observe(level: LocalLevel, step: int, mechanisms: tuple[Mechanism, ...], raw: FloatArray, reports: list[int]) -> Filtered:
     """Passes over the steps before `step`, and observes `step`. A NaN in `raw` means that nobody reported."""
-    level.skip(step - level.next_step)
+    if step > level.next_step:
+        level.skip(step - level.next_step)
     if np.isnan(raw).any():
         return level.skip()
     expected = level.predicted if level.observed else raw
