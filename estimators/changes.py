@@ -151,7 +151,8 @@ class Evidence:
 
     def alarm(self, limit: float) -> tuple[Change, int] | None:
         """Returns the jump with the highest score and its slot, or None if no score exceeds `limit`."""
-        scores = np.divide(np.abs(self.sums[0]), np.sqrt(self.sums[1]), out=np.zeros_like(self.lag), where=self.sums[1] > 0)
+        scores = np.abs(self.sums[0])  # 0 where there is no evidence
+        np.divide(scores, np.sqrt(self.sums[1]), out=scores, where=self.sums[1] > 0)
         slot, value = divmod(int(scores.argmax()), self.lag.shape[1])
         if scores[slot, value] <= limit:
             return None

@@ -150,7 +150,8 @@ class LocalLevel:
     def to_bytes(self) -> bytes:
         """Returns the exact state: one line of JSON, then all numbers as little-endian float64, 153 for each value."""
         head = {"k": self.k, "run_length": self.run_length, "next_step": self.next_step, "observed": self.observed}
-        return b"".join([json.dumps(head).encode() + b"\n", *(array.astype("<f8", copy=False) for array in self._arrays())])
+        numbers = (array.astype("<f8", copy=False).data for array in self._arrays())
+        return b"".join([json.dumps(head).encode() + b"\n", *numbers])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "LocalLevel":

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
@@ -10,11 +11,16 @@ from rich.table import Table
 
 from estimators import combined_mle, gibu, ibu, mle
 from estimators.estimate import Estimate, Group
+from estimators.local_level import LocalLevel
+from estimators.publishing.filtering import conclude_filtered
+from estimators.publishing.publication import conclude
 from experiments.peers.environment import LIBRARIES, accuracy_of_peers, time_peers
 from mechanisms import CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray
+from surveys import parse_survey
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
+ATTRIBUTES = 20  # attributes of the filter's tasks
 PEER_REPORTS = 2000  # few, because the other library also counts all reports in every estimate that we time
 
 
@@ -94,6 +100,8 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
     add(f"maximum likelihood, GRR, k={huge}", lambda: mle(grr, wide), 0.5)
     add(f"GIBU, 10 levels of OUE, k={k}: 10 000 iterations", lambda: gibu(levels, tol=0.0), 1.0)
     add(f"maximum likelihood, 10 levels of OUE, k={k}", lambda: combined_mle(levels), 1.0)
+    for what, run in filter_steps(k).items():
+        add(f"{what}, {ATTRIBUTES} attributes of OUE, k={k}: one step", run, 0.05)
     for size, decode, exact in ((k, 0.003, 0.5), (large, None, 60.0), (huge, 1.0, None)):
         olh = mechanism("OLH", k=size, eps=1.0)
         counts = reported(olh, 10_000 if quick else 1_000_000)
@@ -114,6 +122,29 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
                 rows.append(Timing(task=task, value=seconds, unit="s", target=None))
         rows += _counting_of_peers(k, seen)
     return rows
+
+
+def filter_steps(k: int) -> dict[str, Callable[[], object]]:
+    """A step of the filters of `ATTRIBUTES` attributes: the filter alone, and as the service publishes it, with its state."""
+    asked = parse_survey({
+        "name": "filter", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 3600, "window_steps": 25,
+        "lateness_steps": 1, "collection": "spl",
+        "attribute": [{
+            "name": "zone", "size": k, "level": [{"name": "only", "mechanism": "OUE", "eps": 1.0, "every_steps": 25}],
+        }],
+    })  # fmt: skip
+    (m,), rng = asked.mechanisms[0], np.random.default_rng(1)
+    tables = [m.table(1000, rng.binomial(1000, m.q + (m.p - m.q) * shares(k))) for _ in range(3)]
+    steps = [conclude(asked, 0, t, "step", [[table]], True) for t, table in enumerate(tables)]
+    state = None
+    for table, step in zip(tables[:2], steps, strict=False):
+        _, state = conclude_filtered((m,), [table], [step], state)
+    levels = [LocalLevel.from_bytes(state) for _ in range(ATTRIBUTES)] if state else []
+    raw, fresh = rng.normal(shares(k), 0.05), np.full(k, 0.05**2)
+    return {
+        "filtered publication": lambda: [conclude_filtered((m,), tables[2:], steps[2:], state) for _ in range(ATTRIBUTES)],
+        "filter alone": lambda: [level.step(raw, fresh) for level in levels],
+    }
 
 
 def _counting_of_peers(k: int, seen: Callable[[str], None]) -> list[Timing]:
