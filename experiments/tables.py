@@ -4,7 +4,8 @@ import re
 
 from rich.table import Table
 
-from experiments.audit.audit import HORIZONS, Audited, Loss, Report, T
+from experiments.audit.audit import HORIZONS, Audited, Report, T
+from experiments.audit.finding import Finding, Loss
 from experiments.bench.mechanisms import STREAM_LIMIT_MIB, Bench, Measured, Speed
 from experiments.peers.environment import LIBRARIES
 
@@ -23,7 +24,7 @@ def table(title: str, *columns: str, texts: int = 1) -> Table:
 
 
 def audit_tables(result: Report) -> list[Table]:
-    """Three tables: claimed, enumerated and audited losses; the loss of t reports; the controls."""
+    """Four tables: claimed, enumerated and audited losses; the loss of t reports; the spaced level; the controls."""
     paths = list(dict.fromkeys(f.path for row in result.rows for f in row.findings))
     bounds = [f"≥ {path}" for path in paths]
     losses = table(f"Loss of one report and of the memo, in nats, k = {result.k}", "mechanism", "ε₁", "enumerated", *bounds,
@@ -36,6 +37,9 @@ def audit_tables(result: Report) -> list[Table]:
                        _loss(row.eps_inf), _loss(row.enumerated_eps_inf), *_bounds(row, paths, "eps_inf"))  # fmt: skip
         if row.eps_inf is not None:  # the losses of one-time mechanisms add up
             over_time.add_row(_short(row.mechanism), *map(_loss, row.eps_t), _agreement(row), *_bounds(row, paths, "eps_t"))
+    spaced = table("Spaced level of real devices, GRR, k = 2, ε = 1: losses in nats", "loss", "reports", "claimed", "≥ audited")
+    for finding in result.spaced:
+        spaced.add_row(finding.loss, str(finding.t), _loss(finding.claimed), _bound(finding))
     columns = ("fault", "mechanism", "claimed", "≥ audited", "caught")
     broken = table("Broken on purpose: the bound must be above the claim", *columns, texts=2)
     for control in result.controls:
@@ -43,19 +47,20 @@ def audit_tables(result: Report) -> list[Table]:
         broken.add_row(
             control.fault, _short(control.mechanism), _loss(control.finding.claimed), _loss(control.finding.bound), caught
         )
-    return [losses, over_time, broken]
+    return [losses, over_time, spaced, broken]
 
 
 def audit_verdict(result: Report) -> str:
     """Summary of the run in a few sentences."""
-    failed = sum(not f.kept for row in result.rows for f in row.findings)
+    failed = sum(not f.kept for f in result.findings)
     caught = sum(control.caught for control in result.controls)
     sizes = {f.path: f.n for row in result.rows for f in row.findings}
     reports = ", ".join(f"{n:,} {path}" for path, n in sizes.items())
     return (
         f"{failed} of {result.n_bounds} bounds are above their claim. If every claim holds, this number is 0 with probability"
         f" {result.joint_confidence:g}. {caught} of {len(result.controls)} broken mechanisms caught."
-        f" Reports of each value: {reports}. Seed {result.seed}; devices use the operating system's randomness."
+        f" Reports of each value: {reports}{_devices(result)}. Seed {result.seed}; devices use the operating system's"
+        " randomness."
     )
 
 
@@ -66,7 +71,16 @@ def _loss(x: float | None) -> str:
 def _bounds(row: Audited, paths: list[str], loss: Loss) -> list[str]:
     """The audited bounds of a loss; a bound above its claim is red."""
     found = [next((f for f in row.findings if (f.path, f.loss) == (path, loss)), None) for path in paths]
-    return [NONE if f is None else _loss(f.bound) if f.kept else f"[bold red]{f.bound:.3f}[/]" for f in found]
+    return [NONE if f is None else _bound(f) for f in found]
+
+
+def _bound(finding: Finding) -> str:
+    """An audited bound; red if it is above its claim."""
+    return _loss(finding.bound) if finding.kept else f"[bold red]{finding.bound:.3f}[/]"
+
+
+def _devices(result: Report) -> str:
+    return f"; spaced devices of each sequence: {result.spaced[0].n:,}" if result.spaced else ""
 
 
 def _agreement(row: Audited) -> str:

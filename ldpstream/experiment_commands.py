@@ -23,6 +23,7 @@ def audit_command(
     """Attack real reports, and print a lower bound of ε beside each claimed ε. Exit status 1 if a bound exceeds its claim."""
     from experiments.audit.audit import K, audit
     from experiments.audit.samplers import code_paths
+    from experiments.audit.spaced import SPACED_SHARE
     from experiments.tables import audit_tables, audit_verdict
 
     names = list(NAMES) if mechanism is None else mechanism
@@ -30,7 +31,7 @@ def audit_command(
         if name not in NAMES:
             raise typer.BadParameter(f"must be one of {', '.join(NAMES)}, got {name!r}", param_hint="--mechanism")
     with activity() as progress:
-        result = audit(names, code_paths(reports, K), seed, progress)
+        result = audit(names, code_paths(reports, K), seed, progress, reports // SPACED_SHARE)
     for table in audit_tables(result):
         console.print(table)
     console.print(audit_verdict(result), highlight=False)

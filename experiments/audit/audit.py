@@ -10,23 +10,25 @@ event among the reports of each of the two values a and b:
 
 with Clopper-Pearson bounds. The second half tests only one event, so the choice among many events does not weaken the bound.
 The error probability is divided among all losses of a run (Bonferroni). If every claim holds, then with probability 0.999 no
-bound of the run exceeds the claimed loss. The audit covers a single report (ε₁), t reports of an unchanged value (ε_t) and the
-memo (ε∞).
+bound of the run exceeds the claimed loss. The audit covers a single report (ε₁), t reports of an unchanged value (ε_t), the
+memo (ε∞), and the three losses of a spaced level (`experiments.audit.spaced`).
 
-The audit of the device's code path covers the device's randomizers (`secure_random`), but not the device's memo file. The audit
-covers neither the ways of collecting several attributes nor the mechanisms for locations. From each report, the audit only uses
-whether the report supports each of the two values. `tests/mechanisms` tests the whole distribution of reports. Mechanisms
-broken on purpose (`controls`) show that the audit detects faults.
+The audit of the device's code path covers the device's randomizers (`secure_random`), but not the device's memo file. Only the
+audit of the spaced level runs whole devices. The audit covers neither the ways of collecting several attributes nor the
+mechanisms for locations. From each report, the audit only uses whether the report supports each of the two values.
+`tests/mechanisms` tests the whole distribution of reports. Mechanisms broken on purpose (`controls`) show that the audit finds
+faults.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import permutations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from experiments.audit.clopper_pearson import loss_bound
+from experiments.audit.finding import Control, Finding, Loss
 from experiments.audit.likelihoods import (
     Supports,
     channel_loss,
@@ -37,6 +39,7 @@ from experiments.audit.likelihoods import (
     supports,
 )
 from experiments.audit.samplers import CodePath, Observed, Sampler, fresh_memos, last_bit_in_clear, reports_of
+from experiments.audit.spaced import CLAIMS, spaced_controls, spaced_findings
 from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
 
@@ -47,39 +50,7 @@ T = 3  # number of audited reports of an unchanged value
 JOINT_ALPHA = 0.001
 CONTROLS_PLACE = (0, 1000)  # random streams of the controls, distinct from every mechanism's streams
 CONTROL_REPORTS = 20_000  # reports of each value; enough to catch every control
-Loss = Literal["eps_1", "eps_t", "eps_inf"]
 Counts = dict[int, Supports]  # for each value that devices hold: (devices, k) numbers of supporting reports
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One audited loss.
-
-    Attributes:
-        path: name of the code path that made the reports.
-        loss: eps_1 of a single report, eps_t of t reports of an unchanged value, or eps_inf of the memo.
-        t: number of reports; 0 for the memo.
-        claimed: the claimed loss, in nats.
-        bound: audited lower bound, in nats.
-        pair: the values a and b that the attack distinguished.
-        hits, false_hits: counts of the chosen event among the n/2 counted reports of a and of b.
-        n: number of reports of each value; one half of these reports is used to choose the event.
-    """
-
-    path: str
-    loss: Loss
-    t: int
-    claimed: float
-    bound: float
-    pair: tuple[int, int]
-    hits: int
-    false_hits: int
-    n: int
-
-    @property
-    def kept(self) -> bool:
-        """True if the bound is not above the claim."""
-        return self.bound <= self.claimed
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +78,6 @@ class Audited:
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
-    """A mechanism broken on purpose, and the audit's finding."""
-
-    fault: str
-    mechanism: str
-    finding: Finding
-
-    @property
-    def caught(self) -> bool:
-        """True if the bound is above the claim; a correct audit catches every control."""
-        return not self.finding.kept
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """Results of a whole run.
 
@@ -137,11 +94,17 @@ class Report:
     n_bounds: int
     rows: list[Audited]
     controls: list[Control]
+    spaced: list[Finding] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
         """True if no bound is above its claim and every broken mechanism is caught."""
-        return all(f.kept for row in self.rows for f in row.findings) and all(c.caught for c in self.controls)
+        return all(f.kept for f in self.findings) and all(c.caught for c in self.controls)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The audited losses of all mechanisms and of the spaced level."""
+        return [f for row in self.rows for f in row.findings] + self.spaced
 
 
 def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
@@ -236,20 +199,23 @@ def controls(n: int, seed: int, alpha: float) -> list[Control]:
     return found
 
 
-def audit(names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: Callable[[str], None]) -> Report:
-    """Audits mechanisms at every ε of `EPS`.
+def audit(
+    names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: Callable[[str], None], devices: int = 0
+) -> Report:
+    """Audits mechanisms at every ε of `EPS`, and a spaced level.
 
     Args:
         names: names of registered mechanisms.
         paths: code paths to audit; the controls get as many reports as the first path, but at least 20 000.
         seed: at least 0; every mechanism, ε and path has its own random stream.
         progress: called with the signature of each mechanism before its audit.
+        devices: number of devices of each sequence at the spaced level; 0 to leave out this level.
 
     Returns:
         All bounds, and the controls. If all claims hold, then with probability 0.999 no bound exceeds its claim.
     """
     audited = [(audited_mechanism(name, eps), NAMES.index(name), i) for name in names for i, eps in enumerate(EPS)]
-    n_bounds = len(paths) * sum(len(losses(m)) for m, _, _ in audited)
+    n_bounds = len(paths) * sum(len(losses(m)) for m, _, _ in audited) + (len(CLAIMS) if devices else 0)
     alpha = JOINT_ALPHA / max(n_bounds, 1)
     rows = []
     for m, *place in audited:
@@ -258,9 +224,13 @@ def audit(names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: 
         for i, path in enumerate(paths):
             found += findings(m, path, np.random.default_rng([seed, i, *place]), alpha)
         rows.append(_row(m, found))
+    progress("spaced level")
+    spaced = spaced_findings(devices, alpha) if devices else []
     progress("controls")
-    caught = controls(max(paths[0].n, CONTROL_REPORTS), seed, alpha)
-    return Report(seed, K, 1 - JOINT_ALPHA, n_bounds, rows, caught)
+    n = max(paths[0].n, CONTROL_REPORTS)
+    caught = controls(n, seed, alpha)
+    caught += spaced_controls(n, np.random.default_rng([seed, *CONTROLS_PLACE, len(caught)]), alpha)
+    return Report(seed, K, 1 - JOINT_ALPHA, n_bounds, rows, caught, spaced)
 
 
 def _row(m: Mechanism, found: list[Finding]) -> Audited:

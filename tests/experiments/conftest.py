@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.audit import samplers
+from producers.device import device
 from producers.device.secure_random import SecureRandom
 
 
@@ -25,5 +26,6 @@ class Seeded(SecureRandom):
 def seeded_devices() -> Iterator[None]:
     """Makes the audit's devices draw from a seeded source."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(samplers, "SecureRandom", Seeded)
+        for module in (samplers, device):
+            patch.setattr(module, "SecureRandom", Seeded)
         yield

@@ -103,14 +103,22 @@ def test_supports_add_up_to_the_servers_counts(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def small(seeded_devices: None) -> Report:
-    """A small audit of every mechanism on both code paths."""
-    return audit(NAMES, code_paths(8000, K), 20260601, lambda _: None)
+    """A small audit of every mechanism on both code paths, and of a spaced level on whole devices."""
+    return audit(NAMES, code_paths(8000, K), 20260601, lambda _: None, devices=500)
 
 
 def test_no_bound_is_above_its_claim(small: Report) -> None:
-    assert [f for row in small.rows for f in row.findings if not f.kept] == []
+    assert [f for f in small.findings if not f.kept] == []
     assert len(small.rows) == len(NAMES) * len(EPS)
-    assert small.n_bounds == sum(len(row.findings) for row in small.rows) == 2 * 4 * (len(ONE_TIME) + 3 * len(LONGITUDINAL))
+    assert small.n_bounds == len(small.findings) == 2 * 4 * (len(ONE_TIME) + 3 * len(LONGITUDINAL)) + 3
+
+
+def test_the_bounds_of_a_spaced_level_come_near_the_claims(small: Report) -> None:
+    """Each of 500 devices with one of three sequences of values. Controls: `test_every_control_is_caught`."""
+    assert [(f.loss, f.claimed, f.n) for f in small.spaced] == [
+        ("eps_window", 1.0, 500), ("eps_sequence", 2.0, 500), ("eps_lifetime", 3.0, 500),
+    ]  # fmt: skip
+    assert all(0.4 * f.claimed < f.bound <= f.claimed for f in small.spaced)
 
 
 def test_every_control_is_caught(small: Report) -> None:
@@ -119,12 +127,16 @@ def test_every_control_is_caught(small: Report) -> None:
         "last bit never randomized",
         "p and q of 1.5 ε",
         "memo drawn again for each of 10 reports",
+        "reports at every step",
+        "makes up for a missed report",
+        "reports more often than its lifetime allows",
     }
     assert small.passed
 
 
 def test_the_tables_show_every_mechanism(small: Report) -> None:
-    losses, over_time, broken = audit_tables(small)
+    losses, over_time, spaced, broken = audit_tables(small)
+    assert spaced.row_count == len(small.spaced)
     memoized = len(LONGITUDINAL) * len(EPS)
     assert (losses.row_count, over_time.row_count, broken.row_count) == (len(small.rows), memoized, len(small.controls))
     assert audit_verdict(small).startswith(f"0 of {small.n_bounds} bounds are above their claim")
