@@ -77,6 +77,7 @@ class ApiResponses:
                     for level, m in zip(a.levels, mechanisms, strict=True)
                 ],
                 estimators=["ibu", "mle", "mi"],
+                spans=list(spans(a)),
             )
             for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)
         ]
@@ -95,26 +96,29 @@ class ApiResponses:
         step = self.latest_step()
         if step is None:
             return []
-        found, alone, curves = (self._of_all_attributes(s, step) for s in (span, "step", "filtered"))
-        return [
-            self._overview(p, of_step or p, curve)
-            for p, of_step, curve in zip(found, alone, curves, strict=True)
-            if p is not None
-        ]
+        counted: Span = "window" if span == "filtered" else span  # the filter has no counts of its own to compare levels
+        found = {s: self._of_all_attributes(s, step) for s in dict.fromkeys((counted, "step", "filtered"))}
+        overviews = []
+        for of_span, of_step, curve in zip(found[counted], found["step"], found["filtered"], strict=True):
+            shown = (curve or of_step) if span == "filtered" else of_span
+            if shown is not None:
+                overviews.append(self._overview(shown, of_step or shown, of_span or shown, curve))
+        return overviews
 
     def _of_all_attributes(self, span: Span, step: int) -> list[Publication | None]:
         return self._source.get([publication_key(name, span, step) for name in self._attributes])
 
-    def _overview(self, p: Publication, of_step: Publication, curve: Publication | None) -> Overview:
-        label, said = self._attributes[p.attribute].label, of_step.diagnostics
+    def _overview(self, p: Publication, of_step: Publication, counted: Publication, curve: Publication | None) -> Overview:
+        label, said, levels = self._attributes[p.attribute].label, of_step.diagnostics, counted.diagnostics
         change = None if curve is None else curve.change
         return Overview(
-            attribute=p.attribute, step=p.step, reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
+            attribute=p.attribute, span=p.span, step=p.step,
+            reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
             top=[Share(label=label(v), frequency=_plain(f)) for v, f in _largest(p, 3)],
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
             drift_label=None if said.drift_value is None else label(said.drift_value),
-            levels_sigma=p.diagnostics.levels_sigma, levels_p=p.diagnostics.levels_p, levels_pair=p.diagnostics.levels_pair,
-            levels_label=None if p.diagnostics.levels_value is None else label(p.diagnostics.levels_value),
+            levels_sigma=levels.levels_sigma, levels_p=levels.levels_p, levels_pair=levels.levels_pair,
+            levels_label=None if levels.levels_value is None else label(levels.levels_value),
             change=change, change_label=None if change is None else label(change.value),
         )  # fmt: skip
 
@@ -177,12 +181,13 @@ class ApiResponses:
             )
             for v in shown
         ]  # fmt: skip
+        changes = [p.change for p in found if p.change is not None]
         return Series(
             attribute=name, span=span, estimator=chosen, confidence=confidence, steps=[p.step for p in found],
             start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
             reports=[p.reports for p in found], complete=[p.complete for p in found],
             interval_withheld=[result.interval_withheld for result in results], lines=lines,
-            changes=[p.change for p in found if p.change is not None],
+            changes=changes, change_labels=[attribute.label(change.value) for change in changes],
             eps_t={level: [p.privacy[level].eps_t for p in found] for level in found[-1].privacy},
         )  # fmt: skip
 

@@ -32,12 +32,17 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute: its k values, its levels, and its published estimators, the default estimator first."""
+    """An attribute: its k values, its levels, and what is published about it.
+
+    `estimators`: the estimators of the spans "step" and "window", the default estimator first. The only estimator of the span
+    "filtered" is "filter". `spans`: the published spans; an attribute with more than 10 000 values has no span "filtered".
+    """
 
     name: str
     k: int
     levels: list[Level]
     estimators: list[str]
+    spans: list[Span]
 
 
 class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,14 +69,17 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """Summary of an attribute's latest estimate: its three most frequent values (none if nobody reported) and privacy loss.
+    """Summary of an attribute's latest estimate: its three most frequent values (none without an estimate) and privacy loss.
 
-    fit_z (by level), drift_sigma, drift_p and drift_label (the value that changed most) describe the latest step, for all
-    spans. levels_sigma, levels_p, levels_label and levels_pair describe the span. See `publication.Diagnostics`. `change` is
-    the jump that the filter detected at the latest step, of the value with the label change_label.
+    `span` is the requested span, or "step" if the request is for the filtered curve and the attribute has none. fit_z (by
+    level), drift_sigma, drift_p and drift_label (the value that changed most) describe the latest step, for all spans.
+    levels_sigma, levels_p, levels_label and levels_pair describe the span, or the window if the span is "filtered". See
+    `publication.Diagnostics`. `change` is the jump that the filter detected at the latest step, for all spans; change_label is
+    the label of the value that jumped.
     """
 
     attribute: str
+    span: Span
     step: int
     reports: int
     panes: int
@@ -101,7 +109,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     """One estimate. The arrays have one entry per value shown: index, label, frequency, standard error, interval, truth.
 
-    Without reports all numbers of the estimate are None, and `converged` is false. `interval_withheld` is the reason why an
+    Without reports all numbers of the estimate are None, and `converged` is false. For the span "filtered" this applies until
+    the first step with reports; a later step without reports is predicted. `interval_withheld` is the reason why an
     estimate has no standard errors and no intervals: see `publication.Frequencies`. The span begins at `start_ms`
     and ends at `end_ms`, in Unix time. With several levels, `levels` has each level's own estimate of the values shown. The
     intervals are computed before post-processing. `change`: see `publication.Publication`.
@@ -149,9 +158,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Some values over time; the arrays have one entry per step. `eps_t` is by level, in nats. Times are as in `Histogram`.
 
-    The numbers of a step without reports are None. If the request names no values, the lines are the five most frequent values
-    of the last step with reports. If no step has reports, there are no lines. `changes` has the jumps that the filter detected
-    at these steps, for the span "filtered".
+    The numbers of a step without an estimate are None. If the request names no values, the lines are the five most frequent
+    values of the last step with an estimate. If no step has an estimate, there are no lines. For the span "filtered", `changes`
+    has the jumps of all values that the filter detected at these steps, and `change_labels` the labels of these values. For
+    other spans both are empty.
     """
 
     attribute: str
@@ -166,4 +176,5 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     interval_withheld: list[Withheld | None]
     lines: list[Line]
     changes: list[Jump]
+    change_labels: list[str]
     eps_t: dict[str, list[float]]

@@ -21,7 +21,7 @@ from schemathesis.core.result import Ok
 
 from estimators.post_processing import post_process
 from estimators.publishing.api import SECURITY, _News, create_api
-from estimators.publishing.publication import Publication
+from estimators.publishing.publication import MAX_FILTERED, Frequencies, Jump, Publication
 from estimators.publishing.results import MemoryResults
 from estimators.publishing.schedule import Progress
 from ldpstream.demo import Demo
@@ -64,6 +64,7 @@ def test_the_survey_is_described(client: TestClient) -> None:
     assert found["fingerprint"] == SURVEY.fingerprint.hex()
     assert found["simulated"]
     assert [(a["name"], a["k"]) for a in found["attributes"]] == [(a.name, a.k) for a in SURVEY.attributes]
+    assert all(a["spans"] == ["step", "window", "filtered"] for a in found["attributes"])
     levels = found["attributes"][1]["levels"]
     assert [(x["eps_1"], x["eps_inf"]) for x in levels] == [(m.eps_1, m.eps_inf) for m in SURVEY.mechanisms[1]]
     assert [(x["guess_1"], x["guess_inf"]) for x in levels] == [(m.guess(), m.guess(math.inf)) for m in SURVEY.mechanisms[1]]
@@ -152,6 +153,78 @@ def test_a_series_has_one_entry_per_step(client: TestClient, demo: Demo) -> None
         assert found["eps_t"]["standard"][i] == p.privacy["standard"].eps_t
 
 
+# ---- the filtered curve
+
+
+@pytest.mark.parametrize("query", ["span=filtered&step=2", "span=filtered&step=2&estimator=filter"])
+def test_a_filtered_histogram_equals_the_publication(client: TestClient, demo: Demo, query: str) -> None:
+    found = client.get(f"/api/v1/attributes/latency_ms/histogram?{query}").json()
+    p = published(demo, "latency_ms", "filtered", 2)
+    estimate = p.estimators["filter"].estimate()
+    assert (found["estimator"], found["span"], found["panes"], found["reports"]) == ("filter", "filtered", 3, p.reports)
+    assert p.reports == published(demo, "latency_ms", "step", 2).reports
+    assert found["change"] is None
+    for name, expected in (("frequencies", estimate.frequencies), ("low", estimate.interval()[0])):
+        np.testing.assert_array_equal(found[name], expected)
+    assert (found["start_ms"], found["end_ms"]) == (SURVEY.opens_ms(2), SURVEY.opens_ms(3))
+    assert found["truth"] == demo.truth.of(SURVEY, p)
+
+
+def after_a_jump(demo: Demo) -> MemoryResults:
+    """The demo's publications, with a jump of the value "map" that the filter detected at the last step."""
+    results = MemoryResults()
+    jump = Jump(changed_at=2, value=2, size=0.032, low=0.029, high=0.035, sigma=7.25)
+    curve = msgspec.structs.replace(published(demo, "screen", "filtered", STEPS - 1), change=jump)
+    progress = Progress(first_step=0, next_step=STEPS)
+    assert results.save([*demo.service.results.history(), curve], None, progress)
+    return results
+
+
+def test_the_series_the_histogram_and_the_status_show_a_jump(demo: Demo) -> None:
+    jump = {"changed_at": 2, "value": 2, "size": 0.032, "low": 0.029, "high": 0.035, "sigma": 7.25}
+    with TestClient(create_api(SURVEY, after_a_jump(demo), dict)) as client:
+        url = "/api/v1/attributes/screen/"
+        series = client.get(url + "series", params={"span": "filtered", "values": "0"}).json()
+        assert series["estimator"] == "filter"
+        assert (series["changes"], series["change_labels"]) == ([jump], ["map"])
+        assert [line["value"] for line in series["lines"]] == [0], "a jump needs no line"
+        assert client.get(url + "series").json()["changes"] == []
+        assert client.get(url + "histogram", params={"span": "filtered"}).json()["change"] == jump
+        assert client.get(url + "histogram", params={"span": "filtered", "step": 2}).json()["change"] is None
+        for span in ("step", "window", "filtered"):
+            screen, latency = client.get("/api/v1/status", params={"span": span}).json()["attributes"]
+            assert (screen["span"], screen["change"], screen["change_label"]) == (span, jump, "map")
+            assert (latency["change"], latency["change_label"]) == (None, None)
+
+
+def test_an_attribute_with_too_many_values_has_no_filtered_curve(demo: Demo) -> None:
+    """The status then shows the step alone, so that every attribute has a summary."""
+    k = MAX_FILTERED + 1
+    survey = parse_survey(
+        tomllib.loads(TOML.replace("bins = [0, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000]", f"size = {k}"))
+    )
+    known = published(demo, "latency_ms", "step", 0)
+    result = Frequencies(frequencies=[1 / k] * k, standard_errors=[0.1] * k, iterations=0, converged=True)
+    estimators = dict.fromkeys(("mi", "ibu", "mle"), result)
+    large = [msgspec.structs.replace(known, span=span, estimators=estimators, levels={}) for span in ("step", "window")]
+    small = [published(demo, "screen", span, 0) for span in ("step", "window", "filtered")]
+    results = MemoryResults()
+    assert results.save([*small, *large], None, Progress(first_step=0, next_step=1))
+    with TestClient(create_api(survey, results, dict)) as client:
+        assert [a["spans"] for a in client.get("/api/v1/survey").json()["attributes"]] == [
+            ["step", "window", "filtered"], ["step", "window"],
+        ]  # fmt: skip
+        for path in ("histogram", "histogram.csv", "series", "series.csv"):
+            refused = client.get(f"/api/v1/attributes/latency_ms/{path}", params={"span": "filtered"})
+            assert refused.status_code == 404
+            assert refused.json()["detail"] == "attribute latency_ms has 10001 values; at most 10000 have a filtered curve"
+            assert client.get(f"/api/v1/attributes/latency_ms/{path}").status_code == 200
+        overviews = client.get("/api/v1/status", params={"span": "filtered"}).json()["attributes"]
+        assert [(overview["attribute"], overview["span"]) for overview in overviews] == [
+            ("screen", "filtered"), ("latency_ms", "step"),
+        ]  # fmt: skip
+
+
 def test_csv_equals_json_and_contains_no_formula(client: TestClient) -> None:
     url = "/api/v1/attributes/screen/histogram"
     answer = client.get(f"{url}.csv")
@@ -209,6 +282,10 @@ def test_the_description_names_one_content_type_per_response(demo: Demo) -> None
         ("attributes/screen/series?values=0,6", 422, "below 6"),
         ("attributes/screen/series?values=" + ",".join("0" * 21), 422, "at most 20"),
         ("attributes/latency_ms/series?estimator=guess", 422, "mi, ibu, mle"),
+        ("attributes/screen/histogram?span=filtered&estimator=ibu", 422, "one of filter, got 'ibu'"),
+        ("attributes/screen/series?span=filtered&estimator=mi", 422, "one of filter, got 'mi'"),
+        ("attributes/screen/histogram?span=filtered&post=norm", 422, "post must be one of none for filter"),
+        ("attributes/screen/histogram?estimator=filter", 422, "mi, ibu, mle"),
         ("nothing", 404, "Not Found"),
     ],
 )
