@@ -36,8 +36,10 @@ FOLDER = Path(__file__).parent / "dashboards"
 SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
 OF = '{survey="$survey", attribute="$attribute"}'
 SPAN = '{survey="$survey", attribute="$attribute", span="$span"}'
-ESTIMATE = '{survey="$survey", attribute="$attribute", span="$span", estimator="$estimator"}'
-VALUE = '{survey="$survey", attribute="$attribute", span="$span", estimator="$estimator", value="$value"}'
+COUNTED = '{survey="$survey", attribute="$attribute", span!="filtered"}'
+# "filter" is the only estimator of the span "filtered", and no other span has this estimator
+ESTIMATE = '{survey="$survey", attribute="$attribute", span="$span", estimator=~"$estimator|filter"}'
+VALUE = '{survey="$survey", attribute="$attribute", span="$span", estimator=~"$estimator|filter", value="$value"}'
 LEVELS = '{survey="$survey"}'
 BY_LEVEL = "max by (attribute, level)"  # standby estimators export the same values as the working estimator
 
@@ -101,13 +103,16 @@ POPULATION = (
           ((f"max(ldpstream_frequency_ratio{VALUE})", "estimate"),
            (f"max(ldpstream_frequency_ratio{VALUE} + 1.96 * ldpstream_frequency_standard_error_ratio{VALUE})", "upper"),
            (f"max(ldpstream_frequency_ratio{VALUE} - 1.96 * ldpstream_frequency_standard_error_ratio{VALUE})", "lower"))),
-    Panel(lines, "Drift since the last step", "Largest change of a share, in standard errors; see ldpstream_drift_p.", "none",
-          ((f"max(ldpstream_drift_sigma{OF})", "standard errors"),), steps=((None, "green"), (5, "orange"))),
     Panel(lines, "Reports behind the estimate", "In the step, and in the sliding window.", "short",
-          ((f"max by (span) (ldpstream_estimate_reports{OF})", "{{span}}"),)),
+          ((f"max by (span) (ldpstream_estimate_reports{COUNTED})", "{{span}}"),)),
+    Panel(lines, "Drift since the last step", "Largest change of a share, in standard errors; see ldpstream_drift_p.", "none",
+          ((f"max(ldpstream_drift_sigma{OF})", "standard errors"),), 8, steps=((None, "green"), (5, "orange"))),
+    Panel(lines, "Jumps that the filter detected", "Size of the jump of a share, at the step of its detection; otherwise 0.",
+          "percentunit",
+          ((f"max(ldpstream_change_size_ratio{OF} > 0) or min(ldpstream_change_size_ratio{OF})", "jump"),), 8),
     Panel(lines, "Estimate against mechanism", "z-score of the counts; beyond ±6: forged reports or a wrong survey.",
           "none",
-          ((f"max by (level) (ldpstream_fit_z{OF})", "{{level}}"),),
+          ((f"max by (level) (ldpstream_fit_z{OF})", "{{level}}"),), 8,
           steps=((None, "red"), (-6, "green"), (6, "red"))),
 )  # fmt: skip
 
@@ -206,8 +211,8 @@ def dashboards() -> dict[str, str]:
     survey = variable("survey", "Survey", "label_values(ldpstream_estimate_step, survey)")
     attribute = variable("attribute", "Attribute", 'label_values(ldpstream_estimate_step{survey="$survey"}, attribute)')
     value = variable("value", "Value", f"label_values(ldpstream_frequency_ratio{OF}, value)")
-    span = choice("span", "Span", ("window", "step"))
-    estimator = choice("estimator", "Estimator", ("ibu", "mi", "mle"))
+    span = choice("span", "Span", ("window", "step", "filtered"))
+    estimator = choice("estimator", "Estimator (window, step)", ("ibu", "mi", "mle"))
     return {
         "population.json": build(
             "ldpstream-population", "ldpstream: population", POPULATION, (survey, attribute, span, estimator, value)

@@ -233,6 +233,7 @@ class PrometheusPublisher:
         self._survey = survey
         self._shown: dict[str, list[int]] = {}
         self._latest: dict[tuple[str, str], int] = {}
+        self._last_jump: dict[str, tuple[float, float]] = {}  # `changed_at` before and after the attribute's latest step
         span, level = ["survey", "attribute", "span"], ["survey", "attribute", "level"]
         value = [*span, "estimator", "index", "value"]
 
@@ -270,6 +271,15 @@ class PrometheusPublisher:
         self._levels_p = gauge(
             "levels_p", "Upper bound on the probability of a difference this large if all levels agree.", span
         )
+        self._change = gauge(
+            "change_sigma", "Jump of a share detected at the latest step, in standard errors; 0: none.", level[:2]
+        )
+        self._change_size = gauge(
+            "change_size_ratio", "Jump of a share detected at the latest step; 0 without a jump.", level[:2]
+        )
+        self._changed_at = gauge(
+            "changed_at_step", "First time step at the new level of the last detected jump; NaN before a jump.", level[:2]
+        )
         self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
         self._published.labels(survey.name)  # exports 0 before the first publication
 
@@ -282,7 +292,8 @@ class PrometheusPublisher:
     def show(self, publications: list[Publication]) -> None:
         """Sets the gauges. Publications of a step before the latest step do not change the gauges."""
         for p in publications:
-            if p.step < self._latest.get((p.attribute, p.span), 0):
+            before = self._latest.get((p.attribute, p.span), -1)
+            if p.step < before:
                 continue
             self._latest[p.attribute, p.span] = p.step
             labels = (p.survey, p.attribute, p.span)
@@ -303,6 +314,9 @@ class PrometheusPublisher:
                 self._eps_sequence.labels(p.survey, p.attribute, level).set(privacy.eps_sequence)
                 for bound, gauge in ((privacy.eps_window, self._eps_window), (privacy.eps_lifetime, self._eps_lifetime)):
                     gauge.labels(p.survey, p.attribute, level).set(math.inf if bound is None else bound)
+            if p.span == "filtered":
+                self._show_change(p, again=p.step == before)
+                continue
             said = p.diagnostics
             self._below.labels(*labels).set(_known(said.mass_below_zero))
             if len(p.privacy) > 1:
@@ -313,6 +327,16 @@ class PrometheusPublisher:
                     self._fit.labels(p.survey, p.attribute, name).set(_known(z))
                 self._drift.labels(p.survey, p.attribute).set(_known(said.drift_sigma))
                 self._drift_p.labels(p.survey, p.attribute).set(_known(said.drift_p))
+
+    def _show_change(self, p: Publication, again: bool) -> None:
+        """Sets the gauges of the jump. `again`: true if the step was shown before; its earlier jump is then withdrawn."""
+        change, (before, after) = p.change, self._last_jump.get(p.attribute, (math.nan, math.nan))
+        before = before if again else after
+        after = before if change is None else change.changed_at
+        self._last_jump[p.attribute] = before, after
+        self._change.labels(p.survey, p.attribute).set(0 if change is None else change.sigma)
+        self._change_size.labels(p.survey, p.attribute).set(0 if change is None else change.size)
+        self._changed_at.labels(p.survey, p.attribute).set(after)
 
     def _values(self, p: Publication) -> list[int]:
         """Returns the indices of the values that have a time series."""

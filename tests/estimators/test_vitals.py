@@ -1,11 +1,14 @@
-"""Tests the health gauges of the estimator and of the counting agents."""
+"""Tests the gauges of the estimator: its health, the counting agents' lag, and detected jumps."""
 
+import math
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
+from estimators.publishing.publication import Jump, Publication
 from estimators.publishing.publishers import PrometheusPublisher
 from estimators.publishing.results import MemoryResults
 from estimators.publishing.schedule import Schedule
@@ -88,6 +91,73 @@ def test_a_standby_estimator_shows_the_working_ones_estimates() -> None:
         assert each.gauge("next_estimate_due_timestamp_seconds") == due_s(2)
     assert works.gauge("publications_total") == 2 * 3 * len(SURVEY.attributes)
     assert stands_by.gauge("publications_total") == 0
+
+
+def filtered_and_alone(watched: Watched, results: MemoryResults) -> tuple[Publication, Publication]:
+    """Publishes steps 0 and 1; returns the filtered curve and the step alone, of an attribute with two levels."""
+    watched.schedule.run(SURVEY.closes_ms(1) + MARGIN_MS)
+    curve, alone = results.get(["latency_ms|filtered|1", "latency_ms|step|1"])
+    assert curve is not None
+    assert alone is not None
+    return curve, alone
+
+
+def two_steps() -> MemoryCountStore:
+    store, rng = MemoryCountStore(SURVEY), np.random.default_rng(1)
+    panes = {
+        PaneKey(1, level, step): m.tabulate(m.simulate(rng.integers(0, m.k, 500), rng))
+        for level, m in enumerate(SURVEY.mechanisms[1])
+        for step in range(2)
+    }
+    store.commit(0, None, Checkpoint(0, 0, panes, {}))
+    return store
+
+
+def test_the_filtered_curve_has_gauges_of_its_shares_and_none_of_counts() -> None:
+    results = MemoryResults()
+    watched = Watched(two_steps(), Log({0: 0}), results)
+    curve, alone = filtered_and_alone(watched, results)
+    of = {"attribute": "latency_ms", "span": "filtered"}
+    value = of | {"estimator": "filter", "index": "00", "value": SURVEY.attributes[1].label(0)}
+    assert watched.gauge("frequency_ratio", **value) == curve.estimators["filter"].frequencies[0]
+    assert watched.gauge("frequency_standard_error_ratio", **value) == curve.estimators["filter"].standard_errors[0]
+    assert watched.gauge("estimate_reports", **of) == alone.reports == 1000
+    assert watched.gauge("estimate_panes", **of) == 2
+    assert (watched.gauge("estimate_step", **of), watched.gauge("estimate_complete", **of)) == (1, 1)
+    for name in ("mass_below_zero_ratio", "levels_sigma", "levels_p"):
+        assert watched.gauge(name, **of) is None
+        assert watched.gauge(name, **of | {"span": "step"}) is not None
+
+
+def test_a_jump_sets_the_gauges_until_the_next_step() -> None:
+    results = MemoryResults()
+    watched = Watched(two_steps(), Log({0: 0}), results)
+    curve, alone = filtered_and_alone(watched, results)
+    assert curve.change is None
+    prometheus = PrometheusPublisher(SURVEY, registry := CollectorRegistry())
+
+    def shown(*publications: Publication) -> list[float | None]:
+        prometheus.show(list(publications))
+        names = ("change_sigma", "change_size_ratio", "changed_at_step")
+        return [registry.get_sample_value(f"ldpstream_{name}", LABELS | {"attribute": "latency_ms"}) for name in names]
+
+    def at(step: int, changed_at: int | None) -> Publication:
+        jump = None
+        if changed_at is not None:
+            jump = Jump(changed_at=changed_at, value=3, size=-0.03, low=-0.04, high=-0.02, sigma=7.5)
+        return msgspec.structs.replace(curve, step=step, change=jump)
+
+    assert shown(alone) == [None, None, None], "only a filtered curve has jumps"
+    none = shown(curve)
+    assert none[:2] == [0, 0]
+    assert none[2] is not None
+    assert math.isnan(none[2])
+    assert shown(at(2, 1)) == [7.5, -0.03, 1]
+    assert shown(at(3, None)) == [0, 0, 1]
+    assert shown(at(4, 4)) == [7.5, -0.03, 4]  # while reports of the step were missing
+    assert shown(at(2, 2)) == [7.5, -0.03, 4], "an earlier step that is published again changes nothing"
+    assert shown(at(4, None)) == [0, 0, 1], "the complete step has no jump"
+    assert shown(at(5, 5), at(6, None)) == [0, 0, 5]
 
 
 def test_it_is_unhealthy_while_a_store_is_unreachable() -> None:

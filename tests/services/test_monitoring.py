@@ -227,7 +227,7 @@ def unanswered(running: Running) -> list[tuple[str, str, str]]:
     """Lists dashboard, panel and query, for every query without a result."""
     empty = []
     for board, panel, query in queries():
-        for estimator, span in (("ibu", "window"), ("mi", "step")):
+        for estimator, span in (("ibu", "window"), ("mi", "step"), ("ibu", "filtered")):
             asked = filled_in(query, running.survey, estimator, span)
             if listed := re.fullmatch(r"label_values\((.*), (\w+)\)", asked):
                 answers = running.ask(f"label/{listed[2]}/values", **{"match[]": listed[1]})
