@@ -99,9 +99,33 @@ export function barChart(box, h, read, at = -1) {
   };
 }
 
+// Index of the line of the value that jumped, or -1.
+export const lineOf = (s, change) => s.lines.findIndex((line) => line.value === change.value);
+
+// Dashed vertical marks at the jumps of the values that have a line.
+function jumpMarks(s, colours) {
+  return (u) => {
+    const [pen, wide] = [u.ctx, Math.max(1, Math.round(2 * devicePixelRatio))];
+    pen.save();
+    pen.lineWidth = wide;
+    pen.setLineDash([4 * wide, 2 * wide]);
+    for (const change of s.changes) {
+      const line = lineOf(s, change);
+      if (line < 0 || change.changed_at < u.scales.x.min || change.changed_at > u.scales.x.max) continue;
+      const x = Math.round(u.valToPos(change.changed_at, "x", true)) + (wide % 2) / 2; // whole pixels, so that the line is sharp
+      pen.strokeStyle = colours[line % colours.length];
+      pen.beginPath();
+      pen.moveTo(x, u.bbox.top);
+      pen.lineTo(x, u.bbox.top + u.bbox.height);
+      pen.stroke();
+    }
+    pen.restore();
+  };
+}
+
 const stepAxis = () => axis({ values: (_, ticks) => ticks.map((x) => (Number.isInteger(x) ? x : "")) });
 
-// Lines of shares over time, with bands for the intervals.
+// Lines of shares over time, with bands for the intervals and marks at detected jumps.
 export function lineChart(box, s) {
   const colours = palette();
   const data = [s.steps];
@@ -114,7 +138,14 @@ export function lineChart(box, s) {
     series.push({ stroke, width: 2, points: { show: s.steps.length < 30, size: 5, fill: stroke } }, edge, { ...edge });
     bands.push({ series: [3 * i + 2, 3 * i + 3], fill: `${stroke}33` });
   });
-  draw(box, { scales: { x: { time: false, range: ends(s.steps) } }, axes: [stepAxis(), percentAxis()], series, bands, cursor: { drag: { x: true, y: false } } }, data);
+  draw(box, {
+    scales: { x: { time: false, range: ends(s.steps) } },
+    axes: [stepAxis(), percentAxis()],
+    series,
+    bands,
+    cursor: { drag: { x: true, y: false } },
+    hooks: { draw: [jumpMarks(s, colours)] },
+  }, data);
 }
 
 // Number of reports in every step.

@@ -1,5 +1,5 @@
 // The live page: reads the API of this host, draws with uPlot, and listens for publications.
-import { barChart, lineChart, stepsChart, palette } from "./charts.js";
+import { barChart, lineChart, lineOf, stepsChart, palette } from "./charts.js";
 
 const $ = (id) => document.getElementById(id);
 const MOST_BARS = 2000;
@@ -8,7 +8,9 @@ const WITHHELD = {
   bias: "Intervals would not cover the truth: with few reports and many values this estimator is biased. Matrix inversion has intervals.",
   levels: "Intervals would not cover the truth: the levels' histograms differ, so an estimate over all levels is biased.",
 };
-const state = { survey: null, attribute: null, latest: null, shown: null, series: null, read: null };
+const SPANS = { window: "sliding window", step: "one step", filtered: "filtered curve" };
+const ESTIMATORS = { ibu: "IBU (likelihood)", mle: "maximum likelihood", mi: "matrix inversion (unbiased)", filter: "filter (all steps)" };
+const state = { survey: null, attribute: null, estimator: null, latest: null, shown: null, series: null, read: null };
 const UNREAD = document.getElementById("readout").textContent;
 
 async function get(path) {
@@ -26,8 +28,20 @@ function element(tag, text = "", attributes = {}) {
 }
 
 const percent = (x, digits = 2) => (x === null ? "–" : `${(100 * x).toFixed(digits)} %`);
+const between = (low, high, digits = 2) => `${percent(low, digits)} to ${percent(high, digits)}`;
 const nats = (x) => (x === null ? "∞" : Number(x.toPrecision(4)).toString());
 const grouped = (x) => x.toLocaleString("en");
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+// Text of a jump: size, interval, and step. A small size has more decimals.
+function jump(label, change) {
+  const digits = Math.min(6, Math.max(1, 1 - Math.floor(Math.log10(100 * Math.abs(change.size)))));
+  return {
+    moved: `${label} jumped by ${change.size > 0 ? "+" : ""}${percent(change.size, digits)}`,
+    interval: between(change.low, change.high, digits),
+    at: `at step ${change.changed_at}`,
+  };
+}
 
 // ---- queries
 
@@ -81,6 +95,10 @@ function warnings(overview) {
   const said = Object.entries(overview.fit_z).filter(([, z]) => Math.abs(z) > FIT_LIMIT)
     .map(([name, z]) => `${name}: forged reports or a wrong survey (z = ${z.toFixed(1)})`);
   if (overview.drift_p !== null && overview.drift_p < ALARM_CHANCE) said.push(`${overview.drift_label} moved by ${overview.drift_sigma.toFixed(1)} standard errors in a step`);
+  if (overview.change !== null) {
+    const { moved, interval, at } = jump(overview.change_label, overview.change);
+    said.push(`${moved} ${at} (95 % interval ${interval})`);
+  }
   if (overview.levels_p !== null && overview.levels_p < ALARM_CHANCE) {
     const [one, other] = overview.levels_pair;
     said.push(`${one} and ${other} differ in ${overview.levels_label} by ${overview.levels_sigma.toFixed(1)} standard errors: the estimate over both is biased`);
@@ -98,7 +116,7 @@ function drawOverview(status) {
     const cells = [element("th", "", { scope: "row" }), element("td"), element("td", grouped(overview.reports), { class: "number" })];
     cells[0].append(button);
     cells[1].append(...Object.entries(overview.privacy).map(([name, level]) => budget(overview.attribute, name, level)));
-    const top = overview.reports ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`) : ["nobody reported"];
+    const top = overview.top.length ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`) : ["nobody reported"];
     row.append(...cells, element("td", top.join(", ")));
     const said = warnings(overview);
     if (!said.length) return [row];
@@ -134,25 +152,37 @@ function drawRejected(rejected) {
 
 // ---- one estimate
 
+function summary(h, known) {
+  const intervals = h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`;
+  if (h.span === "filtered") {
+    if (!known) return `Nobody has reported up to step ${h.step}: there is no estimate.`;
+    const reports = h.reports ? `${grouped(h.reports)} reports in step ${h.step}.`
+      : `Nobody reported in step ${h.step}: the curve is predicted from earlier steps.`;
+    return `${reports} The filtered curve is estimated from all steps so far, with ${intervals}.`;
+  }
+  if (!known) return `Nobody reported in ${h.span === "step" ? "step" : "the window that ends with step"} ${h.step}: there is no estimate.`;
+  const width = h.span === "step" ? `step ${h.step}` : `${h.panes} step${h.panes === 1 ? "" : "s"} up to step ${h.step}`;
+  return `${grouped(h.reports)} reports in ${width}, ${intervals}.`;
+}
+
 function drawHistogram(h) {
   state.shown = h;
-  const width = h.span === "step" ? `step ${h.step}` : `${h.panes} step${h.panes === 1 ? "" : "s"} up to step ${h.step}`;
+  const known = h.frequencies.some((x) => x !== null);
   $("histogram-title").textContent = h.attribute;
-  const span = h.span === "step" ? `step ${h.step}` : `the window that ends with step ${h.step}`;
-  $("summary").replaceChildren(h.reports ? `${grouped(h.reports)} reports in ${width}, ${h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`}.`
-    : `Nobody reported in ${span}: there is no estimate.`);
+  $("summary").replaceChildren(summary(h, known));
   if (h.interval_withheld) $("summary").append(" ", element("span", WITHHELD[h.interval_withheld], { class: "late" }));
   const sampled = asked().levels.filter((level) => level.every_steps > 1);
-  if (h.reports && h.span === "step" && sampled.length) {
+  if (h.reports && h.span !== "window" && sampled.length) {
     const shares = sampled.map((level) => `at most about one device in ${level.every_steps} at level ${level.name}`).join(", ");
     $("summary").append(` A step counts ${shares}; the intervals hold for all people.`);
   }
-  if (!h.complete) $("summary").append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
+  const late = h.span === "filtered" ? "Preliminary" : "Incomplete";
+  if (!h.complete) $("summary").append(" ", element("span", `${late}: reports may be missing.`, { class: "late" }));
   if (h.truth) $("summary").append(" ", element("span", "", { class: "ring" }), " is the truth.");
-  if (h.reports && h.values.length < asked().k) $("summary").append(` The ${grouped(h.values.length)} most frequent of ${grouped(asked().k)} values.`);
+  if (known && h.values.length < asked().k) $("summary").append(` The ${grouped(h.values.length)} most frequent of ${grouped(asked().k)} values.`);
   $("step-text").textContent = h.step;
   $("step").value = h.step;
-  $("histogram").setAttribute("aria-label", `Histogram of ${h.attribute}, ${h.reports ? `${h.values.length} values` : "nobody reported"}`);
+  $("histogram").setAttribute("aria-label", `Histogram of ${h.attribute}, ${known ? `${h.values.length} values` : "nobody reported"}`);
   const at = h.attribute === state.read?.attribute ? h.values.indexOf(state.read.value) : -1;
   barChart($("histogram"), h, read, at);
   if (at >= 0) read(at);
@@ -207,16 +237,35 @@ function drawSeries(s) {
     item.append(key, `${line.label} ${percent(line.frequencies.at(-1), 1)}`);
     return item;
   }));
+  drawJumps(s, colours);
   stepsChart($("reports"), s);
-  $("reports-hint").textContent = `Reports of ${state.attribute} used by the estimate of each step${s.span === "window" ? ", from its whole window" : ""}.`;
-  const name = $("estimator").selectedOptions[0].textContent;
-  const when = s.reports.at(-1) ? "now" : "in the last step with reports";
+  $("reports-hint").textContent = s.span === "filtered" ? `Reports of ${state.attribute} in each step.`
+    : `Reports of ${state.attribute} used by the estimate of each step${s.span === "window" ? ", from its whole window" : ""}.`;
+  const name = capital(ESTIMATORS[s.estimator] ?? s.estimator);
+  const when = s.lines.some((line) => line.frequencies.at(-1) !== null) ? "now" : "in the last step with reports";
+  const gap = s.span === "filtered" ? "A step without reports is predicted from earlier steps." : "In a gap nobody reported.";
+  const marked = s.changes.some((change) => lineOf(s, change) >= 0) ? " A dashed line marks a jump." : "";
   $("series-hint").textContent = s.lines.length
-    ? `${name}, the ${s.lines.length} values that are most frequent ${when}, with ${Math.round(100 * s.confidence)} % intervals${s.interval_withheld.some(Boolean) ? " where they can be trusted" : ""}. In a gap nobody reported.`
+    ? `${name}, the ${s.lines.length} values that are most frequent ${when}, with ${Math.round(100 * s.confidence)} % intervals${s.interval_withheld.some(Boolean) ? " where they can be trusted" : ""}. ${gap}${marked}`
     : "Nobody reported in these steps.";
   const query = seriesQuery();
   $("series-csv").href = path("series.csv", query);
   $("series-json").href = path("series", query);
+}
+
+// Lists the jumps of all values, also of the values without a line.
+function drawJumps(s, colours) {
+  const items = s.changes.map((change, i) => {
+    const line = lineOf(s, change);
+    const { moved, interval, at } = jump(s.change_labels[i], change);
+    const item = element("li");
+    const key = element("span", "", { class: "key" });
+    if (line >= 0) key.style.background = colours[line % colours.length];
+    item.append(key, `${moved} (${interval}) ${at}`);
+    return item;
+  });
+  if (s.span === "filtered" && !items.length) items.push(element("li", "No jump was detected in these steps."));
+  $("changes").replaceChildren(...items);
 }
 
 const seriesQuery = () => new URLSearchParams({ span: $("span").value, estimator: $("estimator").value });
@@ -256,13 +305,24 @@ function say(text, how) {
 function choose(name) {
   if (name !== state.attribute) unread();
   state.attribute = name;
-  const names = { ibu: "IBU (likelihood)", mle: "maximum likelihood", mi: "matrix inversion (unbiased)" };
-  const before = $("estimator").value;
-  $("estimator").replaceChildren(...asked().estimators.map((e) => element("option", names[e] ?? e, { value: e })));
-  if (asked().estimators.includes(before)) $("estimator").value = before;
-  allowPost();
+  offer($("span"), Object.keys(SPANS).filter((span) => asked().spans.includes(span)), SPANS, $("span").value);
+  offerEstimators();
   location.replace(`#${encodeURIComponent(name)}`);
   refresh();
+}
+
+// Fills a select with these options; keeps the value before, if it is still an option.
+function offer(select, values, names, before) {
+  select.replaceChildren(...values.map((value) => element("option", names[value] ?? value, { value })));
+  if (values.includes(before)) select.value = before;
+}
+
+// The filtered curve has one estimator. The other spans' last choice is kept.
+function offerEstimators() {
+  const filtered = $("span").value === "filtered";
+  offer($("estimator"), filtered ? ["filter"] : asked().estimators, ESTIMATORS, state.estimator);
+  $("estimator").disabled = filtered;
+  allowPost();
 }
 
 function allowPost() {
@@ -295,8 +355,9 @@ async function start() {
     try { localStorage.setItem("theme", next); } catch { /* without storage, the choice lasts until the page is closed */ }
     theme(next);
   });
-  for (const id of ["span", "order", "post", "follow"]) $(id).addEventListener("change", refresh);
-  $("estimator").addEventListener("change", () => { allowPost(); refresh(); });
+  for (const id of ["order", "post", "follow"]) $(id).addEventListener("change", refresh);
+  $("span").addEventListener("change", () => { offerEstimators(); refresh(); });
+  $("estimator").addEventListener("change", () => { state.estimator = $("estimator").value; allowPost(); refresh(); });
   $("step").addEventListener("input", () => { $("follow").checked = false; refresh(); });
   $("numbers").addEventListener("toggle", () => { if ($("numbers").open && state.shown) drawNumbers(); });
   $("controls").addEventListener("submit", (event) => event.preventDefault());
