@@ -448,7 +448,7 @@ JUMPS = {
     3: Jump(changed_at=2, value=4, size=0.032, low=0.029, high=0.035, sigma=7.1),
     4: Jump(changed_at=4, value=1, size=-0.00321, low=-0.004, high=-0.0024, sigma=9.0),
 }
-COLUMNS = """([box, r, g, b]) => {
+MARKS = """([box, step, r, g, b]) => {  // columns of this colour, and the step's column, as parts of the canvas's width
   const canvas = document.querySelector(box + " canvas");
   const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   const tall = [];
@@ -460,7 +460,8 @@ COLUMNS = """([box, r, g, b]) => {
     }
     if (found > 0.4 * height) tall.push(x / width);
   }
-  return tall;
+  const [outer, plot] = [canvas.getBoundingClientRect(), document.querySelector(box + " .u-over").getBoundingClientRect()];
+  return [tall, (plot.x - outer.x + plot.width * step) / outer.width, outer.width];
 }"""
 
 
@@ -497,15 +498,10 @@ def test_a_jump_is_listed_and_marked_in_its_values_colour(open_page: OpenPage, w
         assert changes.first.locator(".key").evaluate(shown) == colour
         assert changes.last.locator(".key").count() == 1
         red, green, blue = (int(part) for part in re.findall(r"\d+", colour))
-        marks = page.evaluate(COLUMNS, ["#series", red, green, blue])
+        marks, expected, pixels = page.evaluate(MARKS, ["#series", (2 + 0.6) / (5 + 1.2), red, green, blue])
         assert marks, "no mark at the jump"
         assert page.locator("#series-hint").inner_text().endswith("A dashed line marks a jump.")
-        plot = page.locator("#series .u-over").bounding_box()
-        box = page.locator("#series canvas").bounding_box()
-        assert plot is not None
-        assert box is not None
-        expected = (plot["x"] - box["x"] + plot["width"] * (2 + 0.6) / (5 + 1.2)) / box["width"]
-        assert all(abs(mark - expected) < 2 / box["width"] for mark in marks)
+        assert all(abs(mark - expected) < 2 / pixels for mark in marks)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         shoot(page, f"jump_{width}_{scheme}")
         page.close()
