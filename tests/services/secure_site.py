@@ -163,7 +163,9 @@ def exercise_estimator(survey: Survey, settings: Settings) -> None:
         store.prune(now_ms(), store.heads())  # the time grows, so each call has something to write
         before, nothing = results.progress(), [[m.empty_table() for m in survey.mechanisms[0]]]
         publication = conclude(survey, 0, 0, "step", nothing, True, "none")
-        assert results.save([publication], before, Progress(first_step=0, next_step=(before.next_step if before else 0) + 1))
+        progress = Progress(first_step=0, next_step=(before.next_step if before else 0) + 1)
+        assert results.save([publication], before, progress, {"screen": b"state"})
+        assert results.filters() == {"screen": b"state"}
         assert results.get([publication.key]) == [publication]
         results.history()
         assert results.lead()
