@@ -48,7 +48,7 @@ def privacy_line(publication: "Publication") -> str:
 def histogram_table(survey: Survey, publication: "Publication", truth: list[float] | None) -> Table:
     """Table of a publication: every estimator, one 95 % interval, the truth if known; only the 20 largest values."""
     attribute = survey.attributes[survey.index(publication.attribute)]
-    spans = {"step": "step", "window": f"window of {publication.panes} steps up to", "filtered": "filtered curve at"}
+    spans = {"step": "step", "window": f"window of {publication.panes} steps up to", "filtered": "filtered curve at step"}
     late = "" if publication.complete else ", incomplete"
     reports = f"{publication.reports:,} reports" if publication.reports else "nobody reported"
     table = Table(

@@ -488,8 +488,8 @@ def test_a_jump_is_listed_and_marked_in_its_values_colour(open_page: OpenPage, w
         changes = page.locator("#changes li")
         expect(changes).to_have_count(2)
         assert changes.all_inner_texts() == [
-            "4 jumped by +3.2 % (2.9 % to 3.5 %) at step 2",
-            "1 jumped by -0.32 % (-0.40 % to -0.24 %) at step 4",
+            "4 jumped by +3.2 percentage points (+2.9 to +3.5) at step 2",
+            "1 jumped by -0.32 percentage points (-0.40 to -0.24) at step 4",
         ]
         legend = page.locator("#legend li")
         assert legend.all_inner_texts()[0] == "4 50.0 %"
@@ -521,7 +521,7 @@ def test_the_overview_warns_of_a_jump_for_every_span(open_page: OpenPage, width:
         for span in ("window", "step", "filtered"):
             page.select_option("#span", span)
             expect(page.locator("#histogram-csv")).to_have_attribute("href", re.compile(f"span={span}"))
-            assert warning.all_inner_texts() == ["4 jumped by +3.2 % at step 2 (95 % interval 2.9 % to 3.5 %)"]
+            assert warning.all_inner_texts() == ["4 jumped by +3.2 percentage points at step 2 (95 % interval +2.9 to +3.5)"]
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         shoot(page, f"jump_warning_{width}")
         page.close()

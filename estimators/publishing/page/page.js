@@ -28,17 +28,17 @@ function element(tag, text = "", attributes = {}) {
 }
 
 const percent = (x, digits = 2) => (x === null ? "–" : `${(100 * x).toFixed(digits)} %`);
-const between = (low, high, digits = 2) => `${percent(low, digits)} to ${percent(high, digits)}`;
 const nats = (x) => (x === null ? "∞" : Number(x.toPrecision(4)).toString());
 const grouped = (x) => x.toLocaleString("en");
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
-// Text of a jump: size, interval, and step. A small size has more decimals.
+// Text of a jump: size in percentage points, interval, and step. A small size has more decimals.
 function jump(label, change) {
   const digits = Math.min(6, Math.max(1, 1 - Math.floor(Math.log10(100 * Math.abs(change.size)))));
+  const points = (x) => `${x > 0 ? "+" : ""}${(100 * x).toFixed(digits)}`;
   return {
-    moved: `${label} jumped by ${change.size > 0 ? "+" : ""}${percent(change.size, digits)}`,
-    interval: between(change.low, change.high, digits),
+    moved: `${label} jumped by ${points(change.size)} percentage points`,
+    interval: `${points(change.low)} to ${points(change.high)}`,
     at: `at step ${change.changed_at}`,
   };
 }
