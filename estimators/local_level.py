@@ -97,17 +97,18 @@ class LocalLevel:
         self._variance = np.full(shape, np.nan)
         self._lasting = np.zeros(k)
         self._evidence = Evidence(k)
+        self._weights = self._weighed()
 
     @property
     def predicted(self) -> FloatArray:
         """(k,) shares expected at the next step; NaN before the first observation."""
-        return np.asarray((self._weights() * self._level).sum(axis=0))
+        return np.asarray((self._weights * self._level).sum(axis=0))
 
     def skip(self, steps: int = 1) -> Filtered:
         """Passes over steps without an observation: the filter only predicts."""
         self._variance += integer("steps", steps, 0, 2**53) * DRIFTS
         self.next_step += steps
-        return self._publish(np.full(self.k, np.nan), None, self._weights())
+        return self._publish(np.full(self.k, np.nan), None)
 
     def step(
         self,
@@ -144,7 +145,7 @@ class LocalLevel:
         fresh = np.maximum(fresh, LEAST_VARIANCE)
         if self.observed == 1:  # exact initialization: the limit for an infinite prior variance
             self._level[...], self._variance[...] = observed, fresh
-            return self._publish(np.full(self.k, np.nan), None, self._weights())
+            return self._publish(np.full(self.k, np.nan), None)
         return self._observe(observed, fresh, skewness)
 
     def to_bytes(self) -> bytes:
@@ -174,13 +175,14 @@ class LocalLevel:
         for array in new._arrays():
             array[...] = np.frombuffer(data, "<f8", array.size, place).reshape(array.shape)
             place += array.nbytes
+        new._weights = new._weighed()
         return new
 
     def _arrays(self) -> list[FloatArray]:
         return [self._log_weights, self._prior, self._level, self._variance, self._lasting, *self._evidence.arrays()]
 
     def _observe(self, observed: FloatArray, fresh: FloatArray, skewness: FloatArray) -> Filtered:
-        before = self._weights()
+        before = self._weights
         self._prior = (1 - FLOOR) * before.mean(axis=1, keepdims=True) + FLOOR / DRIFTS.size
         total = self._variance + fresh
         mean = (before * self._level).sum(axis=0)
@@ -195,15 +197,15 @@ class LocalLevel:
         self._log_weights -= 0.5 * (np.log(total) + errors**2 / total)
         self._log_weights -= self._log_weights.max(axis=0)
 
-        after, step = self._weights(), self.next_step - 1
+        self._weights, step = self._weighed(), self.next_step - 1
         normal = normalized(scores, skewness * (fresh / spread**2) ** 1.5)
-        self._evidence.add(step, normal, spread, (after * gain).sum(axis=0))
+        self._evidence.add(step, normal, spread, (self._weights * gain).sum(axis=0))
         found = self._evidence.alarm(self._limit)
         if found is not None:
-            self._start_anew(*found, after)
-        return self._publish(scores, found[0] if found else None, after)
+            self._start_anew(*found)
+        return self._publish(scores, found[0] if found else None)
 
-    def _start_anew(self, change: Change, slot: int, weights: FloatArray) -> None:
+    def _start_anew(self, change: Change, slot: int) -> None:
         """Gives the jump an infinite prior variance, for all values that moved. The weights of q stay the same.
 
         The posterior of a jump of size δ is N(δ̂, 1/D). The level lags behind by `lag` δ. With new weights, alarms would
@@ -212,20 +214,21 @@ class LocalLevel:
         """
         moved, evidence = change.moved, self._evidence
         numerator, precision = evidence.sums[:, slot, moved]
-        w, lag, level = weights[:, moved], evidence.lag[slot, moved], self._level[:, moved]
+        w, lag, level = self._weights[:, moved], evidence.lag[slot, moved], self._level[:, moved]
         mean = (w * level).sum(axis=0)
         inside = (w * (self._variance[:, moved] + (level - mean) ** 2)).sum(axis=0)
         self._variance[:, moved] = inside + lag**2 / precision
         self._level[:, moved] = mean + lag * numerator / precision
         evidence.forget(moved)
 
-    def _weights(self) -> FloatArray:
+    def _weighed(self) -> FloatArray:
+        """Returns the weight of each q for each value, (DRIFTS.size, k)."""
         weights: FloatArray = np.exp(self._log_weights)
         weights *= self._prior
         weights /= weights.sum(axis=0)
         return weights
 
-    def _publish(self, scores: FloatArray, change: Change | None, weights: FloatArray) -> Filtered:
-        mean = (weights * self._level).sum(axis=0)
-        variance = (weights * (self._variance + (self._level - mean) ** 2)).sum(axis=0)
+    def _publish(self, scores: FloatArray, change: Change | None) -> Filtered:
+        mean = (self._weights * self._level).sum(axis=0)
+        variance = (self._weights * (self._variance + (self._level - mean) ** 2)).sum(axis=0)
         return Filtered(mean, np.sqrt(variance + self._lasting), scores, change)

@@ -1,6 +1,6 @@
 """Coverage of the published filtered intervals: counts of real mechanisms, population shares that rest, drift or jump.
 
-Every run draws new people. Each person has a fixed number in [0, 1), and the shares divide [0, 1) into one interval per value. A
+Every run draws new people. Each person has a fixed number in [0, 1). The shares divide [0, 1) into one interval per value. A
 person has the value of the interval that contains the person's number. People change their values only as the shares change.
 """
 
