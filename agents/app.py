@@ -27,10 +27,10 @@ from agents.consumer.chunks import ANSWER_S, ChunkTransport
 from agents.consumer.second_client import SecondClient
 from agents.counting import Counting
 from agents.kafka_log import KafkaLog
-from agents.malloc import keep_freed_memory
 from agents.startup import check_kafka, check_redis
 from agents.watchdog import Watchdog
 from runtime.logs import logging_config
+from runtime.malloc import keep_freed_memory
 from runtime.monitoring import serve_monitoring
 from runtime.settings import Settings, SettingsError, load_settings
 from runtime.shutdown import end_within

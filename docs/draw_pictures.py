@@ -164,7 +164,38 @@ def _draw(panel: Axes, curves: Curves, steps: range) -> None:
     panel.set(xlim=(days[0], days[-1]), ylim=(0, 27), ylabel="share of “chat” in %")
 
 
-DRAWN = {"eps_t": losses, "window": windows, "year": year}
+def promises() -> None:
+    """Reads the table "Values that change often" of the results."""
+    _, _, table = (HERE.parent / "results.md").read_text().partition("**Values that change often")
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.partition("\n\n")[2].split("\n\n")[0].splitlines()
+    ]
+    plt.figure(figsize=(7.4, 4.2))
+    for eps, colour in (("1", "tab:blue"), ("2", "tab:orange"), ("4", "tab:green")):
+        for name, eps_inf, _, _, window, filtered, loss, *_ in rows[2:]:
+            if eps_inf != eps:
+                continue
+            x, y, spaced = float(loss.removeprefix("≤ ")), float(window), filtered != "–"
+            plt.plot(x, y, "o" if spaced else "x", color=colour)
+            if name in ("L-GRR", "L-OSUE", "L-OLH", "OUE"):
+                place = (5, -12) if name == "L-OSUE" else (5, 4)
+                plt.annotate(
+                    f"{name}, every 24 steps" if spaced else name, (x, y), place, textcoords="offset points", fontsize=8
+                )
+        plt.plot([], [], "s", color=colour, label=f"ε∞ = {eps}; one spaced report: ε = {eps}")
+    plt.plot([], [], "x", color="gray", label="memoized, a report at every step")
+    plt.plot([], [], "o", color="gray", label="spaced: fresh reports, bounded for any values")
+    plt.xscale("log")
+    plt.yscale("log")
+    plt.xlim(3, 4e5)
+    plt.ylim(3, 2e4)
+    plt.xlabel("loss of 120 steps in nats, for any values")
+    plt.ylabel("mean squared error of the window, in 10⁻⁶")
+    plt.legend(fontsize=8)
+    save("promises")
+
+
+DRAWN = {"eps_t": losses, "window": windows, "year": year, "promises": promises}
 
 if __name__ == "__main__":
     plt.rcParams["svg.hashsalt"] = "ldpstream"

@@ -17,6 +17,7 @@ from estimators.publishing.schedule import Progress, Publisher, Schedule
 from estimators.publishing.vitals import Vitals
 from runtime.clock import now_ms
 from runtime.errors import LogUnavailable
+from runtime.malloc import keep_freed_memory
 from runtime.monitoring import serve_monitoring
 from runtime.settings import Settings, SettingsError
 from runtime.waiting import Unreachable, wait_for
@@ -68,6 +69,7 @@ def serve(
             raise SettingsError(
                 f"attribute {attribute.name} has {attribute.k} values; at most {MAX_PUBLISHED_K} can be published"
             )
+    keep_freed_memory()
     vitals: Vitals | None = None
     if settings.metrics_port:
         serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: vitals is not None and vitals.well)

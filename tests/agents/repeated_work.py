@@ -3,7 +3,7 @@
 import resource
 import sys
 
-from agents.malloc import keep_freed_memory
+from runtime.malloc import keep_freed_memory
 
 
 def faults() -> int:

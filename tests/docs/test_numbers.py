@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from agents import app as agent
-from agents import back_pressure, malloc, stall_detector, watchdog
+from agents import back_pressure, stall_detector, watchdog
 from agents.consumer import batches, compression
 from estimators.publishing import results, schedule
 from estimators.publishing.api import create_api
@@ -19,7 +19,7 @@ from mechanisms import local_hashing, mechanism
 from producers.device import Device
 from producers.gateway import intake, kafka_log, problems, service
 from producers.gateway.admission import Acknowledged
-from runtime import topics
+from runtime import malloc, topics
 from runtime.settings import Settings
 from stores import redis_connection
 from surveys import envelope, survey
