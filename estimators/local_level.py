@@ -7,8 +7,10 @@ For each of the k values of an attribute, with the level θ_t and the step's raw
                            Var m = s², known         m: lasting noise, the same at every step (memos, choice of the people)
 
 No number of steps averages the lasting noise out. The filter follows θ + m, and the estimate's variance is the filter's
-variance plus s². This is the exact posterior of θ, for an unknown θ_0. The server cannot see how many people leave or change
-their values. If people do so, m changes, the intervals are wider than necessary, and they still cover.
+variance plus s². For a constant s² this is the exact posterior of θ, for an unknown θ_0. If s² changes, because more or fewer
+people report, the filter adds |change of s²| to its variance. This is the variance of the change of m if the people of one step
+include the people of the other step. The server cannot see how many people leave or change their values. If people do so, m
+changes more than assumed, and q covers the difference.
 
 q is unknown. A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean of the filters' levels.
 The estimate's variance includes the spread between the filters. The grid is absolute. A grid relative to a typical variance
@@ -44,6 +46,7 @@ from mechanisms.arguments import FloatArray, integer, real
 DRIFTS = np.concatenate([[0.0], 4.0 ** np.arange(-20, -2)])[:, None]  # q, variance of a share's change in a step: 0 to 0.016
 MEMORY = 0.99  # factor by which a step's log-likelihood shrinks with every later step
 FLOOR = 0.01  # share of the prior that stays uniform, so that no weight of a q falls to zero
+FORMAT = 1  # of the state in `LocalLevel.to_bytes`; raise it if the arrays or the grid `DRIFTS` change
 LEAST_VARIANCE = 1e-18  # of the fresh noise; reports that only repeat memos have none
 
 
@@ -139,6 +142,8 @@ class LocalLevel:
         if not ((fresh >= 0) & (lasting >= 0)).all():
             raise ValueError(f"variances must be at least 0, got {min(fresh.min(), lasting.min())}")
         self._variance += DRIFTS
+        if self.observed:
+            self._variance += np.abs(lasting - self._lasting)
         self.next_step += 1
         self.observed += 1
         self._lasting = np.array(lasting)
@@ -150,7 +155,13 @@ class LocalLevel:
 
     def to_bytes(self) -> bytes:
         """Returns the exact state: one line of JSON, then all numbers as little-endian float64, 153 for each value."""
-        head = {"k": self.k, "run_length": self.run_length, "next_step": self.next_step, "observed": self.observed}
+        head = {
+            "format": FORMAT,
+            "k": self.k,
+            "run_length": self.run_length,
+            "next_step": self.next_step,
+            "observed": self.observed,
+        }
         numbers = (array.astype("<f8", copy=False).data for array in self._arrays())
         return b"".join([json.dumps(head).encode() + b"\n", *numbers])
 
@@ -165,6 +176,8 @@ class LocalLevel:
         head = data[:place]
         try:
             fields = json.loads(head)
+            if fields["format"] != FORMAT:
+                raise ValueError(f"format {fields['format']!r}")
             new = cls(fields["k"], fields["run_length"], fields["next_step"])
             new.observed = integer("observed", fields["observed"], 0, 2**53)
         except (ValueError, KeyError, TypeError) as error:

@@ -42,6 +42,7 @@ class Smoothed:
 class _History:
     observed: FloatArray
     fresh: FloatArray
+    moves: FloatArray  # variance of the change of the lasting noise at each step, as in `estimators.local_level`
     anew: BoolArray
 
 
@@ -53,16 +54,14 @@ def smooth(
     Args:
         observed: (n_steps, k) raw inversions; a row of NaN for a step without reports.
         fresh: (n_steps, k) variances of the fresh noise, at least 0 where `observed` is given.
-        lasting: (n_steps, k) variances of the lasting noise; None for 0.
+        lasting: (n_steps, k) variances of the lasting noise, unused in rows without reports; None for 0.
         anew: (n_steps, k) bool, true where the level starts anew. For a `Change`, set the row of its `step` to `moved`.
 
     Raises:
         ValueError: if the shapes differ or a variance is negative.
     """
-    history = _check(observed, fresh, anew)
-    common = np.zeros(observed.shape) if lasting is None else lasting
-    if common.shape != observed.shape or (common < 0).any():
-        raise ValueError(f"lasting must be variances of shape {observed.shape}, got {common.shape}")
+    common = np.zeros(observed.shape) if lasting is None else lasting.copy()
+    history = _check(observed, fresh, common, anew)
     k = observed.shape[1]
     likelihood = np.zeros((DRIFTS.size, k))
     level, variance = np.zeros((2, DRIFTS.size, k))
@@ -80,18 +79,22 @@ def smooth(
     return Smoothed(mean, np.sqrt(np.maximum(square - mean**2, 0) + common))
 
 
-def _check(observed: FloatArray, fresh: FloatArray, anew: BoolArray | None) -> _History:
+def _check(observed: FloatArray, fresh: FloatArray, lasting: FloatArray, anew: BoolArray | None) -> _History:
+    """Checks the arguments. Rows of `lasting` without reports get the values of the row before."""
     if observed.ndim != 2 or not observed.size:
         raise ValueError(f"observed must have the shape (n_steps, k), got {observed.shape}")
     starts = np.zeros(observed.shape, dtype=bool) if anew is None else anew.copy()
-    for name, array in (("fresh", fresh), ("anew", starts)):
+    for name, array in (("fresh", fresh), ("lasting", lasting), ("anew", starts)):
         if array.shape != observed.shape:
             raise ValueError(f"{name} must have the shape {observed.shape}, got {array.shape}")
     seen = ~np.isnan(observed)
-    if not (fresh[seen] >= 0).all():
-        raise ValueError("fresh must be at least 0 where observed is given")
+    if not ((fresh[seen] >= 0).all() and (lasting[seen] >= 0).all()):
+        raise ValueError("fresh and lasting must be at least 0 where observed is given")
+    for t in range(1, len(observed)):
+        lasting[t] = np.where(seen[t], lasting[t], lasting[t - 1])
     starts[0] = True
-    return _History(observed, np.where(seen, np.maximum(fresh, LEAST_VARIANCE), 1.0), starts)
+    moves = np.abs(np.diff(lasting, axis=0, prepend=lasting[:1]))
+    return _History(observed, np.where(seen, np.maximum(fresh, LEAST_VARIANCE), 1.0), moves, starts)
 
 
 def _forward(
@@ -99,7 +102,7 @@ def _forward(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Predicts and observes one step. Returns level, variance, and the log-likelihood of the observation."""
     observed, fresh = history.observed[t], history.fresh[t]
-    variance = np.where(history.anew[t], np.inf, variance + q)
+    variance = np.where(history.anew[t], np.inf, variance + q + history.moves[t])
     seen, diffuse = ~np.isnan(observed), np.isinf(variance)
     known, start = seen & ~diffuse, seen & diffuse
     before = np.where(diffuse, 0, variance)
@@ -134,7 +137,7 @@ def _pass(q: FloatArray, history: _History) -> tuple[FloatArray, FloatArray]:
     with np.errstate(invalid="ignore"):  # infinity minus infinity, in places that np.where leaves out
         for t in range(len(levels) - 2, -1, -1):
             after = levels[t + 1], variances[t + 1]
-            levels[t], variances[t] = _backward(levels[t], variances[t], after, q, history.anew[t + 1])
+            levels[t], variances[t] = _backward(levels[t], variances[t], after, q + history.moves[t + 1], history.anew[t + 1])
     never = np.isinf(variances)
     return np.where(never, np.nan, levels), np.where(never, np.nan, variances)
 

@@ -33,6 +33,9 @@ def step_noise(levels: list[tuple[Mechanism, int]], shares: FloatArray) -> StepN
     The same people report at every step, with unchanged values. At a level with `every_steps` = w, the people of a step report
     again after w steps. Over many steps, their lasting noise is that of w times as many people. The rest is fresh.
 
+    The fresh noise is at least that of one report more or less. Without this limit, a value that is expected in less than one
+    report would have a tiny variance and a large skewness, and a single report would be a jump.
+
     Args:
         levels: each level's mechanism and number of reports at this step; some level has reports and distinguishes the values.
         shares: (k,) expected shares of all values; shares outside [0, 1] are clipped.
@@ -44,7 +47,7 @@ def step_noise(levels: list[tuple[Mechanism, int]], shares: FloatArray) -> StepN
         weight = inversion_weight(m, reports)
         f = norm_sub(shares, 1.0) if isinstance(m, ChannelMechanism) else np.clip(shares, 0, 1)
         total, kept = m.inversion_variances(f, 1), m.inversion_variances(f, 1, LONG) / m.every_steps
-        fresh += weight**2 * np.maximum(total - kept, 0) / reports
+        fresh += weight**2 * np.maximum(total - kept, _least(m) / reports) / reports
         lasting += weight**2 * kept / reports
         third += weight**3 * _third_moment(m, f) / reports**2
         weights += weight
@@ -54,6 +57,11 @@ def step_noise(levels: list[tuple[Mechanism, int]], shares: FloatArray) -> StepN
         lasting / weights**2,
         np.divide(third / weights**3, fresh**1.5, out=np.zeros(shares.size), where=fresh > 0),
     )
+
+
+def _least(m: Mechanism) -> float:
+    """Returns the square of what one report can add to a share, times the square of the number of reports."""
+    return 1.0 if isinstance(m, ChannelMechanism) else 1 / (m.p - m.q) ** 2
 
 
 def _third_moment(m: Mechanism, shares: FloatArray) -> FloatArray:

@@ -24,7 +24,11 @@ from mechanisms.arguments import FloatArray
 
 
 def conclude_filtered(
-    mechanisms: tuple[Mechanism, ...], tables: list[CountTable], made: list[Publication], state: bytes | None
+    mechanisms: tuple[Mechanism, ...],
+    tables: list[CountTable],
+    made: list[Publication],
+    state: bytes | None,
+    final: bool = True,
 ) -> tuple[Publication, bytes]:
     """Returns the publication of the span "filtered" and the filter's state after the step.
 
@@ -33,6 +37,7 @@ def conclude_filtered(
         tables: each level's count table of the step.
         made: the publications of the step and of its window.
         state: the filter's state after an earlier step; None if there is no state.
+        final: false for a preliminary publication. It states no jump: a filter that passed over steps dates a jump wrongly.
     """
     step = made[0]
     raw = combined_inversion(list(zip(mechanisms, tables, strict=True))).frequencies
@@ -52,7 +57,7 @@ def conclude_filtered(
         estimators={"filter": Frequencies.of(estimate, "levels" if biased else None)},
         privacy=step.privacy,
         diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
-        change=None if found.change is None else _jump(found.change),
+        change=_jump(found.change) if final and found.change is not None else None,
     )
     return publication, level.to_bytes()
 

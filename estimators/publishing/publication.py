@@ -176,7 +176,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         privacy: privacy losses by level.
         diagnostics: fit of the counts, drift, and differences between levels.
         levels: each level's own estimate, if there are several levels and at most 10 000 values times levels; otherwise empty.
-        change: the jump that the filter detected at this step; None without a jump, and for other spans.
+        change: the jump that the filter detected at this step; None without a jump, in a preliminary publication (before all
+            reports of the step and of earlier steps are counted or known to be lost), and for other spans.
     """
 
     survey: str

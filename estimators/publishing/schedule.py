@@ -221,7 +221,8 @@ class Schedule:
             checkpoints = self._store.checkpoints(held)
             if passed and not self._passed(step, checkpoints):
                 break  # the store has lost writes since the last read
-            concluded = self._conclude(checkpoints, first, step, passed)
+            final = self._is_final(step, after)
+            concluded = self._conclude(checkpoints, first, step, passed, final)
             if concluded is None or self._results.progress() != saved:
                 break  # another estimator leads or has continued
             publications = self._best(concluded[0])
@@ -229,7 +230,7 @@ class Schedule:
                 self._topic.publish(publications)
             for publisher in self._publishers:
                 publisher.publish(publications)
-            if not self._results.save(publications, saved, after, concluded[1] if self._is_final(step, after) else None):
+            if not self._results.save(publications, saved, after, concluded[1] if final else None):
                 break  # another estimator has continued, or the store was restored from an older copy
             self._prune(after, checkpoints)
             saved = progress = after
@@ -261,13 +262,16 @@ class Schedule:
             self._unprepared = [m for mechanisms in self._survey.mechanisms for m in mechanisms]
 
     def _restored(self, progress: Progress) -> tuple[int, list[Publication]] | None:
-        """Returns the next step that is complete in the topic but not in the results, and its publications; otherwise None."""
-        for step in (*progress.incomplete, progress.next_step):
-            keys = publication_keys(self._survey, step)
-            if self._topic is not None and all(key in self._in_topic and self._in_topic[key].complete for key in keys):
-                found = self._topic.read(keys)
-                if len(found) == len(keys):
-                    return step, found
+        """Returns the oldest open step and its publications, if the topic has the step complete; otherwise None.
+
+        Later steps must wait: the filters see the steps in order.
+        """
+        step = min((progress.next_step, *progress.incomplete))
+        keys = publication_keys(self._survey, step)
+        if self._topic is not None and all(key in self._in_topic and self._in_topic[key].complete for key in keys):
+            found = self._topic.read(keys)
+            if len(found) == len(keys):
+                return step, found
         return None
 
     def _is_final(self, step: int, after: Progress) -> bool:
@@ -338,7 +342,7 @@ class Schedule:
         return all(reached.get(partition, 0) >= offset for partition, offset in needed.items())
 
     def _conclude(
-        self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool
+        self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool, final: bool
     ) -> tuple[list[Publication], Filters] | None:
         """Returns the publications of a step whose window begins at `first`, and the states of the filters after the step.
 
@@ -369,7 +373,7 @@ class Schedule:
             ]
             asked = survey.attributes[attribute]
             if "filtered" in spans(asked):
-                curve, filters[asked.name] = conclude_filtered(mechanisms, panes[-1], made, before_step.get(asked.name))
+                curve, filters[asked.name] = conclude_filtered(mechanisms, panes[-1], made, before_step.get(asked.name), final)
                 made.append(curve)
             publications += made
         return publications, filters

@@ -1,6 +1,7 @@
 """Tests of the span "filtered" in the schedule: the filter sees each step once, in order, with its final counts."""
 
 import contextlib
+from copy import deepcopy
 
 import msgspec
 import numpy as np
@@ -11,19 +12,21 @@ from hypothesis import strategies as st
 from estimators.local_level import LocalLevel
 from estimators.matrix_inversion import combined_inversion
 from estimators.publishing import publication as publications
+from estimators.publishing.filtering import conclude_filtered
 from estimators.publishing.publication import Publication, publication_keys, spans
 from estimators.publishing.results import MemoryResults
 from estimators.publishing.schedule import Schedule
 from estimators.step_noise import step_noise
 from mechanisms import CountTable
 from stores import PaneKey
-from stores.checkpoint import Checkpoint
+from stores.checkpoint import Checkpoint, Missing
 from stores.memory_store import MemoryCountStore
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 
 from .schedule_rig import MARGIN_MS, SURVEY, Log, Told
 
 STEPS = 7
+QUIET, JUMPED = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1], [0.2, 0.4, 0.1, 0.1, 0.1, 0.1]
 DONE_MS = SURVEY.closes_ms(STEPS - 1) + MARGIN_MS
 
 
@@ -167,6 +170,69 @@ def test_a_lost_store_is_restored_from_the_topic(post: str) -> None:
         assert again.filters() == results.filters()
     else:
         assert {LocalLevel.from_bytes(state).observed for state in again.filters().values()} == {0}
+
+
+def test_steps_are_restored_in_order() -> None:
+    """Redis comes back from an old copy. Two steps of the copy are open, and stay incomplete for ever: records were lost.
+
+    The filters see every step again, in order, and end with the same bits as before.
+    """
+    topic, (store, log), results = MemoryTopic(lambda: 10**15), counted(STEPS), MemoryResults()
+    log.times.append([SURVEY.opens_ms(1)])  # a second partition, whose only record is lost
+    log.begins[1] = 0
+    schedule = Schedule(SURVEY, store, log, results, [], topic=TopicClient(topic))
+    schedule.run(schedule.deadline_ms(3))
+    copy = deepcopy((results._publications, results._progress, results._filters))
+    opened = results.progress()
+    assert opened is not None
+    assert opened.incomplete == (0, 1, 2, 3)
+    gap = Missing(SURVEY.opens_ms(1) - SURVEY.skew_ms, SURVEY.opens_ms(1) + 1, 1)
+    store.commit(1, None, Checkpoint(1, SURVEY.opens_ms(STEPS - 1), missing=gap))
+    schedule.run(DONE_MS)
+    lost = {p.step for p in results.history() if not p.complete}
+    assert lost
+    again = MemoryResults()
+    again._publications, again._progress, again._filters = copy
+    recounted, _ = counted(STEPS)
+    recounted.commit(1, None, Checkpoint(1, SURVEY.opens_ms(STEPS - 1), missing=gap))
+    Schedule(SURVEY, recounted, log, again, [], topic=TopicClient(topic)).run(DONE_MS)
+    assert again.progress() is not None
+    assert {LocalLevel.from_bytes(state).next_step for state in again.filters().values()} == {STEPS}
+    assert curve(again) == curve(results)
+
+
+def test_a_preliminary_publication_states_no_jump() -> None:
+    """After 40 equal steps the share of a value jumps. Only the final publication says so."""
+    m, rng = SURVEY.mechanisms[0][0], np.random.default_rng(6)
+    step = Publication(
+        survey="", fingerprint="", attribute="screen", step=0, span="step", panes=1, reports=3000, complete=True, estimators={},
+        privacy={}, diagnostics=publications.Diagnostics(mass_below_zero=None, fit_z={}),
+    )  # fmt: skip
+    state: bytes | None = None
+    for t in range(41):
+        table = m.tabulate(m.simulate(rng.choice(m.k, 3000, p=JUMPED if t == 40 else QUIET), rng))
+        before = state
+        found, state = conclude_filtered((m,), [table], [msgspec.structs.replace(step, step=t)], state)
+        assert (found.change is not None) == (t == 40)
+    assert found.change is not None
+    assert found.change.changed_at == 40
+    assert found.change.value in (0, 1)
+    preliminary, _ = conclude_filtered((m,), [table], [msgspec.structs.replace(step, step=t)], before, final=False)
+    assert preliminary == msgspec.structs.replace(found, change=None)
+
+
+def test_lost_records_make_only_their_step_incomplete() -> None:
+    """The window stays incomplete as long as it contains the step; the curve does not."""
+    store, log = counted(STEPS)
+    results = MemoryResults()
+    gap = Missing(SURVEY.opens_ms(2) + SURVEY.skew_ms, SURVEY.opens_ms(2) + SURVEY.skew_ms + 1, 1)
+    store.commit(1, None, Checkpoint(1, SURVEY.opens_ms(STEPS - 1), missing=gap))
+    Schedule(SURVEY, store, log, results, []).run(DONE_MS)
+    complete = {(p.span, p.step): p.complete for p in results.history() if p.attribute == "screen"}
+    curves, windows = ([complete[span, step] for step in range(STEPS)] for span in ("filtered", "window"))
+    assert curves == [complete["step", step] for step in range(STEPS)]
+    assert curves[-1]
+    assert not windows[-1]
 
 
 @pytest.mark.parametrize("state", [b"", b"{}", LocalLevel(3).to_bytes(), LocalLevel(6, next_step=99).to_bytes()])

@@ -150,6 +150,47 @@ def test_lasting_noise_never_averages_out() -> None:
     assert (found.standard_errors < 0.11).all()
 
 
+def test_lasting_noise_of_fewer_people_widens_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If s² changes from a to b, the filter's variance grows by |a - b|: compares two steps with the formulas."""
+    monkeypatch.setattr(local_level, "DRIFTS", np.array([[0.0]]))
+    fresh = 0.01
+    for before, after in ((0.02, 0.005), (0.005, 0.02), (0.01, 0.01)):
+        level = LocalLevel(K)
+        level.step(np.full(K, 0.3), np.full(K, fresh), np.full(K, before))
+        found = level.step(np.full(K, 0.4), np.full(K, fresh), np.full(K, after))
+        ahead = fresh + abs(before - after)
+        gain = ahead / (ahead + fresh)
+        np.testing.assert_allclose(found.frequencies, 0.3 + gain * 0.1, rtol=1e-12)
+        np.testing.assert_allclose(found.standard_errors**2, gain * fresh + after, rtol=1e-12)
+
+
+@pytest.mark.parametrize("growing", [True, False])
+def test_a_changed_number_of_people_is_no_jump(growing: bool) -> None:
+    """At step 50 the number of people grows or falls 30-fold. The people of one phase include those of the other phase.
+
+    In 40 runs of 100 steps there is at most one alarm, and at least 90 % of the later intervals contain the truth. Control: a
+    filter that does not know of the change raises alarms.
+    """
+    rng, alarms, blind, inside = np.random.default_rng(7), 0, 0, []
+    large, small = 0.03**2, 0.03**2 / 30
+    for _ in range(40):
+        common, others = math.sqrt(small) * rng.normal(size=4), math.sqrt(large - small) * rng.normal(size=4)
+        level, unaware = LocalLevel(4), LocalLevel(4)
+        for t in range(100):
+            few = (t < 50) == growing
+            lasting, noise = (large, common + others) if few else (small, common)
+            observed = 0.2 + noise + math.sqrt(lasting / 4) * rng.normal(size=4)
+            fresh = np.full(4, lasting / 4)
+            found = level.step(observed, fresh, np.full(4, lasting))
+            alarms += found.change is not None
+            blind += unaware.step(observed, fresh, np.full(4, small)).change is not None
+            if t >= 50:
+                inside.append(np.abs(found.frequencies - 0.2) <= 1.96 * found.standard_errors)
+    assert alarms <= 1
+    assert blind > 10
+    assert np.mean(inside) >= 0.9
+
+
 def test_reports_that_repeat_the_memo_are_accepted() -> None:
     """With eps_1 = eps_inf, reports have no fresh noise. Numbers stay finite, and the errors are those of the memos."""
     level = LocalLevel(K)

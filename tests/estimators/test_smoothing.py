@@ -44,7 +44,7 @@ def test_the_mixture_weighs_every_q_by_its_likelihood() -> None:
             for t in range(1, 30):
                 mean, square = dense.next(observed[:t, j])
                 likelihood[i, j] -= 0.5 * (math.log(square) + (observed[t, j] - mean) ** 2 / square)
-    levels, spreads = _pass(DRIFTS, _check(observed, variance, None))
+    levels, spreads = _pass(DRIFTS, _check(observed, variance, 0 * observed, None))
     weights = _mixed(likelihood)
     mean = (weights * levels).sum(axis=1)
     np.testing.assert_allclose(found.frequencies, mean, rtol=1e-9, atol=1e-12)
@@ -115,9 +115,9 @@ def test_wrong_arguments_are_refused() -> None:
     for arguments, reason in (
         ((z[0], v), "n_steps, k"),
         ((z, v[:2]), "fresh must have the shape"),
-        ((z, -v), "fresh must be at least 0"),
-        ((z, v, v[:2]), "lasting must be variances"),
-        ((z, v, -v), "lasting must be variances"),
+        ((z, -v), "must be at least 0"),
+        ((z, v, v[:2]), "lasting must have the shape"),
+        ((z, v, -v), "lasting must be at least 0"),
         ((z, v, None, np.zeros(4, dtype=bool)), "anew must have the shape"),
     ):
         with pytest.raises(ValueError, match=reason):

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from estimators.estimate import Group
+from estimators.local_level import LocalLevel
 from estimators.matrix_inversion import combined_inversion
 from estimators.step_noise import step_noise
-from mechanisms import ChannelMechanism, OneTime
+from mechanisms import ChannelMechanism, OneTime, mechanism
 
 from .test_every_mechanism import ALL, K, build
 
@@ -16,10 +17,13 @@ SHARES = np.array([0.4, 0.3, 0.2, 0.1, 0.0, 0.0])
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("steps", [1, 2, 7])
 def test_fresh_and_lasting_noise_give_the_variance_of_every_mean(name: str, steps: int) -> None:
-    """The mean inversion of W steps of the same people has the variance fresh / W + lasting, for every W."""
-    m = build(name)
-    noise = step_noise([(m, 500)], SHARES)
-    expected = m.inversion_variances(SHARES, 500, steps)
+    """The mean inversion of W steps of the same people has the variance fresh / W + lasting, for every W.
+
+    The number of people is large, so that the least fresh noise, that of one report, is negligible.
+    """
+    m, people = build(name), 10**9
+    noise = step_noise([(m, people)], SHARES)
+    expected = m.inversion_variances(SHARES, people, steps)
     np.testing.assert_allclose(noise.fresh / steps + noise.lasting, expected, rtol=1e-7)
 
 
@@ -31,6 +35,42 @@ def test_the_noise_of_a_spaced_level_is_mostly_fresh(w: int) -> None:
     noise = step_noise([(m.spaced(w), 500)], SHARES)
     np.testing.assert_allclose(noise.fresh + noise.lasting, m.inversion_variances(SHARES, 500), rtol=1e-9)
     np.testing.assert_allclose(noise.lasting, m.inversion_variances(SHARES, 500, 2**31) / w, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("eps", "people", "w"), [(8.0, 20, 1), (8.0, 20, 24), (20.0, 1000, 1), (500.0, 100, 1)])
+def test_a_rare_report_is_no_jump(eps: float, people: int, w: int) -> None:
+    """Values that nobody has get a report now and then, or a handful of reports at once: at most one alarm in 600 steps.
+
+    Control: with the variance of the counts alone, rare reports are jumps.
+    """
+    m, rng = mechanism("GRR", k=K, eps=eps), np.random.default_rng(1)
+    assert isinstance(m, OneTime)
+    asked = m.spaced(w)
+    level, plain, alarms, jumps, values = LocalLevel(K), LocalLevel(K), 0, 0, rng.choice(K, people, p=SHARES)
+    for _ in range(600):
+        if w > 1:  # other people at each step
+            values = rng.choice(K, people, p=SHARES)
+        raw = combined_inversion([(asked, asked.tabulate(m.report(values, rng)))]).frequencies
+        noise = step_noise([(asked, people)], level.predicted if level.observed else raw)
+        alarms += level.step(raw, noise.fresh, noise.lasting, noise.skewness).change is not None
+        exact = m.inversion_variances(np.clip(plain.predicted if plain.observed else raw, 0, 1), people)
+        jumps += plain.step(raw, exact).change is not None
+    assert alarms <= 1
+    assert jumps > 1 or eps > 8
+
+
+@pytest.mark.parametrize("name", ["GRR", "OUE"])
+def test_the_skewness_of_a_spaced_level_is_that_of_new_people(name: str) -> None:
+    """Simulates the supports of a value by 40 new people, 200 000 times. Control: the skewness for the same people differs."""
+    m, rng, people, runs = mechanism(name, k=K, eps=4.0), np.random.default_rng(3), 40, 200_000
+    assert isinstance(m, OneTime)
+    noise, same = (step_noise([(each, people)], SHARES) for each in (m.spaced(24), m))
+    chance = m.q + SHARES[3] * (m.p - m.q)
+    supports = rng.binomial(people, chance, runs) - people * chance
+    cubes = (supports / people / (m.p - m.q)) ** 3 / noise.fresh[3] ** 1.5
+    error = 5 * cubes.std() / np.sqrt(runs)
+    assert cubes.mean() == pytest.approx(noise.skewness[3], abs=error)
+    assert cubes.mean() != pytest.approx(same.skewness[3], abs=error)
 
 
 @pytest.mark.parametrize("name", ["GRR", "OUE", "L-GRR", "L-OSUE", "GRR with fake data", "L-OSUE with fake data"])

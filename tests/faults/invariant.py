@@ -230,7 +230,7 @@ def conclude(
 
 
 def conclude_filtered(
-    _: object, tables: list[CountTable], made: list[Published], state: bytes | None
+    _: object, tables: list[CountTable], made: list[Published], state: bytes | None, __: bool
 ) -> tuple[Published, bytes]:
     """Replaces `estimators.publishing.filtering.conclude_filtered`. The state lists the steps and reports seen."""
     return replace(made[0], span="filtered", counts=tuple(map(numbers_of, tables))), replay((), made[0], "none", state)
