@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, TransactionalIdAuthorizationFailedError
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from estimators.publishing.publication import Publication
+from estimators.publishing.publication import Publication, spans
 from estimators.publishing.schedule import PublicationSummary
 from runtime.errors import LogUnavailable
 from runtime.kafka_errors import hearing
@@ -222,18 +222,19 @@ class KafkaPublisher:
 
 
 class PrometheusPublisher:
-    """Gauges of the latest estimates. A gauge for which the latest estimate has no number is NaN, never an older number.
+    """Gauges of the latest estimates and of the last jump, and counters of the publications made.
 
-    Gauges without the label `value` are always exported. If the survey lists an attribute's values (at most 256), each value
-    has a time series of its frequency. For other attributes only the 20 most frequent values of the first estimate have a time
-    series; later estimates do not change this choice of values.
+    A gauge for which the latest estimate has no number is NaN, never an older number. Gauges without the label `value` are
+    always exported. If the survey lists an attribute's values (at most 256), each value has a time series of its frequency.
+    For other attributes only the 20 most frequent values of the first estimate have a time series; later estimates do not
+    change this choice of values.
     """
 
     def __init__(self, survey: Survey, registry: CollectorRegistry) -> None:
         self._survey = survey
         self._shown: dict[str, list[int]] = {}
         self._latest: dict[tuple[str, str], int] = {}
-        self._last_jump: dict[str, tuple[float, float]] = {}  # `changed_at` before and after the attribute's latest step
+        self._jumped: dict[str, int] = {}  # step of the publication whose jump the gauges show, by attribute
         span, level = ["survey", "attribute", "span"], ["survey", "attribute", "level"]
         value = [*span, "estimator", "index", "value"]
 
@@ -271,29 +272,37 @@ class PrometheusPublisher:
         self._levels_p = gauge(
             "levels_p", "Upper bound on the probability of a difference this large if all levels agree.", span
         )
-        self._change = gauge(
-            "change_sigma", "Jump of a share detected at the latest step, in standard errors; 0: none.", level[:2]
-        )
         self._change_size = gauge(
-            "change_size_ratio", "Jump of a share detected at the latest step; 0 without a jump.", level[:2]
+            "change_size_ratio", "Size of the last detected jump of a share; NaN before a jump.", level[:2]
         )
         self._changed_at = gauge(
             "changed_at_step", "First time step at the new level of the last detected jump; NaN before a jump.", level[:2]
         )
+        self._changes = Counter("ldpstream_changes", "Jumps in the publications made.", level[:2], registry=registry)
+        for attribute in survey.attributes:
+            if "filtered" in spans(attribute):
+                self._change_size.labels(survey.name, attribute.name).set(math.nan)
+                self._changed_at.labels(survey.name, attribute.name).set(math.nan)
+                self._changes.labels(survey.name, attribute.name)  # exports 0 before the first jump
         self._published = Counter("ldpstream_publications", "Publications made.", ["survey"], registry=registry)
         self._published.labels(survey.name)  # exports 0 before the first publication
 
     def publish(self, publications: list[Publication]) -> None:
-        """Sets the gauges, and adds the publications to the counter of publications made by this process."""
+        """Sets the gauges, and adds the publications and their jumps to the counters of this process."""
         self.show(publications)
         for p in publications:
             self._published.labels(p.survey).inc()
+            if p.change is not None:
+                self._changes.labels(p.survey, p.attribute).inc()
 
     def show(self, publications: list[Publication]) -> None:
-        """Sets the gauges. Publications of a step before the latest step do not change the gauges."""
+        """Sets the gauges. A publication of a step before the latest step changes only the gauges of the last jump."""
         for p in publications:
-            before = self._latest.get((p.attribute, p.span), -1)
-            if p.step < before:
+            if p.change is not None and p.step >= self._jumped.get(p.attribute, -1):
+                self._jumped[p.attribute] = p.step
+                self._change_size.labels(p.survey, p.attribute).set(p.change.size)
+                self._changed_at.labels(p.survey, p.attribute).set(p.change.changed_at)
+            if p.step < self._latest.get((p.attribute, p.span), -1):
                 continue
             self._latest[p.attribute, p.span] = p.step
             labels = (p.survey, p.attribute, p.span)
@@ -315,7 +324,6 @@ class PrometheusPublisher:
                 for bound, gauge in ((privacy.eps_window, self._eps_window), (privacy.eps_lifetime, self._eps_lifetime)):
                     gauge.labels(p.survey, p.attribute, level).set(math.inf if bound is None else bound)
             if p.span == "filtered":
-                self._show_change(p, again=p.step == before)
                 continue
             said = p.diagnostics
             self._below.labels(*labels).set(_known(said.mass_below_zero))
@@ -327,16 +335,6 @@ class PrometheusPublisher:
                     self._fit.labels(p.survey, p.attribute, name).set(_known(z))
                 self._drift.labels(p.survey, p.attribute).set(_known(said.drift_sigma))
                 self._drift_p.labels(p.survey, p.attribute).set(_known(said.drift_p))
-
-    def _show_change(self, p: Publication, again: bool) -> None:
-        """Sets the gauges of the jump. `again`: true if the step was shown before; its earlier jump is then withdrawn."""
-        change, (before, after) = p.change, self._last_jump.get(p.attribute, (math.nan, math.nan))
-        before = before if again else after
-        after = before if change is None else change.changed_at
-        self._last_jump[p.attribute] = before, after
-        self._change.labels(p.survey, p.attribute).set(0 if change is None else change.sigma)
-        self._change_size.labels(p.survey, p.attribute).set(0 if change is None else change.size)
-        self._changed_at.labels(p.survey, p.attribute).set(after)
 
     def _values(self, p: Publication) -> list[int]:
         """Returns the indices of the values that have a time series."""

@@ -129,35 +129,44 @@ def test_the_filtered_curve_has_gauges_of_its_shares_and_none_of_counts() -> Non
         assert watched.gauge(name, **of | {"span": "step"}) is not None
 
 
-def test_a_jump_sets_the_gauges_until_the_next_step() -> None:
+def test_the_gauges_show_the_last_jump_and_the_counter_counts_published_jumps() -> None:
     results = MemoryResults()
-    watched = Watched(two_steps(), Log({0: 0}), results)
-    curve, alone = filtered_and_alone(watched, results)
+    curve, alone = filtered_and_alone(Watched(two_steps(), Log({0: 0}), results), results)
     assert curve.change is None
     prometheus = PrometheusPublisher(SURVEY, registry := CollectorRegistry())
 
-    def shown(*publications: Publication) -> list[float | None]:
-        prometheus.show(list(publications))
-        names = ("change_sigma", "change_size_ratio", "changed_at_step")
+    def gauges() -> list[float | None]:
+        """Returns the number of jumps, and the size and the step of the last jump."""
+        names = ("changes_total", "change_size_ratio", "changed_at_step")
         return [registry.get_sample_value(f"ldpstream_{name}", LABELS | {"attribute": "latency_ms"}) for name in names]
 
-    def at(step: int, changed_at: int | None) -> Publication:
+    def at(step: int, changed_at: int | None, size: float = -0.03) -> Publication:
         jump = None
         if changed_at is not None:
-            jump = Jump(changed_at=changed_at, value=3, size=-0.03, low=-0.04, high=-0.02, sigma=7.5)
+            jump = Jump(changed_at=changed_at, value=3, size=size, low=size - 0.01, high=size + 0.01, sigma=7.5)
         return msgspec.structs.replace(curve, step=step, change=jump)
 
-    assert shown(alone) == [None, None, None], "only a filtered curve has jumps"
-    none = shown(curve)
-    assert none[:2] == [0, 0]
-    assert none[2] is not None
-    assert math.isnan(none[2])
-    assert shown(at(2, 1)) == [7.5, -0.03, 1]
-    assert shown(at(3, None)) == [0, 0, 1]
-    assert shown(at(4, 4)) == [7.5, -0.03, 4]  # while reports of the step were missing
-    assert shown(at(2, 2)) == [7.5, -0.03, 4], "an earlier step that is published again changes nothing"
-    assert shown(at(4, None)) == [0, 0, 1], "the complete step has no jump"
-    assert shown(at(5, 5), at(6, None)) == [0, 0, 5]
+    before = pytest.approx([0, math.nan, math.nan], nan_ok=True)
+    assert gauges() == before, "exported from the start"
+    prometheus.publish([alone, curve])
+    assert gauges() == before
+    prometheus.show([at(2, 1)])
+    assert gauges() == [0, -0.03, 1], "another estimator published this jump"
+    prometheus.publish([at(3, 3, 0.05), at(4, None), at(5, None), at(9, None)])
+    assert gauges() == [1, 0.05, 3], "later steps of the same run keep the jump"
+    prometheus.publish([at(6, 5, 0.02)])
+    assert gauges() == [2, 0.02, 5], "became final after step 9"
+    prometheus.publish([at(4, 4)])
+    assert gauges() == [3, 0.02, 5], "older than the jump shown"
+    assert registry.get_sample_value("ldpstream_estimate_step", LABELS | {"attribute": "latency_ms", "span": "filtered"}) == 9
+
+
+def test_an_attribute_without_a_filtered_curve_has_no_metric_of_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("estimators.publishing.publication.MAX_FILTERED", SURVEY.attributes[0].k)
+    PrometheusPublisher(SURVEY, registry := CollectorRegistry())
+    for attribute in SURVEY.attributes:
+        found = registry.get_sample_value("ldpstream_changes_total", LABELS | {"attribute": attribute.name})
+        assert found == (0 if attribute.k <= SURVEY.attributes[0].k else None)
 
 
 def test_it_is_unhealthy_while_a_store_is_unreachable() -> None:
