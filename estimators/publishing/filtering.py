@@ -8,7 +8,7 @@ publishes the step again later.
 
 If the state is lost or belongs to a later step, the filter starts anew at the published step. If the schedule restores a step
 from the topic of estimates, the filter takes the step's raw inversion from the publication. It passes over the step if the
-inversion was published with post-processing.
+inversion was published with post-processing, or without the reports of each level.
 """
 
 import numpy as np

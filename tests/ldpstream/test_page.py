@@ -543,7 +543,7 @@ def test_the_curve_predicts_a_step_without_reports(open_page: OpenPage) -> None:
         page.select_option("#span", "filtered")
         expect(page.locator("#summary")).to_have_text(
             "Nobody reported in step 3: the curve is predicted from earlier steps. "
-            "The filtered curve is estimated from all steps so far, with 95 % intervals. Preliminary: reports may be missing."
+            "The filtered curve is estimated from all steps so far, with 95 % intervals. Incomplete: reports may be missing."
         )
         assert page.locator("#histogram").get_attribute("aria-label") == "Histogram of a00, 10 values"
         page.locator("#histogram").focus()

@@ -176,8 +176,7 @@ function drawHistogram(h) {
     const shares = sampled.map((level) => `at most about one device in ${level.every_steps} at level ${level.name}`).join(", ");
     $("summary").append(` A step counts ${shares}; the intervals hold for all people.`);
   }
-  const late = h.span === "filtered" ? "Preliminary" : "Incomplete";
-  if (!h.complete) $("summary").append(" ", element("span", `${late}: reports may be missing.`, { class: "late" }));
+  if (!h.complete) $("summary").append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
   if (h.truth) $("summary").append(" ", element("span", "", { class: "ring" }), " is the truth.");
   if (known && h.values.length < asked().k) $("summary").append(` The ${grouped(h.values.length)} most frequent of ${grouped(asked().k)} values.`);
   $("step-text").textContent = h.step;
