@@ -92,7 +92,7 @@ def test_the_topics_publications_survive_loss_of_the_store(store: MemoryCountSto
     before = MemoryResults()
     Schedule(SURVEY, store, log, before, [], topic=TopicClient(topic)).run(now)
     told = list(topic.records)
-    assert len(told) == 2 * len(SURVEY.attributes) * steps
+    assert len(told) == 3 * len(SURVEY.attributes) * steps
     results, anew = MemoryResults(), MemoryCountStore(SURVEY)
     schedule = Schedule(SURVEY, anew, log, results, [], topic=TopicClient(topic))
     assert schedule.run(now + 9 * SURVEY.step_ms)  # all deadlines have passed, but no record is counted yet
