@@ -15,7 +15,7 @@ from . import operations as op
 from .agent import Agent
 from .code import Code
 from .estimator import MARGIN_MS, Estimator
-from .invariant import Invariant, Violation, conclude, conclude_filtered, replay
+from .invariant import Invariant, Violation, publish_counts
 from .memory_log import PARTITIONS, SURVEY, MemoryLog, spoilt_value
 from .memory_redis import MemoryRedis
 from .memory_topic import MemoryTopic
@@ -51,7 +51,7 @@ class World:
         self.log.moved = self._wake_readers
         self.loop.thread = self.redis.thread
         code.counting.PartitionFold = self.redis.traced(code.fold, self.log.now_ms)
-        code.schedule.conclude, code.schedule.conclude_filtered, code.schedule.replay = conclude, conclude_filtered, replay
+        publish_counts(code.schedule)
         self._estimators = [Estimator(self) for _ in range(ESTIMATORS)]
 
     def run(self, operations: Sequence[op.Operation]) -> Counter[str]:

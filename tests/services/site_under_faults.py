@@ -32,7 +32,7 @@ from surveys import REASONS
 from tests.agents.samples import PANES, sound, spoilt
 from tests.faults import operations as op
 from tests.faults.code import Code
-from tests.faults.invariant import Published, Tallied, conclude, direct_tally, judged_in_order, numbers_of, truth_of
+from tests.faults.invariant import Published, Tallied, direct_tally, judged_in_order, numbers_of, publish_counts, truth_of
 
 from .rig import PATIENCE_S, KafkaNode, RedisNode, freeze
 from .test_agents import PARTITIONS, Site, Worker
@@ -134,7 +134,7 @@ class Estimator(threading.Thread):
 
     def run(self) -> None:
         module = Code.real().schedule
-        module.conclude = conclude
+        publish_counts(module)
         try:
             position = KafkaLogPosition(self.site.survey, self.site.settings, timeout_ms=30_000)
             store = _Unpruned(self.site.survey, self.site.settings)
