@@ -49,13 +49,8 @@ class Estimate:
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Returns the lower and upper ends of the normal intervals, (k,) each, for a level in (0, 1); not clipped to [0, 1]."""
-        return normal_interval(self.frequencies, self.standard_errors, level)
-
-
-def normal_interval(frequencies: FloatArray, standard_errors: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-    """Returns the lower and upper ends of the normal intervals, for a level in (0, 1)."""
-    half = norm.ppf(0.5 + real("level", level, 1e-9, 1 - 1e-9) / 2) * standard_errors
-    return frequencies - half, frequencies + half
+        half = norm.ppf(0.5 + real("level", level, 1e-9, 1 - 1e-9) / 2) * self.standard_errors
+        return self.frequencies - half, self.frequencies + half
 
 
 def of_each_group(groups: list[Group], steps: Steps) -> list[int]:

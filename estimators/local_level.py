@@ -40,7 +40,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from estimators.changes import RUN_LENGTH, Change, Evidence, normalized, threshold
-from estimators.estimate import normal_interval
 from mechanisms.arguments import FloatArray, integer, real
 
 DRIFTS = np.concatenate([[0.0], 4.0 ** np.arange(-20, -2)])[:, None]  # q, variance of a share's change in a step: 0 to 0.016
@@ -66,10 +65,6 @@ class Filtered:
     standard_errors: FloatArray
     scores: FloatArray
     change: Change | None
-
-    def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Returns lower and upper ends of the normal intervals, (k,) each, for a level in (0, 1); not clipped to [0, 1]."""
-        return normal_interval(self.frequencies, self.standard_errors, level)
 
 
 class LocalLevel:

@@ -39,6 +39,8 @@ def step_noise(levels: list[tuple[Mechanism, int]], shares: FloatArray) -> StepN
     Args:
         levels: each level's mechanism and number of reports at this step; some level has reports and distinguishes the values.
         shares: (k,) expected shares of all values; shares outside [0, 1] are clipped.
+
+    Source: the variance of the mean of W steps, `Mechanism.inversion_variances`, is fresh / W + lasting.
     """
     fresh, lasting, third, weights = np.zeros((4, shares.size))
     for m, reports in levels:
@@ -52,11 +54,7 @@ def step_noise(levels: list[tuple[Mechanism, int]], shares: FloatArray) -> StepN
         third += weight**3 * _third_moment(m, f) / reports**2
         weights += weight
     fresh /= weights**2
-    return StepNoise(
-        fresh,
-        lasting / weights**2,
-        np.divide(third / weights**3, fresh**1.5, out=np.zeros(shares.size), where=fresh > 0),
-    )
+    return StepNoise(fresh, lasting / weights**2, third / weights**3 / fresh**1.5)
 
 
 def _least(m: Mechanism) -> float:
@@ -65,10 +63,14 @@ def _least(m: Mechanism) -> float:
 
 
 def _third_moment(m: Mechanism, shares: FloatArray) -> FloatArray:
-    """Returns the third central moment of the fresh noise of one person's contribution."""
+    """Returns the third central moment of the fresh noise of one person's contribution, (k,).
+
+    A person's report supports the value with the probability p₂ or q₂ (`Mechanism.rounds`), and adds 1 / (p - q) to the share.
+    A variable that is 1 with probability c and otherwise 0 has the third central moment c (1 - c) (1 - 2c).
+    """
     if isinstance(m, ChannelMechanism):
         return np.zeros(shares.size)
-    encoded = (shares + (m.fakes - 1) / m.k) / m.fakes
+    encoded = m.encoded(shares)
     memo_p, memo_q, p2, q2 = m.device.rounds()
     hit = encoded * memo_p + (1 - encoded) * memo_q
     if m.every_steps > 1:  # other people at each step: the value and the memo vary, too

@@ -219,6 +219,10 @@ class Mechanism(ABC):
         covariance = self.support_covariance(np.asarray(frequencies, np.float64), steps)[0]
         return np.asarray(covariance / scale) if scale else np.full(covariance.shape, math.inf)
 
+    def encoded(self, frequencies: FloatArray) -> FloatArray:
+        """Frequencies of the values that devices encode, true and fake, if the true values have these frequencies."""
+        return np.asarray((frequencies + (self.fakes - 1) / self.k) / self.fakes)
+
     def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> tuple[FloatArray, FloatArray]:
         """Covariance of one random person's support counts over W steps with an unchanged value.
 
@@ -234,8 +238,8 @@ class Mechanism(ABC):
 
         For local hashing the covariances ignore the dependence among three linearly dependent values.
         """
-        if self.fakes > 1:  # frequencies of the encoded values, true and fake
-            return self.device.support_covariance((frequencies + (self.fakes - 1) / self.k) / self.fakes, steps)
+        if self.fakes > 1:
+            return self.device.support_covariance(self.encoded(frequencies), steps)
         memo_p, memo_q, p2, q2 = self.rounds()
         hit = frequencies * memo_p + (1 - frequencies) * memo_q
         fresh = hit * p2 * (1 - p2) + (1 - hit) * q2 * (1 - q2)

@@ -112,7 +112,7 @@ class ChannelMechanism(OneTime):
         """
         f = distribution("frequencies", frequencies, self.k)
         n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
-        f, a, b = (f + (self.fakes - 1) / self.k) / self.fakes, self.device.channel(), self.inverse()  # true and fake values
+        f, a, b = self.encoded(f), self.device.channel(), self.inverse()
         gamma = f @ a
         single, same_value, mean = gamma @ b**2, f @ (a @ b) ** 2, gamma @ b
         total = (single - same_value) / steps + same_value - mean**2

@@ -1,0 +1,66 @@
+"""Fixtures of the tests of the live page: a browser, pages in it, and a demo."""
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from estimators.publishing.api import create_api
+from estimators.publishing.page_server import PageServer
+from ldpstream.demo import Demo
+from producers.values import MarkovValues
+from tests.conftest import give_up
+
+from .page_rig import PATIENCE_MS, SURVEY, OpenPage
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        give_up("no Chromium on this machine")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """Opens an address and waits until the page is drawn. After the test, checks for errors and for requests to other hosts."""
+    opened: list[tuple[Any, str, list[str], list[str]]] = []
+
+    def open_it(url: str, width: int = 1300, height: int = 900, scheme: Any = "light") -> Page:
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        page = context.new_page()
+        said: list[str] = []
+        asked: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        opened.append((context, url, said, asked))
+        page.goto(url)
+        page.wait_for_selector("html[data-ready=yes]", timeout=PATIENCE_MS)
+        return page
+
+    yield open_it
+    for context, url, said, asked in opened:
+        context.close()
+        assert not said
+        assert asked
+        assert all(address.startswith(url) for address in asked)
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[tuple[Demo, str]]:
+    demo = Demo(SURVEY, MarkovValues(SURVEY, 4000, 6, 3), 3)
+    demo.run(lambda step, made: None)
+    api = create_api(SURVEY, demo.service.results, demo.service.rejected, truth=lambda p: demo.truth.of(SURVEY, p))
+    server = PageServer(api, "127.0.0.1", 0)
+    yield demo, server.url
+    server.close()

@@ -1,0 +1,101 @@
+"""Surveys with published results, and servers of the live page, for the tests of the page."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Page, expect
+
+from estimators.publishing.api import create_api
+from estimators.publishing.page_server import PageServer
+from estimators.publishing.publication import Diagnostics, Frequencies, Jump, Publication, Span, conclude, spans, spent
+from estimators.publishing.results import MemoryResults
+from estimators.publishing.schedule import Progress
+from surveys import Survey, load_survey, parse_survey
+
+PATIENCE_MS = 120_000
+expect.set_options(timeout=PATIENCE_MS)
+SAMPLES = Path(__file__).parents[2] / "surveys" / "samples"
+SURVEY = load_survey(SAMPLES / "demo.toml")
+SHOTS = os.environ.get("LDPSTREAM_SCREENSHOTS")
+
+OpenPage = Callable[..., Page]
+
+
+@contextmanager
+def served(survey: Survey, results: MemoryResults) -> Iterator[str]:
+    """Serves the page of these results, and yields its address."""
+    server = PageServer(create_api(survey, results, dict), "127.0.0.1", 0)
+    try:
+        yield server.url
+    finally:
+        server.close()
+
+
+def shoot(page: Page, name: str) -> None:
+    if SHOTS:
+        page.screenshot(path=f"{SHOTS}/{name}.png", full_page=True)
+        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
+        with open(f"{SHOTS}/first_paint.jsonl", "a") as file:
+            file.write(json.dumps({"page": name, "first_contentful_paint_ms": paint}) + "\n")
+
+
+def many(k: int, attributes: int, steps: int) -> tuple[Survey, MemoryResults]:
+    """Returns a survey with many values, and synthetic publications of every step."""
+    level = ({"name": "standard", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0},)
+    asked = tuple({"name": f"a{i:02}", "size": k, "level": level} for i in range(attributes))
+    survey = parse_survey({
+        "name": "many", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 2, "lateness_steps": 0,
+        "collection": "smp", "attribute": asked,
+    })  # fmt: skip
+    rng, results = np.random.default_rng(1), MemoryResults()
+    for step in range(steps):
+        extend(survey, results, step, rng)
+    return survey, results
+
+
+HONEST = Diagnostics(mass_below_zero=0.0, fit_z={"standard": -5.9}, drift_sigma=6.1, drift_value=0, drift_p=6e-7)
+
+
+def extend(
+    survey: Survey,
+    results: MemoryResults,
+    step: int,
+    rng: np.random.Generator,
+    said: Diagnostics = HONEST,
+    of_window: Diagnostics = HONEST,
+    jump: Jump | None = None,
+) -> None:
+    """Publish one more step, with the diagnostics of the step and of the window, and the jump of the first attribute."""
+    made = []
+    for i, attribute in enumerate(survey.attributes):
+        frequencies = rng.dirichlet(np.full(attribute.k, 0.05))
+        result = Frequencies(
+            frequencies=frequencies.tolist(), standard_errors=[0.01] * attribute.k, iterations=0, converged=True
+        )
+        for span in spans(attribute):
+            filtered = span == "filtered"
+            names = ("filter",) if filtered else ("mi", "ibu", "mle")
+            made += [
+                Publication(
+                    survey=survey.name, fingerprint=survey.fingerprint.hex(), attribute=attribute.name, step=step,
+                    span=span, panes=1, reports=1000, complete=True, estimators=dict.fromkeys(names, result),
+                    privacy={"standard": spent(survey.mechanisms[i][0], step + 1)},
+                    diagnostics=said if span == "step" else of_window, change=jump if filtered and i == 0 else None,
+                )
+            ]  # fmt: skip
+    assert results.save(made, results.progress(), Progress(first_step=0, next_step=step + 1))
+
+
+def silent(survey: Survey, results: MemoryResults, step: int) -> None:
+    """Publish one more step, in which nobody reported."""
+    made = []
+    for i, mechanisms in enumerate(survey.mechanisms):
+        nothing = [m.empty_table() for m in mechanisms]
+        spans: tuple[Span, ...] = ("step", "window")
+        made += [conclude(survey, i, step, span, [nothing], True) for span in spans]
+    assert results.save(made, results.progress(), Progress(first_step=0, next_step=step + 1))
