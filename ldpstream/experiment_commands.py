@@ -57,7 +57,7 @@ def reproduce_command(
     from experiments.papers import TARGETS
     from experiments.papers.reproduction import Plan, reproduce
     from experiments.papers.reproduction_tables import document, draw, sentences, table
-    from experiments.peers.environment import cache_dir
+    from runtime.cache import cache_dir
 
     known = {target.name: target for target in TARGETS}
     if listed:

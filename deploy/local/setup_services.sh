@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs missing programs that the service tests need: redis-server, a Java runtime, Maven, Prometheus, Chromium and npm. Also
-# downloads Kafka's jars and the manifest checkers (into the cache folder of tests/services/kafka_jars.py). Does not install
+# downloads Kafka's jars and the manifest checkers (into the cache folder that runtime/cache.py names). Does not install
 # kubectl. If an installation fails, the script prints one line and succeeds; the tests are then skipped. If CI is set, the
 # script fails, like the tests.
 set -euo pipefail
@@ -30,7 +30,7 @@ has_java() {
 
 # Without Maven the script succeeds only if the cache already has the jars.
 has_jars() {
-    "$python" tests/services/kafka_jars.py >/dev/null 2>&1
+    "$python" -m ldpstream.local.kafka_jars >/dev/null 2>&1
 }
 
 # Debian starts an installed service; the tests start their own service, so the package's service must stay off.
@@ -65,6 +65,6 @@ if ((${#packages[@]})); then
     install "${packages[@]}" || give_up "apt-get could not install ${packages[*]}"
 fi
 has_java || give_up "the java found is older than $least_java (see JAVA_HOME)"
-jars=$("$python" tests/services/kafka_jars.py) || give_up "the jars of Kafka could not be fetched"
+jars=$("$python" -m ldpstream.local.kafka_jars) || give_up "the jars of Kafka could not be fetched"
 "$python" -m tests.deploy.tools || give_up "the checkers of manifests could not be fetched"
 echo "setup_services: ready ($(redis-server --version | cut -d' ' -f1-3), Kafka's jars in $jars)"

@@ -9,13 +9,14 @@ packages. The environment stays in the cache: `$LDPSTREAM_CACHE`, else `$XDG_CAC
 import fcntl
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from runtime.cache import cache_dir
 
 LOCK = Path(__file__).with_name("peers.lock")
 LIBRARIES = {"multi-freq-ldpy": "0.2.5", "pure-ldp": "1.2.0"}
@@ -26,14 +27,6 @@ ACCURACY = Path(__file__).with_name("accuracy.py")
 
 class PeersError(RuntimeError):
     """The other libraries could not be installed or run; the message is one line with the reason."""
-
-
-def cache_dir() -> Path:
-    """The folder that holds the environment; an empty variable is treated as not set."""
-    if own := os.environ.get("LDPSTREAM_CACHE"):
-        return Path(own).expanduser()
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "ldpstream"
 
 
 def existing_environment() -> Path | None:

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.services.kafka_jars import cache_dir
+from runtime.cache import cache_dir
 
 MODELS = {
     "@kubernetes-models/keda": "0.4.2",

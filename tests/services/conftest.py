@@ -12,9 +12,9 @@ import pytest
 import redis
 from kafka import KafkaAdminClient
 
+from ldpstream.local.kafka_jars import JarsError
 from tests.conftest import give_up
 
-from .kafka_jars import JarsError
 from .rig import KafkaNode, RedisNode, missing
 
 MakeTopic = Callable[..., str]

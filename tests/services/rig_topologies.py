@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import redis
 
-from .rig import LOOPBACK, PATIENCE_S, Node, NodeError, RedisNode, free_ports
+from .rig import LOOPBACK, PATIENCE_S, NodeError, Pausable, RedisNode, free_ports, temporary_folder
 
 SLOTS = 16384
 # Other nodes and the Sentinel treat a node as dead after this time without an answer. Even a busy machine answers sooner.
@@ -116,7 +116,7 @@ class RedisClusterNodes(_Together):
                 client.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[target])
 
 
-class SentinelNode(Node):
+class SentinelNode(Pausable):
     """One Sentinel, which decides alone (quorum 1).
 
     Args:
@@ -127,7 +127,7 @@ class SentinelNode(Node):
     """
 
     def __init__(self, master: RedisNode, service: str, password: str | None = None, lines: tuple[str, ...] = ()) -> None:
-        super().__init__("sentinel", n_ports=1)
+        super().__init__("sentinel", free_ports(1), temporary_folder("sentinel"))
         host, port = master.address
         settings = [f"port {self._ports[0]}", f"bind {LOOPBACK}", *([f"requirepass {password}"] if password else [])]
         settings += [f"sentinel monitor {service} {host} {port} 1", f"sentinel down-after-milliseconds {service} {DEAD_MS}"]

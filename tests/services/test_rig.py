@@ -14,10 +14,13 @@ import pytest
 import redis
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from ldpstream.local import ports
+from ldpstream.local.kafka_jars import KAFKA_VERSION, JarsError, cached, fetch, jars_dir
+from ldpstream.local.ports import PORTS
+
 from . import rig
 from .conftest import MakeTopic
-from .kafka_jars import KAFKA_VERSION, JarsError, cached, fetch, jars_dir
-from .rig import PATIENCE_S, PORTS, KafkaNode, NodeError, RedisNode, free_ports
+from .rig import PATIENCE_S, KafkaNode, NodeError, RedisNode, free_ports
 
 N_RECORDS = 1000
 
@@ -81,11 +84,10 @@ def test_a_broker_that_cannot_start_reports_the_reason(kafka_node: KafkaNode) ->
     good = properties.read_text()
     properties.write_text(good + "log.retention.ms=soon\n")
     try:
-        with pytest.raises(NodeError, match="kafka ended before it served") as raised:
+        with pytest.raises(NodeError, match=r"kafka ended before it served.*soon"):  # the log has the reason
             kafka_node.start()
     finally:
         properties.write_text(good)
-    assert "soon" in str(raised.value)  # the end of the broker's log
 
 
 @pytest.mark.usefixtures("own_redis")
@@ -163,9 +165,9 @@ def test_free_ports_are_distinct_and_in_our_range() -> None:
 def test_a_port_is_reserved_for_one_test_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other process draws the port, even while nothing listens on it."""
     (mine,) = free_ports(1)
-    monkeypatch.setattr(rig, "PORTS", range(mine, mine + 1))
+    monkeypatch.setattr(ports, "PORTS", range(mine, mine + 1))
     assert free_ports(1) == []
-    script = f"from tests.services import rig; rig.PORTS = range({mine}, {mine + 1}); print(rig.free_ports(1))"
+    script = f"from ldpstream.local import ports; ports.PORTS = range({mine}, {mine + 1}); print(ports.free_ports(1))"
     other = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], capture_output=True, check=True)
     assert other.stdout == b"[]\n"
 

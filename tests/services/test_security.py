@@ -21,6 +21,7 @@ from agents.tally import tally
 from estimators.publishing.log_position import KafkaLogPosition
 from estimators.publishing.publishers import KafkaPublisher
 from ldpstream.embedded import MemoryLog
+from ldpstream.local.kafka_jars import JarsError
 from ldpstream.rehearse import rehearse
 from producers.gateway.kafka_log import KafkaLog, kafka_producer
 from producers.population import Population
@@ -37,7 +38,6 @@ from surveys import load_survey
 from tests.conftest import give_up
 
 from .certificates import Authority
-from .kafka_jars import JarsError
 from .rig import PATIENCE_S, free_ports, missing
 from .rig_secure import SecureKafkaNode, SecureRedisNode
 from .secure_site import (

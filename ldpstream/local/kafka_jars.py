@@ -4,15 +4,16 @@ A broker needs only the published jar of Kafka's server and the jar's dependenci
 settings. A company's mirror therefore works without a change of this module. This module needs only Python's standard library,
 and can therefore run before other packages are installed:
 
-    python3 tests/services/kafka_jars.py      prints the folder, after fetching what is missing
+    python3 -m ldpstream.local.kafka_jars      prints the folder, after fetching what is missing
 """
 
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from runtime.cache import cache_dir
 
 KAFKA_VERSION = "4.1.0"
 LOG4J_VERSION = "2.24.3"  # the log4j version on which Kafka 4.1.0 depends
@@ -43,18 +44,7 @@ POM = f"""\
 
 
 class JarsError(RuntimeError):
-    """The jars are not in the cache and could not be fetched. The message has the reason."""
-
-
-def cache_dir() -> Path:
-    """Folder for downloads: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
-
-    An empty variable is treated as not set, as the XDG specification requires.
-    """
-    if own := os.environ.get("LDPSTREAM_CACHE"):
-        return Path(own).expanduser()
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "ldpstream"
+    """The jars are not in the cache and could not be fetched. The message is one line with the reason."""
 
 
 def jars_dir() -> Path:
@@ -113,17 +103,18 @@ def _copy_dependencies(mvn: str, scratch: Path, timeout_s: float) -> None:
     except subprocess.TimeoutExpired as err:
         raise JarsError(f"Maven did not fetch the jars of Kafka {KAFKA_VERSION} within {timeout_s:g} s") from err
     if done.returncode != 0 or not (jars / f"kafka_2.13-{KAFKA_VERSION}.jar").is_file():
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        said = (done.stdout + done.stderr).strip().splitlines() or ["it printed nothing"]
+        reason = next((line for line in said if line.startswith("[ERROR]")), said[-1])  # Maven's later lines are advice
         failure = f"Maven could not fetch the jars of Kafka {KAFKA_VERSION} (exit code {done.returncode})"
-        raise JarsError(f"{failure}:\n{tail}")
+        raise JarsError(f"{failure}: {reason.removeprefix('[ERROR]').strip()}")
 
 
 def main() -> int:
     """Prints the folder of the jars. An error goes to standard error, with exit code 1."""
     try:
-        print(fetch())
+        sys.stdout.write(f"{fetch()}\n")
     except JarsError as err:
-        print(f"kafka_jars: {err}", file=sys.stderr)
+        sys.stderr.write(f"kafka_jars: {err}\n")
         return 1
     return 0
 

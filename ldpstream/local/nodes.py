@@ -1,0 +1,155 @@
+"""A server process on loopback.
+
+A node owns one server process and sends signals only to this process. The server ends when our process exits. If util-linux's
+`setpriv` is installed, the server also ends when our process is killed.
+"""
+
+import atexit
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
+
+from ldpstream.local.ports import LOOPBACK, is_free
+from surveys.errors import UserError
+
+START_S = 120.0  # longest time until a server answers
+
+# `setpriv --pdeathsig` ends a process together with the *thread* that started the process. One thread therefore starts all
+# servers, and lives as long as our process. A broker started from an event loop's executor would end with the event loop.
+_launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nodes")
+
+
+class NodeError(UserError, RuntimeError):
+    """A node did not start, or died. The message is one line; a note (PEP 678) has the end of the node's log."""
+
+
+class Node:
+    """Base class: one server process with a folder for its data and its log.
+
+    A context manager: `__enter__` starts the process, `__exit__` ends it.
+
+    Args:
+        name: name of the server, for messages and for the log's file.
+        ports: the loopback ports that the server listens on, the most important port first.
+        folder: folder for the data and the log; created if missing, and kept.
+        start_timeout_s: longest time until the server answers.
+    """
+
+    def __init__(self, name: str, ports: Sequence[int], folder: Path, start_timeout_s: float = START_S) -> None:
+        self.name, self.folder, self.log = name, folder, folder / f"{name}.log"
+        self.start_timeout_s = start_timeout_s
+        self._ports = list(ports)
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        atexit.register(self.close)
+
+    @property
+    def running(self) -> bool:
+        """True if the process is alive, even if it is paused."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process id. Raises `NodeError` if the process is not running."""
+        return self._alive().pid
+
+    def start(self) -> None:
+        """Starts the server and returns when the server answers. A restarted server uses the same folder and ports."""
+        raise NotImplementedError
+
+    def tell_to_end(self) -> None:
+        """Sends SIGTERM if the process is running."""
+        if self._process is not None and self.running:
+            self._process.send_signal(signal.SIGCONT)  # a paused process would not handle SIGTERM
+            self._process.terminate()
+
+    def stop(self, timeout_s: float = 15) -> None:
+        """Ends the process by SIGTERM, or by SIGKILL if the process still runs after `timeout_s` seconds.
+
+        Does nothing if the process is not running.
+        """
+        _launcher.submit(lambda: None).result()  # an interrupted start may still be launching the process
+        if self._process is None:
+            return
+        self.tell_to_end()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """Sends SIGKILL: the process ends at once and writes nothing more."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def close(self) -> None:
+        """Stops the process for good."""
+        self.stop()
+        atexit.unregister(self.close)
+
+    def check(self) -> None:
+        """Raises `NodeError` with the end of the log if the process has ended."""
+        if not self.running:
+            raise self._failed("ended unexpectedly")
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _launch(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:
+        """Starts `command` in a session that Ctrl-C does not reach. Appends the output to the node's log."""
+        if self.running:
+            raise NodeError(f"{self.name} is running already (process {self.pid})")
+        for port in self._ports:
+            if not is_free(port):  # clients would use another server on this port
+                raise NodeError(f"{self.name} cannot start: port {port} of {LOOPBACK} is taken")
+        setpriv = shutil.which("setpriv")
+        whole = [setpriv, "--pdeathsig", "KILL", *command] if setpriv else command
+        _launcher.submit(self._spawn, whole, environment).result()
+
+    def _spawn(self, command: list[str], environment: Mapping[str, str] | None) -> None:
+        silent = subprocess.DEVNULL
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdin=silent, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _alive(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            raise NodeError(f"{self.name} is not running")
+        return self._process
+
+    def _failed(self, what: str) -> NodeError:
+        """Kills the process, and returns the error to raise."""
+        self.kill()
+        tail = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-25:]
+        told = [line.strip() for line in tail if line.strip() and not line.startswith("\tat ")]  # no frames of Java's stack
+        error = NodeError(f"{self.name} {what}; its log ends: {told[-1] if told else '(empty)'}")
+        error.add_note("\n".join(tail))
+        return error
+
+    def _wait_for_port(self, deadline: float) -> None:
+        """Returns when the first port accepts a connection. Raises if the process ends first, or at `deadline`."""
+        while time.monotonic() < deadline:
+            if not self.running:
+                raise self._failed("ended before it served")
+            try:
+                socket.create_connection((LOOPBACK, self._ports[0]), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.02)
+        raise self._failed("did not open its port in time")

@@ -1,0 +1,56 @@
+"""Ports of the loopback address for servers that this machine runs."""
+
+import fcntl
+import itertools
+import os
+import random
+import socket
+import tempfile
+from pathlib import Path
+from typing import IO
+
+LOOPBACK = "127.0.0.1"
+
+# These ports are below every system's range for outgoing connections. A stopped node could lose a port inside that range: a
+# client that reconnects to the closed loopback port may get the same port as its source port, and connect to itself.
+PORTS = range(20_000, 30_000)
+
+_claims: list[IO[bytes]] = []
+
+
+def free_ports(n_ports: int) -> list[int]:
+    """Returns `n_ports` loopback ports without a listener, drawn at random from `PORTS`.
+
+    The ports stay reserved until this process ends: no process that calls this function draws a reserved port.
+    """
+    free = (port for port in random.sample(PORTS, k=len(PORTS)) if is_free(port) and _claim(port))
+    return list(itertools.islice(free, n_ports))
+
+
+def port_or_free(port: int) -> int:
+    """Returns `port` if nothing listens on it, otherwise a free port."""
+    return port if is_free(port) else free_ports(1)[0]
+
+
+def is_free(port: int) -> bool:
+    """True if a server can listen on this port of the loopback address."""
+    with socket.socket() as attempt:
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections that linger
+        try:
+            attempt.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def _claim(port: int) -> bool:
+    folder = Path(tempfile.gettempdir()) / f"ldpstream-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    claim = (folder / str(port)).open("ab")
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        claim.close()
+        return False
+    _claims.append(claim)
+    return True
