@@ -11,16 +11,17 @@ from logging.config import dictConfig
 from pathlib import Path
 from threading import Event
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Never
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ldpstream import __version__, bench_commands, experiment_commands, tables
+from ldpstream import __version__, bench_commands, experiment_commands, local_commands, tables
+from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyFile, Users
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.plots import draw_ledger
 from ldpstream.promise import promise
 from ldpstream.rehearse import rehearse
-from ldpstream.terminal import console, progress_bar
+from ldpstream.terminal import console, fail, progress_bar, say
 from producers.population import Population
 from producers.produce import produce_live
 from producers.sinks import KafkaSink, Sink, SinkError
@@ -40,17 +41,7 @@ if TYPE_CHECKING:  # the estimators load slowly: only commands that need them im
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
-SurveyFile = Annotated[Path, typer.Argument(metavar="SURVEY", help="the survey file (TOML)")]
-
-DataFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="true values: a CSV file of person, step, value (default: simulated)")
-]
-FirstStep = Annotated[int, typer.Option(help="number of step 0 in the data file")]
-Users = Annotated[int, typer.Option(min=1, max=100_000_000, help="number of simulated users (without a data file)")]
-Steps = Annotated[int, typer.Option(min=1, max=1_000_000, help="number of time steps (without a data file)")]
-Seed = Annotated[int, typer.Option(min=0, help="seed of the simulated devices")]
 STOP_S = 8.5  # longest time from the signal to the end of the estimator
-DEMO_SURVEY = Path(__file__).resolve().parent.parent / "surveys" / "samples" / "demo.toml"
 
 
 def run() -> None:
@@ -63,18 +54,6 @@ def run() -> None:
         fail(str(error))
     except KeyboardInterrupt:  # an interrupt outside the part that Typer handles
         sys.exit(130)
-
-
-def say(message: str) -> None:
-    """Write one line to standard error."""
-    sys.stderr.write(f"ldpstream: {message}\n")
-    sys.stderr.flush()
-
-
-def fail(message: str) -> Never:
-    """End with one line on standard error and exit status 2."""
-    say(message)
-    sys.exit(2)
 
 
 def values(survey: Survey, data: Path | None, first_step: int, users: int, steps: int, seed: int) -> ValueSource:
@@ -336,5 +315,6 @@ def gateway(survey_file: SurveyFile) -> None:
     serve_gateway(survey, survey_file.read_text(encoding="utf-8"), settings, check_topics)
 
 
+app.add_typer(local_commands.app)
 app.add_typer(experiment_commands.app)
 app.add_typer(bench_commands.app, name="bench")

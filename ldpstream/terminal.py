@@ -1,12 +1,26 @@
 """Output of commands on the terminal: results on standard output, progress on standard error."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Never
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 console = Console()
+
+
+def say(message: str) -> None:
+    """Write one line to standard error."""
+    sys.stderr.write(f"ldpstream: {message}\n")
+    sys.stderr.flush()
+
+
+def fail(message: str) -> Never:
+    """End with one line on standard error and exit status 2."""
+    say(message)
+    sys.exit(2)
 
 
 def progress_bar() -> Progress:

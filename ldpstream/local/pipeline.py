@@ -1,0 +1,171 @@
+"""Kafka and Redis on this machine, and the whole pipeline on top of them."""
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Never
+
+from ldpstream.local import kafka_jars
+from ldpstream.local.commands import CommandNode, get
+from ldpstream.local.nodes import Node, NodeError
+from ldpstream.local.ports import LOOPBACK, port_or_free
+from ldpstream.local.servers import KafkaNode, RedisNode, missing
+from ldpstream.rehearse import rehearse
+from runtime.settings import PREFIX, Settings
+
+KAFKA_PORT, CONTROLLER_PORT, REDIS_PORT = 9092, 9093, 6379
+PAGE_PORT: int = Settings.model_fields["page_port"].default
+GATEWAY_PORT: int = Settings.model_fields["gateway_port"].default
+LOOK_S = 0.5  # time between two looks at the processes
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Services:
+    """The running Kafka and Redis."""
+
+    kafka: KafkaNode
+    redis: RedisNode
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of a process that uses these services, without the prefix ``LDPSTREAM_``."""
+        return {"KAFKA": self.kafka.bootstrap, "REDIS": self.redis.url}
+
+    def check(self) -> None:
+        """Raises `NodeError` if Kafka or Redis has ended."""
+        self.kafka.check()
+        self.redis.check()
+
+
+@contextmanager
+def services(folder: Path, tell: Tell) -> Iterator[Services]:
+    """Kafka and Redis on loopback, which end with the context. If a default port is taken, another port is used and told.
+
+    Args:
+        folder: folder for data and logs; created if missing, and kept.
+        tell: receives lines for the user.
+
+    Raises:
+        NodeError: if a program is missing, the jars of Kafka cannot be fetched, or a server does not start.
+    """
+    if (lacking := missing()) is not None:
+        raise NodeError(lacking)
+    if not kafka_jars.cached():
+        tell(f"Maven fetches Apache Kafka {kafka_jars.KAFKA_VERSION}, once (43 MB) …")
+    ports = [chosen_port("Kafka", KAFKA_PORT, tell), port_or_free(CONTROLLER_PORT)]
+    try:
+        kafka = KafkaNode(ports, folder / "kafka")
+    except kafka_jars.JarsError as error:
+        raise NodeError(str(error)) from None
+    redis = RedisNode([chosen_port("Redis", REDIS_PORT, tell)], folder / "redis")
+    tell("Kafka and Redis start …")
+    with kafka, redis:
+        tell(f"Kafka listens on {kafka.bootstrap}, Redis on {redis.url}.")
+        yield Services(kafka, redis)
+
+
+def chosen_port(server: str, port: int, tell: Tell) -> int:
+    """Returns the server's default port, or a free port if the default port is taken."""
+    if (chosen := port_or_free(port)) != port:
+        tell(f"Port {port} is taken: {server} uses port {chosen}.")
+    return chosen
+
+
+def what_to_type(running: Services, survey_file: Path, effective: dict[str, str]) -> list[str]:
+    """Returns the commands that use the services, one for each terminal.
+
+    Args:
+        running: the services.
+        survey_file: the survey that the commands run.
+        effective: the settings of a new terminal, without the prefix ``LDPSTREAM_``.
+    """
+    page, gateway = port_or_free(PAGE_PORT), port_or_free(GATEWAY_PORT)
+    wanted = running.settings | {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway)}
+    exports = [f"{PREFIX}{name}={value}" for name, value in wanted.items() if effective[name] != value]
+    commands = [
+        f"ldpstream rehearse {shlex.quote(str(survey_file))} now.toml",
+        "ldpstream agent now.toml",
+        f"ldpstream estimate now.toml          # the page: http://{LOOPBACK}:{page}/",
+        "ldpstream gateway now.toml",
+        f"ldpstream produce now.toml --steps 100 --gateway http://{LOOPBACK}:{gateway}",
+    ]
+    return [*([f"export {' '.join(exports)}          # first, in every terminal"] if exports else []), *commands]
+
+
+def watch(nodes: Sequence[Node]) -> Never:
+    """Raises `NodeError` as soon as a node ends."""
+    while True:
+        for node in nodes:
+            node.check()
+        time.sleep(LOOK_S)
+
+
+class Trial:
+    """The pipeline of `ldpstream try`: Kafka, Redis, agent, estimator with page, gateway, and simulated devices.
+
+    Args:
+        survey_file: the survey; the trial runs a rehearsal of it.
+        step_seconds: length of the rehearsal's steps.
+        devices: options of `ldpstream produce`.
+        folder: an existing empty folder for data and logs.
+        tell: receives lines for the user.
+    """
+
+    def __init__(self, survey_file: Path, step_seconds: int, devices: Sequence[str], folder: Path, tell: Tell) -> None:
+        self._source, self._step_seconds, self._devices = survey_file, step_seconds, list(devices)
+        self._folder, self._tell = folder, tell
+
+    def run(self) -> Never:
+        """Runs the pipeline until an exception, such as KeyboardInterrupt; then ends every process.
+
+        Raises:
+            NodeError: if a process does not start, or ends early.
+        """
+        with ExitStack() as stack:
+            running = stack.enter_context(services(self._folder, self._tell))
+            page, gateway = chosen_port("the page", PAGE_PORT, self._tell), chosen_port("the gateway", GATEWAY_PORT, self._tell)
+            now = self._folder / "now.toml"
+            rehearse(self._source, now, self._step_seconds, time.time())
+            settings = running.settings | {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway)}
+
+            def command(*arguments: str, port: int | None = None) -> CommandNode:
+                node: CommandNode = stack.enter_context(CommandNode(arguments, settings, self._folder, port))
+                return node
+
+            self._tell("An agent, the estimator and the gateway start …")
+            commands = [command("agent", str(now)), command("estimate", str(now), port=page)]
+            commands.append(command("gateway", str(now), port=gateway))
+            stack.callback(_tell_to_end, commands)  # so that they end at the same time
+            for node in commands:
+                node.wait_until_ready()
+            devices = command("produce", str(now), *self._devices, "--gateway", f"http://{LOOPBACK}:{gateway}")
+            self._tell(f"The live page: http://{LOOPBACK}:{page}/")
+            self._tell(f"Simulated devices report every {self._step_seconds} s. Ctrl-C ends everything.")
+            self._watch(page, [running.kafka, running.redis, *commands], devices)
+
+    def _watch(self, page: int, nodes: Sequence[Node], devices: CommandNode) -> Never:
+        """Tells every published step that has reports, and the end of the devices."""
+        told, reporting = -1, True
+        while True:
+            for node in nodes:
+                node.check()
+            if reporting and devices.finished():
+                reporting = False
+                self._tell("The devices have sent all their steps. The page stays until Ctrl-C.")
+            status = json.loads(get(page, "/api/v1/status?span=step") or b'{"attributes": [], "latest_step": null}')
+            step, reports = status["latest_step"], sum(one["reports"] for one in status["attributes"])
+            if step is not None and step > told and reports:
+                told = step
+                self._tell(f"Step {step}: {reports:,} reports counted and published.")
+            time.sleep(LOOK_S)
+
+
+def _tell_to_end(nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        node.tell_to_end()

@@ -1,0 +1,92 @@
+"""The commands `services` and `try`, which run Kafka and Redis on this machine."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyOrDemo, Users
+from ldpstream.terminal import console
+from runtime.settings import load_settings
+from surveys import load_survey
+
+app = typer.Typer()
+
+
+@app.command(name="services")
+def services_command(
+    survey_file: SurveyOrDemo = DEMO_SURVEY,
+    folder: Annotated[Path | None, typer.Option(metavar="DIR", help="keep the data here", show_default="temporary")] = None,
+) -> None:
+    """Start Kafka and Redis on this machine, without containers, and print the commands that use them."""
+    load_survey(survey_file)
+    settings = load_settings()
+    from ldpstream.local.pipeline import services, watch, what_to_type
+
+    effective = {
+        "KAFKA": settings.kafka,
+        "REDIS": settings.redis.get_secret_value(),
+        "PAGE_PORT": str(settings.page_port),
+        "GATEWAY_PORT": str(settings.gateway_port),
+    }
+    place = _temporary() if folder is None else nullcontext(folder.absolute())
+    with until_ctrl_c(), place as data, services(data, tell) as running:
+        kept = "a temporary folder, deleted at the end" if folder is None else str(data)
+        tell(f"Their data are in {kept}. Ctrl-C ends both.")
+        tell("Type these commands, each in its own terminal:\n")
+        for line in what_to_type(running, survey_file, effective):
+            tell(f"    {line}")
+        watch([running.kafka, running.redis])
+
+
+@app.command(name="try")
+def try_command(
+    survey_file: SurveyOrDemo = DEMO_SURVEY,
+    users: Users = 2000,
+    steps: Steps = 720,
+    seed: Seed = 1,
+    data: DataFile = None,
+    first_step: FirstStep = 0,
+    step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step, in seconds")] = 5,
+) -> None:
+    """Run the real pipeline on this machine: Kafka, Redis, an agent, the estimator with its page, the gateway, devices."""
+    load_survey(survey_file)
+    from ldpstream.local.pipeline import Trial
+
+    devices = ["--users", str(users), "--steps", str(steps), "--seed", str(seed), "--first-step", str(first_step)]
+    devices += [] if data is None else ["--data", str(data.absolute())]
+    with until_ctrl_c(), _temporary() as folder:
+        Trial(survey_file, step_seconds, devices, folder, tell).run()
+
+
+def tell(line: str) -> None:
+    """Print a line."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="ldpstream-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def until_ctrl_c() -> Iterator[None]:
+    """Ends the block at the first SIGINT or SIGTERM, as if it were finished. Later signals do not disturb the clean-up."""
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    try:
+        yield
+    except KeyboardInterrupt:
+        tell("Everything has ended.")
