@@ -1,0 +1,79 @@
+"""`ldpstream try` runs the whole pipeline with a real Kafka and a real Redis, and leaves nothing behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ldpstream.local.commands import get
+from tests.conftest import give_up
+
+from .rig import PATIENCE_S, missing, wait_until
+
+ROOT = Path(__file__).parents[2]
+USERS = 300
+
+
+def children(parent: int) -> dict[int, str]:
+    """Command lines of a process's running children, by process id."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"PPid:\t{parent}\n" in (path / "status").read_text():
+                found[int(path.name)] = command_line(int(path.name))
+        except OSError:  # the process has ended
+            continue
+    return found
+
+
+def command_line(pid: int) -> str:
+    """Returns "" if there is no such process, or it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    if reason := missing():
+        give_up(reason)
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": "nowhere:1"}
+    command = [sys.executable, "-m", "ldpstream", "try", "--users", str(USERS), "--step-seconds", "2", "--seed", "3"]
+    with (tmp_path / "out").open("wb") as out:
+        process = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=out, stderr=out, start_new_session=True)
+    yield process
+    process.send_signal(signal.SIGINT)
+    process.wait(PATIENCE_S)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes by /proc")
+def test_the_whole_pipeline_runs_until_ctrl_c_and_leaves_nothing(trial: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    def said() -> str:
+        return (tmp_path / "out").read_text()
+
+    def published() -> bool:
+        assert trial.poll() is None, said()
+        return f": {USERS} reports counted and published." in said()
+
+    wait_until(published, said)
+    (port,) = re.findall(r"The live page: http://127\.0\.0\.1:(\d+)/", said())
+    assert b"<html" in (get(int(port), "/") or b"")
+    started = children(trial.pid)
+    names = ("kafka.Kafka", "redis-server", " agent ", " estimate ", " gateway ", " produce ")
+    assert [sum(name in line for line in started.values()) for name in names] == [1] * 6, started
+    assert len(started) == 6
+    folder = Path(os.readlink(f"/proc/{next(iter(started))}/cwd"))
+    assert folder.is_relative_to(tempfile.gettempdir())
+    trial.send_signal(signal.SIGINT)
+    trial.send_signal(signal.SIGINT)  # impatient users press Ctrl-C again
+    assert trial.wait(PATIENCE_S) == 0, said()
+    assert said().endswith("Everything has ended.\n")
+    assert not any(line == command_line(pid) for pid, line in started.items())
+    assert not folder.exists()
