@@ -33,7 +33,7 @@ from runtime.shutdown import end_within
 from runtime.topics import ensure_topics
 from runtime.waiting import Stopped, Unreachable, wait_for
 from surveys import Survey, load_survey
-from surveys.errors import UserError
+from surveys.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
     from estimators.publishing.publication import Publication
@@ -47,13 +47,26 @@ STOP_S = 8.5  # longest time from the signal to the end of the estimator
 def run() -> None:
     """Run the command line, with one line and exit status 2 for an error that the user can correct."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except typer.TyperException as error:
+        fail(usage(error)) if error.format_message() else sys.exit(2)  # without arguments, Typer has shown the help
     except Stopped:
         sys.exit(0)
     except (UserError, OSError) as error:
         fail(str(error))
     except KeyboardInterrupt:  # an interrupt outside the part that Typer handles
         sys.exit(130)
+
+
+def usage(error: typer.TyperException) -> str:
+    """Returns one line that says what is wrong with the command line, and where to read what is allowed."""
+    context: typer.Context | None = getattr(error, "ctx", None)
+    message = " ".join(error.format_message().split())
+    if hasattr(error, "possibilities"):  # Typer's list of similar options ends in the middle of words
+        wrong = getattr(error, "option_name", "")
+        options = [name for parameter in (context.command.params if context else ()) for name in parameter.opts]
+        message = f"no option {wrong}{did_you_mean(wrong, options)}"
+    return message if context is None else f"{message.rstrip('.')} (see {context.command_path} --help)"
 
 
 def values(survey: Survey, data: Path | None, first_step: int, users: int, steps: int, seed: int) -> ValueSource:

@@ -4,6 +4,8 @@ People's values are the exception: a message gives the position of an invalid va
 """
 
 import math
+from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -51,10 +53,22 @@ def chain_epsilons(eps_inf: object, eps_1: object) -> tuple[float, float]:
     return long, single
 
 
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Returns the end of a message that suggests the most similar known name; "" if no name is similar.
+
+    >>> did_you_mean("colection", ["name", "collection"])
+    '; did you mean collection?'
+    >>> did_you_mean("zone", ["name", "collection"])
+    ''
+    """
+    close = get_close_matches(word, list(known), n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
     """Returns `value` if it is one of the allowed words. Otherwise raises a ValueError that lists the allowed words."""
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}{did_you_mean(str(value), allowed)}")
     return str(value)
 
 

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from runtime.redis_url import RedisUrl, parse_redis_url
-from surveys.errors import UserError
+from surveys.errors import UserError, did_you_mean
 
 PREFIX = "LDPSTREAM_"
 
@@ -271,12 +271,28 @@ def _read_secret(variable: str, path: str) -> str:
     return secret
 
 
+def _check_names() -> None:
+    """Raises SettingsError for an unknown variable that looks like a misspelt setting.
+
+    Other unknown variables are allowed: Kubernetes sets variables such as LDPSTREAM_GATEWAY_SERVICE_PORT for a service.
+    """
+    known = [field.upper() for field in Settings.model_fields]
+    known += [f"{field.upper()}_FILE" for field, about in Settings.model_fields.items() if _is_secret(about)]
+    for given in sorted(os.environ):
+        name = given.upper().removeprefix(PREFIX)
+        if not given.upper().startswith(PREFIX) or name in known or re.search(r"_SERVICE_|_PORT_\d", name):
+            continue
+        if similar := did_you_mean(name, known):
+            raise SettingsError(f"{given}: unknown setting{similar.replace('mean ', f'mean {PREFIX}')}")
+
+
 def load_settings() -> Settings:
     """The settings of this process.
 
     Raises:
         SettingsError: if a variable has an invalid value, a file is unusable, or two settings contradict each other.
     """
+    _check_names()
     try:
         return Settings()
     except ValidationError as error:

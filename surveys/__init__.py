@@ -6,7 +6,8 @@ reads a file; no other code here reads or writes anything.
 """
 
 from surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal
-from surveys.survey import Attribute, Level, Survey, SurveyError, load_survey, parse_survey
+from surveys.survey import Attribute, Level, Survey, SurveyError
+from surveys.survey_file import load_survey, parse_survey
 
 __all__ = [
     "REASONS", "Attribute", "Envelope", "Level", "Reason", "Rejected", "Survey", "SurveyError",

@@ -34,18 +34,16 @@ import hashlib
 import json
 import math
 import re
-import tomllib
 from bisect import bisect_right
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from mechanisms import Mechanism, OneTime, mechanism
-from surveys.errors import UserError
+from surveys.errors import UserError, did_you_mean
 
 MAX_LABELS = 2**24
 MAX_REPORT_BYTES = 900_000  # one report must fit an envelope
@@ -270,7 +268,8 @@ class Survey(_Part):
             ValueError: if there is none.
         """
         if attribute not in self._indices:
-            raise ValueError(f"attribute must be one of {', '.join(self._indices)}, got {attribute!r}")
+            suggestion = did_you_mean(attribute, self._indices)
+            raise ValueError(f"attribute must be one of {', '.join(self._indices)}, got {attribute!r}{suggestion}")
         return self._indices[attribute]
 
     @property
@@ -355,48 +354,3 @@ class Survey(_Part):
     @property
     def estimates_topic(self) -> str:
         return f"ldpstream.{self.name}.estimates"
-
-
-def parse_survey(document: dict[str, Any], source: str = "survey") -> Survey:
-    """A survey from a parsed TOML document; error messages name `source` as the document's origin."""
-    try:
-        return Survey.model_validate(_tuples(document))
-    except ValidationError as error:
-        raise SurveyError(f"{source}: {_explain(error)}") from error
-
-
-def load_survey(path: str | Path) -> Survey:
-    """Reads and checks a survey file.
-
-    Raises:
-        SurveyError: if the file cannot be read, is not TOML, or is not a survey.
-    """
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SurveyError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # the file is not UTF-8 or not TOML, or has excessive numbers or nesting
-        raise SurveyError(f"{path}: not TOML: {error}") from None
-    try:
-        return parse_survey(document, str(path))
-    except RecursionError:
-        raise SurveyError(f"{path}: nested too deeply") from None
-
-
-def _tuples(value: Any) -> Any:
-    """The document with tuples in place of lists, as strict validation expects."""
-    if isinstance(value, dict):
-        return {key: _tuples(inner) for key, inner in value.items()}
-    return tuple(_tuples(inner) for inner in value) if isinstance(value, list) else value
-
-
-def _explain(error: ValidationError) -> str:
-    first, *more = error.errors(include_url=False)
-    where = ""
-    for part in first["loc"]:
-        where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else str(part)
-    message = first["msg"].removeprefix("Value error, ")
-    given = first["input"]
-    shown = f", got {given!r}" if isinstance(given, (str, int, float, bool)) else ""
-    rest = f" (and {len(more)} more)" if more else ""
-    return f"{where + ': ' if where else ''}{message}{shown}{rest}"

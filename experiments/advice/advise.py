@@ -21,7 +21,7 @@ from experiments.advice.windows import EqualPromise, equal_promises
 from experiments.bench.accuracy import SHAPES
 from mechanisms import Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray, integer
-from surveys.survey import SurveyError, parse_survey
+from surveys import SurveyError, parse_survey
 
 FEW = 4  # number of mechanisms to simulate
 SURE = 3.0  # two combinations differ significantly if their paired difference exceeds this many standard errors

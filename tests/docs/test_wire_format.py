@@ -13,9 +13,8 @@ from mechanisms import NAMES, ONE_TIME, mechanism
 from mechanisms.finite_field import modulus, prime_power
 from mechanisms.linear_pool import LinearPool
 from producers.device.secure_random import _linear_form
-from surveys import REASONS, Attribute, Reason, Rejected, check_envelope
+from surveys import REASONS, Attribute, Reason, Rejected, check_envelope, parse_survey
 from surveys.envelope import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_REPORTS, encode
-from surveys.survey import parse_survey
 from tests.agents.samples import during, make_survey, sound, spoilt
 
 TEXT = (Path(__file__).parents[2] / "docs" / "wire_format.md").read_text()

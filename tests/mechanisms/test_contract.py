@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import mechanisms
 from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, OneTime, choose, mechanism
-from surveys import open_envelope, seal
-from surveys.survey import parse_survey
+from surveys import open_envelope, parse_survey, seal
 
 from . import reference
 from .reference import build, grid

@@ -215,12 +215,21 @@ def test_secrets_are_read_from_mounted_files(monkeypatch: pytest.MonkeyPatch, tm
         assert settings.kafka_options()["sasl_plain_password"] == f" {SECRET}ß "
     (tmp_path / "url").write_text(f"redis://me:{SECRET}@one\n")
     assert load(monkeypatch, REDIS_FILE=tmp_path / "url").redis_credentials() == ("me", SECRET)
-    monkeypatch.setenv("LDPSTREAM_PARTITIONS_FILE", "/nowhere")  # partitions are not a secret, so this variable has no effect
-    assert load(monkeypatch).partitions == 4
+    refused = refusal(monkeypatch, PARTITIONS_FILE="/nowhere")  # partitions are not a secret
+    assert refused == "LDPSTREAM_PARTITIONS_FILE: unknown setting; did you mean LDPSTREAM_PARTITIONS?"
+    monkeypatch.delenv("LDPSTREAM_PARTITIONS_FILE")
     (tmp_path / "url").write_bytes(b"\xff")
     assert refusal(monkeypatch, REDIS_FILE=tmp_path / "url").startswith("LDPSTREAM_REDIS_FILE: the file is not text")
     (tmp_path / "url").write_bytes(b"\n")
     assert "in one line" in refusal(monkeypatch, REDIS_FILE=tmp_path / "url")
+
+
+def test_a_misspelt_setting_is_refused_and_other_variables_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, meant in (("KAFAK", "KAFKA"), ("GATEWAY_TOKEN_FILE", "GATEWAY_TOKENS_FILE"), ("PAGEPORT", "PAGE_PORT")):
+        assert refusal(monkeypatch, **{name: "x"}) == f"LDPSTREAM_{name}: unknown setting; did you mean LDPSTREAM_{meant}?"
+        monkeypatch.delenv(f"LDPSTREAM_{name}")
+    load(monkeypatch, CACHE="x", DATA="x", FIGURES="x", REAL_FAULT_LISTS="1")  # read by other parts
+    load(monkeypatch, GATEWAY_SERVICE_PORT="8081", GATEWAY_PORT_8081_TCP="tcp://10.0.0.1:8081")  # set by Kubernetes
 
 
 def test_settings_never_show_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:

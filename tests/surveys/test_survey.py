@@ -58,14 +58,14 @@ def test_the_sample_surveys_load(path: Path) -> None:
     ("path", "value", "words"),
     [
         ("name", "a b", ["name", "'a b'", "letters, digits"]),
-        ("name", None, ["name", "required"]),
+        ("name", None, ["name", "missing"]),
         ("start", "2026-01-05", ["start"]),
         ("step_seconds", 0, ["step_seconds", "greater than or equal to 1", "got 0"]),
         ("step_seconds", 1.5, ["step_seconds", "1.5"]),
         ("step_seconds", True, ["step_seconds", "True"]),
         ("window_steps", -1, ["window_steps", "-1"]),
         ("collection", "all", ["collection", "'smp'", "'all'"]),
-        ("colection", "smp", ["colection", "not permitted"]),
+        ("colection", "smp", ["colection", "did you mean collection?"]),
         ("attribute", [], ["attribute", "at least 1"]),
         ("attribute.0.values", ["x", "x"], ["attribute[0]", "different"]),
         ("attribute.0.values", None, ["attribute[0]", "exactly one of", "none"]),
@@ -93,7 +93,7 @@ def test_the_sample_surveys_load(path: Path) -> None:
         ("attribute.1.level.0.lifetime_reports", 0, ["attribute[1].level[0].lifetime_reports", "got 0"]),
         ("attribute.0.level.0.every_steps", 2, ["attribute[0].level[0]", "every_steps", "one-time", "L-OSUE", "memo"]),
         ("attribute.0.level.0.lifetime_reports", 2, ["attribute[0].level[0]", "lifetime_reports", "one-time"]),
-        ("attribute.0.level.0.epsilon", 1.0, ["attribute[0].level[0].epsilon", "not permitted"]),
+        ("attribute.0.level.0.epsilon", 1.0, ["attribute[0].level[0].epsilon", "unknown key", "eps_inf"]),
     ],
 )
 def test_a_broken_survey_gives_one_line_with_key_and_value(path: str, value: object, words: list[str]) -> None:
