@@ -82,13 +82,23 @@ def reproduced(written: Any) -> str:
         compared = [row.within for row in found.rows if row.published is not None]
         agree = f"{sum(map(bool, compared))} of {len(compared)}" if compared else "no numbers printed"
         lines.append(f"| `{name}` | {len(found.rows)} | {agree} | {_gain(found.rows)} | {title} |")
-    lines.append("")
+    lines += ["", _total([row for _, _, found in targets for row in found.rows if row.published is not None]), ""]
     for prefix, paper in PAPERS.items():
         lines += [f"## {paper}", ""]
         for name, title, found in targets:
             if name.startswith(f"{prefix}-"):
                 lines.append(markdown(name, title, found, f"{BESIDE}/{name}.png" if found.panels else ""))
     return "\n".join(lines) + "\n"
+
+
+def _total(rows: list[Row]) -> str:
+    """Sentences on all values that a paper prints: how many agree, and how many others rest on generated data."""
+    others = [row for row in rows if not row.within]
+    generated = sum("generated" in row.note for row in others)
+    return (
+        f"{len(rows) - len(others)} of {len(rows)} values agree. Of the others, {generated} rest on data that we generated"
+        f" because the paper's data were not available; {len(others) - generated} do not agree."
+    )
 
 
 def _gain(rows: Any) -> str:

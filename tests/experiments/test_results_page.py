@@ -50,6 +50,8 @@ def test_the_page_shows_every_result(folder: Path) -> None:
     assert "| GRR ibu | 100.0% | 100.0% | ×1 | ×1 | one, 1 |" in text
     assert "| `ldp3-table-1` | 3 | 0 of 2 | ×2 | LDP³, Table I |" in text
     assert "| a\\|b | 2.1 | 2 | -0.1 | 0 | NO | 1 | ×2 |" in text
+    assert "0 of 2 values agree. Of the others, 0 rest on data that we generated" in text
+    assert "; 2 do not agree." in text
     assert "[1] a misprint" in text
     assert "| c [1] | 1 | 2 | 1 | 0 | NO | – | – |" in text
     assert "![LDP³, Table I](results/ldp3-table-1.png)" in text
@@ -58,6 +60,13 @@ def test_the_page_shows_every_result(folder: Path) -> None:
     assert "Not run for this page: mechanisms, coverage, streams, service." in text
     assert (folder / "docs" / "results" / "ldp3-table-1.png").read_bytes().startswith(b"\x89PNG")
     assert len((folder / "docs" / "results" / "accuracy.csv").read_text().splitlines()) == 3
+
+
+def test_the_total_tells_generated_data_from_other_reasons() -> None:
+    rows = [Row(label="e", ours=2.0, published=2.0), Row(label="f", ours=2.0, published=1.0, note="Porto generated"), *ROWS[:2]]
+    total = results_page._total(rows)
+    assert total.startswith("1 of 4 values agree. Of the others, 1 rest ")
+    assert total.endswith("; 2 do not agree.")
 
 
 def test_a_command_that_did_not_run_has_no_section(folder: Path) -> None:
