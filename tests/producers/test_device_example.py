@@ -1,9 +1,10 @@
-"""Runs the program of docs/device.md unchanged against a real gateway.
+"""Runs the programs of docs/device.md against a real gateway.
 
-When answers are lost, the program neither loses nor duplicates a report.
+When answers are lost, the programs neither lose nor duplicate a report.
 """
 
 import random
+import re
 import secrets
 import shutil
 import socket
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from ldpstream.rehearse import rehearse
 from producers.device import Device, Waiting
 from producers.gateway.admission import Acknowledged
 from producers.gateway.problems import FINAL
@@ -28,8 +30,10 @@ from surveys import Survey, load_survey, open_envelope
 
 from .gateway_rig import Served
 
-TEXT = (Path(__file__).parents[2] / "docs" / "device.md").read_text()
-LINES = TEXT.split("## Guarantees")[0].split('    {"type"')[0].splitlines()
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "device.md").read_text()
+(FIRST,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+LINES = TEXT.split("## In an application")[1].split("## Guarantees")[0].split('    {"type"')[0].splitlines()
 PROGRAM = "\n".join(line[4:] for line in LINES if line.startswith("    ") or not line)
 FUNCTIONS = PROGRAM[PROGRAM.index("import http.client") : PROGRAM.index("\nwhile ")]
 URL, TOKEN = "https://gateway.example", "token-of-the-gateway"
@@ -91,8 +95,8 @@ class Network:
 def commute(tmp_path: Path) -> Survey:
     """Returns a survey that began yesterday and whose reports are not late even if a test runs over midnight."""
     yesterday = datetime.fromtimestamp(time.time() - 86_400, UTC).replace(microsecond=0)
-    (tmp_path / "commute.toml").write_text(COMMUTE.replace("START", yesterday.isoformat()))
-    return load_survey(tmp_path / "commute.toml")
+    (tmp_path / "trips.toml").write_text(COMMUTE.replace("START", yesterday.isoformat()))
+    return load_survey(tmp_path / "trips.toml")
 
 
 @pytest.fixture
@@ -126,7 +130,7 @@ def appended_by_devices(
     for device in range(60):
         home = folder / str(device)
         home.mkdir()
-        shutil.copy(folder / "commute.toml", home)
+        shutil.copy(folder / "trips.toml", home)
         monkeypatch.chdir(home)
         before, ended = len(gateway.rig.log.appended), 0
         while ended < 2:
@@ -161,6 +165,42 @@ def test_a_key_drawn_for_each_attempt_counts_twice(
     monkeypatch.setattr(Device, "settle", lambda device, report: settle(device, true[report.key]))
     brought, _ = appended_by_devices(commute, gateway, tmp_path, monkeypatch)
     assert sum(len(envelopes) > 1 for envelopes in brought) >= 5
+
+
+# ---- a first report
+
+
+def appended_by_two_runs(program: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Runs the first program twice; the first run loses its answer. Returns the number of envelopes in the log."""
+    monkeypatch.chdir(folder)
+    survey = rehearse(ROOT / "surveys" / "samples" / "ms_fimu.toml", folder / "now.toml", 86_400, time.time())
+    urlopen, lost = urllib.request.urlopen, iter([True, False])
+
+    def losing(request: urllib.request.Request) -> Any:
+        answer = urlopen(request, timeout=60)
+        if next(lost):
+            answer.close()
+            raise ConnectionResetError
+        return answer
+
+    monkeypatch.setattr(urllib.request, "urlopen", losing)
+    with closing(Served(survey=survey, now_ms=now_ms)) as served:
+        program = program.replace("http://127.0.0.1:8081", served.url)
+        with pytest.raises(ConnectionResetError):
+            exec(program, {})  # our own documentation
+        exec(program, {})
+        assert not Device(survey, folder / "first.device").waiting()
+        return sum(map(len, served.rig.log.appended))
+
+
+def test_the_first_program_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert appended_by_two_runs(FIRST, tmp_path, monkeypatch) == 1
+
+
+def test_the_first_program_without_the_devices_key_counts_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: the test above must detect a program that draws a new key for each attempt."""
+    program = FIRST.replace("report.key", "__import__('secrets').token_urlsafe(16)")
+    assert appended_by_two_runs(program, tmp_path, monkeypatch) == 2
 
 
 # ---- one attempt
