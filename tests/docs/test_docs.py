@@ -2,8 +2,10 @@
 
 import math
 import re
+import textwrap
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from runtime.settings import Settings
 from surveys import parse_survey
 from surveys.envelope import REASONS, seal
 from tests.docs.settings_table import settings_table, written_table
+from tests.docs.tables import METRICS
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -30,7 +33,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*DOCS, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name)
 def test_all_links_exist(path: Path) -> None:
     for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\((?!https?:)([^)]+)\)", path.read_text())):
         found = path.parent / target if target else path
@@ -73,6 +76,13 @@ def test_the_numbers_in_choose_are_the_codes() -> None:
     assert ranked[11][0] > ranked[11][1]
 
 
+def test_the_notebook_example_runs() -> None:
+    (code,) = [block for block in re.findall(r"(?:(?:    .*)?\n)+", TEXTS["concepts.md"]) if "import numpy" in block]
+    names: dict[str, Any] = {}
+    exec(textwrap.dedent(code), names)  # our own document
+    assert names["estimate"].frequencies.shape == (100,)
+
+
 def test_the_table_of_settings_is_the_codes() -> None:
     """If this test fails after a setting changed, run `python -m tests.docs.settings_table`."""
     assert written_table() == settings_table()
@@ -105,3 +115,10 @@ def _each(statuses: str, causes: str) -> list[tuple[str, str]]:
     named = re.findall(r"`([a-z ]+)`", causes)
     assert {str(STATUS[cause]) for cause in named} == set(statuses.split(", ")) - {"202"}
     return [(cause, str(STATUS[cause])) for cause in named]
+
+
+@pytest.mark.parametrize("name", sorted(TEXTS))
+def test_every_metric_exists(name: str) -> None:
+    documented = {metric for metrics in METRICS.values() for metric in metrics}
+    named = set(re.findall(r"`(ldpstream_[a-z_]+)", TEXTS[name]))
+    assert named <= documented | {f"{metric}_count" for metric in documented}

@@ -1,0 +1,113 @@
+"""Compares the numbers in docs/privacy.md, and the README's promise, with the project's own functions."""
+
+import math
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from estimators.publishing import schedule
+from mechanisms import guessing, mechanism
+from mechanisms.local_hashing import LongitudinalHashing
+from producers.gateway.admission import Acknowledged
+from runtime import topics
+from surveys import load_survey, parse_survey
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+TEXT = (ROOT / "docs" / "privacy.md").read_text()
+PLAIN = " ".join(TEXT.split())
+(TOML,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+COMMUTE = parse_survey(tomllib.loads(TOML), "README.md")
+(DISTANCE,), (MODE,) = COMMUTE.mechanisms
+
+
+def cells(text: str, first: str) -> list[str]:
+    """Returns the cells of the only table row that begins with this cell, without the first cell."""
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| {first} |")]
+    return [cell.strip() for cell in row.strip("|").split(" | ")[1:]]
+
+
+def percent(chance: float) -> str:
+    return f"{100 * chance:.1f} %"
+
+
+@pytest.mark.parametrize("eps", [0.5, 1, 2, 4])
+def test_the_chances_of_an_eps(eps: float) -> None:
+    odds, *chances = cells(TEXT, f"ε = {eps}")
+    assert odds == f"{math.exp(eps):.3g}"
+    assert chances == [percent(guessing.bound(eps, k)) for k in (2, 6, 100)]
+    assert cells(TEXT, "no report")[1:] == [percent(guessing.bound(0, k)) for k in (2, 6, 100)]
+
+
+def test_k_of_2_holds_for_somebody_who_hesitates_between_two_of_many_answers() -> None:
+    """The posterior of two answers with prior 1/2 each, after the report that supports one of them most."""
+    m = mechanism("GRR", k=100, eps=1.0)
+    assert m.p / (m.p + m.q) == pytest.approx(guessing.bound(1.0, 2))
+
+
+@pytest.mark.parametrize("t", [1, 2, 7, 45])
+def test_the_chances_after_reports_of_the_readmes_survey(t: int) -> None:
+    chances = [DISTANCE.guess(t), DISTANCE.guess_any_values(t), MODE.guess(t), MODE.guess()]
+    assert cells(TEXT, f"{t} report{'s' if t > 1 else ''}") == [percent(chance) for chance in chances]
+    assert cells(TEXT, "0 reports") == [percent(1 / k) for k in (DISTANCE.k, DISTANCE.k, MODE.k, MODE.k)]
+
+
+def test_the_chances_in_the_readme_are_those_of_its_survey() -> None:
+    year = COMMUTE.steps_a_year
+    assert MODE.lifetime_reports is not None
+    memoized, spaced = cells(README, "`distance_km`"), cells(README, "`mode`")
+    stated = [re.findall(r"[\d.]+ %", " ".join(row[1:])) for row in (memoized, spaced)]
+    assert stated[0] == [*map(percent, (1 / DISTANCE.k, DISTANCE.guess(), DISTANCE.guess(math.inf))), "100 %"]
+    assert stated[1] == [*map(percent, (1 / MODE.k, MODE.guess())), "100 %", percent(MODE.guess())]
+    assert DISTANCE.guess_any_values(year) == pytest.approx(1)
+    assert MODE.guess(MODE.lifetime_reports) == pytest.approx(1)
+    assert MODE.eps_window == MODE.eps_1  # a value within `every_steps` steps is protected by one report's loss
+    assert f"spaced: a fresh report every {MODE.every_steps} days" in spaced[0]
+
+
+def test_the_chances_of_the_demo_survey() -> None:
+    survey = load_survey(ROOT / "surveys" / "samples" / "demo.toml")
+    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
+        for level, m in zip(attribute.levels, mechanisms, strict=True):
+            row = " ".join(cells(TEXT, f"{attribute.name}, {level.name}"))
+            assert re.findall(r"([\d.]+) %", row) == [
+                *(f"{100 * chance:.1f}" for chance in (1 / m.k, m.guess(), m.guess(math.inf))),
+                "100",
+            ]
+            assert m.guess_any_values(survey.steps_a_year) == 1
+
+
+def test_the_weight_of_a_false_report() -> None:
+    """A share is estimated as (C/n - q) / (p - q).
+
+    A report that supports the value adds (1 - q) / (p - q) to the estimated number of people; a true report adds 1 on average.
+    """
+    weights = [(1 - m.q) / (m.p - m.q) for m in (MODE, DISTANCE)]
+    assert "adds to a share as much as {:.1f} (`mode`) or {:.1f} (`distance_km`) true reports".format(*weights) in PLAIN
+
+
+def test_the_numbers_of_hash_functions() -> None:
+    stated = re.findall(r"of ([\d ]+) for ([\d ]+) values", PLAIN)
+    assert len(stated) == 3
+    for functions, k in stated:
+        m = mechanism("L-OLH", k=int(k.replace(" ", "")), eps_inf=2.0, eps_1=1.0)
+        assert isinstance(m, LongitudinalHashing)
+        assert m.pool.size == int(functions.replace(" ", ""))
+
+
+def test_the_retention() -> None:
+    assert f"at least {topics.WEEK_MS // 86_400_000} days, longer for long windows" in PLAIN
+    assert f"estimates of {schedule.KEPT_STEPS} steps" in PLAIN
+    assert f"the hash {Acknowledged()._period_s:.0f} seconds or more after" in PLAIN
+
+
+def test_the_notices_examples_are_the_readmes_survey() -> None:
+    stated = re.findall(r"\[([\d.]+)\] of 100 cases", PLAIN.replace("> ", ""))
+    assert stated == [f"{100 * chance:.1f}" for chance in (1 / DISTANCE.k, DISTANCE.guess(), DISTANCE.guess(math.inf))]
+
+
+def test_no_document_promises_too_much() -> None:
+    words = " ".join(text.lower() for text in (README, *(path.read_text() for path in (ROOT / "docs").glob("*.md"))))
+    assert not any(claim in words for claim in ("never sees anybody", "nobody's own answer", "nobody but the device"))
