@@ -41,10 +41,12 @@ def test_the_chances_of_an_eps(eps: float) -> None:
     assert cells(TEXT, "no report")[1:] == [percent(guessing.bound(0, k)) for k in (2, 6, 100)]
 
 
-def test_k_of_2_holds_for_somebody_who_hesitates_between_two_of_many_answers() -> None:
+def test_k_of_2_holds_for_somebody_unsure_between_two_of_many_answers() -> None:
     """The posterior of two answers with prior 1/2 each, after the report that supports one of them most."""
     m = mechanism("GRR", k=100, eps=1.0)
     assert m.p / (m.p + m.q) == pytest.approx(guessing.bound(1.0, 2))
+    sure = 0.9 * m.p / (0.9 * m.p + 0.1 * m.q)
+    assert f"With ε = 1, somebody who was 90 % sure of an answer can become at most {percent(sure)} sure." in PLAIN
 
 
 @pytest.mark.parametrize("t", [1, 2, 7, 45])
@@ -105,7 +107,8 @@ def test_the_retention() -> None:
 
 def test_the_notices_examples_are_the_readmes_survey() -> None:
     stated = re.findall(r"\[([\d.]+)\] of 100 cases", PLAIN.replace("> ", ""))
-    assert stated == [f"{100 * chance:.1f}" for chance in (1 / DISTANCE.k, DISTANCE.guess(), DISTANCE.guess(math.inf))]
+    chances = [1 / DISTANCE.k, DISTANCE.guess(), DISTANCE.guess(math.inf), MODE.guess()]
+    assert stated == [f"{100 * chance:.1f}" for chance in chances]
 
 
 def test_no_document_promises_too_much() -> None:
