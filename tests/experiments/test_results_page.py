@@ -62,6 +62,12 @@ def test_the_page_shows_every_result(folder: Path) -> None:
     assert len((folder / "docs" / "results" / "accuracy.csv").read_text().splitlines()) == 3
 
 
+def test_the_documents_introduction_is_the_codes() -> None:
+    written = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
+    made = results_page.page({"reproduce": []})
+    assert written.startswith(made[: made.index("| | values |")])
+
+
 def test_the_total_tells_generated_data_from_other_reasons() -> None:
     rows = [Row(label="e", ours=2.0, published=2.0), Row(label="f", ours=2.0, published=1.0, note="Porto generated"), *ROWS[:2]]
     total = results_page._total(rows)
