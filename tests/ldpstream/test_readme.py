@@ -65,7 +65,7 @@ def test_the_readmes_survey_runs_with_simulated_and_with_own_data(tmp_path: Path
     monkeypatch.chdir(tmp_path)
     (toml,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
     Path("commute.toml").write_text(toml)
-    (columns,) = re.findall(r"in columns ([\w,]+)", README)
+    (columns,) = re.findall(r"has the columns `([\w,]+)`", README)
     people = [f"p{person},{step},{person % 50},{MODES[person % 4]}" for step in range(16) for person in range(300)]
     Path("answers.csv").write_text("\n".join([columns, *people, ""]))
     commands = [command for command in COMMANDS if "commute.toml" in command and "now.toml" not in command]
