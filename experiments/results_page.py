@@ -93,12 +93,12 @@ def reproduced(written: Any) -> str:
 
 
 def _total(rows: list[Row]) -> str:
-    """Sentences on all values that a paper prints: how many agree, and how many others rest on generated data."""
+    """Sentences on all published values: how many agree, and how many of the others rest on generated data."""
     others = [row for row in rows if not row.within]
     generated = sum("generated" in row.note for row in others)
     return (
-        f"{len(rows) - len(others)} of {len(rows)} values agree. Of the others, {generated} rest on data that we generated"
-        f" because the paper's data were not available; {len(others) - generated} do not agree."
+        f"{len(rows) - len(others)} of {len(rows)} values agree. Of the {len(others)} others, {generated} rest on data that we"
+        " generated, because the paper's data were not available."
     )
 
 
