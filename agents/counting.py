@@ -183,6 +183,8 @@ class Counting:
         metrics.records.inc(result.records)
         metrics.reports.inc(result.reports)
         metrics.redelivered.inc(result.redelivered)
+        metrics.duplicates.inc(result.duplicates)
+        metrics.keys_not_remembered.inc(result.not_remembered)
         for record, reason in result.rejected:
             metrics.rejected.labels(reason).inc(each)
             partition.letters.append(DeadLetter(partition.number, record, reason, each))

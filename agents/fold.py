@@ -1,9 +1,10 @@
 """The fold of one partition: a pure state machine between the log and the count store.
 
 The fold tracks the next offset. The fold therefore counts a record once even if the log delivers the record twice, and detects
-missing records. A pane is the count table of one attribute, level and step. The fold keeps only the panes that may still
-change, and drops a closed pane once the pane is written. The fold does no input or output: a driver feeds records, writes the
-fold's changes to a store, and confirms the writes.
+missing records. A record that was sent several times is also counted once if it has a report key (`agents.report_keys`). A
+pane is the count table of one attribute, level and step. The fold keeps only the panes that may still change, and drops a
+closed pane once the pane is written. The fold does no input or output: a driver feeds records, writes the fold's changes to a
+store, and confirms the writes.
 
 Some records can never be counted: they expired before they were counted, or their topic was deleted. The fold keeps the range
 of these records' append times (`Missing`). An estimator uses the range to find the steps that may lack records.
@@ -19,7 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from agents.tally import Record, Records, tally
+from agents.report_keys import ReportKeys, tally_once
+from agents.tally import Record, Records
 from mechanisms import CountTable
 from stores import PaneKey
 from stores.checkpoint import MAX_MS, Checkpoint, Missing, first_open_step
@@ -31,11 +33,13 @@ class FoldResult:
     """The result of feeding records.
 
     Attributes:
-        records: number of new records, counted or rejected.
+        records: number of new records: counted, rejected, duplicates and markers.
         reports: number of reports counted.
         redelivered: number of records skipped because the fold had counted them before.
         rejected: the rejected records with their reasons, in the order of the log.
         gap: the expected offset and the higher offset found; None if no record is missing. Records after a gap are ignored.
+        duplicates: number of records not counted, because a record with the same report key was counted before.
+        not_remembered: number of records counted whose report key is not remembered.
     """
 
     records: int
@@ -43,6 +47,8 @@ class FoldResult:
     redelivered: int
     rejected: tuple[tuple[Record, Reason], ...] = ()
     gap: tuple[int, int] | None = None
+    duplicates: int = 0
+    not_remembered: int = 0
 
 
 class PartitionFold:
@@ -76,6 +82,7 @@ class PartitionFold:
         self._dirty: set[PaneKey] = set()
         self._dirty_bytes = 0
         self._rejected: Counter[Reason] = Counter(start.rejected)
+        self._keys = ReportKeys(survey, start.keys)
         if checkpoint is None and begin:
             self.lose(begin, now_ms)
 
@@ -106,8 +113,8 @@ class PartitionFold:
 
     @property
     def dirty_bytes(self) -> int:
-        """Bytes of the count tables that are not yet written to the store."""
-        return self._dirty_bytes
+        """Bytes of the count tables and report keys that are not yet written to the store."""
+        return self._dirty_bytes + self._keys.unwritten_bytes
 
     @property
     def open_panes(self) -> int:
@@ -127,17 +134,17 @@ class PartitionFold:
         gap = None if length == len(batch) else (self._next + length, batch.offsets[length])
         batch = batch[:length] if gap else batch
         times = list(accumulate(batch.appended_ms, max, initial=self._newest_ms))[1:]
-        accepted = Records(batch.offsets, times, batch.values)
-        added = tally(self._survey, accepted)
-        first = self._next
+        new = Records(batch.offsets, times, batch.values, batch.keys)
+        once = tally_once(self._survey, new, self._keys)
+        added, first = once.tally, self._next
         for key, table in added.counts.items():
             self._panes[key] = self._panes[key] + table if key in self._panes else table
             self._mark_dirty(key)
         self._rejected.update(reason for _, reason in added.rejected)
-        if accepted:
+        if new:
             self._advance(length, times[0], times[-1])
-        rejected = tuple((accepted[offset - first], reason) for offset, reason in added.rejected)
-        return FoldResult(length, added.reports, redelivered, rejected, gap)
+        rejected = tuple((new[offset - first], reason) for offset, reason in added.rejected)
+        return FoldResult(length, added.reports, redelivered, rejected, gap, once.duplicates, once.not_remembered)
 
     def refuse(self, record: Record, n: int, reason: Reason) -> FoldResult:
         """Counts the refused rest of a batch as rejected records.
@@ -191,8 +198,8 @@ class PartitionFold:
     def switch_log(self, log_id: str, begin: int, now_ms: int) -> None:
         """Starts to count another log from its beginning, after the topic was deleted and recreated.
 
-        Drops the tables of open steps, because the old log no longer exists, and notes missing records for these steps.
-        Closed steps keep their counts.
+        Drops the tables of open steps and all report keys, because the old log no longer exists, and notes missing records for
+        these steps. Closed steps keep their counts.
 
         Args:
             log_id: the id of the new log.
@@ -204,6 +211,7 @@ class PartitionFold:
         self._dirty, self._dirty_bytes = set(), 0
         for key in self._panes:
             self._mark_dirty(key)
+        self._keys.clear()
         self._log_id = log_id
         self.lose(begin, now_ms)
 
@@ -223,8 +231,11 @@ class PartitionFold:
         if (self._next, self._log_id) == (self._stored or (0, self._log_id)):
             return None
         dirty: dict[PaneKey, CountTable] = {key: self._panes[key] for key in self._dirty}
-        rejected = dict(self._rejected)
-        return Checkpoint(self._next, self._newest_ms, dirty, rejected, self._log_id, self._missing, self._writer)
+        n_keys, keys = self._keys.changes(self._newest_ms)
+        return Checkpoint(
+            self._next, self._newest_ms, dirty, dict(self._rejected), self._log_id, self._missing, self._writer,
+            n_keys=n_keys, keys=keys, base_writer=self._stored_by or "",
+        )  # fmt: skip
 
     def committed(self, change: Checkpoint) -> None:
         """Marks a change as written to the store, and drops panes that can no longer change."""
@@ -233,6 +244,7 @@ class PartitionFold:
             if self._panes[key] is table:  # otherwise the table has changed since the write began
                 self._dirty.discard(key)
                 self._dirty_bytes -= table.counts.nbytes
+        self._keys.committed(change)
         first = first_open_step(self._survey, self._newest_ms)
         for key in [key for key in self._panes if key not in self._dirty and (key.step < first or not self._panes[key].n)]:
             del self._panes[key]

@@ -8,12 +8,16 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from surveys.envelope import REASONS
 
-records = Counter("ldpstream_records", "Envelopes processed, accepted or rejected")
+records = Counter("ldpstream_records", "Records processed: counted, rejected, duplicates and markers")
 reports = Counter("ldpstream_reports", "Reports counted")
 rejected = Counter("ldpstream_rejected", "Envelopes rejected", ["reason"])
-for _reason in REASONS:
+for _reason in (*REASONS, "unreadable batch", "malformed key"):
     rejected.labels(_reason)  # starts the series at zero, because a rate needs a sample before the first rejection
 redelivered = Counter("ldpstream_redelivered", "Envelopes delivered again and skipped")
+duplicates = Counter("ldpstream_duplicates", "Records not counted again, because their report key was counted before")
+keys_not_remembered = Counter(
+    "ldpstream_keys_not_remembered", "Records counted whose report key was not remembered, because the step has too many keys"
+)
 gaps = Counter("ldpstream_gaps", "Number of deliveries with missing envelopes, which were fetched again")
 missing_offsets = Counter("ldpstream_missing_offsets", "Offsets whose record the log no longer had, excluding markers")
 new_logs = Counter("ldpstream_new_logs", "Partitions whose topic had been deleted and recreated")

@@ -6,9 +6,9 @@ Either all reports of an envelope are counted or no report. An envelope is rejec
 any device.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -21,11 +21,19 @@ from surveys.envelope_groups import open_groups
 
 
 class Record(NamedTuple):
-    """One record of the log: its offset in the partition, its append time in Unix milliseconds, and the envelope."""
+    """One record of the log.
+
+    Attributes:
+        offset: offset in the partition.
+        appended_ms: append time in Unix milliseconds.
+        value: the envelope; empty if the record is a marker, which is neither counted nor rejected.
+        key: the value of the record's `key` header; empty if there is no such header.
+    """
 
     offset: int
     appended_ms: int
     value: bytes
+    key: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +66,30 @@ class Records(Sequence[Record]):
     Attributes:
         offsets: ascending.
         appended_ms: append times in Unix milliseconds.
-        values: the envelopes.
+        values: the envelopes; an empty value is a marker.
+        keys: the values of the `key` headers, empty for a record without; None if no record has such a header.
     """
 
-    __slots__ = ("appended_ms", "offsets", "values")
+    __slots__ = ("appended_ms", "keys", "offsets", "values")
 
-    def __init__(self, offsets: Sequence[int], appended_ms: Sequence[int], values: Sequence[bytes]) -> None:
-        self.offsets, self.appended_ms, self.values = offsets, appended_ms, values
+    def __init__(
+        self,
+        offsets: Sequence[int],
+        appended_ms: Sequence[int],
+        values: Sequence[bytes],
+        keys: Sequence[bytes] | None = None,
+    ) -> None:
+        self.offsets, self.appended_ms, self.values, self.keys = offsets, appended_ms, values, keys
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> "Records":
         """Returns the records as columns."""
         if isinstance(records, Records):
             return records
-        return cls(*zip(*records, strict=True)) if records else cls((), (), ())
+        if not records:
+            return cls((), (), ())
+        offsets, appended_ms, values, keys = zip(*records, strict=True)
+        return cls(offsets, appended_ms, values, keys if any(keys) else None)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -82,8 +100,17 @@ class Records(Sequence[Record]):
     def __getitem__(self, index: slice) -> "Records": ...
     def __getitem__(self, index: int | slice) -> "Record | Records":
         if isinstance(index, slice):
-            return Records(self.offsets[index], self.appended_ms[index], self.values[index])
-        return Record(self.offsets[index], self.appended_ms[index], self.values[index])
+            keys = None if self.keys is None else self.keys[index]
+            return Records(self.offsets[index], self.appended_ms[index], self.values[index], keys)
+        return Record(self.offsets[index], self.appended_ms[index], self.values[index], self.keys[index] if self.keys else b"")
+
+    def without(self, positions: Collection[int]) -> "Records":
+        """Returns the records except those at the given positions, and without their keys."""
+        kept = bytearray(b"\1") * len(self)
+        for position in positions:
+            kept[position] = 0
+        offsets, appended_ms = tuple(compress(self.offsets, kept)), tuple(compress(self.appended_ms, kept))
+        return Records(offsets, appended_ms, tuple(compress(self.values, kept)))
 
     def by_step(self, survey: Survey) -> "Iterator[Records]":
         """Cuts the records where the append time enters another step, so that each piece has reports for few steps."""
@@ -109,11 +136,12 @@ class _Pane:
 def tally(survey: Survey, records: Sequence[Record]) -> Tally:
     """Counts the reports of the records.
 
-    All payloads of a pane are read, checked and counted together, with one NumPy call for each task.
+    All payloads of a pane are read, checked and counted together, with one NumPy call for each task. Report keys are ignored:
+    `agents.report_keys.tally_once` counts each key once.
 
     Args:
         survey: the survey to count.
-        records: envelopes with their append times. The append time determines whether a report is late.
+        records: envelopes with their append times. The append time determines whether a report is late. Markers are skipped.
     """
     batch = Records.of(records)
     panes: dict[tuple[int, int, int], _Pane] = {}
@@ -131,6 +159,8 @@ def tally(survey: Survey, records: Sequence[Record]) -> Tally:
     for group in groups:
         add(*group)
     for position in left:
+        if not batch.values[position]:
+            continue
         try:
             envelope = open_envelope(survey, batch.values[position], batch.appended_ms[position])
         except Rejected as rejected:

@@ -36,16 +36,19 @@ class CountStore(ABC):
 
     @abstractmethod
     def load(self, partition: int) -> Checkpoint | None:
-        """Returns the partition's checkpoint with the panes that may still change; None if nothing is stored.
+        """Returns the partition's checkpoint, with its report keys and the panes that may still change; None if there is none.
 
         Leaves out `pruned_below`. Also leaves out the panes whose step had closed at the newest append time: such panes cannot
         change.
+
+        Raises:
+            StoreUnavailable: also if the stored report keys are not complete. Without them, counts might double.
         """
 
     @abstractmethod
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
-        """Writes a checkpoint and its panes in one atomic step. Removes stored panes that are empty in `change`, and keeps
-        stored panes that are not in `change`.
+        """Writes a checkpoint, its panes and its report keys in one atomic step. Removes stored panes and generations of keys
+        that are empty in `change`, and keeps stored panes and keys that are not in `change`.
 
         Args:
             partition: number of the Kafka partition.
@@ -54,15 +57,15 @@ class CountStore(ABC):
                 stored log.
 
         Returns:
-            False, and nothing written, if the stored position is not `expected`. True also if the same change is already
-            stored: same position, same missing records, same writer.
+            False, and nothing written, if the stored position is not `expected`, or the stored writer not `change.base_writer`.
+            True also if the same change is already stored: same position, same missing records, same writer.
         """
 
     # ---- methods for estimators
 
     @abstractmethod
     def heads(self) -> dict[int, Checkpoint]:
-        """Returns all checkpoints by partition, without panes and `pruned_below`."""
+        """Returns all checkpoints by partition, without panes, report keys and `pruned_below`."""
 
     def positions(self) -> dict[int, int]:
         """Returns the checkpoint's next offset for every partition that has a checkpoint."""
@@ -70,7 +73,7 @@ class CountStore(ABC):
 
     @abstractmethod
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
-        """Returns all checkpoints by partition, with the panes of the given consecutive steps.
+        """Returns all checkpoints by partition, with the panes of the given consecutive steps, without report keys.
 
         To decide whether the tables are complete, use the offset of the same checkpoint. Never use an offset read earlier: the
         store may have lost its last writes since then.
@@ -86,7 +89,7 @@ class CountStore(ABC):
 
     @abstractmethod
     def snapshot(self) -> dict[int, Checkpoint]:
-        """Returns the complete checkpoint of every partition, with all panes."""
+        """Returns the checkpoint of every partition, with all panes, without report keys."""
 
     @abstractmethod
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:

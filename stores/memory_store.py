@@ -23,8 +23,8 @@ class MemoryCountStore(CountStore):
             if (stored := self._checkpoints.get(partition)) is None:
                 return None
             first = first_open_step(self.survey, stored.newest_ms)
-            stored = replace(stored, pruned_below=0)
-            return _with_panes(stored, {key: table for key, table in stored.panes.items() if key.step >= first})
+            panes = {key: table for key, table in stored.panes.items() if key.step >= first}
+            return replace(_with_panes(stored, panes), pruned_below=0, keys=dict(stored.keys))
 
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
         with self._lock:
@@ -33,9 +33,15 @@ class MemoryCountStore(CountStore):
                 return True
             if (None if stored is None else stored.position) != expected:
                 return False
+            if stored is not None and stored.writer != change.base_writer:
+                return False
             panes = ({} if stored is None else stored.panes) | change.panes
-            written = replace(change, pruned_below=0 if stored is None else stored.pruned_below)
-            self._checkpoints[partition] = _with_panes(written, {key: table for key, table in panes.items() if table.n})
+            written = replace(
+                _with_panes(change, {key: table for key, table in panes.items() if table.n}),
+                pruned_below=0 if stored is None else stored.pruned_below,
+                keys=_changed_keys({} if stored is None else stored.keys, change),
+            )
+            self._checkpoints[partition] = written
             return True
 
     def heads(self) -> dict[int, Checkpoint]:
@@ -61,8 +67,22 @@ class MemoryCountStore(CountStore):
                 if partition in seen and checkpoint.follows(seen[partition]):
                     kept = {key: table for key, table in checkpoint.panes.items() if key.step >= before_step}
                     pruned = replace(checkpoint, pruned_below=max(before_step, checkpoint.pruned_below))
-                    self._checkpoints[partition] = _with_panes(pruned, kept)
+                    self._checkpoints[partition] = replace(_with_panes(pruned, kept), keys=checkpoint.keys)
 
 
 def _with_panes(checkpoint: Checkpoint, panes: dict[PaneKey, CountTable]) -> Checkpoint:
-    return replace(checkpoint, panes=panes, rejected=dict(checkpoint.rejected))
+    """Returns the checkpoint with other panes and without report keys."""
+    return replace(checkpoint, panes=panes, rejected=dict(checkpoint.rejected), n_keys=dict(checkpoint.n_keys), keys={})
+
+
+def _changed_keys(stored: dict[int, bytes], change: Checkpoint) -> dict[int, bytes]:
+    """Returns the stored report keys after the change."""
+    keys = dict(stored)
+    for generation, added in change.keys.items():
+        if not added:
+            keys.pop(generation, None)
+        elif change.is_whole(generation):
+            keys[generation] = added
+        else:
+            keys[generation] = keys.get(generation, b"") + added
+    return keys

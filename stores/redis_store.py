@@ -7,53 +7,62 @@
         log_id                              id of the log to which the offset belongs
         missing                             JSON of `Missing`; empty if no record is missing
         writer                              random name of the counting run that wrote the checkpoint
+        keys                                JSON: number of report keys by generation
         pane:<attribute>:<level>:<step>     CountTable.to_bytes()
+    ldpstream:{<survey>:<fingerprint>:<partition>}:keys:<generation>
+        a string: the report keys of a generation, 8 bytes each; only agents read and write it
     ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
         a step: the panes of all steps before this step have been removed; a separate key, because only estimators write it
     ldpstream:<survey>:<fingerprint>:partitions
         the partitions that have a hash or will soon get a hash
 
-The braces are a hash tag of Redis Cluster: both keys of a partition are on one node. The node keeps or loses both keys, and a
+The braces are a hash tag of Redis Cluster: all keys of a partition are on one node. The node keeps or loses all of them, and a
 script remains one atomic step in a Cluster. The fingerprint separates the counts before and after a change of the survey.
 """
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from mechanisms import CountTable
 from runtime.settings import Settings
-from stores.checkpoint import Checkpoint, Missing, PaneKey, first_open_step, sum_rejected
-from stores.count_store import CountStore
+from stores.checkpoint import KEY_BYTES, Checkpoint, Missing, PaneKey, first_open_step, sum_rejected
+from stores.count_store import CountStore, StoreUnavailable
 from stores.redis_connection import TIMEOUT_S, Client, Command, check_rights, connect, store_errors
 from surveys import Reason, Survey
 
 _PANE = b"pane:"
-_HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing", "writer")
+_HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing", "writer", "keys")
 _LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles
 
-# KEYS: the hash. ARGV: expected offset and log ("" if none), then the values of `_HEAD`, then field and value of every pane.
+# KEYS: the hash, then the strings of the changed generations of report keys. ARGV: expected offset, log and writer ("" if
+# none), the values of `_HEAD`, a command and a value for each changed generation, then field and value of every pane.
 _COMMIT = """
 local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'missing', 'writer')
-local offset, log = stored[1] or '', stored[2] or ''
-if offset == ARGV[3] and log == ARGV[6] and stored[3] == ARGV[7] and stored[4] == ARGV[8] then return 1 end
-if offset ~= ARGV[1] or log ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], 'next_offset', ARGV[3], 'newest_ms', ARGV[4], 'rejected', ARGV[5])
-redis.call('HSET', KEYS[1], 'log_id', ARGV[6], 'missing', ARGV[7], 'writer', ARGV[8])
-for i = 9, #ARGV, 2 do
+local offset, log, writer = stored[1] or '', stored[2] or '', stored[4] or ''
+if offset == ARGV[4] and log == ARGV[7] and stored[3] == ARGV[8] and writer == ARGV[9] then return 1 end
+if offset ~= ARGV[1] or log ~= ARGV[2] or writer ~= ARGV[3] then return 0 end
+redis.call('HSET', KEYS[1], 'next_offset', ARGV[4], 'newest_ms', ARGV[5], 'rejected', ARGV[6])
+redis.call('HSET', KEYS[1], 'log_id', ARGV[7], 'missing', ARGV[8], 'writer', ARGV[9], 'keys', ARGV[10])
+local at = 11
+for i = 2, #KEYS do
+  if ARGV[at] == 'DEL' then redis.call('DEL', KEYS[i]) else redis.call(ARGV[at], KEYS[i], ARGV[at + 1]) end
+  at = at + 2
+end
+for i = at, #ARGV, 2 do
   if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 end
 return 1
 """
 
-# KEYS: the hash, and optionally the key of `pruned`. ARGV: first and last step. Returns the fields of `_HEAD`, then `pruned`,
-# then field and value of every pane of these steps.
+# KEYS: the hash, then strings to read, too. ARGV: first and last step. Returns the fields of `_HEAD`, then the strings ("" if
+# there is none), then field and value of every pane of these steps.
 _READ = """
-local found = redis.call('HMGET', KEYS[1], 'next_offset', 'newest_ms', 'rejected', 'log_id', 'missing', 'writer')
+local found = redis.call('HMGET', KEYS[1], 'next_offset', 'newest_ms', 'rejected', 'log_id', 'missing', 'writer', 'keys')
 if not found[1] then return {} end
-found[#found + 1] = KEYS[2] and redis.call('GET', KEYS[2]) or ''
+for i = 2, #KEYS do found[#found + 1] = redis.call('GET', KEYS[i]) or '' end
 local first, last = tonumber(ARGV[1]), tonumber(ARGV[2])
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   local step = string.match(field, '^pane:%d+:%d+:(%d+)$')
@@ -115,8 +124,9 @@ class RedisCountStore(CountStore):
             StoreRefused: if Redis denies a command or the login; the message lists the commands or states the reason.
             StoreUnavailable: if Redis does not answer.
         """
-        counts, partitions = self._key(0), self._partitions_key
+        counts, partitions, keys = self._key(0), self._partitions_key, self._keys_keys(0, [0])[0]
         written: list[Command] = [("HSET", counts, "next_offset", 0), ("HDEL", counts, "pane:0:0:0"), ("SADD", partitions, 0)]
+        written += [("EVALSHA", "", 2, counts, keys), ("GET", keys), ("SET", keys, ""), ("APPEND", keys, ""), ("DEL", keys)]
         check_rights(self._redis, self._settings, [*self._reading, *written, ("INFO", "memory")])
 
     def check_estimating(self) -> None:
@@ -141,22 +151,45 @@ class RedisCountStore(CountStore):
     # ---- CountStore
 
     def load(self, partition: int) -> Checkpoint | None:
-        newest = self._ask(self._redis.hget, self._key(partition), "newest_ms")
+        newest, n_keys = self._ask(self._redis.hmget, self._key(partition), "newest_ms", "keys")
         if newest is None:
             return None
         self._ask(self._redis.sadd, self._partitions_key, partition)  # Redis may have lost the partitions key but kept the hash
         # a write between our two reads can only raise the newest time; we then read more panes than needed, never fewer
-        return self._read([self._key(partition)], first_open_step(self.survey, int(newest)), _LATEST_STEP)
+        first, generations = first_open_step(self.survey, int(newest)), _n_keys(n_keys).keys()
+        while (found := self._read([self._key(partition), *self._keys_keys(partition, generations)], first)) is not None:
+            checkpoint, keys = found
+            if checkpoint.n_keys.keys() == generations:
+                return self._with_keys(partition, checkpoint, dict(zip(generations, keys, strict=True)))
+            generations = checkpoint.n_keys.keys()  # another agent has written between our two reads
+        return None
+
+    def _with_keys(self, partition: int, checkpoint: Checkpoint, keys: dict[int, bytes]) -> Checkpoint:
+        """Returns the checkpoint with its report keys.
+
+        Raises:
+            StoreUnavailable: if a string of keys has another length than the checkpoint says.
+        """
+        if damaged := [step for step, n in checkpoint.n_keys.items() if len(keys[step]) != KEY_BYTES * n]:
+            raise StoreUnavailable(
+                f"Redis at {self._settings.redis_url()}: the report keys {self._keys_keys(partition, damaged)[0]} are not the "
+                f"{checkpoint.n_keys[damaged[0]]} keys that were written; delete {self._key(partition)}, and the agents count "
+                "the log again"
+            )
+        return replace(checkpoint, keys=keys)
 
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
         if expected is None:
             self._ask(self._redis.sadd, self._partitions_key, partition)
-        arguments: list[str | int | bytes] = [*(expected or ("", "")), change.next_offset, change.newest_ms]
-        missing = json.dumps(change.missing) if change.missing else ""
-        arguments += [json.dumps(change.rejected), change.log_id, missing, change.writer]
+        arguments: list[str | int | bytes] = [*(expected or ("", "")), change.base_writer]
+        arguments += [change.next_offset, change.newest_ms, json.dumps(change.rejected), change.log_id]
+        arguments += [json.dumps(change.missing) if change.missing else "", change.writer, json.dumps(change.n_keys)]
+        for generation, keys in change.keys.items():
+            arguments += ["DEL" if not keys else "SET" if change.is_whole(generation) else "APPEND", keys]
         for key, table in change.panes.items():
             arguments += [f"pane:{key.attribute}:{key.level}:{key.step}", table.to_bytes() if table.n else b""]
-        return bool(self._ask(self._redis.register_script(_COMMIT), keys=[self._key(partition)], args=arguments))
+        written = [self._key(partition), *self._keys_keys(partition, change.keys)]
+        return bool(self._ask(self._redis.register_script(_COMMIT), keys=written, args=arguments))
 
     def heads(self) -> dict[int, Checkpoint]:
         partitions = self._partitions()
@@ -193,26 +226,35 @@ class RedisCountStore(CountStore):
     def _pruned_key(self, partition: int) -> str:
         return f"ldpstream:{{{self._id}:{partition}}}:pruned"
 
+    def _keys_keys(self, partition: int, generations: Iterable[int]) -> list[str]:
+        return [f"ldpstream:{{{self._id}:{partition}}}:keys:{generation}" for generation in generations]
+
     def _partitions(self) -> list[int]:
         members = cast(set[bytes], self._ask(self._redis.smembers, self._partitions_key))
         return sorted(int(member) for member in members)
 
     def _read_all(self, first_step: int, last_step: int) -> dict[int, Checkpoint]:
-        keys = {partition: [self._key(partition), self._pruned_key(partition)] for partition in self._partitions()}
-        found = {partition: self._read(names, first_step, last_step) for partition, names in keys.items()}
-        return {partition: checkpoint for partition, checkpoint in found.items() if checkpoint is not None}
+        checkpoints: dict[int, Checkpoint] = {}
+        for partition in self._partitions():
+            found = self._read([self._key(partition), self._pruned_key(partition)], first_step, last_step)
+            if found is not None:
+                checkpoint, (pruned,) = found
+                checkpoints[partition] = replace(checkpoint, pruned_below=int(pruned or 0))
+        return checkpoints
 
-    def _read(self, keys: list[str], first_step: int, last_step: int) -> Checkpoint | None:
+    def _read(self, keys: list[str], first_step: int, last_step: int = _LATEST_STEP) -> tuple[Checkpoint, list[bytes]] | None:
+        """Returns the checkpoint in the first key, and the strings in the other keys."""
         script = self._redis.register_script(_READ)
         found: list[bytes] = self._ask(script, keys=keys, args=[first_step, last_step])
         if not found:
             return None
-        head, pruned, panes = found[: len(_HEAD)], found[len(_HEAD)], found[len(_HEAD) + 1 :]
+        end = len(_HEAD) + len(keys) - 1
+        head, strings, panes = found[: len(_HEAD)], found[len(_HEAD) : end], found[end:]
         tables: dict[PaneKey, CountTable] = {}
         for field, blob in zip(panes[::2], panes[1::2]):
             key = _pane_key(field)
             tables[key] = self.survey.mechanisms[key.attribute][key.level].table_from_bytes(blob)
-        return replace(_checkpoint(head), panes=tables, pruned_below=int(pruned or 0))
+        return replace(_checkpoint(head), panes=tables), strings
 
     def _ask(self, command: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         with store_errors(self._settings):
@@ -221,9 +263,16 @@ class RedisCountStore(CountStore):
 
 def _checkpoint(head: Sequence[bytes | None]) -> Checkpoint:
     """Makes a checkpoint without panes from the values of the fields in `_HEAD`."""
-    next_offset, newest_ms, rejected, log_id, missing, writer = (value or b"" for value in head)
+    next_offset, newest_ms, rejected, log_id, missing, writer, keys = (value or b"" for value in head)
     where = Missing(*json.loads(missing)) if missing else None
-    return Checkpoint(int(next_offset), int(newest_ms), {}, json.loads(rejected), log_id.decode(), where, writer.decode())
+    return Checkpoint(
+        int(next_offset), int(newest_ms), {}, json.loads(rejected), log_id.decode(), where, writer.decode(),
+        n_keys=_n_keys(keys),
+    )  # fmt: skip
+
+
+def _n_keys(stored: bytes | None) -> dict[int, int]:
+    return {int(generation): n for generation, n in json.loads(stored or b"{}").items()}
 
 
 def _pane_key(field: bytes) -> PaneKey:

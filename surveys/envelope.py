@@ -42,7 +42,8 @@ EnvelopeReason = Literal[
     "step in the future",
     "too large",
 ]
-Reason = Literal[EnvelopeReason, "unreadable batch"]  # "unreadable batch" is for the refused part of a batch
+# "unreadable batch" is for the refused part of a batch, "malformed key" for a record whose report key has a wrong form
+Reason = Literal[EnvelopeReason, "unreadable batch", "malformed key"]
 REASONS: Final[tuple[Reason, ...]] = EnvelopeReason.__args__  # type: ignore[attr-defined]
 
 

@@ -34,12 +34,14 @@ log = structlog.get_logger("ldpstream.agent")
 
 CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES  # approximate size of a chunk
 PIECE_RECORDS = 16_384
+MALFORMED_KEY = b"?"  # any bytes that are not a report key
 RECORD_BYTES = 100  # approximate memory of a record in bytes, without the record's value
 
 _HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # sizes in a batch of version 2
 _CODEC, _APPEND_TIME = 0x07, 0x08  # bits in the low byte of a batch's attributes
 
-_Row = tuple[int, int, bytes, int]  # offset, append time, value, timestamp type
+_Header = tuple[str, bytes | None]
+_Row = tuple[int, int, bytes, int, Sequence[_Header]]  # offset, append time, value, timestamp type, headers
 
 
 class ReadableBatch(NamedTuple):
@@ -49,11 +51,13 @@ class ReadableBatch(NamedTuple):
     appended_ms: tuple[int, ...]
     values: tuple[bytes, ...]
     timestamp_types: set[int]
+    keys: tuple[bytes, ...] | None = None
 
     @property
     def weight(self) -> int:
         """Approximate memory in bytes."""
-        return sum(map(len, self.values)) + RECORD_BYTES * len(self.values)
+        keys = 0 if self.keys is None else sum(map(len, self.keys))
+        return sum(map(len, self.values)) + keys + RECORD_BYTES * len(self.values)
 
 
 class RefusedBatch(NamedTuple):
@@ -190,17 +194,28 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
     if raw[16] == 2 and raw[22] & _CODEC:
         raw = memoryview(_plain(raw))
         batch = DefaultRecordBatch(raw)
-    records = ((r.offset, r.timestamp, r.value or b"", r.timestamp_type) for r in batch)
+    records = ((r.offset, r.timestamp, r.value or b"", r.timestamp_type, r.headers) for r in batch)
     length = min(PIECE_RECORDS, max(1, PIECE_RECORDS * CHUNK_BYTES // len(raw)))
     low = 0 if raw[16] < 2 else batch.base_offset
     while rows := _rows(records, length):
-        offsets, appended_ms, values, timestamp_types = zip(*rows, strict=True)
+        offsets, appended_ms, values, timestamp_types, headers = zip(*rows, strict=True)
         if offsets[0] < low or offsets[-1] >= batch.next_offset or any(map(ge, offsets, offsets[1:])):
             raise Unreadable("unreadable batch", "its record offsets do not ascend, or leave the batch's range")
         low = offsets[-1] + 1
         if low > first:
             old = bisect_left(offsets, first)
-            yield ReadableBatch(offsets[old:], appended_ms[old:], values[old:], set(timestamp_types))
+            keys = tuple(map(_key, headers[old:])) if any(headers) else ()
+            yield ReadableBatch(
+                offsets[old:], appended_ms[old:], values[old:], set(timestamp_types), keys if any(keys) else None
+            )
+
+
+def _key(headers: Sequence[_Header]) -> bytes:
+    """Returns the value of a record's `key` header; empty without such a header, `MALFORMED_KEY` if it is empty or repeated."""
+    found = [value or MALFORMED_KEY for name, value in headers if name == "key"]
+    if len(found) == 1:
+        return found[0]
+    return MALFORMED_KEY if found else b""
 
 
 def _rows(records: Iterator[_Row], length: int) -> list[_Row]:
@@ -226,6 +241,11 @@ def _plain(raw: memoryview) -> bytes:
 def joined(batches: Sequence[ReadableBatch]) -> Records:
     """Joins the records of consecutive pieces into one sequence."""
     if len(batches) == 1:
-        return Records(*batches[0][:3])
-    offsets, appended_ms, values, _ = zip(*batches, strict=True)
-    return Records(*(tuple(chain.from_iterable(column)) for column in (offsets, appended_ms, values)))
+        return Records(*batches[0][:3], batches[0].keys)
+    offsets = tuple(chain.from_iterable(batch.offsets for batch in batches))
+    appended_ms = tuple(chain.from_iterable(batch.appended_ms for batch in batches))
+    values = tuple(chain.from_iterable(batch.values for batch in batches))
+    if all(batch.keys is None for batch in batches):
+        return Records(offsets, appended_ms, values)
+    keys = (batch.keys or (b"",) * len(batch.offsets) for batch in batches)
+    return Records(offsets, appended_ms, values, tuple(chain.from_iterable(keys)))

@@ -25,11 +25,21 @@ ENCODERS: dict[int, Callable[[bytes], bytes]] = {  # the client library's encode
 }
 
 
-def batch(first: int, values: Sequence[bytes | None], appended_ms: int = 7, control: bool = False, codec: int = 0) -> bytearray:
+Headers = list[tuple[str, bytes | None]]
+
+
+def batch(
+    first: int,
+    values: Sequence[bytes | None],
+    appended_ms: int = 7,
+    control: bool = False,
+    codec: int = 0,
+    headers: Sequence[Headers] | None = None,
+) -> bytearray:
     """Makes one batch in the form that a broker with LogAppendTime stores."""
     builder = DefaultRecordBatchBuilder(2, codec, True, -1, -1, -1, 10**9)
     for offset, value in enumerate(values):
-        builder.append(offset, 3, None, value, [("trace", b"x")])
+        builder.append(offset, 3, None, value, [("trace", b"x")] if headers is None else headers[offset])
     raw = bytearray(builder.build())
     raw[0:8] = first.to_bytes(8, "big")
     raw[35:43] = appended_ms.to_bytes(8, "big")  # the batch's largest timestamp, which applies to all records

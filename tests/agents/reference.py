@@ -1,9 +1,10 @@
-"""Reference counter, written from the text of the wire format. It is slow plain Python, without code of the service.
+"""Reference counter, written from the text of the wire format. It is slow plain Python, without the service's counting code.
 
 The counter reads msgpack byte by byte, checks each row of the payload separately and counts with lists. It reads only facts
 from the survey: the fingerprint, the times, and each mechanism's k, g, number of hash functions and set size.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from mechanisms import Mechanism
@@ -27,6 +28,37 @@ class Counted(NamedTuple):
 
 class NotMsgpack(Exception):
     """The bytes are not exactly one msgpack value."""
+
+
+def judge_log(records: Sequence[Any], judged: Callable[[bytes, int], Any]) -> list[Any]:
+    """Judges the records of a partition: each report key counts once, with the first record that is sound.
+
+    Each record gets the latest append time of all records up to that record. The keys are never forgotten: when the service
+    forgets a key, the step of the key's envelope has closed, so that the envelope is rejected.
+
+    Args:
+        records: have `appended_ms`, `value` and `key`, in the order of the log.
+        judged: judges an envelope at an append time, as `judge` does.
+
+    Returns:
+        For each record: what `judged` returned, "malformed key", "duplicate" or "marker".
+    """
+    newest, counted, found = 0, set[bytes](), list[Any]()
+    for record in records:
+        newest = max(newest, record.appended_ms)
+        if not record.value:
+            found.append("marker")
+            continue
+        if len(record.key) not in (0, 16):
+            found.append("malformed key")
+            continue
+        verdict = judged(record.value, newest)
+        if record.key and not isinstance(verdict, str):
+            if record.key in counted:
+                verdict = "duplicate"
+            counted.add(record.key)
+        found.append(verdict)
+    return found
 
 
 def judge(survey: Survey, raw: bytes, appended_ms: int) -> Counted | str:

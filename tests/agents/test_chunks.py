@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from agents import Record
 from agents.consumer import batches, compression
-from agents.consumer.batches import FetchedBatches, ReadableBatch, RefusedBatch, joined, unpack
+from agents.consumer.batches import MALFORMED_KEY, FetchedBatches, ReadableBatch, RefusedBatch, joined, unpack
 from agents.consumer.chunks import LOG_APPEND_TIME, ChunkConsumer, ChunkThread, _Placement, _retry_first_connection
+from agents.report_keys import HEADER_BYTES
 
-from .fetched import CODECS, ENCODERS, GZIP, LZ4, PARTITION, SNAPPY, ZSTD, batch, old_format, read, sealed, unread
+from .fetched import CODECS, ENCODERS, GZIP, LZ4, PARTITION, SNAPPY, ZSTD, Headers, batch, old_format, read, sealed, unread
 
 
 def sample(offset: int = 0, codec: int = GZIP) -> bytes:
@@ -82,6 +83,32 @@ def test_fetched_records_are_returned_by_the_batch() -> None:
     error = object()
     held[PARTITION] = error
     assert held[PARTITION] is error
+
+
+ONE, TWO = bytes(range(16)), bytes(16)
+HEADERS: list[tuple[Headers, bytes]] = [  # a record's headers, and the key that the agent reads
+    ([], b""),
+    ([("key", ONE)], ONE),
+    ([("trace", b"x"), ("key", TWO), ("Key", ONE)], TWO),
+    ([("trace", ONE)], b""),
+    ([("key", ONE[:15])], ONE[:15]),
+    ([("key", b"")], MALFORMED_KEY),
+    ([("key", None)], MALFORMED_KEY),
+    ([("key", ONE), ("key", ONE)], MALFORMED_KEY),
+]
+
+
+@pytest.mark.parametrize("codec", [0, *CODECS])
+@pytest.mark.parametrize("skip", [0, 3])
+def test_the_key_header_of_each_record_is_read(codec: int, skip: int) -> None:
+    """A key of the wrong length is passed on. An empty or repeated key becomes a key of a wrong length."""
+    headers, keys = zip(*HEADERS, strict=True)
+    raw = bytes(batch(5, [b"value"] * len(headers), codec=codec, headers=headers))
+    without = bytes(batch(13, [b"a", b"b"]))
+    assert [record.key for record in joined(read(unread(raw + without, 5 + skip)))] == [*keys[skip:], b"", b""]
+    assert [record.key for record in joined(read(unread(raw, 5 + skip)))] == list(keys[skip:])
+    assert joined(read(unread(without, 13))).keys is None
+    assert len(MALFORMED_KEY) not in (0, HEADER_BYTES)
 
 
 def bomb(first: int, n: int) -> bytearray:

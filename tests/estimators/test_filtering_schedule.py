@@ -114,7 +114,7 @@ def test_a_preliminary_curve_leaves_the_filter_as_it_was(undisturbed: tuple[list
     assert results.filters() == before
     assert {LocalLevel.from_bytes(state).next_step for state in before.values()} == {2}
     every = {key: table for step in range(3, STEPS) for key, table in panes(step).items()}
-    store.commit(0, (3, ""), Checkpoint(STEPS, SURVEY.opens_ms(STEPS - 1), every))
+    store.commit(0, (3, ""), Checkpoint(STEPS, SURVEY.opens_ms(STEPS - 1), every, base_writer="half"))
     schedule.run(DONE_MS)
     assert curve(results) == undisturbed
     first = next(p for p in told.publications if p.span == "filtered" and p.step == 4)

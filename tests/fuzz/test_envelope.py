@@ -73,7 +73,7 @@ def test_the_tally_agrees_on_any_msgpack(values: list[object], begins_well: bool
 def test_the_runner_reaches_every_reason_and_acceptance() -> None:
     told = share(1, 20_000)
     assert told.total() == 20_000
-    assert set(told) == {*REASONS, "accepted"} - {"too large"}
+    assert set(told) == {*REASONS, "accepted", "marker"} - {"too large"}
     assert verdicts([Input(bytes(MAX_ENVELOPE_BYTES + 1), NOW_MS)]) == Counter({"too large": 1})
 
 

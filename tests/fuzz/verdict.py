@@ -21,12 +21,12 @@ class Disagreement(AssertionError):
 
 
 def verdicts(inputs: Sequence[Input]) -> Counter[str]:
-    """Counts the accepted inputs and, for each reason, the refused inputs.
+    """Counts the accepted inputs, the markers (empty inputs) and, for each reason, the refused inputs.
 
     Raises:
         Disagreement: if counts or reasons of the service and the reference differ, or if the service fails.
     """
-    found = [judge(SURVEY, one.value, one.appended_ms) for one in inputs]
+    found = [judge(SURVEY, one.value, one.appended_ms) if one.value else "marker" for one in inputs]
     if _service(inputs) != _direct(found):
         for one, judged in zip(inputs, found, strict=True):
             if (said := _service([one])) != _direct([judged]):
@@ -40,12 +40,12 @@ def _direct(found: Sequence[Counted | str]) -> Told:
     counts: dict[PaneKey, Any] = {}
     rejected: list[tuple[int, str]] = []
     for offset, judged in enumerate(found):
-        if isinstance(judged, str):
-            assert judged in REASONS
-            rejected.append((offset, judged))
-        else:
+        if isinstance(judged, Counted):
             key = PaneKey(*judged.pane)
             counts[key] = counts.get(key, 0) + np.array([judged.n, *judged.counts])
+        elif judged != "marker":
+            assert judged in REASONS
+            rejected.append((offset, judged))
     return {key: numbers.tolist() for key, numbers in counts.items()}, rejected
 
 

@@ -149,8 +149,12 @@ def exercise_agent(survey: Survey, settings: Settings) -> None:
         head = store.heads().get(0)
         expected, offset = (None, 0) if head is None else (head.position, head.next_offset)
         empty = {PaneKey(0, 0, 1): survey.mechanisms[0][0].empty_table()}  # the commit removes this empty pane
-        assert store.commit(0, expected, Checkpoint(offset + 1, survey.start_ms, a_pane(survey) | empty))
-        assert store.load(0) is not None
+        for n_keys, keys in (({1: 1}, bytes(8)), ({1: 2}, bytes(8)), ({}, b"")):  # keys are written, appended and removed
+            offset += 1
+            change = Checkpoint(offset, survey.start_ms, a_pane(survey) | empty, n_keys=n_keys, keys={1: keys})
+            assert store.commit(0, expected, change)
+            assert store.load(0) is not None
+            expected = change.position
         assert store.evicts() is None
 
 

@@ -112,6 +112,7 @@ def test_fixed_fault_lists_keep_the_invariant(name: str, carry_out: CarryOut) ->
 def _count_a_pane_twice(site: Site) -> None:
     partition, stored = next((p, checkpoint) for p, checkpoint in site.store.snapshot().items() if checkpoint.panes)
     key, table = next(iter(stored.panes.items()))
+    stored = dataclasses.replace(stored, base_writer=stored.writer)
     change = dataclasses.replace(stored, next_offset=stored.next_offset + 1, panes={key: table + table})
     assert site.store.commit(partition, stored.position, change)
     assert site.store.commit(partition, change.position, dataclasses.replace(change, next_offset=stored.next_offset))

@@ -245,6 +245,8 @@ def test_each_user_writes_only_where_the_docs_allow(site: Site, tmp_path: Path) 
         ("agent", ("HSET", f"ldpstream:{{{tag}:0}}:counts", "next_offset", 1)),
         ("agent", ("SADD", f"ldpstream:{tag}:partitions", 1)),
         ("agent, estimator", ("HDEL", f"ldpstream:{{{tag}:0}}:counts", "next_offset")),
+        ("agent", ("APPEND", f"ldpstream:{{{tag}:0}}:keys:4", bytes(8))),
+        ("agent", ("GET", f"ldpstream:{{{tag}:0}}:keys:4")),
         ("estimator", ("SET", f"ldpstream:{{{tag}}}:progress", "1")),
         ("estimator", ("HSET", f"ldpstream:{{{tag}}}:estimates", "f", 1)),
         ("nobody", ("DEL", f"ldpstream:{{{tag}:0}}:counts")),

@@ -15,6 +15,7 @@ from estimators.publishing.results import RedisResults
 from estimators.publishing.schedule import Progress
 from runtime.settings import Settings
 from stores import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable
+from stores.checkpoint import KEY_BYTES
 from stores.redis_connection import StoreRefused, connect
 from stores.redis_store import RedisCountStore
 from surveys import load_survey
@@ -50,8 +51,15 @@ def watched() -> Iterator[WatchedRedis]:
         yield nodes
 
 
-def random_change(rng: np.random.Generator, offset: int) -> Checkpoint:
-    """A checkpoint with some panes of steps 0 to 5."""
+def random_change(rng: np.random.Generator, offset: int, store: CountStore, partition: int = 0) -> Checkpoint:
+    """Makes a change with some panes of steps 0 to 5 that starts from the report keys in `store`."""
+    head = store.heads().get(partition)
+    n_keys, keys, generation = dict(head.n_keys) if head else {}, dict[int, bytes](), int(rng.integers(3))
+    if generation in n_keys and rng.random() < 0.3:
+        keys[generation], _ = b"", n_keys.pop(generation)
+    else:
+        keys[generation] = rng.bytes(KEY_BYTES * int(rng.integers(1, 4)))
+        n_keys[generation] = n_keys.get(generation, 0) + len(keys[generation]) // KEY_BYTES
     panes = {}
     for _ in range(rng.integers(0, 4)):
         attribute = int(rng.integers(len(SURVEY.mechanisms)))
@@ -59,7 +67,8 @@ def random_change(rng: np.random.Generator, offset: int) -> Checkpoint:
         mechanism = SURVEY.mechanisms[attribute][level]
         values = rng.integers(0, mechanism.k, 5)
         panes[PaneKey(attribute, level, int(rng.integers(6)))] = mechanism.tabulate(mechanism.simulate(values, rng))
-    return Checkpoint(offset, during(SURVEY, int(rng.integers(3, 6))), panes, {"undecodable": offset})
+    newest_ms = during(SURVEY, int(rng.integers(3, 6)))
+    return Checkpoint(offset, newest_ms, panes, {"undecodable": offset}, n_keys=n_keys, keys=keys)
 
 
 def operate(stores: list[CountStore], rng: np.random.Generator, operations: int) -> None:
@@ -68,7 +77,7 @@ def operate(stores: list[CountStore], rng: np.random.Generator, operations: int)
         partition, offsets = int(rng.integers(PARTITIONS)), stores[0].positions()
         now = offsets.get(partition)
         wanted = now if rng.random() < 0.8 else int(rng.integers(100))
-        change = random_change(rng, (now or 0) + int(rng.integers(1, 9)))
+        change = random_change(rng, (now or 0) + int(rng.integers(1, 9)), stores[0], partition)
         assert len({store.commit(partition, None if wanted is None else (wanted, ""), change) for store in stores}) == 1
         if rng.random() < 0.1:
             step = int(rng.integers(4))
@@ -203,12 +212,12 @@ def test_a_commit_after_a_lost_commit_is_refused(watched: WatchedRedis) -> None:
         watched.await_replica()
         before = store.positions()[0]
         watched.cut_replica_off()
-        assert store.commit(0, (before, ""), random_change(rng, before + 5))
+        assert store.commit(0, (before, ""), random_change(rng, before + 5, store))
         watched.master.kill()
         watched.replica.resume()
         retried(store.positions)
         watched.await_promotion()
-        assert not retried(lambda: store.commit(0, (before + 5, ""), random_change(rng, before + 9)))
+        assert not retried(lambda: store.commit(0, (before + 5, ""), random_change(rng, before + 9, stores[0])))
         assert_equal(stores)  # the store is as before the lost commit
         operate(stores, rng, 30)
 
@@ -217,7 +226,7 @@ def test_a_demoted_master_gets_no_commit(watched: WatchedRedis) -> None:
     rng = np.random.default_rng(6)
     with closing(RedisCountStore(SURVEY, Settings(redis=watched.url), timeout_s=10)) as store:
         stores: list[CountStore] = [MemoryCountStore(SURVEY), store]
-        operate(stores, rng, 10)
+        operate(stores, rng, 30)
         watched.await_replica()
         with watched.sentinel.client() as client:
             wait_for(lambda: client.sentinel_failover(watched.service), "the Sentinel can start a failover")
@@ -225,7 +234,7 @@ def test_a_demoted_master_gets_no_commit(watched: WatchedRedis) -> None:
         # the Sentinel would demote the old master only after 8 s; until then, commits to the old master would be lost
         with watched.master.client() as client:
             client.replicaof(*watched.replica.address)
-        change = random_change(rng, 1000)
+        change = random_change(rng, 1000, stores[0])
         assert retried(lambda: store.commit(0, (stores[0].positions()[0], ""), change))
         assert stores[0].commit(0, (stores[0].positions()[0], ""), change)
         operate(stores, rng, 10)

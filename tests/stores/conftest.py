@@ -1,11 +1,19 @@
-"""Redis server for the tests of the count stores."""
+"""The stores, and a Redis server, for the tests of the count stores."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+import redis
 
+from runtime.settings import Settings
+from stores import CountStore, MemoryCountStore
+from stores.redis_store import RedisCountStore
+from surveys import Survey
+from tests.agents.samples import make_survey
 from tests.services.rig import RedisNode, missing
+
+MakeStore = Callable[[Survey], CountStore]
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +23,27 @@ def redis_node() -> Iterator[RedisNode]:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     with RedisNode(append_fsync=None) as node:
         yield node
+
+
+@pytest.fixture(params=["memory", "redis"])
+def make_store(request: pytest.FixtureRequest) -> Iterator[MakeStore]:
+    if request.param == "memory":
+        yield MemoryCountStore
+        return
+    node: RedisNode = request.getfixturevalue("redis_node")
+    stores: list[RedisCountStore] = []
+
+    def make(survey: Survey) -> CountStore:
+        stores.append(RedisCountStore(survey, Settings(redis=node.url)))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+    with redis.Redis.from_url(node.url) as client:
+        client.flushall()
+
+
+@pytest.fixture
+def store(make_store: MakeStore) -> CountStore:
+    return make_store(make_survey("contract"))

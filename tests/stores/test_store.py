@@ -1,7 +1,7 @@
 """The contract of a count store, tested with every implementation."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,42 +11,17 @@ import redis
 from agents import tally
 from agents.startup import check_redis
 from runtime.settings import Settings, SettingsError
-from stores import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable
+from stores import Checkpoint, CountStore, PaneKey, StoreUnavailable
 from stores.checkpoint import Missing
 from stores.redis_store import RedisCountStore
-from surveys import Survey
 from tests.agents.samples import during, make_log, make_survey
 from tests.services.rig import RedisNode
+
+from .conftest import MakeStore
 
 SURVEY = make_survey("contract")
 LOG = make_log(SURVEY, np.random.default_rng(17), length=40, steps=6, share_spoilt=0.0)
 COUNTED = tally(SURVEY, LOG).counts
-
-MakeStore = Callable[[Survey], CountStore]
-
-
-@pytest.fixture(params=["memory", "redis"])
-def make_store(request: pytest.FixtureRequest) -> Iterator[MakeStore]:
-    if request.param == "memory":
-        yield MemoryCountStore
-        return
-    node: RedisNode = request.getfixturevalue("redis_node")
-    stores: list[RedisCountStore] = []
-
-    def make(survey: Survey) -> CountStore:
-        stores.append(RedisCountStore(survey, Settings(redis=node.url)))
-        return stores[-1]
-
-    yield make
-    for store in stores:
-        store.close()
-    with redis.Redis.from_url(node.url) as client:
-        client.flushall()
-
-
-@pytest.fixture
-def store(make_store: MakeStore) -> CountStore:
-    return make_store(SURVEY)
 
 
 def checkpoint(next_offset: int, step: int = 5, *keys: PaneKey) -> Checkpoint:
@@ -237,7 +212,8 @@ def test_the_same_offset_of_another_writer_is_refused(store: CountStore) -> None
     assert store.commit(0, None, replace(checkpoint(10), writer="a"))
     assert not store.commit(0, None, replace(checkpoint(10), writer="b"))
     assert store.heads()[0].writer == "a"
-    assert store.commit(0, (10, ""), replace(checkpoint(20), writer="b"))
+    assert not store.commit(0, (10, ""), replace(checkpoint(20), writer="b", base_writer="b"))
+    assert store.commit(0, (10, ""), replace(checkpoint(20), writer="b", base_writer="a"))
     assert store.heads()[0].writer == "b"
 
 
@@ -277,15 +253,16 @@ def test_surveys_do_not_mix(redis_node: RedisNode) -> None:
 
 def test_one_hash_holds_a_partition_under_one_hash_tag(redis_node: RedisNode) -> None:
     store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
-    store.commit(2, None, checkpoint(10))
+    store.commit(2, None, replace(checkpoint(10), n_keys={5: 1}, keys={5: b"8 bytes."}))
     store.close()
     with redis.Redis.from_url(redis_node.url, decode_responses=True) as client:
         tag = f"contract:{SURVEY.fingerprint.hex()}"
-        assert set(client.keys()) == {f"ldpstream:{{{tag}:2}}:counts", f"ldpstream:{tag}:partitions"}
+        ours = {f"ldpstream:{{{tag}:2}}:counts", f"ldpstream:{{{tag}:2}}:keys:5"}
+        assert set(client.keys()) == ours | {f"ldpstream:{tag}:partitions"}
         fields = set(client.hkeys(f"ldpstream:{{{tag}:2}}:counts"))
         client.flushall()
     panes = {f"pane:{key.attribute}:{key.level}:{key.step}" for key in COUNTED}
-    assert fields == {"next_offset", "newest_ms", "rejected", "log_id", "missing", "writer"} | panes
+    assert fields == {"next_offset", "newest_ms", "rejected", "log_id", "missing", "writer", "keys"} | panes
 
 
 @pytest.mark.parametrize("call", [
@@ -358,6 +335,6 @@ def test_a_password_repeated_by_redis_is_hidden(monkeypatch: pytest.MonkeyPatch)
         raise redis.ResponseError("unknown command s3cr3t\nand more")
 
     store = RedisCountStore(SURVEY, Settings(redis="redis://someone:s3cr3t@127.0.0.1:1/0"))
-    monkeypatch.setattr(redis.Redis, "hget", fail)
+    monkeypatch.setattr(redis.Redis, "hmget", fail)
     with pytest.raises(StoreUnavailable, match=r"unknown command \*\*\*$"):
         store.load(0)

@@ -1,0 +1,250 @@
+"""Counts a record once, however often the record was sent: the fold remembers the report keys of the records it has counted.
+
+A *report key* is 16 bytes, in the record's `key` header. A gateway derives the key from the request, so that a request sent
+again has the same keys. The first accepted record with a key is counted. A later record with the key is a *duplicate*: it is
+neither counted nor a dead letter. A rejected record's key is not remembered, and records without a key are always counted.
+A `key` header of another length, or a second one, makes the record a dead letter with the reason "malformed key".
+
+Keys are remembered in *generations*: generation u has the keys of the records that were accepted during step u of the append
+time. As everywhere in the fold, append times never decrease. A generation is dropped once no envelope in it can be accepted
+again:
+
+    A record appended at time t is accepted with step s only if opens_ms(s) <= t + skew_ms. If t lies in step u, then
+    t <= opens_ms(u + 1) - 1, hence s <= u + ahead, where ahead = ceil(skew_ms / step_ms).
+    At time T, every step below f = first_open_step(T) is closed.
+    If u + ahead < f, a record sent again from generation u has a closed step and is rejected as "step too old".
+
+So generation u is kept until step u + ahead is closed. At most `Survey.open_steps` generations exist at a time. Generations are
+dropped at the append time of the record that is looked up. The outcome therefore depends only on the log, not on how the log
+was cut into chunks or when the counts were committed.
+
+The memory is bounded: the first `MAX_KEYS` keys of a generation are remembered. A later record of the generation is counted,
+but its key is not remembered: if the record is sent again, it counts again.
+
+Only the first 8 bytes of a key are remembered. Two different keys with the same 8 bytes make the service drop a record wrongly.
+For n keys that are remembered at once in a partition, the expected number of such pairs is n^2 / 2^65, about 3e-8 for a million
+keys. Nobody can aim at a key without knowing it, and keys are secret.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.tally import Records, Tally, tally
+from stores.checkpoint import KEY_BYTES, Checkpoint, first_open_step
+from surveys import Reason, Survey
+
+HEADER_BYTES: Final = 16  # length of a report key, in the record's header
+MAX_KEYS: Final = 2**22  # largest number of keys in a generation of a partition; 32 MiB in the agent and in Redis
+
+Keys: TypeAlias = npt.NDArray[np.uint64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+class ReportKeys:
+    """The report keys that the fold of one partition remembers.
+
+    Args:
+        survey: the survey to count.
+        stored: the stored keys of each generation.
+    """
+
+    def __init__(self, survey: Survey, stored: Mapping[int, bytes]) -> None:
+        self._survey = survey
+        self._ahead = -(-survey.skew_ms // survey.step_ms)
+        self._generations = {step: _Generation([np.sort(_from_bytes(keys))]) for step, keys in stored.items()}
+        self._stored = set(stored)
+
+    def __len__(self) -> int:
+        return sum(generation.n for generation in self._generations.values())
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """Bytes of the keys that are not yet written to the store."""
+        return sum(keys.nbytes for generation in self._generations.values() for keys in generation.unwritten)
+
+    def admit(self, keys: Keys, appended_ms: int) -> tuple[Mask, int]:
+        """Finds the duplicates among accepted records and remembers the other records' keys, up to the bound.
+
+        Args:
+            keys: (n,) the records' keys, in the order of the log.
+            appended_ms: the append time of one of the records, which were all appended in the same step.
+
+        Returns:
+            (n,) true for each duplicate; the number of the other records whose key is not remembered.
+        """
+        self._drop_closed(appended_ms)
+        duplicates = np.zeros(keys.size, bool)
+        if not keys.size:
+            return duplicates, 0
+        step = self._survey.step_at(appended_ms)
+        room = MAX_KEYS - (self._generations[step].n if step in self._generations else 0)
+        ordered = np.sort(keys)
+        first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+        if keys.size <= room and first.all() and not self._seen(ordered).any():
+            self._add(step, ordered)
+            return duplicates, 0
+        order = np.argsort(keys, kind="stable")
+        distinct, starts = ordered[first], order[first]  # each key with the position of its first record
+        seen = self._seen(distinct)
+        fresh = np.sort(starts[~seen])[:room]  # the positions of the keys to remember
+        last = int(fresh[-1]) if fresh.size else -1
+        known = seen | (starts <= last)
+        duplicates[order] = known[np.cumsum(first) - 1]
+        duplicates[fresh] = False
+        self._add(step, distinct[~seen & known])
+        return duplicates, int(keys.size - duplicates.sum() - fresh.size)
+
+    def _add(self, step: int, ordered: Keys) -> None:
+        """Remembers new keys, given in ascending order. Merges the runs of older generations, which get no more keys."""
+        if not ordered.size:
+            return
+        if step not in self._generations:
+            for older in self._generations.values():
+                older.merge()
+            self._generations[step] = _Generation([])
+        self._generations[step].add(ordered)
+
+    def _seen(self, ordered: Keys) -> Mask:
+        """Returns true for each key that is remembered, given keys in ascending order."""
+        seen = np.zeros(ordered.size, bool)
+        for generation in self._generations.values():
+            for run in generation.runs:
+                at = np.searchsorted(run, ordered)
+                seen |= run[np.minimum(at, run.size - 1)] == ordered
+        return seen
+
+    def _drop_closed(self, newest_ms: int) -> None:
+        first = first_open_step(self._survey, newest_ms) - self._ahead
+        for step in [step for step in self._generations if step < first]:
+            del self._generations[step]
+
+    def clear(self) -> None:
+        """Drops all generations, because their log no longer exists."""
+        self._generations.clear()
+
+    def changes(self, newest_ms: int) -> tuple[dict[int, int], dict[int, bytes]]:
+        """Returns the fields `n_keys` and `keys` of a change.
+
+        Args:
+            newest_ms: the latest append time so far, in Unix milliseconds.
+        """
+        self._drop_closed(newest_ms)
+        keys = dict.fromkeys(self._stored - self._generations.keys(), b"")
+        for step, generation in self._generations.items():
+            if generation.unwritten:
+                keys[step] = b"".join(run.tobytes() for run in generation.unwritten)
+        return {step: generation.n for step, generation in self._generations.items()}, keys
+
+    def committed(self, change: Checkpoint) -> None:
+        """Marks a change as written to the store."""
+        self._stored = set(change.n_keys)
+        for step, keys in change.keys.items():
+            if step in self._generations:
+                self._generations[step].written(len(keys) // KEY_BYTES)
+
+
+class _Generation:
+    """The keys of one generation.
+
+    The keys are sorted runs. A run is merged with the run before it until each run has at least twice the keys of the next one.
+    A look-up therefore searches few runs, and each key is moved few times.
+
+    Attributes:
+        n: number of keys.
+        runs: the keys, as sorted runs.
+        unwritten: the keys that are not yet written to the store, in the order in which they were added.
+    """
+
+    __slots__ = ("n", "runs", "unwritten")
+
+    def __init__(self, stored: list[Keys]) -> None:
+        self.runs, self.n = stored, sum(run.size for run in stored)
+        self.unwritten: list[Keys] = []
+
+    def add(self, ordered: Keys) -> None:
+        """Adds new keys, given in ascending order."""
+        self.n += ordered.size
+        self.unwritten.append(ordered)
+        self.runs.append(ordered)
+        while len(self.runs) > 1 and self.runs[-2].size < 2 * self.runs[-1].size:
+            self.runs[-2:] = [_merged(self.runs[-2:])]
+
+    def merge(self) -> None:
+        """Merges all runs, for fast look-ups."""
+        if len(self.runs) > 1:
+            self.runs = [_merged(self.runs)]
+
+    def written(self, n: int) -> None:
+        """Marks the first n unwritten keys as written."""
+        rest = np.concatenate(self.unwritten)[n:]
+        self.unwritten = [rest] if rest.size else []
+
+
+@dataclass(frozen=True, slots=True)
+class TallyOnce:
+    """The counts of a batch of records, in which each report key is counted once.
+
+    Attributes:
+        tally: the counts and rejections.
+        duplicates: number of records not counted, because their key was remembered.
+        not_remembered: number of records counted whose key is not remembered, because the generation is full.
+    """
+
+    tally: Tally
+    duplicates: int = 0
+    not_remembered: int = 0
+
+    def __add__(self, other: "TallyOnce") -> "TallyOnce":
+        return TallyOnce(
+            self.tally + other.tally, self.duplicates + other.duplicates, self.not_remembered + other.not_remembered
+        )
+
+
+def tally_once(survey: Survey, records: Records, remembered: ReportKeys) -> TallyOnce:
+    """Counts the reports of the records; counts each report key once.
+
+    Args:
+        survey: the survey to count.
+        records: records with their append times, which must not decrease.
+        remembered: the keys of earlier records; gets the keys of these records.
+    """
+    if records.keys is None:
+        return TallyOnce(tally(survey, records))
+    total = TallyOnce(Tally())
+    for run in records.by_step(survey):
+        total += _tally_step(survey, run, run.keys or (), remembered)
+    return total
+
+
+def _tally_step(survey: Survey, records: Records, headers: Sequence[bytes], remembered: ReportKeys) -> TallyOnce:
+    """Counts records that were all appended in the same step, given the values of their `key` headers."""
+    lengths = np.fromiter(map(len, headers), np.int64, len(headers))
+    malformed = np.flatnonzero((lengths != 0) & (lengths != HEADER_BYTES)).tolist()
+    wrong: list[tuple[int, Reason]] = [(records.offsets[i], "malformed key") for i in malformed if records.values[i]]
+    newest_ms = records.appended_ms[-1]
+    if malformed:
+        headers, lengths = [key for key in headers if len(key) == HEADER_BYTES], np.delete(lengths, malformed)
+        records = records.without(malformed)
+    added = tally(survey, records)
+    keyed = lengths == HEADER_BYTES
+    accepted = np.fromiter(map(bool, records.values), bool, len(records))  # a marker has no value
+    accepted[[bisect_left(records.offsets, offset) for offset, _ in added.rejected]] = False
+    keys = _from_bytes(b"".join(headers))[:: HEADER_BYTES // KEY_BYTES]
+    duplicates, not_remembered = remembered.admit(keys[accepted[keyed]], newest_ms)
+    if duplicates.any():
+        again = np.flatnonzero(keyed & accepted)[duplicates]
+        added = tally(survey, records.without(again.tolist()))
+    return TallyOnce(Tally(added.counts, sorted(added.rejected + wrong)), int(duplicates.sum()), not_remembered)
+
+
+def _merged(runs: list[Keys]) -> Keys:
+    return np.sort(np.concatenate(runs), kind="stable")  # the stable sort merges sorted runs in linear time
+
+
+def _from_bytes(keys: bytes) -> Keys:
+    return np.frombuffer(keys, "<u8").astype(np.uint64, copy=False)
