@@ -1,4 +1,4 @@
-"""Admission control of the gateway: tokens, rate limits, memory limits and acknowledged requests.
+"""Admission control of the gateway: tokens, rate limits and memory limits.
 
 The time is an argument; no function reads a clock. All state is in memory. The gateway drops a client's state once the state no
 longer changes the client's limits.
@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
 
-SCHEME = "bearer "
+SCHEME = b"bearer "
 
 
 class Tokens:
@@ -28,7 +28,7 @@ class Tokens:
         """True if a request needs a token."""
         return bool(self._digests)
 
-    def find(self, authorization: str) -> int | None:
+    def find(self, authorization: bytes) -> int | None:
         """Returns the number of the token in the header's value; None if the token is not accepted, 0 if requests need no
         token.
 
@@ -36,8 +36,8 @@ class Tokens:
         """
         if not self._digests:
             return 0
-        shown = authorization[len(SCHEME) :] if authorization[: len(SCHEME)].lower() == SCHEME else ""
-        digest = hashlib.sha256(shown.strip().encode("utf-8", "replace")).digest()
+        shown = authorization[len(SCHEME) :] if authorization[: len(SCHEME)].lower() == SCHEME else b""
+        digest = hashlib.sha256(shown.strip()).digest()
         same = [hmac.compare_digest(digest, other) for other in self._digests]
         return same.index(True) if any(same) else None
 
@@ -170,43 +170,3 @@ class Reservation:
         """Releases all bytes. A repeated call changes nothing."""
         self._memory.taken_bytes -= self._size
         self._size = 0
-
-
-class Acknowledged:
-    """Outcomes of recent requests, for retries: request -> number of reports, or a mark for an unknown outcome.
-
-    Two generations of a dictionary remember a request for at least one period and at most two periods.
-
-    Args:
-        period_s: the period in seconds.
-        max_requests: requests per generation; a full generation ends before its period is over.
-
-    Attributes:
-        forgotten_early: number of requests dropped before their period was over, because a generation was full.
-    """
-
-    def __init__(self, period_s: float = 300.0, max_requests: int = 200_000) -> None:
-        self._period_s, self._max = period_s, max_requests
-        self._new: dict[bytes, int] = {}
-        self._old: dict[bytes, int] = {}
-        self._began_s = 0.0
-        self.forgotten_early = 0
-
-    def find(self, request: bytes) -> int | None:
-        """Returns the stored number of reports of the request, or None."""
-        return self._new.get(request, self._old.get(request))
-
-    def put(self, request: bytes, reports: int, now_s: float) -> None:
-        """Stores the outcome of a request."""
-        if len(self._new) >= self._max:
-            self.forgotten_early += len(self._old)
-            self._turn(now_s)
-        self._new[request] = reports
-
-    def forget(self, now_s: float) -> None:
-        """Drops requests whose period is over. Call this method every few seconds."""
-        if now_s - self._began_s >= self._period_s:
-            self._turn(now_s)
-
-    def _turn(self, now_s: float) -> None:
-        self._old, self._new, self._began_s = self._new, {}, now_s

@@ -6,7 +6,7 @@
     GET  /health, /ready  liveness of the process; readiness to accept reports
     GET  /openapi.json    this API as an OpenAPI document
 
-**Batches.** A batch is one msgpack array of envelopes, each a msgpack binary: 1 to 10 000 of them and at most 750 000 bytes in
+**Batches.** A batch is one msgpack array of envelopes, each a msgpack binary: 1 to 10 000 of them and at most 650 000 bytes in
 all. The gateway accepts a whole batch or nothing, and the log appends the whole batch or nothing. If an envelope cannot be
 counted, the gateway refuses the batch. The problem document lists the index and the reason of each such envelope (`elements`,
 the first 100). A single envelope may have at most 1 000 000 bytes.
@@ -15,25 +15,21 @@ the first 100). A single envelope may have at most 1 000 000 bytes.
 envelope accepted just before its step closes may be too late in the log, and the agents then reject the envelope. An envelope
 for a future step may count later: the answer is 409, with the seconds until the step opens in ``Retry-After`` (at most a day).
 
-**Delivery.** A 202 means that the log has the reports, once. A 4xx or a 503 means that this attempt never appends the reports
-to the log. After 400, 413, 415 and 422 the same body never counts. After any other 4xx or a 503, the same body may count if the
-client sends the body again after ``Retry-After``. The outcome is unknown after 500, the 504 ``outcome unknown``, a proxy's own
-502 or 504, and a missing answer. The client then has three choices:
+**Delivery.** A 202 means that the log has the reports. A 4xx or a 503 means that this attempt never appends the reports to the
+log. After 400, 413, 415 and 422 no later attempt with the same body counts either. After any other 4xx or a 503, the same body
+may count if the client sends the body again after ``Retry-After``. The outcome is unknown after 500, the 504 ``outcome
+unknown``, a proxy's own 502 or 504, and a missing answer.
 
-- no retry: the reports count at most once;
-- a retry without a key: the reports count at least once;
-- an ``Idempotency-Key``, the same in every attempt: the reports count exactly once, if all attempts reach the same process and
-  the log acknowledges within two minutes. If the log never acknowledges, the gateway makes no other attempt with that key. The
-  gateway answers ``outcome unknown``, and the reports count at most once.
+An ``Idempotency-Key``, the same in every attempt, makes the reports count exactly once, whichever gateways get the attempts and
+whatever was restarted between them. The client may send the same body again at any time, to any gateway, until the step
+closes. Without a key, every attempt that reaches the log counts.
 
 The key has 16 to 64 letters, digits, ``-`` and ``_``, with at least 128 random bits. The client draws a new key for every body
-and keeps the key until the 202. The gateway keeps a hash of key and body in memory for at least five minutes after the
-acknowledgement. The gateway drops a hash earlier only if 200 000 other hashes have followed. The key never reaches the log and
-links no two reports of a device.
+and keeps the key until the 202. The key never reaches the log and links no two reports of a device. The log gets a hash of
+key and body (`producers.gateway.report_keys`), all attempts go to one partition (`producers.gateway.partitions`), and the
+agents count each hash once. A gateway keeps nothing about past requests, so any load balancer will do.
 
-Several gateways share no memory: let the load balancer choose the gateway by the key (nginx: ``hash $http_idempotency_key
-consistent``). For another gateway, or a restarted gateway, a retry is a new request and counts again. A shared store would not
-prevent this double counting: a gateway can crash between the log's acknowledgement and its write to the store.
+In a new topic the gateways answer 503 until the topic is 8 seconds old: they must first agree on its partitions.
 
 **Limits.** A client (one token at one address) has a limit on the rates of its requests, bytes and reports. Above any of these
 limits the gateway answers 429 ``too many requests``. The gateway also limits the connections of an address and closes any

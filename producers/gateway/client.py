@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from producers.gateway.intake import BATCH, ENVELOPE
-from producers.gateway.kafka_log import MAX_BATCH, MAX_BATCH_BYTES
+from producers.gateway.bodies import BATCH, ENVELOPE
+from producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
 from producers.sinks import SinkError
 
 FRAME_BYTES = 8  # allowance for the msgpack header of an envelope, and of the batch

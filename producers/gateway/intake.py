@@ -1,45 +1,38 @@
 """The gateway's handling of a request; `producers.gateway.app` explains the guarantees.
 
+A request takes one of two paths. The direct path (`Intake.take`) handles a request that arrived in one piece, without a task.
+The application (`Intake.accept`) handles every other request. Both paths make the same checks and answer the same.
+
 This module does not depend on Kafka: the log is an argument.
 """
 
 import asyncio
-import hashlib
-import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from producers.gateway import metrics
-from producers.gateway.admission import Acknowledged, Busy, MemoryLimit, RateLimit, Reservation, Tokens, neighbourhood
-from producers.gateway.kafka_log import MAX_BATCH, MAX_BATCH_BYTES, GatewayLog, NotAppended, Unacknowledged
-from producers.gateway.problems import FINAL, MAX_RETRY_S, STATUS, Element, Problem
+from producers.gateway.admission import Busy, MemoryLimit, RateLimit, Reservation, Tokens, neighbourhood
+from producers.gateway.bodies import Checks, Headers, idempotency_key, is_batch, largest_body, oversized, unpack
+from producers.gateway.kafka_log import GatewayLog, Keyed, NotAppended
+from producers.gateway.problems import MAX_RETRY_S, Problem
+from producers.gateway.record_batches import Outcome
+from producers.gateway.report_keys import request_hash
 from runtime.clock import now_ms
-from surveys import Rejected, Survey, check_envelope
-from surveys.envelope import MAX_ENVELOPE_BYTES
+from surveys import Survey
 
-ENVELOPE, BATCH = "application/vnd.ldpstream.envelope", "application/vnd.ldpstream.envelopes"
-ENVELOPES = (ENVELOPE, "application/octet-stream")
-KEY = r"[A-Za-z0-9_-]{16,64}"
 MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged
 OVERHEAD_BYTES = 2048  # memory in bytes for a request, without its body
 BODY_S, ACKNOWLEDGE_S = 10.0, 10.0
 STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # time limits once the process is stopping
 TIDY_S = 5.0
-UNKNOWN = -1  # in place of a number of reports: the log may have the reports but will never acknowledge them
-BREATH = 250  # number of envelopes checked before other tasks run; takes about 0.01 s
-
-_BIN = (0xC4, 0xC5, 0xC6)
-
-_decode_batch = msgspec.msgpack.Decoder(list[bytes]).decode
-_key = re.compile(KEY)
-
+BREATH = 250  # number of envelopes checked before other tasks run; takes less than 0.01 s
 
 Client = tuple[int, str]  # number of the token, neighbourhood of the address
+Answer = Callable[[int | Problem], None]  # receives the number of reports acknowledged, or the problem
 
 
 class Limits(NamedTuple):
@@ -75,10 +68,9 @@ class Intake:
         self._requests, self._bytes, self._reports = (RateLimit(rate, 2 * rate) for rate in limits)
         self._memory = MemoryLimit(memory_bytes)
         self._now_ms = now_ms
-        self._acknowledged = Acknowledged()
-        self._deliveries: set[asyncio.Task[int]] = set()
-        self._by_key: dict[bytes, asyncio.Task[int]] = {}
-        self._waits: dict[asyncio.Timeout, float] = {}  # time limit -> seconds left once the gateway stops
+        self._waiting: deque[_Waiting] = deque()  # requests that wait for the log, oldest first
+        self._timer: asyncio.TimerHandle | None = None
+        self._reading: set[asyncio.Timeout] = set()
         self._stopping = False
         metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
         metrics.log_available.set_function(lambda: self.log.ready)
@@ -92,24 +84,57 @@ class Intake:
         """Accepts no further reports, and shortens all time limits: to 0.5 s for a body, to 3 s for an acknowledgement."""
         self._stopping = True
         now = asyncio.get_running_loop().time()
-        for wait, grace_s in self._waits.items():
-            if not wait.expired():
-                wait.reschedule(min(wait.when() or now, now + grace_s))
+        for reading in self._reading:
+            if not reading.expired():
+                reading.reschedule(min(reading.when() or now, now + STOPPING_BODY_S))
+        if self._timer is not None:
+            self._timer.cancel()
+        self._expire_later()
 
     async def tidy(self) -> None:
         """Drops expired entries every few seconds, until cancelled."""
         while True:
             await asyncio.sleep(TIDY_S)
-            now, before = time.monotonic(), self._acknowledged.forgotten_early
+            now = time.monotonic()
             for limit in (self._requests, self._bytes, self._reports):
                 limit.forget(now)
-            self._acknowledged.forget(now)
-            metrics.keys_forgotten.inc(self._acknowledged.forgotten_early - before)
 
     # ---- a request
 
+    def take(self, headers: Headers, host: str, body: bytes, answer: Answer) -> None:
+        """Handles a request that has arrived whole.
+
+        Args:
+            headers: the request's headers.
+            host: the client's address.
+            body: the body.
+            answer: called once, now or later, with the number of reports acknowledged or the problem.
+        """
+        begun_s, reservation = time.monotonic(), Reservation(self._memory)
+        try:
+            client = self._admit(headers, host, begun_s)
+            batch, key = is_batch(headers), idempotency_key(headers)
+            if len(body) > largest_body(batch):
+                raise oversized(batch)
+            self._bytes.charge(client, len(body), begun_s)
+            reservation.grow(OVERHEAD_BYTES + len(body))
+            envelopes = unpack(body) if batch else [body]
+            checks = Checks(self.survey, self._now_ms())
+            checks.check(envelopes)
+            checks.require_countable(batch)
+            self._append(envelopes, body, key, checks, client, _Waiting(begun_s, begun_s, reservation, answer))
+        except Busy:
+            _answer(_busy(), begun_s, answer)
+        except Problem as problem:
+            reservation.release()
+            _answer(problem, begun_s, answer)
+        except BaseException:
+            reservation.release()
+            _answer(Problem("internal error", "see the gateway's log"), begun_s, answer)
+            raise
+
     async def accept(self, request: Request) -> int:
-        """Admits a request and appends its reports to the log.
+        """Admits a request, reads its body and appends its reports to the log.
 
         Returns:
             Number of reports acknowledged.
@@ -117,227 +142,189 @@ class Intake:
         Raises:
             Problem: if the request is refused or its outcome is unknown.
         """
-        begun = time.perf_counter()
-        outcome = "internal error"
+        begun_s, reservation = time.monotonic(), Reservation(self._memory)
+        future = asyncio.get_running_loop().create_future()
+
+        def answer(result: int | Problem) -> None:
+            if not future.done():
+                future.set_result(result)
+
         try:
-            reports = await self._take(request, self.admit(request))
-            outcome = "accepted"
-            return reports
+            headers = dict(reversed(request.scope["headers"]))
+            client = self._admit(headers, request.client.host if request.client else "", begun_s)
+            batch, key = is_batch(headers), idempotency_key(headers)
+            body = await self._read(request, headers, batch, reservation, client)
+            envelopes = unpack(body) if batch else [body]
+            checks = Checks(self.survey, self._now_ms())
+            for first in range(0, len(envelopes), BREATH):
+                if first:
+                    await asyncio.sleep(0)  # let other tasks run
+                checks.check(envelopes[first : first + BREATH], first)
+            checks.require_countable(batch)
+            waiting = _Waiting(begun_s, time.monotonic(), reservation, answer)
+            self._append(envelopes, body, key, checks, client, waiting)
         except Problem as problem:
-            outcome = problem.cause
+            reservation.release()
+            _answer(problem, begun_s, answer)
+        except BaseException:
+            reservation.release()
+            metrics.outcome("internal error", time.monotonic() - begun_s)
             raise
-        finally:
-            metrics.requests.labels(outcome).inc()
-            metrics.request_seconds.observe(time.perf_counter() - begun)
+        result = await future
+        if isinstance(result, Problem):
+            raise result
+        return int(result)
 
-    def admit(self, request: Request) -> Client:
-        """Checks a request's token and the client's rates, and charges the client for one request.
-
-        Returns:
-            The client, to charge for the request's bytes and reports.
+    def admit(self, request: Request) -> None:
+        """Checks the token of a request without reports and the client's rates, and charges the client for one request.
 
         Raises:
             Problem: unauthorized, too many requests, stopping.
         """
-        token = self.tokens.find(request.headers.get("authorization", ""))
+        headers = dict(reversed(request.scope["headers"]))
+        self._admit(headers, request.client.host if request.client else "", time.monotonic())
+
+    def _admit(self, headers: Headers, host: str, now_s: float) -> Client:
+        token = self.tokens.find(headers.get(b"authorization", b""))
         if token is None:
             raise Problem("unauthorized", "this gateway needs a bearer token", headers={"WWW-Authenticate": "Bearer"})
-        host = "" if request.client is None else neighbourhood(request.client.host)
-        client, now = (token, host), time.monotonic()
-        limits = {"requests": self._requests, "bytes": self._bytes, "reports": self._reports}
-        wait_s, kind = max((limit.wait_s(client, now), kind) for kind, limit in limits.items())
-        if wait_s:
-            retry_s = min(int(wait_s) + 1, MAX_RETRY_S)
+        client = (token, neighbourhood(host))
+        waits = (self._requests.wait_s(client, now_s), self._bytes.wait_s(client, now_s), self._reports.wait_s(client, now_s))
+        if any(waits):
+            kind = ("requests", "bytes", "reports")[waits.index(max(waits))]
+            retry_s = min(int(max(waits)) + 1, MAX_RETRY_S)
             raise Problem("too many requests", f"this client has sent too many {kind} in a second", retry_s=retry_s)
-        self._requests.charge(client, 1, now)
+        self._requests.charge(client, 1, now_s)
         if self._stopping:
-            raise Problem("stopping", "this gateway is shutting down; no report of this attempt is in the log")
+            raise _stopping()
         return client
 
-    async def _take(self, request: Request, client: Client) -> int:
-        kind, key = self._kind(request), self._given_key(request)
-        reservation = Reservation(self._memory)
-        try:
-            body = await self._read(request, MAX_BATCH_BYTES if kind == BATCH else MAX_ENVELOPE_BYTES, reservation, client)
-            if key is not None:
-                key = hashlib.blake2b(body, key=key, digest_size=16).digest()
-            known = self._known(key)
-            if known is None:
-                envelopes = _unpack(body) if kind == BATCH else [body]
-                reports = await self._check(envelopes, in_batch=kind == BATCH)
-                known = self._known(key)  # another attempt may have run meanwhile
-            if known is None:
-                self._reports.charge(client, reports, time.monotonic())
-                known = self._deliver(envelopes, reports, key, reservation)
-                reservation = Reservation(self._memory)  # the delivery releases the first reservation
-        finally:
-            reservation.release()
-        if known == UNKNOWN:
-            raise Problem(
-                "outcome unknown", "the log never acknowledged an attempt with this key; the gateway makes no other attempt"
-            )
-        return known if isinstance(known, int) else await self._outcome(known)
-
-    def _known(self, key: bytes | None) -> asyncio.Task[int] | int | None:
-        """Returns what is known of an earlier attempt: its acknowledged reports, `UNKNOWN`, its running delivery, or None."""
-        if key is None:
-            return None
-        reports = self._acknowledged.find(key)
-        return self._by_key.get(key) if reports is None else reports
-
-    def _kind(self, request: Request) -> str:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != BATCH and kind not in ENVELOPES:
-            raise Problem("unsupported content type", f"the content type must be {', '.join(ENVELOPES)} or {BATCH}")
-        if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise Problem("unsupported content type", "a body must not be compressed: random data does not shrink")
-        return kind
-
-    def _given_key(self, request: Request) -> bytes | None:
-        given = request.headers.get("idempotency-key")
-        if given is None:
-            return None
-        if not _key.fullmatch(given):
-            raise Problem("malformed idempotency key", f"an idempotency key must match {KEY}")
-        return given.encode()
-
-    async def _read(self, request: Request, limit: int, reservation: Reservation, client: Client) -> bytes:
-        declared = request.headers.get("content-length", "")
+    async def _read(self, request: Request, headers: Headers, batch: bool, reservation: Reservation, client: Client) -> bytes:
+        declared, limit = headers.get(b"content-length", b""), largest_body(batch)
         size, parts = 0, []
-        if declared.isdecimal() and (len(declared) > 12 or int(declared) > limit):
-            raise Problem("too large", f"a body of this kind takes at most {limit} bytes")
+        if declared.isdigit() and (len(declared) > 12 or int(declared) > limit):
+            raise oversized(batch)
         try:
             reservation.grow(OVERHEAD_BYTES)
-            async with self._within(BODY_S, STOPPING_BODY_S):
-                async for chunk in request.stream():
-                    size += len(chunk)
-                    self._bytes.charge(client, len(chunk), time.monotonic())
-                    if size > limit:
-                        raise Problem("too large", f"a body of this kind takes at most {limit} bytes")
-                    reservation.grow(len(chunk))
-                    parts.append(chunk)
+            async with asyncio.timeout(STOPPING_BODY_S if self._stopping else BODY_S) as reading:
+                self._reading.add(reading)
+                try:
+                    async for chunk in request.stream():
+                        size += len(chunk)
+                        self._bytes.charge(client, len(chunk), time.monotonic())
+                        if size > limit:
+                            raise oversized(batch)
+                        reservation.grow(len(chunk))
+                        parts.append(chunk)
+                finally:
+                    self._reading.discard(reading)
         except ClientDisconnect:
             raise Problem("undecodable", "the client disconnected before the end of the body") from None
         except Busy:
-            raise Problem("busy", "too many bytes wait for the log; no report of this attempt is in the log") from None
+            raise _busy() from None
         except TimeoutError:
             if self._stopping:
-                raise Problem("stopping", "this gateway is shutting down; no report of this attempt is in the log") from None
-            closing = {"Connection": "close"}
-            raise Problem("too slow", f"the body did not arrive within {BODY_S:.0f} s", headers=closing) from None
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    async def _check(self, envelopes: list[bytes], in_batch: bool) -> int:
-        """Checks the envelopes and returns their number of reports."""
-        reports, now_ms, refused = 0, self._now_ms(), list[Element]()
-        for index, envelope in enumerate(envelopes):
-            if index % BREATH == BREATH - 1:
-                await asyncio.sleep(0)  # let other tasks run
-            try:
-                reports += check_envelope(self.survey, envelope, now_ms).n
-            except Rejected as rejected:
-                refused.append({"index": index, "reason": rejected.reason})
-                if rejected.reason == "step in the future":
-                    refused[-1]["retry_after"] = self._opens_in_s(envelope, now_ms)
-        if refused:
-            raise _refusal(refused, in_batch)
-        return reports
-
-    def _opens_in_s(self, envelope: bytes, now_ms: int) -> int:
-        """Returns the seconds until a report of the envelope's step may count, at most a day."""
-        step = msgspec.msgpack.decode(envelope)[4]
-        wait_ms = self.survey.opens_ms(step) - self.survey.skew_ms - now_ms
-        return min(-(-wait_ms // 1000) + 1, MAX_RETRY_S)  # 1 s more: the brokers' clocks may be behind the gateway's clock
+                raise _stopping() from None
+            # a body that stays unread would block the connection
+            raise Problem("too slow", "the body did not arrive in time", headers={"Connection": "close"}) from None
+        return b"".join(parts)
 
     # ---- to the log
 
-    def _deliver(self, envelopes: list[bytes], reports: int, key: bytes | None, reservation: Reservation) -> asyncio.Task[int]:
-        """Starts to append the envelopes. The delivery continues even if the request is cancelled."""
-
-        async def deliver() -> int:
-            became: int | None = None  # None: the reports are not in the log, and the client can retry
-            try:
-                await self.log.append(envelopes)
-                became = reports
-            except NotAppended:
-                raise
-            except BaseException:
-                became = UNKNOWN
-                raise
-            finally:
-                if key is not None and became is not None:
-                    self._acknowledged.put(key, became, time.monotonic())
-                reservation.release()
-                if key is not None:
-                    del self._by_key[key]
-            metrics.envelopes.inc(len(envelopes))
-            metrics.reports.inc(reports)
-            return reports
-
-        delivery = asyncio.create_task(deliver())
-        self._deliveries.add(delivery)
-        delivery.add_done_callback(self._delivered)
-        if key is not None:
-            self._by_key[key] = delivery
-        return delivery
-
-    def _delivered(self, delivery: asyncio.Task[int]) -> None:
-        self._deliveries.discard(delivery)
-        if not delivery.cancelled():
-            delivery.exception()  # marks the exception as retrieved, even if no caller awaits the task
-
-    async def _outcome(self, delivery: asyncio.Task[int]) -> int:
-        unknown = "the log has not acknowledged in time; retry with the same Idempotency-Key to learn the outcome"
+    def _append(
+        self,
+        envelopes: Sequence[bytes],
+        body: bytes,
+        key: bytes | None,
+        checks: Checks,
+        client: Client,
+        waiting: "_Waiting",
+    ) -> None:
+        """Starts to append the envelopes. The append continues even if the request is cancelled."""
+        waiting.envelopes, waiting.reports = len(envelopes), checks.reports
+        keyed = None if key is None else Keyed(request_hash(body, key), checks.earliest_step, checks.now_ms)
+        self._reports.charge(client, checks.reports, waiting.since_s)
         try:
-            async with self._within(ACKNOWLEDGE_S, STOPPING_ACKNOWLEDGE_S):
-                return await asyncio.shield(delivery)
+            self.log.append(envelopes, keyed, waiting.done)
         except NotAppended:
-            raise Problem("log unavailable", "the log does not answer; no report of this attempt is in the log") from None
-        except (Unacknowledged, TimeoutError):
-            raise Problem("outcome unknown", unknown) from None
+            raise _unavailable() from None
+        while self._waiting and self._waiting[0].answer is None:
+            self._waiting.popleft()
+        self._waiting.append(waiting)
+        if self._timer is None:
+            self._expire_later()
 
-    @asynccontextmanager
-    async def _within(self, limit_s: float, stopping_s: float) -> AsyncIterator[None]:
-        """A time limit that `stop` shortens."""
-        async with asyncio.timeout(stopping_s if self._stopping else limit_s) as wait:
-            self._waits[wait] = stopping_s
-            try:
-                yield
-            finally:
-                del self._waits[wait]
+    def _expire_later(self) -> None:
+        """Sets the timer to the oldest request's time limit."""
+        self._timer = None
+        while self._waiting and self._waiting[0].answer is None:
+            self._waiting.popleft()
+        if self._waiting:
+            wait_s = max(0.0, self._waiting[0].since_s + self._limit_s - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._expire)
 
+    @property
+    def _limit_s(self) -> float:
+        return STOPPING_ACKNOWLEDGE_S if self._stopping else ACKNOWLEDGE_S
 
-def _unpack(body: bytes) -> list[bytes]:
-    """Returns the envelopes of a batch."""
-    try:
-        envelopes = _decode_batch(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise Problem("undecodable", "a batch must be one msgpack array of binaries", elements=_no_binaries(body)) from None
-    if not envelopes:
-        raise Problem("undecodable", "a batch must hold at least one envelope")
-    if len(envelopes) > MAX_BATCH:
-        raise Problem("too large", f"a batch takes at most {MAX_BATCH} envelopes")
-    return envelopes
-
-
-def _no_binaries(body: bytes) -> list[Element]:
-    """Returns the elements of a batch that are not binaries; none if the batch is not an array."""
-    try:
-        parts = msgspec.msgpack.decode(body, type=list[msgspec.Raw])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return []
-    # the first byte of a msgpack binary: bin 8, bin 16 or bin 32
-    return [{"index": index, "reason": "undecodable"} for index, part in enumerate(parts) if bytes(part)[0] not in _BIN]
+    def _expire(self) -> None:
+        """Answers the requests that have waited too long."""
+        latest_s = time.monotonic() - self._limit_s
+        while self._waiting and (self._waiting[0].answer is None or self._waiting[0].since_s <= latest_s):
+            self._waiting.popleft().give(_unacknowledged())
+        self._expire_later()
 
 
-def _refusal(refused: list[Element], in_batch: bool) -> Problem:
-    """Returns the problem for refused envelopes: the first final reason, or "step in the future" if no reason is final."""
-    final = next((element for element in refused if STATUS[element["reason"]] in FINAL), None)
-    elements = refused if in_batch else []
-    if final is not None:
-        detail = "the service would never count it" if not in_batch else "the service would never count some of these envelopes"
-        return Problem(final["reason"], detail, elements=elements)
-    retry_s = max(element["retry_after"] for element in refused)
-    return Problem(
-        "step in the future", "the same body may count after Retry-After seconds", elements=elements, retry_s=retry_s
-    )
+class _Waiting:
+    """A request that waits for the log.
+
+    Attributes:
+        begun_s: the monotonic time of the request's head.
+        since_s: the monotonic time since which the request has waited for the log.
+        answer: None once the request is answered.
+        envelopes, reports: their numbers.
+    """
+
+    __slots__ = ("answer", "begun_s", "envelopes", "reports", "reservation", "since_s")
+
+    def __init__(self, begun_s: float, since_s: float, reservation: Reservation, answer: Answer) -> None:
+        self.begun_s, self.since_s, self.reservation = begun_s, since_s, reservation
+        self.answer: Answer | None = answer
+        self.envelopes = self.reports = 0
+
+    def give(self, result: int | Problem) -> None:
+        """Answers the request, unless it was answered before."""
+        answer, self.answer = self.answer, None
+        if answer is not None:
+            _answer(result, self.begun_s, answer)
+
+    def done(self, outcome: Outcome) -> None:
+        """Receives the outcome from the log."""
+        self.reservation.release()
+        if outcome is Outcome.APPENDED:
+            metrics.envelopes.inc(self.envelopes)
+            metrics.reports.inc(self.reports)
+            self.give(self.reports)
+        else:
+            self.give(_unavailable() if outcome is Outcome.NOT_APPENDED else _unacknowledged())
+
+
+def _answer(result: int | Problem, begun_s: float, answer: Answer) -> None:
+    metrics.outcome(result.cause if isinstance(result, Problem) else "accepted", time.monotonic() - begun_s)
+    answer(result)
+
+
+def _busy() -> Problem:
+    return Problem("busy", "too many bytes wait for the log; no report of this attempt is in the log")
+
+
+def _stopping() -> Problem:
+    return Problem("stopping", "this gateway is shutting down; no report of this attempt is in the log")
+
+
+def _unavailable() -> Problem:
+    return Problem("log unavailable", "the log does not answer; no report of this attempt is in the log")
+
+
+def _unacknowledged() -> Problem:
+    return Problem("outcome unknown", "the log has not acknowledged in time; retry with the same Idempotency-Key")

@@ -1,37 +1,42 @@
-"""The gateway's producer. Each append has one of three outcomes: acknowledged (in the log once), not appended, or unknown.
+"""The gateway's log in Kafka. Each append has one of three outcomes: acknowledged (in the log once), not appended, or unknown.
 
 The gateway uses aiokafka's producer; `producers.sinks` uses kafka-python's producer. An event loop suits the gateway, because
-thousands of requests may wait for their acknowledgements at once. kafka-python's thread needs three times the processor time
-per acknowledgement: 22 to 32 µs against 7 to 9 µs, for envelopes of one report and 64 to 256 requests at once. For envelopes of
-16 KiB both producers need the same time.
+thousands of requests may wait for their acknowledgements at once. The gateway collects the envelopes of `LINGER_S` into one
+record batch for each partition (`producers.gateway.record_batches`), and gives the producer at most one record batch of a
+partition at a time.
 
-aiokafka's idempotent producer never drops an envelope: while the broker is unreachable the producer retries in order, without
-duplicates. An envelope that was not acknowledged in time may thus reach the log later. The answer is then "outcome unknown". If
-the client then sends the envelope as a new request, the log may contain the envelope twice. `ready` therefore turns false as
-soon as the broker is known to be unreachable, and the gateway refuses new envelopes before they are queued.
+aiokafka's idempotent producer never drops a record batch: while the broker is unreachable the producer retries in order,
+without duplicates. An envelope that was not acknowledged in time may thus reach the log later. The answer is then "outcome
+unknown". `ready` turns false as soon as the broker is known to be unreachable, and the gateway refuses new envelopes before
+they are queued.
 """
 
 import asyncio
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import structlog
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from producers.gateway.partitions import OLD_MS, Unsettled, View
+from producers.gateway.record_batches import Done, Outcome, RecordBatch
+from producers.gateway.report_keys import batch_keys
+from runtime.clock import now_ms
 from runtime.settings import Settings
+from surveys import Survey
 from surveys.envelope import MAX_ENVELOPE_BYTES
 
 log = structlog.get_logger("ldpstream.gateway")
 
-MAX_BATCH = 10_000  # largest number of envelopes in one append
-MAX_BATCH_BYTES = 750_000  # largest size of one append, which fits one record batch with up to 21 bytes of overhead a record
+LINGER_S = 0.01  # time in which requests are collected
 REQUEST_MS = 10_000
-QUEUE_S = 3.0  # longest wait for room in the producer's batches
+QUEUE_S = 3.0  # longest wait of a record batch for the producer
 OVERDUE_S = 2.0  # the gateway is not ready while an acknowledgement takes longer than this
-PROBE_S = 1.0  # time between two health checks of the broker
-ANSWER_S = 3.0  # time limit of a health check
+PROBE_S = 1.0  # time between two looks at the log
+ANSWER_S = 3.0  # time limit of a look
 GIVE_UP_S = 120.0  # longest wait for an acknowledgement before the producer is replaced
 CLOSE_S = 1.5
 
@@ -40,8 +45,18 @@ class NotAppended(Exception):
     """The envelopes are not in the log and never will be."""
 
 
-class Unacknowledged(Exception):
-    """The envelopes may be in the log, or may reach the log later."""
+class Keyed(NamedTuple):
+    """A request with an idempotency key.
+
+    Attributes:
+        hashed: H, the hash of body and key (`producers.gateway.report_keys`).
+        step: the earliest step in the body.
+        now_ms: the gateway's time, at which no step in the body was too early.
+    """
+
+    hashed: bytes
+    step: int
+    now_ms: int
 
 
 class GatewayLog(Protocol):
@@ -51,12 +66,16 @@ class GatewayLog(Protocol):
     def ready(self) -> bool:
         """True if the log answers."""
 
-    async def append(self, envelopes: Sequence[bytes]) -> None:
-        """Appends 1 to `MAX_BATCH` envelopes, all or none; returns when every in-sync replica has them.
+    def append(self, envelopes: Sequence[bytes], keyed: Keyed | None, done: Done) -> None:
+        """Starts to append 1 to `MAX_BATCH` envelopes of a request, all or none.
+
+        Args:
+            envelopes: the envelopes.
+            keyed: what a request with an idempotency key needs; None for a request without one.
+            done: called once with the outcome, later.
 
         Raises:
-            NotAppended: if no envelope is in the log.
-            Unacknowledged: if the envelopes may be in the log or reach the log later.
+            NotAppended: if no envelope is in the log; `done` is then never called.
         """
 
 
@@ -72,31 +91,49 @@ def kafka_producer(settings: Settings) -> AIOKafkaProducer:
     )
 
 
-class KafkaLog:
-    """A Kafka topic as the gateway's log. Each envelope is a record without a key; partitions get records round-robin.
+def kafka_consumer(settings: Settings) -> AIOKafkaConsumer:
+    """Returns a client that reads offsets and no records, not yet connected. Call it within a running event loop."""
+    return AIOKafkaConsumer(**settings.kafka_options(), enable_auto_commit=False)
 
-    The producer sends several envelopes as one record batch, which the broker appends as a whole or not at all. `KafkaLog`
-    replaces a producer that failed to deliver: after a gap in the producer's sequence numbers, the broker accepts nothing more
-    from this producer.
+
+class KafkaLog:
+    """A Kafka topic as the gateway's log.
+
+    Requests with a key go to the partition that every gateway chooses for them (`producers.gateway.partitions`). Requests
+    without a key go to all partitions in turn. `KafkaLog` replaces a producer that failed to deliver: after a gap in the
+    producer's sequence numbers, the broker accepts nothing more from this producer.
 
     Args:
-        topic: an existing topic that accepts record batches of `MAX_ENVELOPE_BYTES` and their header.
+        survey: the survey; its reports topic must exist and accept record batches of `MAX_ENVELOPE_BYTES` and their header.
         make_producer: makes an idempotent producer.
+        make_consumer: makes a client that reads offsets.
+        now_ms: the time, in milliseconds since 1970 UTC.
     """
 
-    def __init__(self, topic: str, make_producer: Callable[[], AIOKafkaProducer]) -> None:
-        self._topic, self._make_producer = topic, make_producer
+    def __init__(
+        self,
+        survey: Survey,
+        make_producer: Callable[[], AIOKafkaProducer],
+        make_consumer: Callable[[], AIOKafkaConsumer],
+        now_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        self._survey, self._topic, self._now_ms = survey, survey.reports_topic, now_ms
+        self._make_producer, self._make_consumer = make_producer, make_consumer
         self._producer: AIOKafkaProducer | None = None
-        self._partitions: list[int] = []
+        self._consumer: AIOKafkaConsumer | None = None
+        self._view = View(0, [])
         self._turn = 0
-        self._answers = False  # result of the last health check
+        self._answers = False  # result of the last look
         self._failed = False
+        self._collected: defaultdict[int, deque[RecordBatch]] = defaultdict(deque)  # by partition, oldest first
+        self._sending: dict[int, asyncio.Task[None]] = {}  # by partition
+        self._timer: asyncio.TimerHandle | None = None
         self._pending: dict[asyncio.Future[Any], float] = {}  # appends not yet acknowledged, oldest first -> time of sending
         self._watching: asyncio.Task[None] | None = None
 
     @property
     def ready(self) -> bool:
-        if self._producer is None or not self._answers:
+        if self._producer is None or not self._answers or not self._view.settled:
             return False
         oldest = next(iter(self._pending.values()), None)
         return oldest is None or time.monotonic() - oldest < OVERDUE_S
@@ -112,61 +149,94 @@ class KafkaLog:
     async def close(self) -> None:
         """Waits up to `CLOSE_S` seconds for acknowledgements, then closes the producer.
 
-        Appends still pending raise Unacknowledged.
+        The outcome of appends still pending is unknown.
         """
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching}, timeout=CLOSE_S)
         await self._dispose()
 
-    async def append(self, envelopes: Sequence[bytes]) -> None:
-        if self._producer is None or not self.ready:
+    # ---- appends
+
+    def append(self, envelopes: Sequence[bytes], keyed: Keyed | None, done: Done) -> None:
+        if not self.ready:
             raise NotAppended("the log does not answer")
+        keys = None
+        if keyed is None:
+            partition = self._view.with_records[self._turn % len(self._view.with_records)]
+        else:
+            try:
+                partition = self._view.partition(self._survey, keyed.step, keyed.hashed, keyed.now_ms)
+            except Unsettled as error:
+                raise NotAppended(str(error)) from None
+            keys = [keyed.hashed] if len(envelopes) == 1 else batch_keys(keyed.hashed, len(envelopes))
+        collected = self._collected[partition]
+        if not collected or not collected[-1].add(envelopes, keys, done):
+            collected.append(RecordBatch(time.monotonic()))
+            collected[-1].add(envelopes, keys, done)
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._flush)
+
+    def _flush(self) -> None:
+        """Gives the producer the oldest record batch of every partition whose last one was acknowledged."""
+        self._timer = None
         self._turn += 1
-        partition = self._partitions[self._turn % len(self._partitions)]
+        for partition, collected in self._collected.items():
+            if collected and partition not in self._sending and self._producer is not None:
+                self._sending[partition] = asyncio.create_task(self._send(self._producer, partition, collected.popleft()))
+
+    async def _send(self, producer: AIOKafkaProducer, partition: int, batch: RecordBatch) -> None:
+        outcome = Outcome.NOT_APPENDED
         try:
             async with asyncio.timeout(QUEUE_S):
-                future = await self._queue(self._producer, partition, envelopes)
+                future = await producer.send_batch(batch.builder, self._topic, partition=partition)
+            outcome = Outcome.UNKNOWN
+            self._pending[future] = time.monotonic()
+            try:
+                await future
+                outcome = Outcome.APPENDED
+            finally:
+                del self._pending[future]
         except (KafkaError, TimeoutError) as error:
-            raise NotAppended(type(error).__name__) from error
-        self._pending[future] = time.monotonic()
-        try:
-            await future
-        except KafkaError as error:
-            self._failed = True
+            self._failed |= outcome is Outcome.UNKNOWN
             log.error("not delivered", topic=self._topic, error=type(error).__name__)
-            raise Unacknowledged(type(error).__name__) from error
         except asyncio.CancelledError:
-            raise Unacknowledged("the producer was closed") from None
+            pass  # the producer was closed
         finally:
-            del self._pending[future]
+            del self._sending[partition]
+            if self._collected[partition]:
+                self._flush_soon()
+            batch.finish(outcome)
 
-    async def _queue(self, producer: AIOKafkaProducer, partition: int, envelopes: Sequence[bytes]) -> asyncio.Future[Any]:
-        """Queues the envelopes and returns the acknowledgement's future. After an error, nothing was queued."""
-        if len(envelopes) == 1:
-            return cast(asyncio.Future[Any], await producer.send(self._topic, envelopes[0], partition=partition))
-        batch = producer.create_batch()
-        for envelope in envelopes:
-            if batch.append(timestamp=None, key=None, value=envelope) is None:
-                raise NotAppended(f"{len(envelopes)} envelopes do not fit one record batch")
-        return cast(asyncio.Future[Any], await producer.send_batch(batch, self._topic, partition=partition))
+    def _drop_collected(self, older_than_s: float) -> None:
+        """Gives up record batches that the producer did not take in time."""
+        for collected in self._collected.values():
+            while collected and collected[0].began_s < older_than_s:
+                collected.popleft().finish(Outcome.NOT_APPENDED)
 
-    # ---- the producer's connection
+    # ---- the connection
 
     async def _connect(self) -> None:
-        producer = self._make_producer()
+        producer, consumer = self._make_producer(), self._make_consumer()
         try:
             async with asyncio.timeout(REQUEST_MS / 1000):
                 await producer.start()
-                self._partitions = sorted(await producer.partitions_for(self._topic))
+                await consumer.start()
+                self._producer, self._consumer, self._failed = producer, consumer, False
+                await self._look()
         except BaseException:
+            self._producer = self._consumer = None
             await producer.stop()  # does not wait, because nothing is queued
+            await consumer.stop()
             raise
-        self._producer, self._failed, self._answers = producer, False, True
 
     async def _dispose(self) -> None:
         producer, self._producer = self._producer, None
-        if producer is None:
+        consumer, self._consumer = self._consumer, None
+        if producer is None or consumer is None:
             return
         stopping = asyncio.create_task(producer.stop())
         if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # `stop` waits without limit for an unreachable broker
@@ -176,20 +246,23 @@ class KafkaLog:
             stopping.cancel()
         for future in list(self._pending):
             future.cancel()
+        self._drop_collected(float("inf"))
+        await consumer.stop()
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(PROBE_S)
+            self._drop_collected(time.monotonic() - QUEUE_S)
             before = self._answers
             try:
-                await self._look()
+                await self._check()
             except (KafkaError, TimeoutError, OSError):
                 self._answers = False
             if self._answers != before:
                 log.warning("the log answers again" if self._answers else "the log does not answer", topic=self._topic)
 
-    async def _look(self) -> None:
-        """Health check: checks that the broker answers, and replaces a producer that can no longer deliver."""
+    async def _check(self) -> None:
+        """Health check: looks at the log, and replaces a producer that can no longer deliver."""
         oldest = next(iter(self._pending.values()), None)
         # connect to the bootstrap address again if idle: the brokers may have new addresses
         idle = not self._answers and oldest is None
@@ -199,6 +272,36 @@ class KafkaLog:
         if self._producer is None:
             await self._connect()
         else:
+            await self._look()
+
+    async def _look(self) -> None:
+        """Finds the partitions and their first records, and appends missing markers."""
+        assert self._producer is not None
+        assert self._consumer is not None
+        for _ in range(3):  # in a new topic, one look before the markers, one before partition 0's marker and one after it
+            began_ms = self._now_ms()
             async with asyncio.timeout(ANSWER_S):
                 self._answers = bool(await self._producer.client.force_metadata_update())
-                self._partitions = sorted(await self._producer.partitions_for(self._topic))
+                n_partitions = max(await self._producer.partitions_for(self._topic)) + 1
+                self._view = View(began_ms, await first_appends(self._consumer, self._topic, n_partitions))
+                unmarked = self._view.unmarked()
+                if not unmarked:
+                    return
+                marking = [await self._producer.send(self._topic, b"", partition=partition) for partition in unmarked]
+                await asyncio.gather(*marking)
+
+
+async def first_appends(consumer: AIOKafkaConsumer, topic: str, n_partitions: int) -> list[int | None]:
+    """Returns the append time of the first record of every partition, in ms since 1970.
+
+    The time is `OLD_MS` if the first record is deleted, and None if the partition never had a record.
+    """
+    partitions = [TopicPartition(topic, partition) for partition in range(n_partitions)]
+    found = await consumer.offsets_for_times(dict.fromkeys(partitions, 0))
+    starts = await consumer.beginning_offsets([partition for partition in partitions if found[partition] is None])
+    firsts = list[int | None]()
+    for partition in partitions:
+        first = found[partition]
+        start = starts[partition] if first is None else first.offset
+        firsts.append(OLD_MS if start > 0 else None if first is None else first.timestamp)
+    return firsts

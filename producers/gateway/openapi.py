@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from producers.gateway.intake import BATCH, ENVELOPES, KEY
+from producers.gateway.bodies import BATCH, ENVELOPES, KEY
 from producers.gateway.problems import MAX_ELEMENTS, MAX_RETRY_S, RETRY_S, STATUS, urn
 from surveys import REASONS
 

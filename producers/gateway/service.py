@@ -31,7 +31,7 @@ from producers.gateway import metrics
 from producers.gateway.admission import Connections
 from producers.gateway.app import create_gateway
 from producers.gateway.intake import Intake, Limits
-from producers.gateway.kafka_log import KafkaLog, kafka_producer
+from producers.gateway.kafka_log import KafkaLog, kafka_consumer, kafka_producer
 from runtime.settings import Settings, SettingsError
 from runtime.waiting import Stopped, wait_for
 from surveys import Survey
@@ -126,7 +126,7 @@ def _run(
     front: socket.socket,
     back: socket.socket | None,
 ) -> None:
-    kafka = KafkaLog(survey.reports_topic, lambda: kafka_producer(settings))
+    kafka = KafkaLog(survey, lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
     intake = Intake(survey, kafka, tokens, limits)
     # behind a proxy all connections have the proxy's address; the proxy must limit its clients

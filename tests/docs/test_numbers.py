@@ -17,8 +17,7 @@ from estimators.publishing.publishers import MAX_LISTED, TOP_VALUES
 from ldpstream import cli
 from mechanisms import local_hashing, mechanism
 from producers.device import Device
-from producers.gateway import intake, kafka_log, problems, service
-from producers.gateway.admission import Acknowledged
+from producers.gateway import bodies, problems, record_batches, service
 from runtime import malloc, topics
 from runtime.settings import Settings
 from stores import redis_connection
@@ -51,11 +50,9 @@ SAID = [
         f"An envelope has at most {spaced(envelope.MAX_ENVELOPE_BYTES)} bytes"
         f" and {spaced(envelope.MAX_ENVELOPE_REPORTS)} reports",
     ),
-    ("device.md", f"1 to {spaced(kafka_log.MAX_BATCH)} of them, at most {spaced(kafka_log.MAX_BATCH_BYTES)} bytes"),
-    ("device.md", f"`{intake.BATCH}`"),
-    ("device.md", f'"Content-Type": "{intake.ENVELOPE}"'),
-    ("device.md", f"A gateway forgets a key** {Acknowledged()._period_s:.0f} seconds or more after"),
-    ("device.md", f"sooner if {spaced(Acknowledged()._max)} other keys follow"),
+    ("device.md", f"1 to {spaced(record_batches.MAX_BATCH)} of them, at most {spaced(record_batches.MAX_BATCH_BYTES)} bytes"),
+    ("device.md", f"`{bodies.BATCH}`"),
+    ("device.md", f'"Content-Type": "{bodies.ENVELOPE}"'),
     ("device.md", f"the first {problems.MAX_ELEMENTS} of them"),
     ("operate.md", f"a mistake is one line and exit status {agent.UNUSABLE}"),
     ("operate.md", f"and {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of records not yet counted"),
@@ -92,7 +89,6 @@ def test_derived_numbers_are_the_codes() -> None:
     assert local_hashing.AUTO_TABLE == 2**23 == survey.MAX_TABLE_BYTES // 8
     assert minutes(STALL_S) == "two minutes"  # docs/counting.md gives two minutes at the start
     assert max(agent.STOP_S, cli.STOP_S) < 10  # docs/operate.md promises an end within 10 seconds
-    assert kafka_log.GIVE_UP_S == 120  # producers/gateway/app.py promises two minutes
 
 
 def test_a_devices_file_mode_and_envelopes_are_documented(tmp_path: Path) -> None:

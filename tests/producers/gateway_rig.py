@@ -13,9 +13,11 @@ import uvicorn
 from starlette.applications import Starlette
 
 from producers.gateway.app import create_gateway
-from producers.gateway.intake import BATCH, ENVELOPE, Intake, Limits
-from producers.gateway.kafka_log import NotAppended
+from producers.gateway.bodies import BATCH, ENVELOPE
+from producers.gateway.intake import Intake, Limits
+from producers.gateway.kafka_log import Keyed, NotAppended
 from producers.gateway.problems import MAX_RETRY_S, RETRY_S
+from producers.gateway.record_batches import Done, Outcome
 from producers.gateway.service import _Protocol, _Server
 from surveys import Survey
 from tests.agents.samples import during, make_survey, sound
@@ -29,22 +31,55 @@ TOML = "# the survey's file\n"
 
 
 class FakeLog:
-    """Stores appended envelopes. While `gate` is closed, acknowledges nothing. `append` raises `failure` if set."""
+    """Stores appended envelopes, and acknowledges them in the next turn of the loop.
+
+    Attributes:
+        open: while False, the log acknowledges nothing; `release` acknowledges all requests that wait.
+        outcome: what becomes of the envelopes.
+        failure: `append` raises it, if set.
+        keyed: the keys of the requests, in the order of `appended`.
+    """
 
     def __init__(self) -> None:
-        self.ready = True
+        self.ready = self.open = True
         self.appended: list[list[bytes]] = []
-        self.gate = asyncio.Event()
-        self.gate.set()
+        self.keyed: list[Keyed | None] = []
+        self.outcome = Outcome.APPENDED
         self.failure: Exception | None = None
+        self.waiting: list[Callable[[], None]] = []
 
-    async def append(self, envelopes: Sequence[bytes]) -> None:
+    def append(self, envelopes: Sequence[bytes], keyed: Keyed | None, done: Done) -> None:
         if not self.ready:
             raise NotAppended("unreachable")
-        await self.gate.wait()
         if self.failure is not None:
             raise self.failure
-        self.appended.append(list(envelopes))
+
+        def acknowledge() -> None:
+            if self.outcome is Outcome.APPENDED:
+                self.appended.append(list(envelopes))
+                self.keyed.append(keyed)
+            done(self.outcome)
+
+        if self.open:
+            asyncio.get_running_loop().call_soon(acknowledge)
+        else:
+            self.waiting.append(acknowledge)
+
+    def counted(self) -> list[list[bytes]]:
+        """Returns the appended envelopes as agents count them: attempts of one request once."""
+        hashes, counted = set[bytes](), list[list[bytes]]()
+        for envelopes, keyed in zip(self.appended, self.keyed, strict=True):
+            if keyed is None or keyed.hashed not in hashes:
+                counted.append(envelopes)
+            if keyed is not None:
+                hashes.add(keyed.hashed)
+        return counted
+
+    def release(self) -> None:
+        self.open = True
+        waiting, self.waiting = self.waiting, []
+        for acknowledge in waiting:
+            acknowledge()
 
 
 class Rig:

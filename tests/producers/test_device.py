@@ -28,7 +28,7 @@ from mechanisms import LONGITUDINAL, Longitudinal
 from producers.device import Device, Spent, StepForgotten
 from producers.device.memo_file import DeviceError, MemoFile, Transaction
 from producers.device.secure_random import SecureRandom
-from producers.gateway.intake import KEY
+from producers.gateway.bodies import KEY
 from surveys import Survey, open_envelope, parse_survey
 from tests.mechanisms import enumeration
 

@@ -17,9 +17,10 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from agents import Record, tally
 from producers.gateway import intake
 from producers.gateway.app import SECURITY
-from producers.gateway.intake import BATCH, ENVELOPE, Limits
-from producers.gateway.kafka_log import MAX_BATCH, MAX_BATCH_BYTES
+from producers.gateway.bodies import BATCH, ENVELOPE
+from producers.gateway.intake import Limits
 from producers.gateway.problems import MAX_ELEMENTS, STATUS
+from producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES
 from surveys import REASONS, Reason, Rejected, check_envelope
 from surveys.envelope import MAX_ENVELOPE_BYTES
 from tests.agents.samples import spoilt

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.gateway.admission import (
-    Acknowledged,
     Busy,
     Connections,
     MemoryLimit,
@@ -111,13 +110,13 @@ def test_remembered_clients_are_limited_and_expire() -> None:
 
 def test_a_token_must_match_whole_and_with_its_scheme() -> None:
     tokens = Tokens(["alpha", "beta"])
-    assert [tokens.find(f"Bearer {token}") for token in ("alpha", "beta", "gamma", "alph", "alphaa", "")] == [
+    assert [tokens.find(b"Bearer " + token) for token in (b"alpha", b"beta", b"gamma", b"alph", b"alphaa", b"")] == [
         0, 1, None, None, None, None
     ]  # fmt: skip
-    assert tokens.find("bEARER beta") == 1
-    assert tokens.find("beta") is None
-    assert tokens.find("Bearer \udcff") is None
-    assert Tokens([]).find("") == 0
+    assert tokens.find(b"bEARER beta") == 1
+    assert tokens.find(b"beta") is None
+    assert tokens.find(b"Bearer \xff") is None
+    assert Tokens([]).find(b"") == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=60))
@@ -140,31 +139,3 @@ def test_the_memory_limit_holds_and_reservations_end(steps: list[tuple[int, int]
         reservation.release()
         reservation.release()
     assert memory.taken_bytes == 0
-
-
-@given(st.lists(st.integers(0, 30), max_size=50))
-def test_an_acknowledged_request_is_remembered_for_a_period(gaps: list[int]) -> None:
-    memory, put, now = Acknowledged(period_s=60, max_requests=1000), dict[bytes, int](), 0
-    for index, gap in enumerate(gaps):
-        for _ in range(gap):  # calls `forget` every second, as the process regularly does
-            now += 1
-            memory.forget(now)
-        request = index.to_bytes(2)
-        memory.put(request, index + 1, now)
-        put[request] = now
-        for earlier, when in put.items():
-            found = memory.find(earlier)
-            if now - when < 60:
-                assert found == int.from_bytes(earlier) + 1
-            elif now - when > 121:
-                assert found is None
-    assert memory.forgotten_early == 0
-
-
-def test_memory_is_limited_and_early_drops_are_counted() -> None:
-    memory = Acknowledged(period_s=60, max_requests=10)
-    for index in range(95):
-        memory.put(index.to_bytes(2), 1, 0.0)
-        assert all(memory.find(i.to_bytes(2)) for i in range(max(0, index - 9), index + 1))
-    assert sum(memory.find(i.to_bytes(2)) is not None for i in range(95)) == 15
-    assert memory.forgotten_early == 80

@@ -1,28 +1,55 @@
-"""Tests the gateway's Kafka log, with a fake producer."""
+"""Tests the gateway's Kafka log, with a fake producer and a fake consumer."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, OutOfOrderSequenceNumber
+from aiokafka.record.default_records import DefaultRecordBatch
+from aiokafka.structs import OffsetAndTimestamp
 
 from producers.gateway import kafka_log
-from producers.gateway.kafka_log import KafkaLog, NotAppended, Unacknowledged
+from producers.gateway.kafka_log import KafkaLog, Keyed, NotAppended
+from producers.gateway.partitions import OLD_MS, SETTLED_MS, VIEW_MS
+from producers.gateway.record_batches import MAX_BATCH, MAX_BATCH_BYTES, Outcome, RecordBatch
+from producers.gateway.report_keys import batch_keys
+from runtime.topics import OVERHEAD_BYTES
+from surveys.envelope import MAX_ENVELOPE_BYTES
+
+from .gateway_rig import NOW, STEP, SURVEY
+
+Record = tuple[bytes | None, list[tuple[str, bytes | None]]]
+
+
+class Topic:
+    """A reports topic: the number of partitions, the first offset and its append time, and the appended record batches."""
+
+    def __init__(self, n_partitions: int = 3) -> None:
+        self.first: dict[int, tuple[int, int] | None] = dict.fromkeys(range(n_partitions), (0, NOW - 60_000))
+        self.starts: dict[int, int] = {}
+        self.now_ms = NOW
+        self.batches: list[tuple[int, list[Record]]] = []
+        self.markers: list[int] = []
+
+    def values(self) -> list[list[bytes | None]]:
+        return [[value for value, _ in records] for _, records in self.batches]
 
 
 class FakeProducer:
     """A producer that acknowledges, never acknowledges or fails; the test chooses."""
 
     made: list["FakeProducer"]
+    topic: Topic
 
     def __init__(self) -> None:
         self.made.append(self)
-        self.records: list[tuple[int, list[bytes]]] = []
         self.start_error: Exception | None = None
         self.queue_error: Exception | None = None
         self.ack_error: Exception | None = None
         self.answers, self.full, self.holds, self.stopped = True, False, False, False
+        self.held: list[asyncio.Future[None]] = []
         self.client, self._sender = self, self
         self.sender_task = asyncio.get_running_loop().create_future()
 
@@ -31,32 +58,34 @@ class FakeProducer:
             raise self.start_error
 
     async def partitions_for(self, topic: str) -> set[int]:
-        return {0, 1, 2}
+        return set(self.topic.first)
 
     async def force_metadata_update(self) -> bool:
         return self.answers
 
     async def send(self, topic: str, value: bytes, partition: int) -> asyncio.Future[None]:
+        assert value == b""
+        self.topic.markers.append(partition)
+        self.topic.first[partition] = (0, self.topic.now_ms)
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    async def send_batch(self, builder: Any, topic: str, *, partition: int) -> asyncio.Future[None]:
         if self.full:
             await asyncio.sleep(60)
-        return self._take(partition, [value])
-
-    def create_batch(self) -> "FakeBatch":
-        return FakeBatch()
-
-    async def send_batch(self, batch: "FakeBatch", topic: str, *, partition: int) -> asyncio.Future[None]:
-        return self._take(partition, batch.values)
-
-    def _take(self, partition: int, values: list[bytes]) -> asyncio.Future[None]:
         if self.queue_error is not None:
             raise self.queue_error
         future = asyncio.get_running_loop().create_future()
         if self.ack_error is not None:
             future.set_exception(self.ack_error)
+            return future
+        records = DefaultRecordBatch(bytearray(builder._build()))
+        self.topic.batches.append((partition, [(record.value, list(record.headers)) for record in records]))
+        if self.holds:
+            self.held.append(future)
         else:
-            self.records.append((partition, values))
-            if not self.holds:
-                future.set_result(None)
+            future.set_result(None)
         return future
 
     async def stop(self) -> None:
@@ -68,28 +97,41 @@ class FakeProducer:
         pass
 
 
-class FakeBatch:
-    def __init__(self) -> None:
-        self.values: list[bytes] = []
+class FakeConsumer:
+    topic: Topic
 
-    def append(self, *, timestamp: None, key: None, value: bytes) -> object:
-        self.values.append(value)
-        return self
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    async def offsets_for_times(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        assert set(times.values()) == {0}
+        found = {partition: self.topic.first[partition.partition] for partition in times}
+        return {partition: None if first is None else OffsetAndTimestamp(*first) for partition, first in found.items()}
+
+    async def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return {partition: self.topic.starts.get(partition.partition, 0) for partition in partitions}
 
 
 @pytest.fixture
-def producers(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
-    """Shortens the log's time limits. Returns the list of producers that the log has made."""
+def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
+    """Shortens the log's time limits. Returns the topic of all producers and consumers."""
     for name in ("PROBE_S", "CLOSE_S", "ANSWER_S", "QUEUE_S"):
         monkeypatch.setattr(kafka_log, name, 0.02)
+    monkeypatch.setattr(kafka_log, "LINGER_S", 0.001)
+    topic = Topic()
     monkeypatch.setattr(FakeProducer, "made", [], raising=False)
-    return FakeProducer.made
+    for fake in (FakeProducer, FakeConsumer):
+        monkeypatch.setattr(fake, "topic", topic, raising=False)
+    return topic
 
 
-async def started(make: Callable[[], Any] = FakeProducer) -> KafkaLog:
-    log = KafkaLog("reports", make)
+async def started(make: Callable[[], Any] = FakeProducer, ready: bool = True) -> KafkaLog:
+    log = KafkaLog(SURVEY, make, FakeConsumer, lambda: FakeConsumer.topic.now_ms)
     await log.start()
-    assert log.ready
+    assert log.ready == ready
     return log
 
 
@@ -101,43 +143,153 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("the condition did not become true")
 
 
-async def test_partitions_take_turns_and_batches_stay_together(producers: list[FakeProducer]) -> None:
+def begin(log: KafkaLog, envelopes: list[bytes], keyed: Keyed | None = None) -> asyncio.Future[Outcome]:
+    outcome = asyncio.get_running_loop().create_future()
+    log.append(envelopes, keyed, outcome.set_result)
+    return outcome
+
+
+def keyed(number: int = 0, step: int = STEP, now_ms: int = NOW) -> Keyed:
+    return Keyed(number.to_bytes(12) + bytes(4), step, now_ms)
+
+
+# ---- records
+
+
+async def test_requests_of_a_moment_share_record_batches(topic: Topic) -> None:
     log = await started()
-    for values in ([b"a"], [b"b", b"c"], [b"d"]):
-        await log.append(values)
-    assert sorted(producers[0].records) == sorted(zip((1, 2, 0), ([b"a"], [b"b", b"c"], [b"d"]), strict=True))
+    outcomes = [begin(log, values) for values in ([b"a"], [b"b", b"c"], [b"d"])]
+    outcomes += [begin(log, [b"e"], keyed(4)), begin(log, [b"f", b"g"], keyed(4))]
+    assert set(await asyncio.gather(*outcomes)) == {Outcome.APPENDED}
+    key = keyed(4).hashed
+    one, other = batch_keys(key, 2)
+    assert sorted(topic.batches) == [
+        (0, [(value, []) for value in (b"a", b"b", b"c", b"d")]),
+        (1, [(b"e", [("key", key)]), (b"f", [("key", one)]), (b"g", [("key", other)])]),
+    ]
     await log.close()
-    assert producers[0].stopped
+    assert FakeProducer.made[0].stopped
     with pytest.raises(NotAppended):
-        await log.append([b"e"])
+        begin(log, [b"e"])
 
 
-async def test_an_envelope_that_was_not_queued_is_not_appended(producers: list[FakeProducer]) -> None:
+async def test_requests_without_a_key_go_to_all_partitions(topic: Topic) -> None:
     log = await started()
-    producers[0].queue_error = KafkaTimeoutError()
-    with pytest.raises(NotAppended):
-        await log.append([b"a"])
-    producers[0].queue_error, producers[0].full = None, True
-    with pytest.raises(NotAppended):
-        await log.append([b"a"])
-    assert producers[0].records == []
+    for _ in range(6):
+        assert await begin(log, [b"a"]) is Outcome.APPENDED
+    assert sorted(partition for partition, _ in topic.batches) == [0, 0, 1, 1, 2, 2]
     await log.close()
 
 
-async def test_a_failed_producer_is_replaced(producers: list[FakeProducer]) -> None:
+async def test_a_full_record_batch_is_followed_by_another(topic: Topic) -> None:
     log = await started()
-    producers[0].ack_error = OutOfOrderSequenceNumber()
-    for values in ([b"a"], [b"a", b"b"]):
-        with pytest.raises(Unacknowledged):
-            await log.append(values)
-    await until(lambda: len(producers) == 2 and log.ready)
-    await log.append([b"a"])
-    assert producers[0].stopped
-    assert [values for _, values in producers[1].records] == [[b"a"]]
+    large = bytes(MAX_ENVELOPE_BYTES)
+    outcomes = [begin(log, values, keyed()) for values in ([b"a"], [large], [b"b", b"c"], [large, b"d"][:1])]
+    assert set(await asyncio.gather(*outcomes)) == {Outcome.APPENDED}
+    assert topic.values() == [[b"a"], [large], [b"b", b"c"], [large]]
     await log.close()
 
 
-async def test_the_log_notices_an_unreachable_broker_and_its_recovery(producers: list[FakeProducer]) -> None:
+def test_the_largest_request_fits_a_record_batch() -> None:
+    """A record batch takes the largest batch of the smallest records and the largest envelope, with keys."""
+    small = [bytes(MAX_BATCH_BYTES // MAX_BATCH - 2)] * MAX_BATCH
+    for envelopes in (small, [bytes(MAX_ENVELOPE_BYTES)], [bytes(MAX_BATCH_BYTES // 2)] * 2):
+        batch = RecordBatch(0.0)
+        assert batch.add(envelopes, batch_keys(b"h" * 16, len(envelopes)), lambda _: None)
+        assert batch.builder.record_count() == len(envelopes)
+        assert batch.builder.size() <= MAX_ENVELOPE_BYTES + OVERHEAD_BYTES
+        assert not batch.add([bytes(MAX_BATCH_BYTES)], None, lambda _: None)
+
+
+async def test_a_partition_gets_one_record_batch_at_a_time(topic: Topic) -> None:
+    log = await started()
+    FakeProducer.made[0].holds = True
+    first = begin(log, [b"a"], keyed())
+    await until(lambda: len(topic.batches) == 1)
+    rest = [begin(log, [bytes([number])], keyed()) for number in range(9)]
+    for future in FakeProducer.made[0].held:
+        future.set_result(None)
+    assert await first is Outcome.APPENDED
+    await until(lambda: len(topic.batches) == 2)
+    FakeProducer.made[0].holds = False
+    FakeProducer.made[0].held[1].set_result(None)
+    assert set(await asyncio.gather(*rest)) == {Outcome.APPENDED}
+    assert topic.values() == [[b"a"], [bytes([number]) for number in range(9)]]
+    await log.close()
+
+
+# ---- partitions
+
+
+async def test_partitions_without_a_record_get_a_marker(topic: Topic) -> None:
+    topic.first = {0: None, 1: None, 2: None}
+    log = await started(ready=False)
+    assert topic.markers == [1, 2, 0]
+    topic.now_ms += SETTLED_MS
+    await until(lambda: log.ready)
+    topic.first |= {3: None, 4: (0, topic.now_ms)}  # added partitions
+    await until(lambda: topic.markers == [1, 2, 0, 3])
+    assert await begin(log, [b"a"], keyed(5, now_ms=topic.now_ms)) is Outcome.APPENDED
+    assert topic.batches[0][0] < 3  # the step opened before the markers
+    await log.close()
+
+
+async def test_deleted_records_make_a_partition_old(topic: Topic) -> None:
+    topic.first, topic.starts = {0: (7, NOW), 1: None, 2: (0, NOW)}, {1: 7}
+    log = await started()
+    assert log._view.first_ms == (OLD_MS, OLD_MS, NOW)
+    assert topic.markers == []
+    await log.close()
+
+
+async def test_an_old_look_is_not_used(topic: Topic) -> None:
+    log = await started()
+    with pytest.raises(NotAppended):
+        begin(log, [b"a"], keyed(now_ms=NOW + VIEW_MS + 1))
+    await log.close()
+
+
+# ---- failures
+
+
+async def test_an_envelope_that_was_not_queued_is_not_appended(topic: Topic) -> None:
+    log = await started()
+    FakeProducer.made[0].queue_error = KafkaTimeoutError()
+    assert await begin(log, [b"a"]) is Outcome.NOT_APPENDED
+    FakeProducer.made[0].queue_error, FakeProducer.made[0].full = None, True
+    assert await begin(log, [b"a"]) is Outcome.NOT_APPENDED
+    FakeProducer.made[0].full = False
+    assert await begin(log, [b"b"]) is Outcome.APPENDED
+    assert topic.values() == [[b"b"]]
+    await log.close()
+
+
+async def test_a_request_behind_a_slow_record_batch_is_not_appended(topic: Topic) -> None:
+    log = await started()
+    FakeProducer.made[0].holds = True
+    first = begin(log, [b"a"], keyed())
+    await until(lambda: len(topic.batches) == 1)
+    assert await begin(log, [b"b"], keyed()) is Outcome.NOT_APPENDED
+    FakeProducer.made[0].held[0].set_result(None)
+    assert await first is Outcome.APPENDED
+    assert topic.values() == [[b"a"]]
+    FakeProducer.made[0].holds = False
+    await log.close()
+
+
+async def test_a_failed_producer_is_replaced(topic: Topic) -> None:
+    log, made = await started(), FakeProducer.made
+    made[0].ack_error = OutOfOrderSequenceNumber()
+    outcomes = [begin(log, [b"a"]), begin(log, [b"a", b"b"], keyed())]
+    assert set(await asyncio.gather(*outcomes)) == {Outcome.UNKNOWN}
+    await until(lambda: len(made) == 2 and log.ready)
+    assert await begin(log, [b"a"]) is Outcome.APPENDED
+    assert made[0].stopped
+    assert topic.values() == [[b"a"]]
+    await log.close()
+
+
+async def test_the_log_notices_an_unreachable_broker_and_its_recovery(topic: Topic) -> None:
     failing: list[bool] = []
 
     def make() -> FakeProducer:
@@ -146,58 +298,54 @@ async def test_the_log_notices_an_unreachable_broker_and_its_recovery(producers:
             producer.start_error = KafkaConnectionError()
         return producer
 
-    log = await started(make)
+    log, made = await started(make), FakeProducer.made
     failing.append(True)
-    producers[0].answers = False
+    made[0].answers = False
     await until(lambda: not log.ready)
     with pytest.raises(NotAppended):
-        await log.append([b"a"])
-    await until(lambda: len(producers) > 3)
+        begin(log, [b"a"])
+    await until(lambda: len(made) > 3)
     assert not log.ready
     failing.clear()
     await until(lambda: log.ready)
-    await log.append([b"a"])
+    assert await begin(log, [b"a"]) is Outcome.APPENDED
     await log.close()
     failing.append(True)
-    away_at_the_start = KafkaLog("reports", make)
-    await away_at_the_start.start()
-    assert not away_at_the_start.ready
+    away_at_the_start = await started(make, ready=False)
     failing.clear()
     await until(lambda: away_at_the_start.ready)
     await away_at_the_start.close()
 
 
-async def test_the_log_is_not_ready_while_an_acknowledgement_is_late(
-    producers: list[FakeProducer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_log_is_not_ready_while_an_acknowledgement_is_late(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await started()
     monkeypatch.setattr(kafka_log, "OVERDUE_S", 0.05)
-    producers[0].holds = True
-    waiting = asyncio.create_task(log.append([b"a"]))
-    await until(lambda: not log.ready)
+    FakeProducer.made[0].holds = True
+    waiting = begin(log, [b"a"])
+    await until(lambda: bool(log._pending) and not log.ready)
     with pytest.raises(NotAppended):
-        await log.append([b"b"])
-    (future,) = log._pending
-    future.set_result(None)
-    await waiting
+        begin(log, [b"b"])
+    FakeProducer.made[0].held[0].set_result(None)
+    assert await waiting is Outcome.APPENDED
     assert log.ready
+    FakeProducer.made[0].holds = False
     await log.close()
 
 
 @pytest.mark.parametrize("ended", ["closed", "given up"])
-async def test_a_pending_append_fails_when_its_producer_ends(
-    ended: str, producers: list[FakeProducer], monkeypatch: pytest.MonkeyPatch
+async def test_a_pending_append_is_unknown_when_its_producer_ends(
+    ended: str, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await started()
-    producers[0].holds = True
-    waiting = asyncio.create_task(log.append([b"a"]))
-    await asyncio.sleep(0.01)
+    FakeProducer.made[0].holds = True
+    waiting = begin(log, [b"a"], keyed())
+    await until(lambda: bool(log._pending))
+    behind = begin(log, [b"b"], keyed())
     if ended == "closed":
         await log.close()
     else:
         monkeypatch.setattr(kafka_log, "GIVE_UP_S", 0.05)
-    await until(waiting.done)
-    with pytest.raises(Unacknowledged):
-        await waiting
-    assert producers[0].stopped
+    assert await waiting is Outcome.UNKNOWN
+    assert await behind is Outcome.NOT_APPENDED
+    assert FakeProducer.made[0].stopped
     await log.close()

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from producers import sinks
@@ -24,7 +25,13 @@ from .rig import PATIENCE_S, KafkaNode
 
 
 def read(bootstrap: str, topic: str) -> list[list[tuple[bytes | None, bytes, int]]]:
-    """Returns each partition's records: key, value, append time.
+    """Returns each partition's records: key, value, append time."""
+    found = read_records(bootstrap, topic)
+    return [[(record.key, record.value, record.timestamp) for record in records] for records in found]
+
+
+def read_records(bootstrap: str, topic: str) -> list[list[ConsumerRecord]]:
+    """Returns each partition's records.
 
     Starts again after an error: on a busy machine the broker's session may expire, and the broker then lists no brokers.
     """
@@ -38,17 +45,17 @@ def read(bootstrap: str, topic: str) -> list[list[tuple[bytes | None, bytes, int
             time.sleep(0.2)
 
 
-def _read(bootstrap: str, topic: str, deadline: float) -> list[list[tuple[bytes | None, bytes, int]]]:
+def _read(bootstrap: str, topic: str, deadline: float) -> list[list[ConsumerRecord]]:
     with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=None) as consumer:
         partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
         if not partitions:
             raise UnknownTopicOrPartitionError(topic)
         consumer.assign(partitions)
         ends = consumer.end_offsets(partitions)
-        records: dict[TopicPartition, list[tuple[bytes | None, bytes, int]]] = {tp: [] for tp in partitions}
+        records: dict[TopicPartition, list[ConsumerRecord]] = {tp: [] for tp in partitions}
         while any(len(records[tp]) < ends[tp] for tp in partitions):
             for tp, polled in consumer.poll(timeout_ms=200).items():
-                records[tp] += [(record.key, record.value, record.timestamp) for record in polled]
+                records[tp] += polled
             if time.monotonic() > deadline:
                 raise KafkaTimeoutError(f"read {sum(map(len, records.values()))} of {sum(ends.values())} records")
     return list(records.values())

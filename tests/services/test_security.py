@@ -1,5 +1,6 @@
 """Kafka and Redis with access control: the rights in docs/security.md are sufficient, and each right is needed."""
 
+import asyncio
 import json
 import re
 import secrets
@@ -23,11 +24,13 @@ from estimators.publishing.publishers import KafkaPublisher
 from ldpstream.embedded import MemoryLog
 from ldpstream.local.kafka_jars import JarsError
 from ldpstream.rehearse import rehearse
-from producers.gateway.kafka_log import KafkaLog, kafka_producer
+from producers.gateway.kafka_log import KafkaLog, Keyed, kafka_consumer, kafka_producer
+from producers.gateway.record_batches import Outcome
 from producers.population import Population
 from producers.produce import produce_step
 from producers.sinks import KafkaSink, MemorySink, SinkError
 from producers.values import MarkovValues
+from runtime.clock import now_ms
 from runtime.errors import LogUnavailable
 from runtime.settings import Settings, SettingsError
 from runtime.topics import TopicError, check_broker, ensure_topics
@@ -288,10 +291,15 @@ def test_every_way_to_log_in_works(site: Site) -> None:
 async def test_a_gateways_producer_logs_in_with_a_producers_rights(site: Site, tmp_path: Path) -> None:
     survey = site.survey(f"g{secrets.token_hex(4)}", tmp_path)
     settings = site.user("producer", survey.name)
-    log = KafkaLog(survey.reports_topic, lambda: kafka_producer(settings))
+    log = KafkaLog(survey, lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
     await log.start()
+    outcome = asyncio.get_running_loop().create_future()
     try:
-        await log.append([b"one", b"two"])
+        async with asyncio.timeout(PATIENCE_S):
+            while not log.ready:  # noqa: ASYNC110  # the log has no event
+                await asyncio.sleep(0.1)
+            log.append([b"one", b"two"], Keyed(bytes(16), survey.step_at(now_ms()), now_ms()), outcome.set_result)
+            assert await outcome is Outcome.APPENDED
     finally:
         await log.close()
 

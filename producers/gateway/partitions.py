@@ -1,0 +1,100 @@
+"""The partition of a keyed request: every gateway chooses the same one for the same body and key, at any time.
+
+Agents remember report keys per partition, so all attempts for one body must reach one partition, also while partitions are
+added. Gateways share nothing but the log. They choose by facts of the log that never change: T_p, the append time of partition
+p's first record (`-infinity` if retention has deleted the first record), and by the earliest step s in the body.
+
+    usable(s) = {p: T_p <= max(T_0 + BASE_MS, opens_ms(s) - margin)},  margin = skew_ms + MARGIN_MS
+    partition = usable(s)[bytes 8 to 11 of H, big-endian, modulo the number of usable partitions]
+
+So the partitions that got a record within `BASE_MS` of partition 0's first record take every step. A partition that is added
+later takes the steps that open more than the margin after its first record. A gateway that finds a partition without a record
+appends a *marker*, a record with an empty value, which agents skip.
+
+**Why all gateways agree.** A gateway looks at the log every second; `View` holds one look. T_p of a partition with a record is
+the same in every look. Gateways can thus disagree about usable(s) only through a partition q that had no committed record in an
+older look and belongs to usable(s) in a later look. The older look began at b, so T_q >= b - d, where d bounds differences
+between clocks, the delay of replication and the delay of metadata together. Two rules exclude T_q from usable(s):
+
+1. T_q > opens_ms(s) - margin: a gateway uses a look for at most `VIEW_MS`, and accepts no step that opens later than the
+   allowed skew. So opens_ms(s) <= b + VIEW_MS + skew_ms, and opens_ms(s) - margin <= b - (MARGIN_MS - VIEW_MS) < T_q, if
+   d < MARGIN_MS - VIEW_MS (295 seconds).
+2. T_q > T_0 + BASE_MS: a gateway uses a look only if b >= T_0 + SETTLED_MS, so T_q >= T_0 + SETTLED_MS - d > T_0 + BASE_MS,
+   if d < SETTLED_MS - BASE_MS (6 seconds). This rule matters only for partitions that are added within the first seconds of a
+   topic. Once partition 0 has a record, no gateway marks such a partition before `SETTLED_MS` have passed.
+
+A topic that is deleted and made again has a new T_0. No gateway uses the new topic before T_0 + SETTLED_MS. The last look at
+the old topic expires before this time, if d < SETTLED_MS - VIEW_MS (3 seconds).
+
+The log must keep a record at least until the steps that were open at its append have closed: if retention deletes the first
+record earlier, T_p changes from a time to `-infinity` too early.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from surveys import Survey
+
+BASE_MS: Final = 2_000
+SETTLED_MS: Final = 8_000
+VIEW_MS: Final = 5_000
+MARGIN_MS: Final = 300_000
+OLD_MS: Final = -(2**62)  # T_p if the first record is deleted
+
+
+class Unsettled(Exception):
+    """Raised if a look at the log cannot tell the partition: it is too old, or the topic is too new."""
+
+
+class View:
+    """One look at the partitions of the reports topic.
+
+    Args:
+        began_ms: the gateway's time before the look, in ms since 1970.
+        first_ms: T_p of every partition in order; `OLD_MS` if the first record is deleted, None if the partition has no record.
+    """
+
+    def __init__(self, began_ms: int, first_ms: Sequence[int | None]) -> None:
+        self.began_ms, self.first_ms = began_ms, tuple(first_ms)
+        self.with_records = [p for p, first in enumerate(self.first_ms) if first is not None]
+        self._usable: dict[int, list[int]] = {}  # by step
+
+    @property
+    def settled(self) -> bool:
+        """True if the topic is old enough for this look to tell the partitions."""
+        return bool(self.first_ms) and self.first_ms[0] is not None and self.began_ms >= self.first_ms[0] + SETTLED_MS
+
+    def unmarked(self) -> list[int]:
+        """Returns the partitions that need a marker now.
+
+        In a new topic partition 0 gets its marker last: then T_p <= T_0 for all other partitions, if the brokers' clocks agree.
+        """
+        empty = [p for p, first in enumerate(self.first_ms) if first is None]
+        if 0 in empty:
+            return empty[1:] or empty
+        return empty if self.settled else []
+
+    def partition(self, survey: Survey, step: int, hashed: bytes, now_ms: int) -> int:
+        """Returns the partition of a keyed request.
+
+        Args:
+            survey: the survey.
+            step: the earliest step in the body; not too early at `now_ms`.
+            hashed: H of the request (`producers.gateway.report_keys`).
+            now_ms: the gateway's time.
+
+        Raises:
+            Unsettled: if this look cannot tell the partition.
+        """
+        if now_ms - self.began_ms > VIEW_MS:
+            raise Unsettled("the last look at the log is too old")
+        usable = self._usable.get(step)
+        if usable is None:
+            usable = self._usable[step] = self._find_usable(survey, step)
+        return usable[int.from_bytes(hashed[8:12], "big") % len(usable)]
+
+    def _find_usable(self, survey: Survey, step: int) -> list[int]:
+        if not self.settled or self.first_ms[0] is None:
+            raise Unsettled("the topic is too new")
+        limit = max(self.first_ms[0] + BASE_MS, survey.opens_ms(step) - survey.skew_ms - MARGIN_MS)
+        return [p for p, first in enumerate(self.first_ms) if first is not None and first <= limit]

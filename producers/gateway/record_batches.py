@@ -1,0 +1,77 @@
+"""Record batches: the gateway collects the envelopes of many requests into one append; one acknowledgement answers them all.
+
+The broker appends a record batch as a whole or not at all. All envelopes of a request are in one record batch, so the log has
+all of them or none.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final
+
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+from producers.gateway.report_keys import HEADER
+from runtime.topics import OVERHEAD_BYTES
+from surveys.envelope import MAX_ENVELOPE_BYTES
+
+MAX_BATCH: Final = 10_000  # largest number of envelopes in one request
+MAX_BATCH_BYTES: Final = 650_000  # largest size of a request with a batch: its records fit one record batch
+RECORD_BYTES: Final = 36  # upper bound of a record's size without its value
+
+
+class Outcome(Enum):
+    """What became of the envelopes of a request."""
+
+    APPENDED = "appended"  # every in-sync replica has them
+    NOT_APPENDED = "not appended"  # they are not in the log and never will be
+    UNKNOWN = "unknown"  # they may be in the log, or may reach the log later
+
+
+Done = Callable[[Outcome], None]
+
+
+class RecordBatch:
+    """Records for one partition, in one append.
+
+    Args:
+        began_s: the monotonic time of the first request.
+
+    Attributes:
+        builder: the records, as aiokafka sends them.
+    """
+
+    def __init__(self, began_s: float) -> None:
+        self.builder = BatchBuilder(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES, 0)
+        self.began_s = began_s
+        self._size = 0
+        self._waiting: list[Done] = []
+
+    def add(self, envelopes: Sequence[bytes], keys: Sequence[bytes] | None, done: Done) -> bool:
+        """Adds the envelopes of a request, and returns True; False, and nothing added, if they do not fit.
+
+        An empty record batch takes every request within the limits of the gateway.
+
+        Args:
+            envelopes: 1 to `MAX_BATCH` envelopes.
+            keys: their report keys; None for records without a key.
+            done: called once, with the outcome.
+        """
+        size = sum(map(len, envelopes)) + RECORD_BYTES * len(envelopes)
+        if self._size and self._size + size > MAX_ENVELOPE_BYTES:
+            return False
+        self._size += size
+        append = self.builder.append
+        if keys is None:
+            for envelope in envelopes:
+                append(timestamp=None, key=None, value=envelope)
+        else:
+            for envelope, key in zip(envelopes, keys, strict=True):
+                append(timestamp=None, key=None, value=envelope, headers=[(HEADER, key)])
+        self._waiting.append(done)
+        return True
+
+    def finish(self, outcome: Outcome) -> None:
+        """Tells all requests their outcome. A repeated call changes nothing."""
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done(outcome)
