@@ -4,16 +4,14 @@ A report key has 16 bytes and is a function of the body and of the body's ``Idem
 the same report keys for every attempt with the same body and key:
 
 - a single envelope: the report key is H = BLAKE2b(body), keyed with the Idempotency-Key, 16 bytes;
-- envelope i of a batch, from 0: H with i added by XOR to its bytes 4 to 7 and to its bytes 12 to 15 (big-endian). No two report
-  keys of a batch have an equal half, since agents remember one half. The first envelope has the report key H.
+- envelope i of a batch, from 0: the report key is BLAKE2b(i as 4 bytes, big-endian), keyed with H, 16 bytes.
 
 One Idempotency-Key with two different bodies gives two unrelated report keys, and both bodies count. The Idempotency-Key never
-reaches the log, and a report key links no two envelopes of a device.
+reaches the log. To somebody who does not know it, report keys are unrelated random numbers: they link no two envelopes, not
+even those of one batch.
 """
 
 import hashlib
-
-import numpy as np
 
 HEADER = "key"
 KEY_BYTES = 16
@@ -37,9 +35,6 @@ def batch_keys(hashed: bytes, count: int) -> list[bytes]:
         count: number of envelopes, at least 1.
 
     >>> [key.hex() for key in batch_keys(bytes(16), 2)]
-    ['00000000000000000000000000000000', '00000000000000010000000000000001']
+    ['b877fed2bb10a558fd757e26257ae8ae', '13ad8743f4e9934d71f2cbbf99d60329']
     """
-    keys = np.tile(np.frombuffer(hashed, ">u4"), (count, 1))
-    keys[:, [1, 3]] ^= np.arange(count, dtype=">u4")[:, None]
-    raw = keys.tobytes()
-    return [raw[start : start + KEY_BYTES] for start in range(0, len(raw), KEY_BYTES)]
+    return [hashlib.blake2b(i.to_bytes(4, "big"), key=hashed, digest_size=KEY_BYTES).digest() for i in range(count)]

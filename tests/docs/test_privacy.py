@@ -10,7 +10,6 @@ import pytest
 from estimators.publishing import schedule
 from mechanisms import guessing, mechanism
 from mechanisms.local_hashing import LongitudinalHashing
-from producers.gateway.admission import Acknowledged
 from runtime import topics
 from surveys import load_survey, parse_survey
 
@@ -102,7 +101,6 @@ def test_the_numbers_of_hash_functions() -> None:
 def test_the_retention() -> None:
     assert f"at least {topics.WEEK_MS // 86_400_000} days, longer for long windows" in PLAIN
     assert f"estimates of {schedule.KEPT_STEPS} steps" in PLAIN
-    assert f"the hash {Acknowledged()._period_s:.0f} seconds or more after" in PLAIN
 
 
 def test_the_notices_examples_are_the_readmes_survey() -> None:
