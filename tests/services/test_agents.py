@@ -191,21 +191,26 @@ class Site:
                     assert "Traceback" not in line, worker.log.read_text()
 
 
+def new_site(folder: Path, kafka: str, url: str, step_seconds: int = 2) -> Site:
+    """Creates a survey that begins now, with topics in the given Kafka and counts in the given Redis."""
+    file = folder / "survey.toml"
+    start = datetime.now(UTC).replace(microsecond=0).isoformat()
+    file.write_text(SURVEY.format(name=f"s{time.time_ns()}", start=start, step_seconds=step_seconds))
+    named = {"LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": url, "LDPSTREAM_SURVEY": str(file)}
+    environment = os.environ | named | {"PYTHONPATH": str(ROOT), "LDPSTREAM_COMMIT_INTERVAL_MS": "200"}
+    survey = load_survey(file)
+    settings = Settings(kafka=kafka, redis=url, partitions=PARTITIONS)
+    ensure_topics(settings, survey)
+    return Site(survey, settings, RedisCountStore(survey, settings), environment, folder)
+
+
 @pytest.fixture
 def make_site(tmp_path: Path) -> Iterator[Callable[[str, str], Site]]:
-    """Creates a survey that begins now, with topics in the given Kafka and counts in the given Redis."""
+    """Creates sites (see `new_site`) and kills their agents at the end."""
     sites: list[Site] = []
 
     def make(kafka: str, url: str, step_seconds: int = 2) -> Site:
-        file = tmp_path / "survey.toml"
-        start = datetime.now(UTC).replace(microsecond=0).isoformat()
-        file.write_text(SURVEY.format(name=f"s{time.time_ns()}", start=start, step_seconds=step_seconds))
-        named = {"LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": url, "LDPSTREAM_SURVEY": str(file)}
-        environment = os.environ | named | {"PYTHONPATH": str(ROOT), "LDPSTREAM_COMMIT_INTERVAL_MS": "200"}
-        survey = load_survey(file)
-        settings = Settings(kafka=kafka, redis=url, partitions=PARTITIONS)
-        ensure_topics(settings, survey)
-        sites.append(Site(survey, settings, RedisCountStore(survey, settings), environment, tmp_path))
+        sites.append(new_site(tmp_path, kafka, url, step_seconds))
         return sites[-1]
 
     yield make
