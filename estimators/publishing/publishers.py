@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from estimators.publishing.publication import Publication, spans
 from estimators.publishing.schedule import PublicationSummary
+from mechanisms import guessing
 from runtime.errors import LogUnavailable
 from runtime.kafka_errors import hearing
 from runtime.kafka_producer import Producer
@@ -264,6 +265,13 @@ class PrometheusPublisher:
         self._eps_lifetime = gauge(
             "privacy_eps_lifetime_nats", "Bound of the privacy loss of all reports of a participant, for any values.", level
         )
+        self._guess_blind = gauge("privacy_guess_without_report_ratio", "Chance of a right guess without any report.", level)
+        self._guess_unchanged = gauge(
+            "privacy_guess_unchanged_ratio", "Chance of a right guess of a value that never changed, from all reports.", level
+        )
+        self._guess_changing = gauge(
+            "privacy_guess_changing_ratio", "Bound of the chance of a right guess of the value at one step, any values.", level
+        )
         self._below = gauge("mass_below_zero_ratio", "Sum of the negative shares of the raw matrix inversion.", span)
         self._fit = gauge("fit_z", "z-score of the latest step's counts under the mechanism.", level)
         self._drift = gauge("drift_sigma", "Largest change of a share since the previous step, in standard errors.", level[:2])
@@ -317,6 +325,8 @@ class PrometheusPublisher:
                     value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # zeros keep the numeric order
                     self._frequency.labels(*labels, name, *value).set(found.frequencies[i])
                     self._error.labels(*labels, name, *value).set(found.standard_errors[i])
+            if p.span == "step":
+                self._show_guesses(p)
             for level, privacy in p.privacy.items():
                 self._eps_t.labels(p.survey, p.attribute, level).set(privacy.eps_t)
                 self._eps_inf.labels(p.survey, p.attribute, level).set(math.inf if privacy.eps_inf is None else privacy.eps_inf)
@@ -335,6 +345,15 @@ class PrometheusPublisher:
                     self._fit.labels(p.survey, p.attribute, name).set(_known(z))
                 self._drift.labels(p.survey, p.attribute).set(_known(said.drift_sigma))
                 self._drift_p.labels(p.survey, p.attribute).set(_known(said.drift_p))
+
+    def _show_guesses(self, p: Publication) -> None:
+        """Sets the chances that an observer of all reports of a participant guesses the value, from a uniform prior."""
+        attribute = self._survey.index(p.attribute)
+        for level, m in zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True):
+            labels, privacy = (p.survey, p.attribute, level.name), p.privacy[level.name]
+            self._guess_blind.labels(*labels).set(1 / m.k)
+            self._guess_unchanged.labels(*labels).set(m.guess(privacy.t))
+            self._guess_changing.labels(*labels).set(guessing.bound(privacy.eps_sequence, m.k))
 
     def _values(self, p: Publication) -> list[int]:
         """Returns the indices of the values that have a time series."""

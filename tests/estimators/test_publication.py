@@ -52,6 +52,23 @@ def test_publications_without_numbers_survive_json() -> None:
     assert registry.get_sample_value("ldpstream_privacy_eps_inf_nats", labels | {"level": "l"}) == math.inf
 
 
+def test_prometheus_shows_the_chances_of_a_right_guess() -> None:
+    """One report of GRR has the chance p. Ten fresh reports of one value, or of any values, have a loss of 10 ε."""
+    once = one_attribute("once", 6, {"l": ("GRR", 1.0)})
+    m = once.mechanisms[0][0]
+    registry = CollectorRegistry()
+    publisher = PrometheusPublisher(once, registry)
+    for step, unchanged, changing in ((0, m.p, m.p), (9, 1 / (1 + 5 * math.exp(-10)), 1 / (1 + 5 * math.exp(-10)))):
+        publisher.publish([conclude(once, 0, step, "step", [[m.empty_table()]], True)])
+        shown = {
+            name: registry.get_sample_value(
+                f"ldpstream_privacy_guess_{name}_ratio", {"survey": "once", "attribute": "a", "level": "l"}
+            )
+            for name in ("without_report", "unchanged", "changing")
+        }
+        assert shown == pytest.approx({"without_report": 1 / 6, "unchanged": unchanged, "changing": changing})
+
+
 def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:
     survey = one_attribute("mixed", 50, {"low": ("GRR", 2.0), "high": ("OLH", 1.0)})
     rng = np.random.default_rng(15)
