@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs missing programs that the service tests need: redis-server, a Java runtime, Maven, Prometheus, Chromium and npm. Also
-# downloads Kafka's jars and the manifest checkers (into the cache folder that runtime/cache.py names). Does not install
-# kubectl. If an installation fails, the script prints one line and succeeds; the tests are then skipped. If CI is set, the
-# script fails, like the tests.
+# downloads Kafka's jars, the manifest checkers and Grafana's panel components (into the cache folder that runtime/cache.py
+# names). Does not install kubectl. If an installation fails, the script prints one line and succeeds; the tests are then
+# skipped. If CI is set, the script fails, like the tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -66,5 +66,5 @@ if ((${#packages[@]})); then
 fi
 has_java || give_up "the java found is older than $least_java (see JAVA_HOME)"
 jars=$("$python" -m ldpstream.local.kafka_jars) || give_up "the jars of Kafka could not be fetched"
-"$python" -m tests.deploy.tools || give_up "the checkers of manifests could not be fetched"
+"$python" -m tests.deploy.tools || give_up "the checkers of manifests and dashboards could not be fetched"
 echo "setup_services: ready ($(redis-server --version | cut -d' ' -f1-3), Kafka's jars in $jars)"

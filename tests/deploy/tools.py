@@ -1,10 +1,12 @@
-"""Checkers of manifests. Our lock files do not list these checkers; they are fetched once into a cache outside the tree.
+"""Checkers of manifests and dashboards. Our lock files do not list them; they are fetched once into a cache outside the tree.
 
     python -m tests.deploy.tools      fetches the missing checkers (needs only npm and pip)
 
 - models of custom resources, as npm packages. Each kind of resource has a validator, compiled from its operator's schema, for
   types, patterns and required keys. Each kind also has a TypeScript interface; the TypeScript compiler refuses keys outside the
   interface.
+- Grafana's panel components, bundled by esbuild into one script of 4.6 MB. A lock file pins all packages. An empty package
+  replaces the heavy packages that our panels do not need (maps, code editors).
 - checkov, in a separate virtual environment, because checkov's hundred dependencies would constrain our own dependencies
 """
 
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from runtime.cache import cache_dir
@@ -24,6 +27,7 @@ MODELS = {
     "typescript": "5.9.3",
 }
 CHECKOV = "3.3.30"
+PANELS = Path(__file__).parent / "grafana"
 
 
 class ToolError(RuntimeError):
@@ -36,8 +40,7 @@ def models() -> Path:
     Raises:
         ToolError: if Node is missing, or npm cannot fetch the models.
     """
-    if lacking := [tool for tool in ("node", "npm") if shutil.which(tool) is None]:
-        raise ToolError(f"no {' and no '.join(lacking)} on PATH (deploy/local/setup_services.sh installs them)")
+    _check_node()
 
     def install(folder: Path) -> None:
         wanted = [f"{name}@{version}" for name, version in MODELS.items()]
@@ -68,6 +71,30 @@ def checkov() -> list[str]:
         _run([*pip, f"checkov=={CHECKOV}"])
 
     return [str(_fetch(f"checkov-{CHECKOV}", install) / "bin" / "python"), "-m", "checkov.main"]
+
+
+def panel_bundle() -> Path:
+    """Returns the folder of `app.js` and `app.css`, which draw a dashboard with Grafana's own panel components.
+
+    Raises:
+        ToolError: if Node is missing, or npm cannot fetch the components.
+    """
+    _check_node()
+    files = [PANELS / name for name in ("package.json", "package-lock.json", "app.jsx")]
+
+    def install(folder: Path) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            for file in files:
+                shutil.copy(file, scratch)
+            _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix", scratch])
+            _run(["npm", "run", "--silent", "--prefix", scratch, "bundle", "--", f"--outfile={folder / 'app.js'}"])
+
+    return _fetch("grafana-panels-" + sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16], install)
+
+
+def _check_node() -> None:
+    if lacking := [tool for tool in ("node", "npm") if shutil.which(tool) is None]:
+        raise ToolError(f"no {' and no '.join(lacking)} on PATH (deploy/local/setup_services.sh installs them)")
 
 
 def _fetch(name: str, install: Callable[[Path], None]) -> Path:
@@ -107,6 +134,7 @@ def main() -> int:
     try:
         models()
         checkov()
+        panel_bundle()
     except ToolError as error:
         print(f"tools: {error}", file=sys.stderr)
         return 1

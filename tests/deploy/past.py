@@ -1,0 +1,73 @@
+"""A Prometheus that remembers a finished run of the embedded service, for the tests of the dashboards.
+
+The run has a virtual clock, and takes seconds. The estimator's real metrics are recorded at every scrape of the virtual clock
+and imported by promtool. The embedded service has no agent and no gateway, so their metrics are missing.
+"""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from estimators.publishing.publishers import PrometheusPublisher
+from ldpstream.embedded import EmbeddedService, MemoryLog
+from producers.population import Population
+from producers.produce import produce_step
+from producers.sinks import MemorySink
+from producers.values import ValueSource
+from surveys import Survey
+from tests.deploy.panels import SCRAPE_S, Ask, asker
+from tests.deploy.tools import ToolError
+from tests.services.rig import free_ports, wait_until
+
+
+def metrics(survey: Survey, source: ValueSource) -> Iterator[str]:
+    """Runs the service, and yields the lines of its metrics at every scrape, in the format of OpenMetrics."""
+    registry = CollectorRegistry()
+    log = MemoryLog(1, survey.opens_ms(0))
+    service = EmbeddedService(survey, log, [PrometheusPublisher(survey, registry)])
+    population, sink = Population(survey, source, 1), MemorySink(log.append)
+    for step in range(source.n_steps):
+        log.now_ms = survey.opens_ms(step)
+        produce_step(survey, population, sink, step)
+        service.count()
+        service.estimate()
+        for at_ms in range(log.now_ms, survey.opens_ms(step + 1), SCRAPE_S * 1000):
+            for family in registry.collect():
+                for sample in family.samples:
+                    labels = ",".join(f"{name}={json.dumps(v, ensure_ascii=False)}" for name, v in sample.labels.items())
+                    yield f"{sample.name}{{{labels}}} {sample.value!r} {at_ms / 1000}"
+    yield "# EOF"
+
+
+@contextmanager
+def remembered(lines: Iterator[str], folder: Path) -> Iterator[Ask]:
+    """Imports the metrics into a Prometheus, and yields a function that asks it.
+
+    Raises:
+        ToolError: if Prometheus is missing.
+    """
+    if lacking := [tool for tool in ("prometheus", "promtool") if shutil.which(tool) is None]:
+        raise ToolError(f"no {' and no '.join(lacking)} on PATH (deploy/local/setup_services.sh installs them)")
+    text, data, configuration = folder / "metrics.txt", folder / "data", folder / "prometheus.yml"
+    text.write_text("".join(f"{line}\n" for line in lines))
+    configuration.write_text("{}")
+    made = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet", str(text), str(data)]
+    subprocess.run(made, check=True, capture_output=True, text=True)
+    [port] = free_ports(1)
+    said = folder / "prometheus.log"
+    flags = [f"--config.file={configuration}", f"--storage.tsdb.path={data}", f"--web.listen-address=127.0.0.1:{port}"]
+    with said.open("wb") as out:
+        server = subprocess.Popen(["prometheus", *flags, "--storage.tsdb.retention.time=100y"], stdout=out, stderr=out)
+    ask = asker(f"http://127.0.0.1:{port}")
+    try:
+        wait_until(partial(ask, "query", {"query": "vector(1)"}), said.read_text)
+        yield ask
+    finally:
+        server.terminate()
+        server.wait(60)
