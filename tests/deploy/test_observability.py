@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from estimators.publishing.publishers import MAX_LISTED
 from tests.deploy.conftest import wanted
 from tests.deploy.manifests import KUBERNETES, ROOT
+from tests.deploy.panels import NUMERICAL
 from tests.deploy.tools import ToolError
 from tests.docs.tables import METRICS
 
@@ -95,7 +95,7 @@ def test_dashboards_are_consistent() -> None:
                     or a["y"] >= b["y"] + b["h"]
                     or b["y"] >= a["y"] + a["h"]
                 )
-        known = {variable["name"] for variable in board["templating"]["list"]} | {"__rate_interval"}
+        known = {variable["name"] for variable in board["templating"]["list"]} | {"__rate_interval", "__range"}
         for panel in board["panels"]:
             for target in panel["targets"]:
                 assert set(re.findall(r"\$(\w+)", target["expr"])) <= known
@@ -108,11 +108,20 @@ def panels() -> list[dict[str, Any]]:
     return [panel for board in boards for panel in board["panels"]]
 
 
-def test_bars_begin_at_zero_and_a_full_budget_fills_a_bar() -> None:
+def test_bars_begin_at_zero_and_a_chance_of_1_fills_a_bar() -> None:
     """Without a range, Grafana shows the smallest value as an empty bar, for example, a single budget of 99.9997 %."""
-    ranges = {p["title"]: (d.get("min"), d.get("max")) for p in panels() if p["type"] == "bargauge" for d in [defaults(p)]}
-    largest = (0, None)  # the largest share, or error, fills its bar
-    assert ranges == {"Histogram": largest, "Standard errors": largest, "Privacy budget spent": (0, 1)}
+    bars = {
+        override["matcher"]["options"]: (properties.get("min"), properties.get("max"))
+        for panel in panels()
+        for override in panel["fieldConfig"]["overrides"]
+        if "custom.cellOptions" in (properties := {p["id"]: p["value"] for p in override["properties"]})
+    }
+    assert bars == {
+        "Share": (0, None),  # the largest share fills its bar
+        "Value never changed": (0, 1),
+        "Value may change: at most": (0, 1),
+        "Part of the bound used": (0, 1),
+    }
 
 
 def defaults(panel: dict[str, Any]) -> dict[str, Any]:
@@ -120,36 +129,60 @@ def defaults(panel: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_bars_of_values_are_sorted_by_the_hidden_index() -> None:
-    sorted_by = {"id": "sortBy", "options": {"sort": [{"field": "index"}]}}
-    hidden = {"id": "organize", "options": {"excludeByName": {"Time": True, "index": True}}}
-    bars = [panel for panel in panels() if panel["type"] == "bargauge"]
-    for panel in bars:
-        assert panel["transformations"] == [sorted_by, hidden]
-        assert panel["options"]["reduceOptions"]["values"] is True
-        assert panel["options"]["reduceOptions"]["limit"] >= MAX_LISTED
-        assert [(target["format"], target["instant"]) for target in panel["targets"]] == [("table", True)]
-    assert len([panel for panel in bars if "by (index, value)" in panel["targets"][0]["expr"]]) == 2
+def test_values_are_sorted_by_the_hidden_index() -> None:
+    [panel] = [panel for panel in panels() if panel["title"] == "Histogram"]
+    sort, organize = panel["transformations"][1:]
+    assert sort == {"id": "sortBy", "options": {"sort": [{"field": "index"}]}}
+    assert organize["options"]["excludeByName"] == {"Time": True, "index": True}
+    for panel in panels():
+        if "ldpstream_frequency_ratio" in panel["targets"][0]["expr"] and "$value" not in panel["title"]:
+            assert panel["targets"][0]["expr"].startswith("max by (index, value)")
+
+
+def test_variables_are_sorted_by_number() -> None:
+    """By name, Grafana's menu would list "[100, 150)" before "[20, 30)"."""
+    boards = [json.loads(path.read_text()) for path in (GRAFANA / "dashboards").glob("*.json")]
+    assert {v["sort"] for board in boards for v in board["templating"]["list"] if v["type"] == "query"} == {NUMERICAL}
+
+
+def limits(panel: dict[str, Any]) -> set[float]:
+    """Returns the limits of a panel's thresholds, also of single columns and numbers."""
+    made = [defaults(panel)["thresholds"]]
+    made += [p["value"] for o in panel["fieldConfig"]["overrides"] for p in o["properties"] if p["id"] == "thresholds"]
+    assert all(found["steps"][0]["value"] is None for found in made)
+    return {step["value"] for found in made for step in found["steps"][1:]}
 
 
 def test_thresholds_are_those_of_the_alerts() -> None:
     """Every panel has thresholds, because Grafana's default thresholds colour every value above 80 red."""
-    found = {p["title"]: tuple(step["value"] for step in defaults(p)["thresholds"]["steps"]) for p in panels()}
-    assert all(steps[0] is None for steps in found.values())
-    assert {title: steps[1:] for title, steps in found.items() if len(steps) > 1} == {
-        "Drift since the last step": (5,),
-        "Estimate against mechanism": (-6, 6),
-        "Privacy budget spent": (0.8,),
-        "Records waiting": (10_000,),
-        "Estimate overdue": (120,),
+    assert {p["title"]: found for p in panels() if (found := limits(p))} == {
+        "Jumps in the time shown": {1},
+        "Significance of differences (p-value)": {5.7e-7},
+        "Estimate against mechanism": {-6, 6},
+        "Chance of a right guess, and privacy loss in nats": {0.8},
+        "Records waiting": {10_000},
+        "Envelopes rejected": {0.05},
+        "Agents that count": {1},
+        "Estimate overdue": {120},
+        "Recoveries in the time shown": {1},
     }
     alerts = {rule["alert"]: rule["expr"] for rule in rules()}
-    for alert, limit in {"PoorFit": "6", "PrivacyBudget": "0.8", "LagGrowing": "10000", "EstimateOverdue": "120"}.items():
-        assert re.search(rf"> {re.escape(limit)}\b", alerts[f"Ldpstream{alert}"])
+    for alert, limit in {
+        "PoorFit": "> 6",
+        "PrivacyBudget": "> 0.8",
+        "LagGrowing": "> 10000",
+        "EstimateOverdue": "> 120",
+        "Drift": "< 5.7e-7",
+        "LevelsDiffer": "< 5.7e-7",
+        "RejectedRatio": "> 0.05",
+        "ShareJumped": "> 0",
+        "RecordsLost": "> 0",
+    }.items():
+        assert re.search(rf"{re.escape(limit)}\b", alerts[f"Ldpstream{alert}"]), alert
     for panel in panels():
         if panel["type"] == "timeseries":
             shown = defaults(panel)["custom"].get("thresholdsStyle", {}).get("mode") == "dashed"
-            assert shown is (len(found[panel["title"]]) > 1)
+            assert shown is bool(limits(panel))
 
 
 def test_alerts_and_dashboards_query_existing_metrics() -> None:
