@@ -21,11 +21,12 @@ from ldpstream.outputs import JsonFile, write_json
 from ldpstream.plots import draw_ledger
 from ldpstream.promise import promise
 from ldpstream.rehearse import rehearse
-from ldpstream.terminal import console, fail, progress_bar, say
+from ldpstream.terminal import console, fail, progress_bar, say, tell
+from producers.people_file import open_data
 from producers.population import Population
 from producers.produce import produce_live
 from producers.sinks import KafkaSink, Sink, SinkError
-from producers.values import MarkovValues, ValueSource, load_values
+from producers.values import MarkovValues, ValueSource
 from runtime.clock import now_ms
 from runtime.logs import logging_config
 from runtime.settings import Settings, load_settings
@@ -69,9 +70,11 @@ def usage(error: typer.TyperException) -> str:
     return message if context is None else f"{message.rstrip('.')} (see {context.command_path} --help)"
 
 
-def values(survey: Survey, data: Path | None, first_step: int, users: int, steps: int, seed: int) -> ValueSource:
+def values(survey: Survey, data: Path | None, first_step: int | None, users: int, steps: int, seed: int) -> ValueSource:
     """Returns people's true values, from the file if there is one, otherwise simulated."""
-    return MarkovValues(survey, users, steps, seed) if data is None else load_values(data, survey, first_step)
+    if data is None:
+        return MarkovValues(survey, users, steps, seed)
+    return open_data(data, survey, first_step, steps, tell)
 
 
 def ends_on_signal(within_s: float | None = None) -> Event:
@@ -109,7 +112,7 @@ def demo(
     steps: Steps = 12,
     seed: Seed = 1,
     data: DataFile = None,
-    first_step: FirstStep = 0,
+    first_step: FirstStep = None,
     json: JsonFile = None,
     page: Annotated[
         bool | None, typer.Option(help="serve the live page until Ctrl-C", show_default="on a terminal, without --json")
@@ -227,7 +230,7 @@ def produce(
     steps: Steps = 12,
     seed: Seed = 1,
     data: DataFile = None,
-    first_step: FirstStep = 0,
+    first_step: FirstStep = None,
     json: JsonFile = None,
     gateway: Annotated[str | None, typer.Option(metavar="URL", help="report through this gateway, not to Kafka")] = None,
 ) -> None:

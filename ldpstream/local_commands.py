@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyOrDemo, Users
-from ldpstream.terminal import console
+from ldpstream.terminal import tell
+from producers.people_file import open_data
 from runtime.settings import load_settings
 from surveys import load_survey
 
@@ -51,22 +52,20 @@ def try_command(
     steps: Steps = 720,
     seed: Seed = 1,
     data: DataFile = None,
-    first_step: FirstStep = 0,
+    first_step: FirstStep = None,
     step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step, in seconds")] = 5,
 ) -> None:
     """Run the real pipeline on this machine: Kafka, Redis, an agent, the estimator with its page, the gateway, devices."""
-    load_survey(survey_file)
+    survey = load_survey(survey_file)
+    if data is not None:
+        open_data(data, survey, first_step, steps, tell)  # the devices read the file again; a mistake ends the command here
     from ldpstream.local.pipeline import Trial
 
-    devices = ["--users", str(users), "--steps", str(steps), "--seed", str(seed), "--first-step", str(first_step)]
+    devices = ["--users", str(users), "--steps", str(steps), "--seed", str(seed)]
+    devices += [] if first_step is None else ["--first-step", str(first_step)]
     devices += [] if data is None else ["--data", str(data.absolute())]
     with until_ctrl_c(), _temporary() as folder:
         Trial(survey_file, step_seconds, devices, folder, tell).run()
-
-
-def tell(line: str) -> None:
-    """Print a line."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

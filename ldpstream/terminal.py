@@ -17,6 +17,11 @@ def say(message: str) -> None:
     sys.stderr.flush()
 
 
+def tell(line: str) -> None:
+    """Print a line on standard output, as it is."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 def fail(message: str) -> Never:
     """End with one line on standard error and exit status 2."""
     say(message)

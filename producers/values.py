@@ -1,6 +1,6 @@
-"""Sources of people's true values: a simulation, or a file. Only the devices see these values.
+"""Sources of people's true values: a simulation, or a file of values with steps. Only the devices see these values.
 
-A file of values is CSV in UTF-8 with a header. The first column is the person (any text), the second is the step (an
+A file of values with steps is CSV in UTF-8 with a header. The first column is the person (any text), the second is the step (an
 integer), and each attribute of the survey has a column with the attribute's name:
 
     person,step,mode,zone
@@ -14,29 +14,24 @@ person has no value of that attribute at that step. Columns with other names are
 step.
 """
 
-import csv
 import re
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from mechanisms.arguments import FloatArray, IntArray, integer
 from producers.randomness import Purpose, stream
+from producers.table_file import DataError, TableFile, find_column
 from surveys import Attribute, Survey
-from surveys.errors import UserError
 
 MAX_STEPS = 1_000_000
 STAY = 0.9  # probability that a simulated value stays the same for another step
 DAY_STEPS = 24  # period of the drift in popularity, in steps
 DRIFT = 0.5  # amplitude of the drift, in logarithms of popularity
-
-
-class DataError(UserError, ValueError):
-    """A file of values cannot be used. The message is one line with the file and the reason, never a cell's contents."""
 
 
 class ValueSource(Protocol):
@@ -160,8 +155,7 @@ class _Reader:
     """Reader of one file of values."""
 
     def __init__(self, path: Path, survey: Survey, first_step: int) -> None:
-        self._path, self._attributes, self._first_step = path, survey.attributes, first_step
-        self._line = 0
+        self._table, self._attributes, self._first_step = TableFile(path), survey.attributes, first_step
         self._person_ids: dict[str, int] = {}
         self._step_of: dict[str, int] = {}  # cache: each different text is parsed once
         self._value_of: list[dict[str, int]] = [{} for _ in self._attributes]
@@ -171,16 +165,7 @@ class _Reader:
 
     def read(self) -> ValueSource:
         """Reads the file."""
-        try:
-            with self._path.open(encoding="utf-8-sig", newline="") as file:
-                self._read_rows(csv.reader(self._counted(file), strict=True))
-        except OSError as error:
-            raise DataError(f"{self._path}: cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError:  # not chained: the exception contains text of the file
-            self._line = self._first_line_not_utf8()
-            self._refuse("not UTF-8")
-        except csv.Error as error:
-            self._refuse(f"not CSV: {error}")
+        self._read_rows(self._table.rows())
         people, steps = _int64(self._people), _int64(self._steps)
         self._require_one_row_a_step(people, steps)
         columns = []
@@ -188,53 +173,32 @@ class _Reader:
             given = values >= 0
             columns.append((people[given], steps[given], values[given]))
         if not any(len(values) for _, _, values in columns):
-            raise DataError(f"{self._path}: holds no values")
+            raise DataError(f"{self._table.path}: holds no values")
         return _RecordedValues(len(self._person_ids), int(steps.max()) + 1, columns)
 
-    def _counted(self, lines: Iterator[str]) -> Iterator[str]:
-        for self._line, line in enumerate(lines, 1):
-            yield line
-
     def _read_rows(self, rows: Iterator[list[str]]) -> None:
-        header = next(rows, None)
-        if not header:
-            raise DataError(f"{self._path}: is empty; the header must name person, step and values")
-        where = [self._column(header, attribute) for attribute in self._attributes]
+        header = next(rows)
+        one = len(self._attributes) == 1 and len(header) == 3
+        where = [2] if one else [find_column(self._table, header, attribute.name, first=2) for attribute in self._attributes]
         cells = list(zip(where, self._attributes, self._value_of, self._values))
         for row in rows:
-            if not row:
-                continue  # an empty line
-            if len(row) != len(header):
-                self._refuse(f"has {len(row)} columns, the header {len(header)}")
             person, step = row[0], self._step_of.get(row[1])
             if not person:
-                self._refuse("the person is empty")
-            self._lines.append(self._line)
+                self._table.refuse("the person is empty")
+            self._lines.append(self._table.line)
             self._people.append(self._person_ids.setdefault(person, len(self._person_ids)))
             self._steps.append(self._step(row[1]) if step is None else step)
             for column, attribute, known, values in cells:
                 value = known.get(row[column])
                 values.append(self._value(row[column], attribute, known) if value is None else value)
 
-    def _column(self, header: list[str], attribute: Attribute) -> int:
-        """Returns the index of the attribute's column."""
-        found = [i for i, name in enumerate(header) if i >= 2 and name == attribute.name]
-        if len(self._attributes) == 1 and len(header) == 3:
-            return 2
-        if len(found) != 1:
-            self._refuse(
-                f"{'two columns' if found else 'no column'} named {attribute.name}; the header must be person, step"
-                f" and {', '.join(a.name for a in self._attributes)}"
-            )
-        return found[0]
-
     def _step(self, text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
-            self._refuse("the step (second column) must be an integer")
+            self._table.refuse("the step (second column) must be an integer")
         step = int(text) - self._first_step
         if not 0 <= step < MAX_STEPS:
             last = self._first_step + MAX_STEPS - 1
-            self._refuse(f"the step (second column) must be from {self._first_step}, the first step, to {last}")
+            self._table.refuse(f"the step (second column) must be from {self._first_step}, the first step, to {last}")
         self._step_of[text] = step
         return step
 
@@ -244,27 +208,15 @@ class _Reader:
         try:
             known[text] = attribute.index(text)
         except ValueError as error:  # the error's text names the attribute and the domain, not the value
-            self._refuse(str(error))
+            self._table.refuse(str(error))
         return known[text]
 
     def _require_one_row_a_step(self, people: IntArray, steps: IntArray) -> None:
         order = np.lexsort((steps, people))  # a stable sort keeps a person's rows for a step in the file's order
         again = (np.diff(people[order]) == 0) & (np.diff(steps[order]) == 0)
         if again.any():
-            self._line = int(_int64(self._lines)[order[1:][again]].min())
-            self._refuse("a second row of the same person for the same step")
-
-    def _first_line_not_utf8(self) -> int:
-        with self._path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    line.decode()
-                except UnicodeDecodeError:
-                    return number
-        raise AssertionError("every line is UTF-8, but the file is not")
-
-    def _refuse(self, why: str) -> NoReturn:
-        raise DataError(f"{self._path}, line {self._line}: {why}") from None
+            self._table.line = int(_int64(self._lines)[order[1:][again]].min())
+            self._table.refuse("a second row of the same person for the same step")
 
 
 def _int64(numbers: "array[int]") -> IntArray:

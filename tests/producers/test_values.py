@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from producers.values import STAY, DataError, MarkovValues, load_values, popularity
+from producers.table_file import DataError
+from producers.values import STAY, MarkovValues, load_values, popularity
 from surveys import Survey, load_survey, parse_survey
 from tests.producers.samples import START, level, make_survey
 
@@ -168,11 +169,11 @@ BAD = {
     "empty": (ONE, b"", "is empty"),
     "header only": (ONE, "p,s,v\n", "holds no values"),
     "only empty cells": (TWO, "p,s,mode,zone\na,0,,\n", "holds no values"),
-    "empty line first": (ONE, "\np,s,v\n", "is empty"),
+    "empty line first": (ONE, "\np,s,v\n", "holds no values"),
     "two columns": (ONE, f"p,s\n{SECRET},0\n", "line 1: no column named mode"),
     "missing attribute": (TWO, f"p,s,mode,{SECRET}\n{SECRET},0,1,2\n", "line 1: no column named zone"),
     "attribute in place of the step": (TWO, "p,zone,mode\n", "line 1: no column named zone"),
-    "attribute twice": (TWO, "p,s,mode,zone,zone\n", "line 1: two columns named zone"),
+    "attribute twice": (TWO, "p,s,mode,zone,zone\n", "line 1: columns 4 and 5 are named zone"),
     "short row": (ONE, f"p,s,v\na,0,car\n{SECRET},0\n", "line 3: has 2 columns, the header 3"),
     "long row": (ONE, f"p,s,v\n{SECRET},0,car,\n", "line 2: has 4 columns, the header 3"),
     "step is a text": (ONE, f"p,s,v\n{SECRET},{SECRET},car\n", "line 2: the step (second column) must be an integer"),

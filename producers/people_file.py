@@ -1,0 +1,146 @@
+"""A file with one row for each person, as a source of values that stay the same at every step.
+
+The file is CSV with a header, as `producers.table_file` reads it. Each attribute of the survey has a column with the
+attribute's name. Other columns are ignored. A cell becomes a value of its attribute:
+
+- An empty cell, or a word such as NA, is no value: the person does not answer the attribute.
+- A number is the same in every spelling: 1, 1.0 and 1e0.
+- A number outside the bins, or outside 0 … size-1, becomes the nearest value. Otherwise silence would reveal the value.
+- A text that the survey does not list becomes "other" if the survey lists "other". If not, the person does not answer.
+"""
+
+from array import array
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+
+from mechanisms.arguments import IntArray, integer
+from producers.table_file import DataError, TableFile, find_column, is_missing, number_text, require_names
+from producers.values import MAX_STEPS, ValueSource, load_values
+from surveys import Attribute, Survey
+
+OTHER = "other"  # the value that stands for every text that a survey does not list
+
+
+class UnchangingValues:
+    """Values of people that stay the same at every step.
+
+    Args:
+        n_people, n_steps: see `ValueSource`.
+        columns: for every attribute the arrays (person, value) of the people with a value, each (n,) int64.
+    """
+
+    def __init__(self, n_people: int, n_steps: int, columns: list[tuple[IntArray, IntArray]]) -> None:
+        self.n_people, self.n_steps = n_people, n_steps
+        self._columns = columns
+
+    def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
+        """See `ValueSource.at`."""
+        integer("step", step, 0, self.n_steps - 1)
+        return self._columns[attribute]
+
+
+def open_data(path: Path, survey: Survey, first_step: int | None, n_steps: int, tell: Callable[[str], None]) -> ValueSource:
+    """Reads a file of values with steps, or a file with one row for each person.
+
+    Args:
+        path: the file. It has steps if `first_step` is given, or if its second column is called ``step``.
+        survey: the survey with the attributes.
+        first_step: the file's number for the survey's step 0; None for 0.
+        n_steps: number of steps, for a file with one row for each person.
+        tell: receives lines about a file with one row for each person.
+
+    Raises:
+        DataError: if the file cannot be used.
+    """
+    header = TableFile(path).header()
+    if first_step is not None or [name.strip().lower() for name in header[1:2]] == ["step"]:
+        return load_values(path, survey, first_step or 0)
+    return load_people(path, survey, n_steps, tell)
+
+
+def load_people(path: Path, survey: Survey, n_steps: int, tell: Callable[[str], None]) -> UnchangingValues:
+    """Reads a file with one row for each person; the module's docstring gives the format.
+
+    Args:
+        path: the file.
+        survey: the survey with the attributes.
+        n_steps: number of steps at which the people have their values.
+        tell: receives the number of people, and the numbers of cells that were not used as they are.
+
+    Raises:
+        DataError: if the file cannot be read, has no header, or lacks a column; or if no cell of a column is a value.
+    """
+    integer("n_steps", n_steps, 1, MAX_STEPS)
+    table = TableFile(path)
+    rows = table.rows()
+    header = next(rows)
+    require_names(table, header)
+    try:
+        columns = [_Column(attribute, find_column(table, header, attribute.name)) for attribute in survey.attributes]
+    except DataError as error:
+        raise DataError(f"{error}; if the second column is a step, give --first-step") from None
+    n_people = 0
+    for person, row in enumerate(rows):
+        n_people = person + 1
+        for column in columns:
+            column.add(person, row[column.place])
+    tell(f"{path}: {n_people:,} people, one in each row, with the same values at all {n_steps:,} steps.")
+    for column in columns:
+        name, domain = column.attribute.name, column.attribute.domain
+        if not column.people:
+            raise DataError(f"{path}: no cell of column {column.place + 1} is a value of the attribute {name} ({domain})")
+        if column.nearest:
+            tell(f"{name}: {column.nearest:,} numbers outside the survey's {domain} became the nearest value.")
+        if column.left_out:
+            tell(f"{name}: {column.left_out:,} cells are no value of the survey ({domain}); these people do not answer it.")
+    return UnchangingValues(n_people, n_steps, [(_int64(column.people), _int64(column.values)) for column in columns])
+
+
+class _Column:
+    """The values of one attribute, and the numbers of cells that were not used as they are."""
+
+    def __init__(self, attribute: Attribute, place: int) -> None:
+        self.attribute, self.place = attribute, place
+        self.people, self.values = array("q"), array("q")
+        self.nearest = self.left_out = 0
+        self._known: dict[str, tuple[int | None, bool]] = {}
+
+    def add(self, person: int, cell: str) -> None:
+        """Adds a person's cell."""
+        cell = cell.strip()
+        if is_missing(cell) and cell not in (self.attribute.values or ()):
+            return
+        if cell not in self._known:
+            self._known[cell] = value_of(self.attribute, cell)
+        value, nearest = self._known[cell]
+        if value is None:
+            self.left_out += 1
+            return
+        self.nearest += nearest
+        self.people.append(person)
+        self.values.append(value)
+
+
+def value_of(attribute: Attribute, cell: str) -> tuple[int | None, bool]:
+    """Returns the index of the cell's value, or None if the cell is no value; and whether the value is only the nearest one."""
+    number = number_text(cell)
+    if attribute.values is not None:
+        found = next((text for text in (cell, number, OTHER) if text in attribute.values), None)
+        return (None if found is None else attribute.index(found)), False
+    if number is None:
+        return None, False
+    if attribute.bins is not None:
+        lowest, highest = Decimal(repr(attribute.bins[0])), Decimal(repr(attribute.bins[-1]))
+    elif "." in number:
+        return None, False
+    else:
+        lowest, highest = Decimal(0), Decimal(attribute.k - 1)
+    inside = min(max(Decimal(number), lowest), highest)
+    return attribute.index(f"{inside:f}"), inside != Decimal(number)
+
+
+def _int64(numbers: "array[int]") -> IntArray:
+    return np.array(numbers, np.int64)
