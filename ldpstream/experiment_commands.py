@@ -1,14 +1,19 @@
-"""The commands `audit`, `reproduce` and `advise`. Each imports its experiment only when it runs, for a fast `--help`."""
+"""The commands `audit`, `reproduce`, `advise` and `init`. They import the experiments late, for a fast `--help`."""
 
+import shlex
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from ldpstream.outputs import JsonFile, drawable, write_json
-from ldpstream.terminal import activity, console, job_bar
+from experiments.advice.columns import LEAST
+from ldpstream import tables
+from ldpstream.outputs import JsonFile, OutputError, drawable, write_json
+from ldpstream.terminal import activity, console, job_bar, tell
 from mechanisms import NAMES
+from producers.table_file import attribute_name
 
 app = typer.Typer()
 
@@ -138,3 +143,35 @@ def advise_command(
     if picture is not None:
         draw(advice_tables.picture(advice), advice_tables.title(advice), picture)
     write_json(json, {**msgspec.to_builtins(advice), "reasons": why, "survey": survey})
+
+
+@app.command(name="init")
+def init_command(
+    sample: Annotated[
+        Path, typer.Option("--from", metavar="FILE", help="a CSV file with a header and one row for each person")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="the survey file to write")] = Path("survey.toml"),
+    eps_inf: Annotated[float, typer.Option(help="loss of any number of reports of an unchanged value, in nats")] = 2.0,
+    least: Annotated[
+        int, typer.Option(min=2, help="list only values that at least so many people of the sample share")
+    ] = LEAST,
+    n: Annotated[int | None, typer.Option(min=2, help="number of devices expected", show_default="the sample's people")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+) -> None:
+    """Propose a survey for a table of people: which columns to ask for, their values or bins, and a privacy level for each."""
+    from experiments.advice.proposal import propose_survey
+
+    if out.exists():
+        raise OutputError(f"{out}: exists already; give another file with -o")
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    name = attribute_name(sample.stem)
+    with job_bar() as progress:
+        found = propose_survey(sample, name, today, eps_inf=eps_inf, least=least, n=n, seed=seed, seen=progress)
+    with out.open("x", encoding="utf-8") as file:
+        file.write(found.text)
+    console.print(tables.proposal_table(found))
+    tell(f"{out}: {len(found.asked)} attributes. A survey is public: read it before you publish it.")
+    tell(f"It lists only values that at least {least} people of the sample share (--least). Type next:\n")
+    file_name, data = shlex.quote(str(out)), shlex.quote(str(sample))
+    for command in (f"check {file_name}", f"demo --survey {file_name} --data {data}", f"try {file_name} --data {data}"):
+        tell(f"    ldpstream {command}")

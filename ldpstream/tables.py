@@ -19,6 +19,7 @@ from surveys import Attribute, Level, Survey
 
 if TYPE_CHECKING:  # see cli.py
     from estimators.publishing.publication import Publication
+    from experiments.advice.proposal import Proposal
 
 MOST_ROWS = 20
 MAX_BUDGET = 1e9  # in nats
@@ -181,3 +182,15 @@ def solved_table(survey: Survey, horizon: int, budget: float, rows: list[dict[st
         numbers = ("none", "–") if row["eps_1"] is None else (number(row["eps_1"]), number(row["loss"]))
         table.add_row(row["attribute"], row["level"], row["values"], row["mechanism"] or "–", number(row["eps_inf"]), *numbers)
     return table
+
+
+def proposal_table(found: "Proposal") -> Table:
+    """Table of a sample's columns: what the survey asks for, or why it does not ask."""
+    shown = Table(title=f"Columns of {found.n_people:,} people", title_justify="left")
+    for name in ("column", "missing", "in the survey", "mechanism"):
+        shown.add_column(name, justify="right" if name == "missing" else "left", no_wrap=name == "column")
+    for asked in found.asked:
+        shown.add_row(asked.column.name, f"{asked.column.missing:,}", asked.domain.words, asked.advice.first.mechanism)
+    for column, dropped in found.dropped:
+        shown.add_row(column.name, f"{column.missing:,}", f"not: {dropped.why}", "–", style="dim")
+    return shown

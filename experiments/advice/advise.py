@@ -8,7 +8,7 @@ distribution of a sample. Without a sample, the simulation averages over the fiv
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -102,18 +102,18 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
         return next(c for c in self.candidates if c.mechanism == name)
 
 
-def document(m: Mechanism, name: str = "value", labels: Sequence[str] | None = None) -> dict[str, Any]:
-    """A survey's attribute for this mechanism, as parsed from TOML; `labels` replace the values 0 … k-1."""
+def document(m: Mechanism, name: str, domain: Mapping[str, Any]) -> dict[str, Any]:
+    """A survey's attribute with this mechanism, as parsed from TOML; `domain` has its key `values`, `size` or `bins`."""
     level: dict[str, Any] = {"name": "standard", "mechanism": m.name}
     level |= {"eps": m.eps_1} if math.isinf(m.eps_inf) else {"eps_inf": m.eps_inf, "eps_1": m.eps_1}
-    values = {"size": m.k} if labels is None else {"values": list(labels)}
-    return {"name": name, **values, "level": [level]}
+    return {"name": name, **domain, "level": [level]}
 
 
 def check_attribute(k: int, name: str, labels: Sequence[str] | None) -> None:
     """Raises AdviceError if a survey cannot have an attribute with this name and k values, or with these labels."""
     try:
-        parse_survey(SURVEY | {"attribute": [document(mechanism("GRR", k, eps=1.0), name, labels)]})
+        domain = {"size": k} if labels is None else {"values": list(labels)}
+        parse_survey(SURVEY | {"attribute": [document(mechanism("GRR", k, eps=1.0), name, domain)]})
     except SurveyError as error:
         raise AdviceError(f"not a valid survey attribute: {error}") from None
 
@@ -228,7 +228,7 @@ def _refused(question: Question, m: Mechanism) -> str:
     if m.name == "SS" and question.n * question.k > MAX_BITS:
         return f"its reports are too long to simulate: {question.n:,} people, {question.k:,} bits each"
     try:
-        parse_survey(SURVEY | {"attribute": [document(m)]})
+        parse_survey(SURVEY | {"attribute": [document(m, "value", {"size": m.k})]})
     except SurveyError as error:
         return str(error).rpartition("standard): ")[2]
     return ""

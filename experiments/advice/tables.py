@@ -140,15 +140,19 @@ def _people(advice: Advice) -> str:
 
 def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = None) -> str:
     """An attribute to paste into a survey; a comment names the estimate to use and the estimator's setting."""
-    first = advice.first
-    asked = document(advice.question.build(first.mechanism), name, labels)
+    domain = {"size": advice.question.k} if labels is None else {"values": list(labels)}
+    asked = document(advice.question.build(advice.first.mechanism), name, domain)
     (level,) = asked.pop("level")
-    if first.estimator == "mi":
-        use = "mi" if first.post == "none" else f"mi, with LDPSTREAM_POST={first.post} in the estimator's environment"
-    else:
-        use = first.estimator
     keys = "[[attribute]]", *toml_lines(asked), "[[attribute.level]]", *toml_lines(level)
-    return "\n".join([f"# use this published estimate: {use}", *keys])
+    return "\n".join([f"# use this published estimate: {use(advice)}", *keys])
+
+
+def use(advice: Advice) -> str:
+    """The advised estimate, and the estimator's setting that publishes it."""
+    first = advice.first
+    if first.estimator != "mi":
+        return first.estimator
+    return "mi" if first.post == "none" else f"mi, with LDPSTREAM_POST={first.post} in the estimator's environment"
 
 
 def toml_lines(keys: dict[str, object]) -> list[str]:

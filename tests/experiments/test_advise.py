@@ -286,7 +286,7 @@ def test_tables_fit_a_terminal(advices: list[Advice]) -> None:
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9), min_size=2, max_size=5, unique=True))
 def test_any_labels_can_be_pasted(labels: list[str]) -> None:
-    asked = document(mechanism("OLH", len(labels), eps=1.0), "value", labels)
+    asked = document(mechanism("OLH", len(labels), eps=1.0), "value", {"values": labels})
     (level,) = asked["level"]
     del asked["level"]
     lines = [*advice_tables.toml_lines(asked), "[[level]]", *advice_tables.toml_lines(level)]

@@ -1,0 +1,158 @@
+"""Proposes a whole survey from a sample of people: the columns to ask for, and a level for each attribute by the adviser.
+
+The survey's text has a comment for each choice. The comments contain nothing about single people, since a survey is public.
+"""
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from experiments.advice.advise import SURVEY, Advice, advise, document
+from experiments.advice.columns import Column, Domain, Dropped, propose, read_columns
+from experiments.advice.question import MAX_N, AdviceError, Question
+from experiments.advice.tables import reasons, toml_lines, use
+from mechanisms import mechanism
+from mechanisms.arguments import IntArray
+from producers.people_file import value_of
+from surveys import Survey, parse_survey
+
+HEADER = """\
+# A survey is public: devices and service read this file. Read it before you publish it.
+# Lists of values, ranges and bins come from a sample. They contain no value of fewer than {least} people of the sample.
+# If even the names of such values must stay secret, replace them by a public list.
+name = "{name}"
+start = {start}   # beginning of step 0
+step_seconds = 3600            # length of a time step
+window_steps = 24              # estimates are also published for the last 24 steps together
+lateness_steps = 1             # a report may arrive one step late
+collection = "smp"             # {collection}
+"""
+REPEATS = 25  # repetitions of each attribute's simulation: a survey of ten attributes takes a quarter of a minute
+SAMPLED = "every device samples one attribute, once, and answers only that one"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A column that the survey asks for: its domain, the advice for its level, and the number of missing cells."""
+
+    column: Column
+    domain: Domain
+    advice: Advice
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A proposed survey.
+
+    Attributes:
+        text: the survey as TOML with comments.
+        survey: the same survey, checked.
+        n_people: number of people in the sample.
+        asked: the attributes, in the order of the columns.
+        dropped: the other columns, each with its reason.
+    """
+
+    text: str
+    survey: Survey
+    n_people: int
+    asked: list[Asked]
+    dropped: list[tuple[Column, Dropped]]
+
+
+def propose_survey(
+    path: Path,
+    name: str,
+    start: datetime,
+    *,
+    eps_inf: float,
+    least: int,
+    n: int | None = None,
+    repeats: int = REPEATS,
+    seed: int = 1,
+    seen: Callable[[int, int, str], None] = lambda *_: None,
+) -> Proposal:
+    """Proposes a survey for a CSV file with one row for each person.
+
+    Args:
+        path: the sample.
+        name: name of the survey.
+        start: beginning of step 0.
+        eps_inf: loss of any number of reports of an unchanged value, in nats; a report loses at most half of it.
+        least: least number of people of the sample who share a value that the survey lists, at least 2.
+        n: number of devices expected; the number of people in the sample if left out.
+        repeats, seed, seen: as in `advise`.
+
+    Raises:
+        DataError: if the file cannot be used.
+        AdviceError: if the survey can ask for no column, or a number is outside its range.
+    """
+    n_people, columns = read_columns(path)
+    proposals = [(column, propose(column, least)) for column in columns]
+    kept = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
+    dropped = [(column, why) for column, why in proposals if isinstance(why, Dropped)]
+    if not kept:
+        reasons_given = "; ".join(f"column {columns.index(column) + 1}: {why.why}" for column, why in dropped)
+        raise AdviceError(f"{path}: no column is suitable: {reasons_given}")
+    devices = max(2, min(n or n_people, MAX_N) // len(kept))  # every device answers one attribute
+    asked: list[Asked] = []
+    for column, domain in kept:
+        sample = _counts(column, domain)
+        question = Question(k=sample.size, n=devices, eps_inf=eps_inf)
+        before = len(asked) * repeats
+
+        def advised(done: int, total: int, _: str, before: int = before, name: str = column.name) -> None:
+            seen(before + done, len(kept) * total, name)
+
+        advice = advise(question, sample, repeats=repeats, seed=seed, seen=advised, processes=1)
+        asked.append(Asked(column, domain, _smallest_variance_first(advice)))
+    text = _text(name, start, least, asked)
+    return Proposal(text, parse_survey(tomllib.loads(text), "the proposed survey"), n_people, asked, dropped)
+
+
+def _smallest_variance_first(advice: Advice) -> Advice:
+    """Moves one of the best rows to the front: of the mechanism with the smallest exact variance.
+
+    With few repetitions, chance decides the order of the best rows. The exact variance does not depend on chance.
+    """
+    best = [row for row in advice.ranking if row.best]
+    first = min(best, key=lambda row: advice.candidate(row.mechanism).deviation)
+    return msgspec.structs.replace(advice, ranking=[first, *(row for row in advice.ranking if row is not first)])
+
+
+def _counts(column: Column, domain: Domain) -> IntArray:
+    """(k,) number of people of the sample with each value."""
+    asked = document(mechanism("GRR", 2, eps=1.0), column.name, domain.keys)
+    attribute = parse_survey(SURVEY | {"attribute": [asked]}).attributes[0]
+    counts = np.zeros(attribute.k, np.int64)
+    for cell, people in column.cells.items():
+        value, _ = value_of(attribute, cell)
+        if value is not None:
+            counts[value] += people
+    return counts
+
+
+def _text(name: str, start: datetime, least: int, asked: list[Asked]) -> str:
+    collection = SAMPLED if len(asked) > 1 else "with one attribute, every device answers it"
+    header = HEADER.format(name=name, start=f"{start:%Y-%m-%dT%H:%M:%SZ}", least=least, collection=collection)
+    return "\n".join([header, *(_attribute(one) for one in asked)])
+
+
+def _attribute(asked: Asked) -> str:
+    advice = asked.advice
+    keys = document(advice.question.build(advice.first.mechanism), asked.column.name, asked.domain.keys)
+    (level,) = keys.pop("level")
+    lines = [
+        "[[attribute]]",
+        f"# {asked.domain.words}",
+        *toml_lines(keys),
+        "[[attribute.level]]",
+        f"# {reasons(advice)[0]}",
+        f"# use this published estimate: {use(advice)}",
+        *toml_lines(level),
+    ]
+    return "\n".join([*lines, ""])
