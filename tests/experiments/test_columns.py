@@ -128,7 +128,7 @@ def test_the_proposed_survey_is_valid_and_names_nobody(tmp_path: Path) -> None:
 def test_of_equally_good_mechanisms_the_one_of_smallest_variance_is_proposed(tmp_path: Path) -> None:
     """Ten repetitions leave the order of many rows to chance; the exact variance does not depend on chance."""
     path = table(tmp_path, {"x": some("a", "b", "c")})
-    for seed in range(3):
+    for seed in range(2):
         ((asked,),) = [proposed(path, seed=seed).asked]
         (best, *_) = rank_by_variance(asked.advice.question, [np.full(3, 1 / 3)])
         assert asked.advice.first.mechanism == best.mechanism == "L-GRR"

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ldpstream.cli import app
+from surveys import load_survey
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -68,10 +69,25 @@ def test_the_readmes_survey_runs_with_simulated_and_with_own_data(tmp_path: Path
     (columns,) = re.findall(r"has the columns `([\w,]+)`", README)
     people = [f"p{person},{step},{person % 50},{MODES[person % 4]}" for step in range(16) for person in range(300)]
     Path("answers.csv").write_text("\n".join([columns, *people, ""]))
-    commands = [command for command in COMMANDS if "commute.toml" in command and "now.toml" not in command]
+    commands = [
+        command for command in COMMANDS if "commute.toml" in command and "now.toml" not in command and " try " not in command
+    ]
     assert [command.split()[1] for command in commands] == ["check", "demo", "demo"]
     for command in commands:
         fast = command.replace("--users 50000", "--users 300").split()[1:]
         shown = CliRunner().invoke(app, fast, env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"})
         assert shown.exit_code == 0, shown.output
         assert ("reports counted in 16 steps; rejected: 0." in shown.output) == (fast[0] == "demo")
+
+
+def test_a_table_of_people_becomes_a_survey_and_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    people = [f"{person},{person % 50},{MODES[person % 4]}" for person in range(400)]
+    Path("people.csv").write_text("\n".join(["id,distance_km,mode", *people, ""]))
+    for name in ("init", "demo"):
+        (command,) = [command for command in COMMANDS if command.startswith(f"ldpstream {name} ") and "people.csv" in command]
+        shown = CliRunner().invoke(app, command.split()[1:], env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"})
+        assert shown.exit_code == 0, shown.output
+    assert load_survey("survey.toml").attributes[1].values == tuple(sorted(MODES))
+    assert "people.csv: 400 people, one in each row, with the same values at all 12 steps." in shown.output
+    assert "4,800 reports counted in 12 steps; rejected: 0." in shown.output
