@@ -122,8 +122,7 @@ class AgentApp(faust.App):
             Stopped: if the process gets a stop signal while it waits.
             TopicError: if the broker or a topic cannot be used.
             StoreRefused: if Redis denies the login or a right that we need.
-            SettingsError: if Redis would evict counts.
-            OSError: if the metrics server cannot bind its address.
+            SettingsError: if Redis would evict counts, or the metrics server cannot bind its address.
         """
         settings = self.agent_settings
         keep_freed_memory()

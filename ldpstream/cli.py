@@ -17,7 +17,7 @@ import typer
 
 from ldpstream import __version__, bench_commands, experiment_commands, local_commands, tables
 from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyFile, Users
-from ldpstream.outputs import JsonFile, write_json
+from ldpstream.outputs import JsonFile, drawable, write_json
 from ldpstream.plots import draw_ledger
 from ldpstream.promise import promise
 from ldpstream.rehearse import rehearse
@@ -53,8 +53,10 @@ def run() -> None:
         fail(usage(error)) if error.format_message() else sys.exit(2)  # without arguments, Typer has shown the help
     except Stopped:
         sys.exit(0)
-    except (UserError, OSError) as error:
+    except UserError as error:
         fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:  # an interrupt outside the part that Typer handles
         sys.exit(130)
 
@@ -184,7 +186,9 @@ def check(survey_file: SurveyFile, json: JsonFile = None) -> None:
 @app.command()
 def ledger(
     survey_file: SurveyFile,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="also draw the curves (PNG, SVG or PDF)")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw the curves (PNG, SVG or PDF)")
+    ] = None,
     horizon: Annotated[int | None, typer.Option(min=1, help="with --budget: number of reports")] = None,
     budget: Annotated[
         float | None, typer.Option(help="with --horizon: limit of the reports' loss in nats, to find eps_1")

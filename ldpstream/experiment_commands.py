@@ -10,7 +10,7 @@ import typer
 
 from experiments.advice.columns import LEAST
 from ldpstream import tables
-from ldpstream.outputs import JsonFile, OutputError, drawable, write_json
+from ldpstream.outputs import JsonFile, OutputError, drawable, writable, write_json
 from ldpstream.terminal import activity, console, job_bar, tell
 from mechanisms import NAMES
 from producers.table_file import attribute_name
@@ -150,7 +150,9 @@ def init_command(
     sample: Annotated[
         Path, typer.Option("--from", metavar="FILE", help="a CSV file with a header and one row for each person")
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="the survey file to write")] = Path("survey.toml"),
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="FILE", callback=writable, help="the survey file to write")
+    ] = Path("survey.toml"),
     eps_inf: Annotated[float, typer.Option(help="loss of any number of reports of an unchanged value, in nats")] = 2.0,
     least: Annotated[
         int, typer.Option(min=2, help="list only values that at least so many people of the sample share")
@@ -159,17 +161,18 @@ def init_command(
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
 ) -> None:
     """Propose a survey for a table of people: which columns to ask for, their values or bins, and a privacy level for each."""
-    from experiments.advice.proposal import propose_survey
+    from experiments.advice.proposal import plan_survey, propose_survey
 
     if out.exists():
         raise OutputError(f"{out}: exists already; give another file with -o")
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     name = attribute_name(sample.stem)
+    plan = plan_survey(sample, eps_inf=eps_inf, least=least, n=n)
     with job_bar() as progress:
-        found = propose_survey(sample, name, today, eps_inf=eps_inf, least=least, n=n, seed=seed, seen=progress)
+        found = propose_survey(plan, name, today, least=least, seed=seed, seen=progress)
     with out.open("x", encoding="utf-8") as file:
         file.write(found.text)
-    console.print(tables.proposal_table(found))
+    console.print(tables.proposal_table(plan, found))
     tell(f"{out}: {len(found.asked)} attributes. A survey is public: read it before you publish it.")
     tell(f"It lists only values that at least {least} people of the sample share (--least). Type next:\n")
     file_name, data = shlex.quote(str(out)), shlex.quote(str(sample))

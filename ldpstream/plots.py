@@ -5,25 +5,17 @@ from pathlib import Path
 import numpy as np
 
 from surveys import Survey
-from surveys.errors import UserError
 
 MOST_REPORTS = 1000
-
-
-class PlotError(UserError):
-    """A picture cannot be drawn. The message is one line with the reason."""
 
 
 def draw_ledger(survey: Survey, path: Path) -> None:
     """Draw eps_t and eps_sequence over t for every attribute and level, both axes logarithmic.
 
-    Raises:
-        PlotError: if Matplotlib is missing, or does not support the file name's extension.
+    `ldpstream.outputs.drawable` has checked that Matplotlib is installed and supports the path's extension.
     """
-    try:
-        from matplotlib.figure import Figure  # only here: Matplotlib is an optional dependency
-    except ImportError:
-        raise PlotError("--plot needs Matplotlib: pip install matplotlib") from None
+    from matplotlib.figure import Figure  # only here: Matplotlib is an optional dependency
+
     reports = np.unique(np.geomspace(1, MOST_REPORTS, 40).astype(int))
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()
@@ -42,7 +34,4 @@ def draw_ledger(survey: Survey, path: Path) -> None:
     )
     axes.grid(visible=True, which="both", alpha=0.3)
     axes.legend(fontsize="small")
-    try:
-        figure.savefig(path, dpi=150)
-    except ValueError as error:
-        raise PlotError(f"--plot {path}: {error}") from None
+    figure.savefig(path, dpi=150)

@@ -19,7 +19,7 @@ from surveys import Attribute, Level, Survey
 
 if TYPE_CHECKING:  # see cli.py
     from estimators.publishing.publication import Publication
-    from experiments.advice.proposal import Proposal
+    from experiments.advice.proposal import Plan, Proposal
 
 MOST_ROWS = 20
 MAX_BUDGET = 1e9  # in nats
@@ -184,13 +184,13 @@ def solved_table(survey: Survey, horizon: int, budget: float, rows: list[dict[st
     return table
 
 
-def proposal_table(found: "Proposal") -> Table:
+def proposal_table(plan: "Plan", found: "Proposal") -> Table:
     """Table of a sample's columns: what the survey asks for, or why it does not ask."""
-    shown = Table(title=f"Columns of {found.n_people:,} people", title_justify="left")
+    shown = Table(title=f"Columns of {plan.n_people:,} people", title_justify="left")
     for name in ("column", "missing", "in the survey", "mechanism"):
         shown.add_column(name, justify="right" if name == "missing" else "left", no_wrap=name == "column")
     for asked in found.asked:
         shown.add_row(asked.column.name, f"{asked.column.missing:,}", asked.domain.words, asked.advice.first.mechanism)
-    for column, dropped in found.dropped:
+    for column, dropped in plan.dropped:
         shown.add_row(column.name, f"{column.missing:,}", f"not: {dropped.why}", "–", style="dim")
     return shown

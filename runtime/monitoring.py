@@ -13,6 +13,8 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import disable_created_metrics, make_wsgi_app
 
+from runtime.settings import cannot_listen
+
 disable_created_metrics()  # type: ignore[no-untyped-call]  # removes the unused `_created` series of every counter
 
 
@@ -24,7 +26,7 @@ def serve_monitoring(host: str, port: int, ready: Callable[[], bool]) -> None:
         ready: returns true if the process can do its work now; called for every `/ready`, from another thread.
 
     Raises:
-        OSError: if the address cannot be bound.
+        SettingsError: if the address cannot be bound.
     """
     metrics = make_wsgi_app()
 
@@ -40,7 +42,10 @@ def serve_monitoring(host: str, port: int, ready: Callable[[], bool]) -> None:
         page: Iterable[bytes] = metrics(environ, start)
         return page
 
-    server = make_server(host, port, answer, _Server, _Silent)
+    try:
+        server = make_server(host, port, answer, _Server, _Silent)
+    except OSError as error:
+        raise cannot_listen("METRICS", host, port, error) from None
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
 
 

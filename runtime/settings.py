@@ -8,6 +8,7 @@ a secret instead, as Kubernetes mounts it: ``LDPSTREAM_KAFKA_PASSWORD_FILE=/run/
 import os
 import re
 import ssl
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -36,6 +37,15 @@ def _addresses(value: str) -> str:
 
 def _redis_url(value: SecretStr) -> SecretStr:
     parse_redis_url(value.get_secret_value())
+    return value
+
+
+def _networks(value: str) -> str:
+    for network in value.split(",") if value else ():
+        try:
+            ip_network(network.strip())
+        except ValueError:
+            raise ValueError("must be addresses or networks separated by commas, as in 10.0.0.0/8,192.0.2.1") from None
     return value
 
 
@@ -132,9 +142,9 @@ class Settings(BaseSettings):
     """PEM file of the certificate, if the gateway itself uses TLS"""
     gateway_tls_key: Path | None = None
     """PEM file of the gateway certificate's key"""
-    gateway_proxies: str = ""
+    gateway_proxies: Annotated[str, AfterValidator(_networks)] = ""
     """trusted proxies, as addresses or networks separated by commas; their X-Forwarded-For names the client"""
-    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
     """`debug`, `info`, `warning` or `error`"""
 
     # ---- options for clients
@@ -269,6 +279,11 @@ def _read_secret(variable: str, path: str) -> str:
     if not secret or "\n" in secret:
         raise SettingsError(f"{variable}: the file must hold the secret in one line, got {path!r}")
     return secret
+
+
+def cannot_listen(server: str, host: str, port: int, error: OSError) -> SettingsError:
+    """The error for an address that a server cannot listen on; `server` is the part of the settings' names."""
+    return SettingsError(f"{PREFIX}{server}_PORT: {host}:{port}: {error.strerror or error}; choose a free port")
 
 
 def _check_names() -> None:

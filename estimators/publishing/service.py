@@ -19,7 +19,7 @@ from runtime.clock import now_ms
 from runtime.errors import LogUnavailable
 from runtime.malloc import keep_freed_memory
 from runtime.monitoring import serve_monitoring
-from runtime.settings import Settings, SettingsError
+from runtime.settings import Settings, SettingsError, cannot_listen
 from runtime.waiting import Unreachable, wait_for
 from stores.count_store import StoreUnavailable
 from stores.redis_connection import Client, StoreRefused, connect
@@ -135,7 +135,7 @@ def _serve_page(survey: Survey, settings: Settings, results: RedisResults, store
     try:
         page = PageServer(create_api(survey, results, store.rejected, settings.post), settings.page_host, settings.page_port)
     except OSError as error:
-        raise SettingsError(f"LDPSTREAM_PAGE_PORT: {error.strerror or error}") from None
+        raise cannot_listen("PAGE", settings.page_host, settings.page_port, error) from None
     log.info("serving the page", url=page.url)
     return page
 

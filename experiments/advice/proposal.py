@@ -37,6 +37,21 @@ SAMPLED = "every device samples one attribute, once, and answers only that one"
 
 
 @dataclass(frozen=True)
+class Plan:
+    """What a survey is to ask for, before the adviser has chosen the levels.
+
+    Attributes:
+        n_people: number of people in the sample.
+        kept: the attributes, in the order of the columns: column, domain, counts (k,) of the values, question for the adviser.
+        dropped: the other columns, each with its reason.
+    """
+
+    n_people: int
+    kept: list[tuple[Column, Domain, IntArray, Question]]
+    dropped: list[tuple[Column, Dropped]]
+
+
+@dataclass(frozen=True)
 class Asked:
     """A column that the survey asks for: its domain, the advice for its level, and the number of missing cells."""
 
@@ -47,45 +62,21 @@ class Asked:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed survey.
-
-    Attributes:
-        text: the survey as TOML with comments.
-        survey: the same survey, checked.
-        n_people: number of people in the sample.
-        asked: the attributes, in the order of the columns.
-        dropped: the other columns, each with its reason.
-    """
+    """A proposed survey: its text, TOML with comments; the same survey, checked; and its attributes."""
 
     text: str
     survey: Survey
-    n_people: int
     asked: list[Asked]
-    dropped: list[tuple[Column, Dropped]]
 
 
-def propose_survey(
-    path: Path,
-    name: str,
-    start: datetime,
-    *,
-    eps_inf: float,
-    least: int,
-    n: int | None = None,
-    repeats: int = REPEATS,
-    seed: int = 1,
-    seen: Callable[[int, int, str], None] = lambda *_: None,
-) -> Proposal:
-    """Proposes a survey for a CSV file with one row for each person.
+def plan_survey(path: Path, *, eps_inf: float, least: int, n: int | None = None) -> Plan:
+    """Decides what a survey asks for, from a CSV file with one row for each person.
 
     Args:
         path: the sample.
-        name: name of the survey.
-        start: beginning of step 0.
         eps_inf: loss of any number of reports of an unchanged value, in nats; a report loses at most half of it.
         least: least number of people of the sample who share a value that the survey lists, at least 2.
         n: number of devices expected; the number of people in the sample if left out.
-        repeats, seed, seen: as in `advise`.
 
     Raises:
         DataError: if the file cannot be used.
@@ -93,25 +84,48 @@ def propose_survey(
     """
     n_people, columns = read_columns(path)
     proposals = [(column, propose(column, least)) for column in columns]
-    kept = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
+    domains = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
     dropped = [(column, why) for column, why in proposals if isinstance(why, Dropped)]
-    if not kept:
-        reasons_given = "; ".join(f"column {columns.index(column) + 1}: {why.why}" for column, why in dropped)
-        raise AdviceError(f"{path}: no column is suitable: {reasons_given}")
-    devices = max(2, min(n or n_people, MAX_N) // len(kept))  # every device answers one attribute
+    if not domains:
+        whys = "; ".join(f"column {i}: {why.why}" for i, (_, why) in enumerate(dropped, 1))
+        raise AdviceError(f"{path}: no column is suitable: {whys}")
+    devices = max(2, min(n or n_people, MAX_N) // len(domains))  # every device answers one attribute
+    kept = []
+    for column, domain in domains:
+        counts = _counts(column, domain)
+        kept.append((column, domain, counts, Question(k=counts.size, n=devices, eps_inf=eps_inf)))
+    return Plan(n_people, kept, dropped)
+
+
+def propose_survey(
+    plan: Plan,
+    name: str,
+    start: datetime,
+    *,
+    least: int,
+    repeats: int = REPEATS,
+    seed: int = 1,
+    seen: Callable[[int, int, str], None] = lambda *_: None,
+) -> Proposal:
+    """Asks the adviser for the level of each attribute, and writes the survey.
+
+    Args:
+        plan: what to ask for.
+        name: name of the survey.
+        start: beginning of step 0.
+        least: as in `plan_survey`, for the comments.
+        repeats, seed, seen: as in `advise`.
+    """
     asked: list[Asked] = []
-    for column, domain in kept:
-        sample = _counts(column, domain)
-        question = Question(k=sample.size, n=devices, eps_inf=eps_inf)
-        before = len(asked) * repeats
+    for i, (column, domain, counts, question) in enumerate(plan.kept):
 
-        def advised(done: int, total: int, _: str, before: int = before, name: str = column.name) -> None:
-            seen(before + done, len(kept) * total, name)
+        def advised(done: int, total: int, _: str, i: int = i, name: str = column.name) -> None:
+            seen(i * total + done, len(plan.kept) * total, name)
 
-        advice = advise(question, sample, repeats=repeats, seed=seed, seen=advised, processes=1)
+        advice = advise(question, counts, repeats=repeats, seed=seed, seen=advised, processes=1)
         asked.append(Asked(column, domain, _smallest_variance_first(advice)))
     text = _text(name, start, least, asked)
-    return Proposal(text, parse_survey(tomllib.loads(text), "the proposed survey"), n_people, asked, dropped)
+    return Proposal(text, parse_survey(tomllib.loads(text), "the proposed survey"), asked)
 
 
 def _smallest_variance_first(advice: Advice) -> Advice:

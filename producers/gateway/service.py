@@ -32,7 +32,7 @@ from producers.gateway.admission import Connections
 from producers.gateway.app import create_gateway
 from producers.gateway.intake import Intake, Limits
 from producers.gateway.kafka_log import KafkaLog, kafka_consumer, kafka_producer
-from runtime.settings import Settings, SettingsError
+from runtime.settings import Settings, SettingsError, cannot_listen
 from runtime.waiting import Stopped, wait_for
 from surveys import Survey
 
@@ -113,7 +113,7 @@ def _listen(name: str, host: str, port: int) -> Iterator[socket.socket]:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
         except OSError as error:
-            raise SettingsError(f"LDPSTREAM_{name}_PORT: {host}:{port}: {error.strerror}") from None
+            raise cannot_listen(name, host, port, error) from None
         yield listening
 
 

@@ -268,7 +268,7 @@ def test_the_ledger_draws_a_picture_and_solves_for_eps_1(tmp_path: Path) -> None
     assert [row["values"] for row in solved] == ["the same", "any"] * 3
     assert all(str(row["eps_1"]) in done.stdout for row in solved)
     assert [row["eps_1"] for row in solved][::2] == [3.999, 3.999, 1.999]  # a survey refuses eps_1 = eps_inf
-    one_line(ldpstream("ledger", DEMO, "--plot", tmp_path / "ledger.xyz"), "ledger.xyz", "not supported")
+    one_line(ldpstream("ledger", DEMO, "--plot", tmp_path / "ledger.xyz"), "ledger.xyz", "must end in one of .png")
     one_line(ldpstream("ledger", DEMO, "--horizon", "30"), "--horizon and --budget")
     one_line(ldpstream("ledger", DEMO, "--horizon", "30", "--budget", "-1"), "budget", "-1")
 

@@ -1,0 +1,205 @@
+"""Mistakes of users, and what each user is told: exit status 2, and one line that names the object and what is allowed."""
+
+import logging
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ldpstream.cli import run
+from ldpstream.local import servers
+from ldpstream.local.kafka_jars import jars_dir
+from ldpstream.local.ports import LOOPBACK
+
+ROOT = Path(__file__).parents[2]
+DEMO = (ROOT / "surveys" / "samples" / "demo.toml").read_text()
+SECRET = "8x7secret"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A command line, its files and settings, and words of the message.
+
+    Attributes:
+        command: the arguments.
+        told: words of the message, in this order.
+        survey: what `survey.toml` has in place of the demo's text, as (old, new).
+        data: the contents of `data.csv`.
+        settings: variables without the prefix ``LDPSTREAM_``.
+    """
+
+    command: str
+    told: tuple[str, ...]
+    survey: tuple[str, str] = ("", "")
+    data: bytes = b""
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def survey(old: str, new: str, *told: str) -> Mistake:
+    return Mistake("check survey.toml", ("survey.toml: ", *told), survey=(old, new))
+
+
+def data(content: str | bytes, *told: str, command: str = "demo --survey survey.toml --data data.csv") -> Mistake:
+    return Mistake(command, ("data.csv", *told), data=content if isinstance(content, bytes) else content.encode())
+
+
+def init(content: str, *told: str, options: str = "") -> Mistake:
+    return data(content, *told, command=f"init --from data.csv -o new.toml {options}")
+
+
+def setting(name: str, value: str, *told: str, command: str = "gateway survey.toml") -> Mistake:
+    return Mistake(command, (f"LDPSTREAM_{name}: ", *told), settings={name: value})
+
+
+PLAIN, STEPS = "id,screen,latency_ms\n", "person,step,screen,latency_ms\n"
+MISTAKES = {
+    # the survey file
+    "no survey": Mistake("check nowhere.toml", ("nowhere.toml: ", "No such file")),
+    "a folder": Mistake("ledger .", (".: ", "Is a directory")),
+    "not TOML": Mistake("check data.csv", ("data.csv: ", "not TOML", "line 1"), data=b"a,b\n1,2\n"),
+    "text without quotes": survey('"smp"', "smp", "not TOML", "line 7"),
+    "misspelt key": survey("collection", "colection", "colection: unknown key; did you mean collection?"),
+    "misspelt table": survey("[[attribute]]", "[[atribute]]", "atribute: unknown key; did you mean attribute?"),
+    "misspelt key of a level": survey("eps_inf", "epsinf", "level[0].epsinf: unknown key; did you mean eps_inf?"),
+    "key of another program": survey("mechanism", "method", "level[0].method: unknown key; allowed are name, mechanism,"),
+    "missing key": survey('name = "screen"', "", "attribute[0].name: the key is missing"),
+    "unknown collection": survey('"smp"', '"all"', "collection", "'smp', 'spl' or 'rs+fd'", "got 'all'"),
+    "misspelt mechanism": survey('"auto"', '"L-GGR"', "(screen, standard)", "one of GRR,", "did you mean L-GRR?"),
+    "negative ε": survey("eps_1 = 2.0", "eps_1 = -1.0", "eps_1 must be a number in [1e-09, 700], got -1.0"),
+    "impossible ε": survey("eps_inf = 4.0", "eps_inf = 800.0", "eps_inf must be a number in [1e-09, 700], got 800.0"),
+    "ε of a report above ε of all": survey("eps_1 = 2.0", "eps_1 = 5.0", "eps_1 must be in (0, eps_inf) = (0, 4), got 5.0"),
+    "ε as a text": survey("eps_inf = 4.0", 'eps_inf = "4"', "level[0].eps_inf", "a valid number", "got '4'"),
+    "start without a time zone": survey("00Z", "00", "start must have a time zone, as in 2026-01-05T00:00:00Z"),
+    "duration with a unit": survey("3600", '"1h"', "step_seconds", "a valid integer", "got '1h'"),
+    "bins in disorder": survey("[0, 10,", "[10, 0,", "attribute[1]", "3 finite edges in ascending order"),
+    "one value": survey('"search", "map", "chat", "settings", "help"', "", "attribute[0]", "at least 2 different texts"),
+    "two attributes of one name": survey('"latency_ms"', '"screen"', "two attributes are named screen"),
+    "name with a space": survey('"screen"', '"my screen"', "attribute[0].name", "letters, digits", "got 'my screen'"),
+    # people's values
+    "no data": Mistake("demo --data nowhere.csv", ("nowhere.csv: ", "No such file")),
+    "empty data": data("", "is empty; the first line must name the columns"),
+    "no header": data(f"1,home,{SECRET}\n", "line 1: not a header, since column 1 is a number"),
+    "misspelt column": data("id,screen,latency-ms\n1,home,2\n", "line 1: no column named latency_ms; column 3", "--first-step"),
+    "short row": data(PLAIN + f"{SECRET},home,3\n{SECRET},home\n", "line 3: has 2 columns, the header 3"),
+    "not UTF-8": data(b"id,screen,latency_ms\n1,\xff,8\n", "line 2: not UTF-8"),
+    "only unknown values": data(PLAIN + f"1,{SECRET},3\n", "column 2", "attribute screen (6 values, home … help)"),
+    "step is a day's name": data(STEPS + f"{SECRET},Monday,home,3\n", "line 2: the step (second column) must be an integer"),
+    "unknown value at a step": data(STEPS + f"1,0,{SECRET},3\n", "line 2: not a value of the attribute screen (6 values"),
+    "sample with two columns of a name": init(f"{SECRET},{SECRET}\n1,2\n", "line 1: columns 1 and 2 have the same name"),
+    "sample without a header": init(f"{SECRET},a\nx,b\n{SECRET},b\n", "line 1: not a header, since", "column 1 occurs"),
+    "sample of few people": init(f"a,b\n1,{SECRET}\n2,y\n", "no column is suitable: column 1: only 2 people have a value"),
+    "sample with an impossible ε": Mistake(
+        "init --from data.csv -o new.toml --eps-inf -2", ("eps_inf must be a number", "got -2.0"), data=b"a\n" + b"1\n2\n" * 99
+    ),
+    "survey exists": Mistake("init --from data.csv -o survey.toml", ("survey.toml: exists already; give another",)),
+    "unknown measure": Mistake("advise --n 9 --k 5 --eps 1 --metric foo", ("metric must be one of mse, mae,", "got 'foo'")),
+    # the command line
+    "misspelt command": Mistake("chek survey.toml", ("'chek'", "Did you mean 'check'?", "ldpstream --help")),
+    "misspelt option": Mistake("demo --setps 3", ("no option --setps; did you mean --steps?", "demo --help")),
+    "number too small": Mistake("demo --users 0", ("'--users'", "greater than or equal to 1", "demo --help")),
+    "text for a number": Mistake("demo --steps many", ("'--steps'", "a valid integer", "demo --help")),
+    "missing argument": Mistake("check", ("Missing argument 'SURVEY'", "check --help")),
+    "no folder for the output": Mistake("check survey.toml --json no/out.json", ("--json no/out.json: ", "does not exist")),
+    "rehearsal into no folder": Mistake("rehearse survey.toml no/now.toml", ("no/now.toml: No such file or directory",)),
+    "rehearsal onto itself": Mistake("rehearse survey.toml survey.toml", ("survey.toml: is the survey itself", "another file")),
+    "half a pair": Mistake("ledger survey.toml --horizon 3", ("--horizon and --budget must be given together",)),
+    "unknown picture": Mistake("ledger survey.toml --plot p.xyz", ("--plot p.xyz: must end in one of .png, .svg, .pdf",)),
+    "address without http": Mistake("produce survey.toml --gateway here:8081", ("http[s]://host[:port], got here:8081",)),
+    # settings and services
+    "misspelt setting": setting("KAFAK", "x:1", "unknown setting; did you mean LDPSTREAM_KAFKA?"),
+    "address without a port": setting("KAFKA", "broker", "must be host:port", "got 'broker'"),
+    "wrong kind of address": setting("REDIS", f"http://{SECRET}", "redis://[user:password@]host:port/db"),
+    "unknown method": setting("POST", "best", "'norm-sub'", "got 'best'"),
+    "unknown log level": setting("LOG_LEVEL", "loud", "'debug', 'info', 'warning' or 'error', got 'loud'"),
+    "impossible port": setting("PAGE_PORT", "99999", "less than or equal to 65535, got '99999'"),
+    "proxies by name": setting("GATEWAY_PROXIES", "proxy", "addresses or networks separated by commas", "got 'proxy'"),
+    "no tokens": setting("GATEWAY_TOKENS_FILE", "none.txt", "none.txt: cannot be read: No such file"),
+    "port of the gateway is taken": setting("GATEWAY_PORT", "TAKEN", "127.0.0.1:", "in use; choose a free port"),
+    "port of the metrics is taken": setting(
+        "METRICS_PORT", "TAKEN", "127.0.0.1:", "choose a free port", command="estimate survey.toml"
+    ),
+    "no Java": Mistake("services", ("no java in JAVA_HOME or on PATH: install Java 17 or later",), settings={"PATH": "redis"}),
+    "no Maven": Mistake("try", ("no jars of Kafka in", "install maven"), settings={"PATH": "java redis", "CACHE": "empty"}),
+    "no Redis": Mistake("try survey.toml", ("no redis-server on PATH: install redis-server",), settings={"PATH": "java mvn"}),
+    "Maven fails": Mistake(
+        "try", ("Maven could not fetch the jars", "(exit code 0)"), settings={"PATH": "java mvn redis", "CACHE": "empty"}
+    ),
+    "data folder is a file": Mistake(
+        "services --folder survey.toml", ("survey.toml/kafka: Not a dir",), settings={"PATH": "java redis", "CACHE": "full"}
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port in use."""
+    with socket.socket() as listening:
+        listening.bind((LOOPBACK, 0))
+        listening.listen()
+        yield listening.getsockname()[1]
+
+
+@pytest.fixture(autouse=True)
+def same_process() -> Iterator[None]:
+    """Restores what a command changes in its process: the handlers of signals and the log."""
+    numbers, root = (signal.SIGINT, signal.SIGTERM), logging.getLogger()
+    handlers, before = [signal.getsignal(number) for number in numbers], (root.handlers[:], root.level)
+    yield
+    for number, handler in zip(numbers, handlers):
+        signal.signal(number, handler)
+    root.handlers[:], level = before
+    root.setLevel(level)
+
+
+def put_programs(names: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves only these programs on PATH; `java` claims to be release 17."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr(servers, "_java_release", lambda command: 17)
+    for name in names.split():
+        program = folder / {"redis": "redis-server"}.get(name, name)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_gives_one_line_that_names_the_object_and_what_is_allowed(
+    mistake: Mistake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    taken: int,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("LDPSTREAM_")]:
+        monkeypatch.delenv(name)
+    Path("survey.toml").write_text(DEMO.replace(*mistake.survey) if mistake.survey[0] else DEMO)
+    Path("data.csv").write_bytes(mistake.data)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "full" / jars_dir().name).mkdir(parents=True)
+    for name, value in mistake.settings.items():
+        if name == "PATH":
+            put_programs(value, tmp_path / "bin", monkeypatch)
+        else:
+            monkeypatch.setenv(f"LDPSTREAM_{name}", value.replace("TAKEN", str(taken)))
+    monkeypatch.setattr(sys, "argv", ["ldpstream", *mistake.command.split()])
+    with pytest.raises(SystemExit) as ended:
+        run()
+    said = capfd.readouterr()
+    assert ended.value.code == 2
+    (line,) = said.err.splitlines()
+    assert re.search(".*".join(map(re.escape, ("ldpstream: ", *mistake.told))), line), line
+    assert SECRET not in line
+    assert SECRET not in said.out
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before  # loses and leaves nothing
+
+
+def test_there_are_at_least_forty_mistakes() -> None:
+    assert len(MISTAKES) >= 40
