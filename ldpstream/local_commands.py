@@ -17,6 +17,7 @@ from runtime.settings import load_settings
 from surveys import load_survey
 
 app = typer.Typer()
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal was closed
 
 
 @app.command(name="services")
@@ -39,7 +40,7 @@ def services_command(
     with until_ctrl_c(), place as data, services(data, tell) as running:
         kept = "a temporary folder, deleted at the end" if folder is None else str(data)
         tell(f"Their data are in {kept}. Ctrl-C ends both.")
-        tell("Type these commands, each in its own terminal:\n")
+        tell("Open other terminals in this folder, and type one command in each:\n")
         for line in what_to_type(running, survey_file, effective):
             tell(f"    {line}")
         watch([running.kafka, running.redis])
@@ -76,14 +77,14 @@ def _temporary() -> Iterator[Path]:
 
 @contextmanager
 def until_ctrl_c() -> Iterator[None]:
-    """Ends the block at the first SIGINT or SIGTERM, as if it were finished. Later signals do not disturb the clean-up."""
+    """Ends the block at the first of `ENDING`, as if it were finished. Later signals do not disturb the clean-up."""
 
     def end(signum: int, frame: FrameType | None) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ENDING:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDING:
         signal.signal(number, end)
     try:
         yield

@@ -155,13 +155,15 @@ def is_missing(cell: str) -> bool:
 
 
 def number_text(cell: str) -> str | None:
-    """Returns the shortest text of a number, or None if the cell is not a finite number. A code such as 007 is not a number.
+    """Returns the shortest text of a number, or None if the cell is not a finite number of at most 15 + 12 digits.
+
+    A code such as 007, or the 16 digits of a card, is not a number.
 
     >>> [number_text(cell) for cell in ("1.0", "+5", "1e3", "-0.50", "007", "0x1", "inf", "1_0")]
     ['1', '5', '1000', '-0.5', None, None, None, None]
     """
     cell = cell.strip()
-    if not re.fullmatch(r"[+-]?(?:0|[1-9]\d{0,30})?(?:\.\d{0,30})?(?:[eE][+-]?\d{1,2})?", cell, re.ASCII):
+    if not re.fullmatch(r"[+-]?(?:0|[1-9]\d{0,14})?(?:\.\d{0,12})?(?:[eE][+-]?\d{1,2})?", cell, re.ASCII):
         return None
     try:
         number = Decimal(cell)

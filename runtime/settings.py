@@ -7,6 +7,7 @@ a secret instead, as Kubernetes mounts it: ``LDPSTREAM_KAFKA_PASSWORD_FILE=/run/
 
 import os
 import re
+import socket
 import ssl
 from ipaddress import ip_network
 from pathlib import Path
@@ -282,7 +283,9 @@ def _read_secret(variable: str, path: str) -> str:
 
 
 def cannot_listen(server: str, host: str, port: int, error: OSError) -> SettingsError:
-    """The error for an address that a server cannot listen on; `server` is the part of the settings' names."""
+    """The error for an address that a server cannot listen on; `server` is a part of the names of its settings."""
+    if isinstance(error, socket.gaierror):
+        return SettingsError(f"{PREFIX}{server}_HOST: {host}: {error.strerror}")
     return SettingsError(f"{PREFIX}{server}_PORT: {host}:{port}: {error.strerror or error}; choose a free port")
 
 

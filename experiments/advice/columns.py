@@ -127,7 +127,7 @@ def propose(column: Column, least: int) -> Domain | Dropped:
         return Dropped("all cells are empty")
     if len(column.cells) == 1:
         return Dropped("everybody has the same value")
-    if words & IDENTIFIERS:
+    if words & IDENTIFIERS and len(column.cells) > MAX_NUMBERS:
         return Dropped("its name says that it identifies people")
     if n < 2 * least:
         return Dropped(f"only {n} people have a value, fewer than twice the least count {least}")
@@ -154,8 +154,8 @@ def _listed(kept: list[str], rare: int, least: int) -> Domain | Dropped:
     values = kept if not rare or OTHER in kept else [*kept, OTHER]
     if len(values) < 2 or (len(kept) == 1 and rare < least):
         return Dropped(f"at least {least} people share only one value")
-    rest = f'; "{OTHER}" stands for all others' if OTHER in values else ""
-    return Domain({"values": values}, f"{len(values)} values, each of at least {least} people of the sample{rest}")
+    rest = f'; "{OTHER}" stands for all others' if rare else ""
+    return Domain({"values": values}, f"{len(kept)} values, each of at least {least} people of the sample{rest}")
 
 
 def _numbers(column: Column, least: int) -> Domain | Dropped:
@@ -167,8 +167,9 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
     kept = [number for number in ordered if counts[number] >= least]
     rare = n - sum(counts[number] for number in kept)
     if 2 <= len(kept) <= MAX_NUMBERS and rare <= RARE_NUMBERS * n:
-        top = _end_of_run(kept)  # counts from 0 or 1 that are rare only if they are large
-        if top is not None and top > 0 and (kept[0] == 0 or rare):
+        top = _end_of_run(kept)
+        above = sum(count for number, count in counts.items() if number > top)
+        if top > 0 and above <= RARE_NUMBERS * n and (kept[0] == 0 or above):  # a count, of which large numbers are rare
             return Domain({"size": top + 1}, f"integers 0 … {top}; a device reports the nearest for any other number")
         return _listed([f"{number:f}" for number in kept], rare, least)
     lowest, highest = _rank(ordered, counts, least), _rank(ordered[::-1], counts, least)
@@ -181,11 +182,11 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
     return Domain({"bins": edges}, f"{kind} in {len(edges) - 1} bins; a device reports the nearest bin for a number outside")
 
 
-def _end_of_run(kept: Sequence[Decimal]) -> int | None:
-    """Returns the last of the consecutive integers from 0 or 1 at the beginning of `kept`; None if other numbers begin it."""
+def _end_of_run(kept: Sequence[Decimal]) -> int:
+    """Returns the last of the consecutive integers from 0 or 1 at the beginning of `kept`; -1 if other numbers begin it."""
     first = kept[0]
     if first not in (0, 1):
-        return None
+        return -1
     return int(first) + sum(number == first + i for i, number in enumerate(kept)) - 1
 
 

@@ -37,11 +37,6 @@ class Services:
         """The settings of a process that uses these services, without the prefix ``LDPSTREAM_``."""
         return {"KAFKA": self.kafka.bootstrap, "REDIS": self.redis.url}
 
-    def check(self) -> None:
-        """Raises `NodeError` if Kafka or Redis has ended."""
-        self.kafka.check()
-        self.redis.check()
-
 
 @contextmanager
 def services(folder: Path, tell: Tell) -> Iterator[Services]:

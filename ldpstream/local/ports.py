@@ -45,7 +45,7 @@ def is_free(port: int) -> bool:
 
 def _claim(port: int) -> bool:
     folder = Path(tempfile.gettempdir()) / f"ldpstream-ports-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     claim = (folder / str(port)).open("ab")
     try:
         fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)

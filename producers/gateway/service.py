@@ -107,7 +107,7 @@ def _listen(name: str, host: str, port: int) -> Iterator[socket.socket]:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise SettingsError(f"LDPSTREAM_{name}_HOST: {host}: {error.strerror}") from None
+        raise cannot_listen(name, host, port, error) from None
     with listening:
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

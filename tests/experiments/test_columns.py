@@ -51,6 +51,7 @@ KINDS: dict[str, tuple[list[object], object]] = {
     "integers from 0": (some(0, "1.0", 1, 2), {"size": 3}),
     "large counts are rare": (rare(some(1, 2, 3), 7, 9, 12), {"size": 4}),
     "codes": (some(1, 2, 5), {"values": ["1", "2", "5"]}),
+    "codes from 0": (some(0, 1, 5, 10), {"values": ["0", "1", "5", "10"]}),
     "codes with rare ones": (rare(some(10, 20, 30), 77), {"values": ["10", "20", "30", "other"]}),
     "ratings": (some("0.5", "1.0", "1.50", "NA"), {"values": ["0.5", "1", "1.5"]}),
     "ages": ([round(18 + 70 * s) for s in SPREAD], {"bins": [20, 30, 40, 50, 60, 70, 80, 90]}),
@@ -83,8 +84,11 @@ def test_a_column_is_asked_for_or_dropped_with_a_reason(tmp_path: Path, cells: l
 
 
 def test_a_column_whose_name_is_an_identifier_is_dropped(tmp_path: Path) -> None:
-    _, columns = read_columns(table(tmp_path, {name: some("a", "b") for name in ("user_id", "customerId", "e-mail", "idea")}))
+    names = "user_id", "customerId", "e-mail", "idea"
+    _, columns = read_columns(table(tmp_path, {name: some(*(f"v{i}" for i in range(30))) for name in names}))
     assert [isinstance(propose(column, 10), Dropped) for column in columns] == [True, True, True, False]
+    _, (column,) = read_columns(table(tmp_path, {"mobile": some("yes", "no")}))  # too few values to identify anybody
+    assert not isinstance(propose(column, 10), Dropped)
 
 
 @pytest.mark.parametrize(
