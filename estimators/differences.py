@@ -1,0 +1,59 @@
+"""Standard errors of the difference of two estimates of one attribute, made at two times.
+
+    Var(f̂₂ - f̂₁) = s₁² + s₂² - 2 Cov(f̂₁, f̂₂)
+
+The server cannot compute the covariance, because it does not know who reported at both times. It uses a lower bound of the
+covariance, so the standard error is never too small, apart from the errors of s₁ and s₂ themselves.
+
+Any estimator: Cov >= -s₁ s₂ (Cauchy and Schwarz). The standard error is at most s₁ + s₂.
+
+Matrix inversion of one level: a value's estimate is a sum of independent contributions, one per person. For one person, the
+law of total covariance splits the covariance in two parts:
+
+- The noise, given the person's values at both times. This part is at least 0. Fresh noise of different reports is independent.
+  A memo that both times share adds its variance, and memos of different values are independent. Local hashing also shares the
+  hash function. Linear forms make the collisions of v with two other values independent or identical. A report that lies in
+  both windows adds its variance.
+- The values. Let u and w be the shares of the person's reports in each span that encode v, with the means F₁ and F₂. As
+  u w >= max(0, u + w - 1), their covariance is at least -min(F₁F₂, (1-F₁)(1-F₂)). It is lowest if the people with v at one
+  time are never the people with v at the other time.
+
+A person makes at most `each` reports in a span of n reports. The contributions therefore carry weights whose products sum to
+at most 1 / max(n₁/each₁, n₂/each₂), and
+
+    Cov(f̂₁, f̂₂) >= -d² min(F₁F₂, (1-F₁)(1-F₂)) / max(n₁/each₁, n₂/each₂)
+
+With fake data (RS+FD, d attributes) F are the shares of the encoded values; otherwise d = 1 and F = f. Independent errors
+(Cov = 0) would give too narrow intervals if people's values alternate. If people keep their values and memos, the true standard
+error is much smaller than this bound.
+
+Source: derived here. The lower bound of Pr[A and B] is Fréchet's inequality.
+"""
+
+import numpy as np
+
+from estimators.estimate import Estimate
+from mechanisms import Mechanism
+from mechanisms.arguments import FloatArray
+
+
+def difference_errors(before: Estimate, after: Estimate, m: Mechanism | None = None, people: float = 0.0) -> FloatArray:
+    """Upper bounds of the standard errors of `after.frequencies - before.frequencies`, (k,); NaN where an error is NaN.
+
+    Args:
+        before, after: estimates of the same attribute by the same estimator.
+        m: the mechanism, if both estimates are raw matrix inversions of its counts; otherwise None, for the bound s₁ + s₂.
+        people: max(n₁/each₁, n₂/each₂) of the module's docstring, above 0; ignored without `m`.
+
+    Raises:
+        ValueError: if `m` is given and `people` is not positive.
+    """
+    largest = before.standard_errors + after.standard_errors
+    if m is None:
+        return largest
+    if not people > 0:
+        raise ValueError(f"people must be positive, got {people!r}")
+    first, second = (m.encoded(np.clip(estimate.frequencies, 0, 1)) for estimate in (before, after))
+    opposed = m.fakes**2 * np.minimum(first * second, (1 - first) * (1 - second)) / people
+    own = before.standard_errors**2 + after.standard_errors**2
+    return np.asarray(np.minimum(largest, np.sqrt(own + 2 * opposed)))

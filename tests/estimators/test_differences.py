@@ -1,0 +1,91 @@
+"""Tests of the standard errors of a difference: coverage for dependent times, controls that fail, the worst case exactly."""
+
+import numpy as np
+import pytest
+
+from estimators.differences import difference_errors
+from estimators.estimate import Estimate
+from mechanisms import Mechanism, mechanism
+from mechanisms.arguments import FloatArray, IntArray
+
+PEOPLE, TRIALS, K = 600, 2000, 4
+
+
+def inverted(m: Mechanism, reports: IntArray) -> Estimate:
+    """Returns the raw inversions of (TRIALS, PEOPLE) GRR reports, for value 0, as one estimate of TRIALS frequencies."""
+    shares = ((reports == 0).mean(axis=1) - m.q) / (m.p - m.q)
+    errors = np.sqrt(m.inversion_variances(np.clip(shares, 0, 1), PEOPLE))
+    return Estimate(shares, errors, PEOPLE)
+
+
+def covered(before: Estimate, after: Estimate, errors: FloatArray, truth: float = 0.0) -> float:
+    """Returns how often the 95 % interval of the difference contains the truth."""
+    return float((np.abs(after.frequencies - before.frequencies - truth) < 1.959964 * errors).mean())
+
+
+LOWEST = 0.95 - 4 * (0.95 * 0.05 / TRIALS) ** 0.5  # false-alarm rate 3e-5 for a coverage of exactly 95 %
+
+
+def test_people_whose_values_alternate_need_the_wider_interval() -> None:
+    """Half of the people have the value at each time, never the same half. Independent errors would be too small."""
+    m = mechanism("GRR", k=K, eps=5.0)
+    rng = np.random.default_rng(20261122)
+    first = rng.integers(0, 2, (TRIALS, PEOPLE))
+    before, after = (inverted(m, m.simulate(v.ravel(), rng).reshape(TRIALS, PEOPLE)) for v in (first, 1 - first))
+    assert covered(before, after, difference_errors(before, after, m, PEOPLE)) > LOWEST
+    assert covered(before, after, np.hypot(before.standard_errors, after.standard_errors)) < LOWEST
+    assert covered(before, after, difference_errors(before, after)) > LOWEST
+
+
+@pytest.mark.parametrize("changing", [False, True])
+def test_shared_memos_never_make_the_interval_too_narrow(changing: bool) -> None:
+    m = mechanism("L-GRR", k=K, eps_inf=2.0, eps_1=1.8)
+    rng = np.random.default_rng(20261123)
+    values = rng.integers(0, 2, TRIALS * PEOPLE)
+    if changing:
+        reports = [m.simulate(v, rng) for v in (values, 1 - values)]
+    else:
+        reports = list(m.simulate(values, rng, steps=2).reshape(2, -1))
+    before, after = (inverted(m, r.reshape(TRIALS, PEOPLE)) for r in reports)
+    errors = difference_errors(before, after, m, PEOPLE)
+    assert covered(before, after, errors) > LOWEST
+    assert (covered(before, after, errors) > 0.99) == (not changing)  # kept memos: the bound is far from reached
+
+
+def test_the_bound_of_the_values_is_reached() -> None:
+    """The joint distribution with the fewest people who have the value twice has exactly this variance, for one person."""
+    m = mechanism("OUE", k=3, eps=1.0)
+    for f1, f2 in [(0.2, 0.3), (0.7, 0.6), (0.5, 0.5), (0.0, 0.4), (1.0, 0.3)]:
+        both = max(0.0, f1 + f2 - 1)
+        one, other = (Estimate(np.full(3, f), np.sqrt(m.inversion_variances(np.full(3, f), 1)), 1) for f in (f1, f2))
+        exact = one.standard_errors**2 + other.standard_errors**2 - 2 * (both - f1 * f2)
+        np.testing.assert_allclose(difference_errors(one, other, m, 1.0) ** 2, exact, rtol=1e-12)
+
+
+def test_fake_data_scales_the_bound() -> None:
+    """The contribution of a person to a share is d times its contribution to the share of encoded values."""
+    d, m = 5, mechanism("GRR", k=3, eps=6.0)
+    mixed, f = m.with_fake_data(d), np.full(3, 1 / 3)
+    encoded = (f + (d - 1) / 3) / d
+    error = np.sqrt(mixed.inversion_variances(f, 1))
+    alone = Estimate(f, error, 1)
+    of_encoded = d**2 * (m.inversion_variances(encoded, 1) + np.minimum(encoded**2, (1 - encoded) ** 2))
+    np.testing.assert_allclose(difference_errors(alone, alone, mixed, 1.0) ** 2, 2 * of_encoded, rtol=1e-9)
+
+
+def test_the_bound_for_any_estimator_is_reached_by_opposite_errors() -> None:
+    rng = np.random.default_rng(20261124)
+    noise = rng.normal(size=TRIALS)
+    before, after = Estimate(0.1 * noise, np.full(TRIALS, 0.1), 1), Estimate(-0.2 * noise, np.full(TRIALS, 0.2), 1)
+    assert covered(before, after, difference_errors(before, after)) > LOWEST
+    assert covered(before, after, np.hypot(0.1, 0.2) * np.ones(TRIALS)) < LOWEST
+
+
+def test_missing_errors_and_people_are_not_made_up() -> None:
+    m = mechanism("GRR", k=2, eps=1.0)
+    known, withheld = Estimate(np.full(2, 0.5), np.full(2, 0.1), 9), Estimate(np.full(2, 0.5), np.full(2, np.nan), 9)
+    assert np.isnan(difference_errors(known, withheld)).all()
+    assert np.isnan(difference_errors(withheld, known, m, 9)).all()
+    for people in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="people must be positive"):
+            difference_errors(known, known, m, people)
