@@ -2,16 +2,35 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
+from scipy.stats import norm
 
+from estimators.differences import difference_errors
 from estimators.post_processing import NAMES as POST_NAMES
 from estimators.post_processing import post_process
-from estimators.publishing.api_schema import AttributeInfo, Histogram, Level, Line, Overview, Series, Share, SurveyInfo
-from estimators.publishing.publication import MAX_FILTERED, LevelEstimate, Publication, Span, publication_key, spans
-from estimators.publishing.schedule import Progress
-from surveys import Attribute, Survey
+from estimators.publishing.api_schema import (
+    AttributeInfo,
+    Chances,
+    Comparison,
+    Histogram,
+    Level,
+    Line,
+    Outlook,
+    Overview,
+    Series,
+    Share,
+    Side,
+    Status,
+    SurveyInfo,
+)  # fmt: skip
+from estimators.publishing.publication import MAX_FILTERED, LevelEstimate, Publication, Span, publication_key, spans, spent
+from estimators.publishing.schedule import KEPT_STEPS, Progress
+from mechanisms import Mechanism
+from mechanisms.arguments import FloatArray
+from surveys import Attribute, Reason, Survey
 
 MAX_LINES = 20
 Truths = Callable[[Publication], list[float] | None]
@@ -92,10 +111,19 @@ class ApiResponses:
         progress = self._source.progress()
         return None if progress is None or progress.next_step == progress.first_step else progress.next_step - 1
 
-    def overviews(self, span: Span) -> list[Overview]:
-        step = self.latest_step()
-        if step is None:
-            return []
+    def status(self, span: Span, rejected: dict[Reason, int], now_ms: int) -> Status:
+        s, progress, latest = self._survey, self._source.progress(), self.latest_step()
+        due = max(0, s.step_at(now_ms)) if progress is None else progress.next_step
+        return Status(
+            attributes=[] if latest is None else self._overviews(span, latest),
+            rejected=rejected,
+            first_step=None if progress is None or latest is None else max(progress.first_step, latest - KEPT_STEPS + 1),
+            latest_step=latest,
+            now_ms=now_ms,
+            due_ms=None if self._truth else s.closes_ms(due),
+        )
+
+    def _overviews(self, span: Span, step: int) -> list[Overview]:
         counted: Span = "window" if span == "filtered" else span  # the filter has no counts of its own to compare levels
         found = {s: self._of_all_attributes(s, step) for s in dict.fromkeys((counted, "step", "filtered"))}
         overviews = []
@@ -114,6 +142,7 @@ class ApiResponses:
         return Overview(
             attribute=p.attribute, span=p.span, step=p.step,
             reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
+            step_reports=of_step.reports, step_complete=of_step.complete, outlook=self._outlook(p),
             top=[Share(label=label(v), frequency=_plain(f)) for v, f in _largest(p, 3)],
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
             drift_label=None if said.drift_value is None else label(said.drift_value),
@@ -122,15 +151,17 @@ class ApiResponses:
             change=change, change_label=None if change is None else label(change.value),
         )  # fmt: skip
 
+    def _outlook(self, p: Publication) -> dict[str, Outlook]:
+        attribute = self._survey.index(p.attribute)
+        steps, year = p.step + 1, self._survey.steps_a_year
+        levels = zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True)
+        return {level.name: Outlook(now=_chances(m, steps), year=_chances(m, steps + year)) for level, m in levels}
+
     def histogram(
         self, name: str, step: int | None, span: Span, estimator: str | None, post: str, confidence: float, top: int | None
     ) -> Histogram:
         attribute = self._known(name, span)
-        if step is None:
-            step = self.latest_step()
-        p = self._source.get([publication_key(name, span, step)])[0] if step is not None else None
-        if p is None:
-            raise NotFound(f"no estimate of {name} for step {step}" if step is not None else "nothing published yet")
+        p = self._published(name, span, step)
         chosen = self._estimator(p, estimator)
         estimate = p.estimators[chosen].estimate()
         frequencies = estimate.frequencies
@@ -146,7 +177,7 @@ class ApiResponses:
         shown = np.arange(attribute.k) if top is None else np.argsort(-frequencies, kind="stable")[:top]
         return Histogram(
             survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, panes=p.panes, reports=p.reports,
-            start_ms=self._start_ms(p), end_ms=self._end_ms(p),
+            start_ms=self._start_ms(p), end_ms=self._end_ms(p), people_at_least=math.ceil(self._people(p)),
             complete=p.complete, estimator=chosen, post=post if chosen == "mi" else "none", confidence=confidence,
             iterations=estimate.iterations, converged=estimate.converged, gap=_plain(estimate.gap),
             interval_withheld=p.estimators[chosen].interval_withheld, privacy=p.privacy,
@@ -155,12 +186,50 @@ class ApiResponses:
             frequencies=_plains(frequencies[shown]), standard_errors=_plains(estimate.standard_errors[shown]),
             low=_plains(low[shown]), high=_plains(high[shown]),
             truth=None if truth is None else [truth[v] for v in shown],
+            others=_plain(frequencies.sum() - frequencies[shown].sum()) if len(shown) < attribute.k else None,
             levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()}, change=p.change,
         )  # fmt: skip
 
-    def series(self, name: str, span: Span, estimator: str | None, values: str | None, last: int, confidence: float) -> Series:
+    def comparison(
+        self, name: str, before: int, after: int | None, span: Span, estimator: str | None, confidence: float, top: int | None
+    ) -> Comparison:
         attribute = self._known(name, span)
-        latest = self.latest_step()
+        first, second = self._published(name, span, before), self._published(name, span, after)
+        if first.step == second.step:
+            raise NotAllowed(f"before and after must be different steps, got {before} twice")
+        chosen = self._estimator(second, estimator)
+        one, other = first.estimators[self._estimator(first, chosen)].estimate(), second.estimators[chosen].estimate()
+        mechanisms = self._survey.mechanisms[self._survey.index(name)]
+        exact = chosen == "mi" and self._post == "none" and len(mechanisms) == 1
+        people = max(self._people(first), self._people(second))
+        errors = difference_errors(one, other, mechanisms[0], people) if exact and people else difference_errors(one, other)
+        differences = other.frequencies - one.frequencies
+        half, wide = (float(norm.isf((1 - confidence) / 2 / n)) * errors for n in (1, attribute.k))
+        shown = np.arange(attribute.k) if top is None else np.argsort(-np.abs(differences), kind="stable")[:top]
+        truths = (self._truth(first), self._truth(second)) if self._truth else (None, None)
+        truth = None if truths[0] is None or truths[1] is None else np.subtract(truths[1], truths[0])[shown].tolist()
+        return Comparison(
+            attribute=name, span=span, estimator=chosen, confidence=confidence, basis="inversion" if exact else "any",
+            interval_withheld=first.estimators[chosen].interval_withheld or second.estimators[chosen].interval_withheld,
+            overlap=max(self._start_ms(first), self._start_ms(second)) < min(self._end_ms(first), self._end_ms(second)),
+            before=self._side(first, one.frequencies[shown]), after=self._side(second, other.frequencies[shown]),
+            values=shown.tolist(), labels=[attribute.label(v) for v in shown],
+            differences=_plains(differences[shown]), standard_errors=_plains(errors[shown]),
+            low=_plains((differences - half)[shown]), high=_plains((differences + half)[shown]),
+            clear=(np.abs(differences) > wide)[shown].tolist(), truth=truth,
+        )  # fmt: skip
+
+    def _side(self, p: Publication, frequencies: FloatArray) -> Side:
+        return Side(
+            step=p.step, start_ms=self._start_ms(p), end_ms=self._end_ms(p), panes=p.panes, reports=p.reports,
+            people_at_least=math.ceil(self._people(p)), complete=p.complete, frequencies=_plains(frequencies),
+        )  # fmt: skip
+
+    def series(
+        self, name: str, span: Span, estimator: str | None, values: str | None, last: int, confidence: float, step: int | None
+    ) -> Series:
+        attribute = self._known(name, span)
+        latest = self.latest_step() if step is None else step
         steps = range(0) if latest is None else range(max(0, latest - last + 1), latest + 1)
         found = [p for p in self._source.get([publication_key(name, span, step) for step in steps]) if p is not None]
         if not found:
@@ -191,6 +260,20 @@ class ApiResponses:
             eps_t={level: [p.privacy[level].eps_t for p in found] for level in found[-1].privacy},
         )  # fmt: skip
 
+    def _people(self, p: Publication) -> float:
+        """Returns a lower bound of the number of people who reported: reports divided by the most reports of one person."""
+        width = self._survey.window_steps if p.span == "window" else 1
+        most = max(m.reports_in(width) for m in self._survey.mechanisms[self._survey.index(p.attribute)])
+        return p.reports / max(1, min(most, p.panes))
+
+    def _published(self, name: str, span: Span, step: int | None) -> Publication:
+        if step is None:
+            step = self.latest_step()
+        p = self._source.get([publication_key(name, span, step)])[0] if step is not None else None
+        if p is None:
+            raise NotFound(f"no estimate of {name} for step {step}" if step is not None else "nothing published yet")
+        return p
+
     def _start_ms(self, p: Publication) -> int:
         width = self._survey.window_steps if p.span == "window" else 1
         return self._survey.opens_ms(max(0, p.step - width + 1))
@@ -212,6 +295,15 @@ class ApiResponses:
         if wanted not in p.estimators:
             raise NotAllowed(f"estimator must be one of {', '.join(p.estimators)}, got {wanted!r}")
         return wanted
+
+
+@lru_cache(maxsize=4096)  # may take a tenth of a second
+def _chances(m: Mechanism, steps: int) -> Chances:
+    t, loss = m.reports_in(steps), spent(m, steps)
+    return Chances(
+        t=t, eps_t=loss.eps_t, eps_sequence=loss.eps_sequence, eps_sequence_exact=loss.eps_sequence_exact,
+        guess=m.guess(t), guess_any_values=m.guess_any_values(t),
+    )  # fmt: skip
 
 
 def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:

@@ -1,5 +1,7 @@
 """Responses of the API, one struct each. None stands for NaN and infinity, since JSON has no such numbers."""
 
+from typing import Literal
+
 import msgspec
 
 from estimators.publishing.publication import Diagnostics, Jump, LevelEstimate, Privacy, Span, Withheld
@@ -68,14 +70,38 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     frequency: float | None
 
 
+class Chances(msgspec.Struct, frozen=True, kw_only=True):
+    """Privacy loss of t reports, in nats, and the chance of a right guess of a value.
+
+    The guesser sees the t reports and considers all values equally likely beforehand. `eps_t` and `guess`: the value never
+    changed. `eps_sequence` and `guess_any_values`: the value at one step, if values may change at every step; both are upper
+    bounds, but eps_sequence is exact if `eps_sequence_exact`.
+    """
+
+    t: int
+    eps_t: float
+    eps_sequence: float
+    eps_sequence_exact: bool
+    guess: float
+    guess_any_values: float
+
+
+class Outlook(msgspec.Struct, frozen=True, kw_only=True):
+    """Privacy loss at one level: `now`, after the latest step, and `year`, if the survey goes on for 365 days."""
+
+    now: Chances
+    year: Chances
+
+
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of an attribute's latest estimate: its three most frequent values (none without an estimate) and privacy loss.
 
     `span` is the requested span, or "step" if the request is for the filtered curve and the attribute has none. fit_z (by
     level), drift_sigma, drift_p and drift_label (the value that changed most) describe the latest step, for all spans.
-    levels_sigma, levels_p, levels_label and levels_pair describe the span, or the window if the span is "filtered". See
+    `step_reports` and `step_complete` are the number of reports and the completeness of the latest step alone. levels_sigma,
+    levels_p, levels_label and levels_pair describe the span, or the window if the span is "filtered". See
     `publication.Diagnostics`. `change` is the jump that the filter detected at the latest step, for all spans; change_label is
-    the label of the value that jumped.
+    the label of the value that jumped. `outlook` is by level.
     """
 
     attribute: str
@@ -84,7 +110,10 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     reports: int
     panes: int
     complete: bool
+    step_reports: int
+    step_complete: bool
     privacy: dict[str, Privacy]
+    outlook: dict[str, Outlook]
     top: list[Share]
     fit_z: dict[str, float | None]
     drift_sigma: float | None
@@ -99,11 +128,19 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """Summary of all attributes. `rejected` counts envelopes by reason; `latest_step` is None before the first publication."""
+    """Summary of all attributes. `rejected` counts envelopes by reason.
+
+    `latest_step` is None before the first publication. `first_step` is the first step whose publications may still exist. The
+    next step is published at `due_ms` or soon after (None in a simulation, whose clock is virtual). `now_ms` is the server's
+    time. Times are Unix times.
+    """
 
     attributes: list[Overview]
     rejected: dict[Reason, int]
+    first_step: int | None
     latest_step: int | None
+    now_ms: int
+    due_ms: int | None
 
 
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +151,10 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     estimate has no standard errors and no intervals: see `publication.Frequencies`. The span begins at `start_ms`
     and ends at `end_ms`, in Unix time. With several levels, `levels` has each level's own estimate of the values shown. The
     intervals are computed before post-processing. `change`: see `publication.Publication`.
+
+    `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span: at
+    least so many people reported. `others` is the sum of the frequencies of the values that are not shown; None if all values
+    are shown or there is no estimate.
     """
 
     survey: str
@@ -124,6 +165,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     end_ms: int
     panes: int
     reports: int
+    people_at_least: int
     complete: bool
     estimator: str
     post: str
@@ -141,8 +183,52 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     low: list[float | None]
     high: list[float | None]
     truth: list[float] | None
+    others: float | None
     levels: dict[str, LevelEstimate]
     change: Jump | None
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two estimates of a comparison. Fields as in `Histogram`."""
+
+    step: int
+    start_ms: int
+    end_ms: int
+    panes: int
+    reports: int
+    people_at_least: int
+    complete: bool
+    frequencies: list[float | None]
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Differences of the frequencies at two times, `after` minus `before`, one entry per value shown.
+
+    `standard_errors` are upper bounds (`estimators.differences`). `basis` names the bound. "inversion": the raw inversion of
+    one level; the bound allows for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence
+    between the two estimates. `low` and `high` are the ends of each value's own interval. `clear` is true if the interval
+    excludes 0 although it is widened for all k values (Bonferroni). If an estimate has no intervals, the difference has none:
+    the numbers are None, `clear` is false, and `interval_withheld` is the reason. `overlap` is true if both spans contain a
+    common step. `truth` is the true difference in a simulation.
+    """
+
+    attribute: str
+    span: Span
+    estimator: str
+    confidence: float
+    basis: Literal["inversion", "any"]
+    interval_withheld: Withheld | None
+    overlap: bool
+    before: Side
+    after: Side
+    values: list[int]
+    labels: list[str]
+    differences: list[float | None]
+    standard_errors: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+    clear: list[bool]
+    truth: list[float] | None
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

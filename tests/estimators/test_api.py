@@ -7,14 +7,12 @@ import math
 import tomllib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 import schemathesis
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from schemathesis.core.result import Ok
@@ -26,36 +24,10 @@ from estimators.publishing.results import MemoryResults
 from estimators.publishing.schedule import Progress
 from ldpstream.demo import Demo
 from producers.gateway.openapi import description
-from producers.values import MarkovValues
 from stores.count_store import StoreUnavailable
 from surveys import parse_survey
 
-STEPS = 4
-TOML = (Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml").read_text()
-SURVEY = parse_survey(tomllib.loads(TOML.replace('"settings"', '"=1+1"')))
-
-
-@pytest.fixture(scope="module")
-def demo() -> Demo:
-    demo = Demo(SURVEY, MarkovValues(SURVEY, 2000, STEPS, 3), 3)
-    demo.run(lambda step, made: None)
-    return demo
-
-
-def api_of(demo: Demo) -> FastAPI:
-    return create_api(SURVEY, demo.service.results, demo.service.rejected, truth=lambda p: demo.truth.of(SURVEY, p))
-
-
-@pytest.fixture(scope="module")
-def client(demo: Demo) -> Iterator[TestClient]:
-    with TestClient(api_of(demo)) as client:
-        yield client
-
-
-def published(demo: Demo, attribute: str, span: str, step: int) -> Publication:
-    (found,) = demo.service.results.get([f"{attribute}|{span}|{step}"])
-    assert found is not None
-    return found
+from .api_rig import STEPS, SURVEY, TOML, api_of, published
 
 
 def test_the_survey_is_described(client: TestClient) -> None:
@@ -286,6 +258,13 @@ def test_the_description_names_one_content_type_per_response(demo: Demo) -> None
         ("attributes/screen/series?span=filtered&estimator=mi", 422, "one of filter, got 'mi'"),
         ("attributes/screen/histogram?span=filtered&post=norm", 422, "post must be one of none for filter"),
         ("attributes/screen/histogram?estimator=filter", 422, "mi, ibu, mle"),
+        ("attributes/screen/comparison", 422, "before"),
+        ("attributes/screen/comparison?before=3", 422, "different steps, got 3 twice"),
+        ("attributes/screen/comparison?before=99", 404, "no estimate of screen for step 99"),
+        ("attributes/screen/comparison?before=1&estimator=filter", 422, "mi, ibu, mle"),
+        ("attributes/screen/histogram.csv?zone=Nowhere/Town", 422, "zone must be"),
+        ("attributes/screen/series.csv?zone=../passwd", 422, "zone must be"),
+        ("attributes/screen/series.csv?zone=Europe", 422, "zone must be"),
         ("nothing", 404, "Not Found"),
     ],
 )
@@ -296,7 +275,9 @@ def test_refusals_are_problem_documents(client: TestClient, path: str, status: i
     assert said in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("path", ["/", "/page/page.js", "/api/v1/survey", "/api/v1/attributes/nobody/histogram", "/nowhere"])
+@pytest.mark.parametrize(
+    "path", ["/", "/table", "/page/page.js", "/api/v1/survey", "/api/v1/attributes/nobody/histogram", "/nowhere"]
+)
 def test_every_response_has_the_security_headers(client: TestClient, path: str) -> None:
     assert SECURITY.items() <= dict(client.get(path).headers).items() | {
         (name, value) for name in SECURITY for value in [client.get(path).headers.get(name)]
@@ -305,7 +286,8 @@ def test_every_response_has_the_security_headers(client: TestClient, path: str) 
 
 def test_the_status_is_empty_before_the_first_step() -> None:
     with TestClient(create_api(SURVEY, MemoryResults(), dict)) as client:
-        assert client.get("/api/v1/status").json() == {"attributes": [], "rejected": {}, "latest_step": None}
+        found = client.get("/api/v1/status").json()
+        assert (found["attributes"], found["rejected"], found["latest_step"]) == ([], {}, None)
         assert client.get("/api/v1/attributes/screen/histogram").status_code == 404
         assert client.get("/api/v1/attributes/screen/series").status_code == 404
 
@@ -350,7 +332,7 @@ async def test_events_report_every_change_once_and_at_once(monkeypatch: pytest.M
 def test_the_api_conforms_to_its_description(demo: Demo) -> None:
     schema = schemathesis.openapi.from_asgi("/openapi.json", api_of(demo)).exclude(path="/api/v1/events")  # never ends
     operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
-    assert len(operations) == 6
+    assert len(operations) == 8
     for operation in operations:
 
         @settings(max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck))

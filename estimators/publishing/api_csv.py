@@ -1,0 +1,96 @@
+"""CSV tables of the HTTP API. Times are in UTC; with a time zone, the columns `start_local` and `end_local` follow."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from fastapi.responses import Response
+
+from estimators.publishing.api_responses import NotAllowed
+from estimators.publishing.api_schema import Comparison, Histogram, Series
+
+HISTOGRAM_COLUMNS = (
+    "value", "label", "frequency", "standard_error", "low", "high", "truth",
+    "step", "start", "end", "reports", "complete", "interval_withheld",
+)  # fmt: skip
+SERIES_COLUMNS = (
+    "step", "reports", "complete", "value", "label", "frequency", "low", "high", "start", "end", "interval_withheld",
+)  # fmt: skip
+COMPARISON_COLUMNS = (
+    "value", "label", "before", "after", "difference", "standard_error", "low", "high", "clear", "truth",
+    "before_step", "after_step", "before_end", "after_end", "basis", "interval_withheld",
+)  # fmt: skip
+
+
+class Csv(Response):
+    media_type = "text/csv"
+
+
+def time_zone(name: str | None) -> ZoneInfo | None:
+    """Returns the time zone with this IANA name; None for None.
+
+    Raises:
+        NotAllowed: if this computer knows no such time zone.
+    """
+    try:
+        return None if name is None else ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise NotAllowed(f"zone must be the IANA name of a time zone, such as Europe/Berlin, got {name!r}") from None
+
+
+def histogram_csv(h: Histogram, zone: ZoneInfo | None) -> Response:
+    """Returns one line per value."""
+    columns: list[Sequence[Any]] = [
+        h.values, h.labels, h.frequencies, h.standard_errors, h.low, h.high, h.truth or [None] * len(h.values),
+    ]  # fmt: skip
+    same = (h.step, utc(h.start_ms), utc(h.end_ms), h.reports, h.complete, h.interval_withheld)
+    times = _local(zone, h.start_ms, h.end_ms)
+    return _csv(HISTOGRAM_COLUMNS, zone, ((*row, *same, *times) for row in zip(*columns, strict=True)))
+
+
+def series_csv(s: Series, zone: ZoneInfo | None) -> Response:
+    """Returns one line per step and value."""
+    rows = (
+        (step, s.reports[i], s.complete[i], line.value, line.label, line.frequencies[i], line.low[i], line.high[i],
+         utc(s.start_ms[i]), utc(s.end_ms[i]), s.interval_withheld[i], *_local(zone, s.start_ms[i], s.end_ms[i]))
+        for i, step in enumerate(s.steps)
+        for line in s.lines
+    )  # fmt: skip
+    return _csv(SERIES_COLUMNS, zone, rows)
+
+
+def comparison_csv(c: Comparison) -> Response:
+    """Returns one line per value."""
+    columns: list[Sequence[Any]] = [
+        c.values, c.labels, c.before.frequencies, c.after.frequencies, c.differences, c.standard_errors, c.low, c.high, c.clear,
+        c.truth or [None] * len(c.values),
+    ]  # fmt: skip
+    same = (c.before.step, c.after.step, utc(c.before.end_ms), utc(c.after.end_ms), c.basis, c.interval_withheld)
+    return _csv(COMPARISON_COLUMNS, None, ((*row, *same) for row in zip(*columns, strict=True)))
+
+
+def utc(time_ms: int) -> str:
+    """Formats a Unix time as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _local(zone: ZoneInfo | None, *times_ms: int) -> list[str]:
+    if zone is None:
+        return []
+    return [datetime.fromtimestamp(time_ms / 1000, zone).isoformat(timespec="milliseconds") for time_ms in times_ms]
+
+
+def _csv(header: tuple[str, ...], zone: ZoneInfo | None, rows: Iterable[Iterable[Any]]) -> Response:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(header if zone is None else (*header, "start_local", "end_local"))
+    writer.writerows(("" if cell is None else _inert(cell) for cell in row) for row in rows)
+    return Csv(text.getvalue())
+
+
+def _inert(cell: Any) -> Any:
+    """Marks a label as text if a spreadsheet would read it as a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell

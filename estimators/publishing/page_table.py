@@ -1,0 +1,124 @@
+"""The latest estimates as a plain HTML page, for browsers without JavaScript."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from html import escape
+from urllib.parse import quote, urlencode
+
+from estimators.publishing.api_responses import ApiResponses, NotAllowed, NotFound
+from estimators.publishing.api_schema import Histogram
+from estimators.publishing.publication import Span, spans
+from surveys import Attribute, Survey
+
+FEW_ROWS, MANY_ROWS = 10, 1000  # values shown of each of several attributes; of one attribute
+SPANS = {"window": "sliding window", "step": "one step", "filtered": "filtered curve"}
+NUMBER = ' class="number"'
+HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<link rel="icon" href="/page/favicon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/page/page.css">
+</head>
+<body class="plain">
+<header><h1>{title}</h1></header>
+<main>
+"""
+FOOT = """</main>
+<footer>
+<p>Estimates from randomized reports. <a href="/">The live page</a> needs JavaScript. <a href="/openapi.json">API</a></p>
+</footer>
+</body>
+</html>
+"""
+
+
+def with_query(index: str, query: str) -> str:
+    """Returns the live page with its query in the links for browsers without JavaScript."""
+    return index.replace("/table", f"/table?{escape(query)}" if query else "/table")
+
+
+def page_table(
+    survey: Survey, responses: ApiResponses, attribute: str | None, step: int | None, span: Span, estimator: str | None
+) -> tuple[str, int]:
+    """Returns the page and its HTTP status.
+
+    Args:
+        survey: the survey.
+        responses: the estimates.
+        attribute: name of one attribute, to show at most 1000 of its values; None for ten values of every attribute.
+        step, span, estimator: as in the API. An attribute without this span is shown for the window.
+
+    Raises:
+        StoreUnavailable: if the store of results does not answer.
+    """
+    parts, status = [HEAD.format(title=escape(f"{survey.name} · ldpstream"))], 200
+    shown = [a for a in survey.attributes if attribute in (None, a.name)]
+    try:
+        if not shown:
+            raise NotFound(f"no attribute {attribute!r} in this survey")
+        for a in shown:
+            of_span: Span = span if span in spans(a) else "window"
+            rows = MANY_ROWS if attribute else FEW_ROWS
+            h = responses.histogram(a.name, step, of_span, estimator, "none", 0.95, min(rows, a.k))
+            parts.append(_section(a, h, survey.window_steps, alone=attribute is not None))
+    except (NotFound, NotAllowed) as error:
+        status = 404 if isinstance(error, NotFound) else 422
+        parts.append(f'<section class="card"><p>{escape(str(error))}</p><p><a href="/table">All attributes</a></p></section>')
+    return "".join([*parts, FOOT]), status
+
+
+def _section(a: Attribute, h: Histogram, window: int, alone: bool) -> str:
+    here = {"attribute": a.name, "step": h.step}
+    query = escape(urlencode({**here, "span": h.span, "estimator": h.estimator}))
+    csv = f'<a href="/api/v1/attributes/{quote(a.name)}/histogram.csv?{query}">CSV</a>'
+    if alone:
+        others = [span for span in spans(a) if span != h.span]
+        links = [f'<a href="/table?{escape(urlencode({**here, "span": span}))}">{SPANS[span]}</a>' for span in others]
+        links += ['<a href="/table">All attributes</a>', csv]
+    else:
+        links = [f'<a href="/table?{query}">All values</a>', csv]
+    head = "".join(f'<th scope="col"{"" if i == 0 else NUMBER}>{name}</th>' for i, name in enumerate(_names(h)))
+    rows = "".join(_row(cells) for cells in _rows(h))
+    left = "" if h.others is None else f" The other {a.k - len(h.values):,} values have {_percent(h.others)} together."
+    return (
+        f'<section class="card"><h2>{escape(a.name)}</h2>\n<p>{_about(h, window)}{left}</p>\n'
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n'
+        f'<p class="links">{" ".join(links)}</p></section>\n'
+    )
+
+
+def _about(h: Histogram, window: int) -> str:
+    if not h.converged and h.reports == 0:
+        return f"{_time(h.start_ms)} to {_time(h.end_ms)} (step {h.step}): nobody reported."
+    kept = "" if h.complete else " <strong>Incomplete: reports may be missing.</strong>"
+    withheld = "" if h.interval_withheld is None else " The intervals are withheld: this estimate is biased."
+    width = f" of {window} steps" if h.span == "window" else ""
+    return (
+        f"{_time(h.start_ms)} to {_time(h.end_ms)} (step {h.step}), {SPANS[h.span]}{width}, estimator {escape(h.estimator)}: "
+        f"{h.reports:,} reports of at least {h.people_at_least:,} people.{kept}{withheld}"
+    )
+
+
+def _names(h: Histogram) -> list[str]:
+    return ["Value", "Share", "95 % from", "to", *(["Truth"] if h.truth else [])]
+
+
+def _rows(h: Histogram) -> Iterable[list[str]]:
+    for i, label in enumerate(h.labels):
+        numbers = [h.frequencies[i], h.low[i], h.high[i], *([h.truth[i]] if h.truth else [])]
+        yield [escape(label), *map(_percent, numbers)]
+
+
+def _row(cells: list[str]) -> str:
+    return f'<tr><th scope="row">{cells[0]}</th>{"".join(f"<td{NUMBER}>{cell}</td>" for cell in cells[1:])}</tr>\n'
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f} %"
+
+
+def _time(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
