@@ -37,7 +37,7 @@ FOOT = """</main>
 
 def with_query(index: str, query: str) -> str:
     """Returns the live page with its query in the links for browsers without JavaScript."""
-    return index.replace("/table", f"/table?{escape(query)}" if query else "/table")
+    return index.replace('/table"', f'/table?{escape(query)}"') if query else index
 
 
 def page_table(

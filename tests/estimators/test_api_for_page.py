@@ -162,3 +162,4 @@ def test_the_page_leads_to_the_table_of_its_link(client: TestClient) -> None:
     text = client.get("/?attribute=a&span=step&x=%22><script>").text
     assert "/table?attribute=a&amp;span=step&amp;x=%22" in text
     assert "<script>" not in text
+    assert text.count("</table>") == client.get("/").text.count("</table>") > 0

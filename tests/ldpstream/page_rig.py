@@ -15,7 +15,7 @@ from estimators.publishing.page_server import PageServer
 from estimators.publishing.publication import Diagnostics, Frequencies, Jump, Publication, Span, conclude, spans, spent
 from estimators.publishing.results import MemoryResults
 from estimators.publishing.schedule import Progress
-from surveys import Survey, load_survey, parse_survey
+from surveys import Reason, Survey, load_survey, parse_survey
 
 PATIENCE_MS = 120_000
 expect.set_options(timeout=PATIENCE_MS)
@@ -27,9 +27,16 @@ OpenPage = Callable[..., Page]
 
 
 @contextmanager
-def served(survey: Survey, results: MemoryResults) -> Iterator[str]:
-    """Serves the page of these results, and yields its address."""
-    server = PageServer(create_api(survey, results, dict), "127.0.0.1", 0)
+def served(
+    survey: Survey, results: MemoryResults, rejected: dict[Reason, int] | None = None, late_ms: int = 0
+) -> Iterator[str]:
+    """Serves the page of these results, and yields its address. The next step is due since `late_ms`."""
+
+    def clock() -> int:
+        progress = results.progress()
+        return survey.closes_ms(progress.next_step if progress else 0) + late_ms
+
+    server = PageServer(create_api(survey, results, lambda: rejected or {}, clock=clock), "127.0.0.1", 0)
     try:
         yield server.url
     finally:

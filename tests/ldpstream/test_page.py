@@ -25,17 +25,23 @@ def test_the_page_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page:
     pipeline, url = demo
     page = open_page(url)
     assert page.title() == f"{SURVEY.name} · ldpstream"
-    assert page.locator("#attributes tbody tr").count() == len(SURVEY.attributes)
+    assert page.locator("#attributes tbody tr").count() == sum(len(attribute.levels) for attribute in SURVEY.attributes)
     (p,) = pipeline.service.results.get(["screen|window|5"])
     assert p is not None
-    spent_text = page.locator("#attributes tbody tr").first.inner_text()
-    assert f"{p.privacy['standard'].eps_t:.4g} of {p.privacy['standard'].eps_inf:.4g}" in spent_text
-    assert page.locator("#attributes meter").first.get_attribute("value") == str(p.privacy["standard"].eps_t)
-    chances = "right guess among 6 values: 59.6 % from one report, 91.6 % from all, up to 100.0 % after a year of changes"
-    assert chances in spent_text
+    cells = page.locator("#attributes tbody tr").first.locator("td").all_inner_texts()
+    assert [re.sub(r"\s+", " ", cell) for cell in cells[:5]] == [
+        "standard after 6 reports", f"{100 * SURVEY.mechanisms[0][0].guess(6):.1f} % {p.privacy['standard'].eps_t:.4g} nats",
+        "91.6 % 4 nats", f"up to 100 % ≤ {p.privacy['standard'].eps_sequence:.4g} nats", "up to 100 % ≤ 16,100 nats",
+    ]  # fmt: skip
+    promise = page.locator("#promise").inner_text()
+    assert "one report gives a right guess with a chance of 59.6 % (2 nats)" in promise
+    assert "no number of reports raises the loss above 4 nats (chance 91.6 %)" in promise
     assert "be the sender's true value" in page.locator("footer").inner_text()
-    assert f"{p.reports:,} reports" in page.locator("#summary").inner_text()
-    page.locator("#numbers summary").click()
+    people = -(-p.reports // 6)
+    summary = f"{p.reports:,} reports of at least {people:,} people in 6 steps, with 95 % intervals. is the truth."
+    assert re.sub(r"\s+", " ", page.locator("#summary").inner_text()) == summary
+    assert page.locator("#when").inner_text() == "5 Jan 2026, 00:00–06:00 UTC (step 5)"
+    assert page.locator("#state-text").inner_text() == "Latest step ended 5 Jan 2026, 06:00 UTC (simulated time; step 5)"
     row = page.locator("#values tr").nth(1).inner_text().split("\t")
     found, truth = p.estimators["ibu"].estimate(), pipeline.truth.of(SURVEY, p)
     assert truth is not None
@@ -53,15 +59,14 @@ def test_the_page_shows_the_promise_of_a_spaced_level(open_page: OpenPage) -> No
     try:
         page = open_page(server.url)
         shoot(page, "spaced")
-        said = page.locator("#attributes tbody tr").first.inner_text()
+        said = page.locator("#attributes tbody tr").first.inner_text() + page.locator("#promise").inner_text()
         for words in (
-            "daily, after 2 reports",
-            "2 of 365, whatever the values",
-            "at most 1 within any 25 steps, whatever the values",
-            "35.2 % from one report (also from all reports, if the value depends only on values of this attribute",
+            "after 2 reports",
+            "a chance of 35.2 % (1 nat)",
+            "All reports of a device together lose at most 365 nats, whatever the values.",
+            "A device reports once in 25 steps: at most 1 nat within any 25 steps, whatever the values.",
         ):
             assert words in said, said
-        assert page.locator("#attributes meter").first.get_attribute("max") == "365"
         sample = "A step counts at most about one device in 25 at level daily; the intervals hold for all people."
         assert sample not in page.locator("#summary").inner_text()
         page.locator("#span").select_option("step")
@@ -81,9 +86,10 @@ def test_every_control_changes_the_page(demo: tuple[Demo, str], open_page: OpenP
     page.select_option("#post", "norm-sub")
     expect(page.locator("#histogram-csv")).to_have_attribute("href", re.compile("post=norm-sub"))
     page.select_option("#span", "step")
-    expect(page.locator("#summary")).to_contain_text("in step 5")
+    expect(page.locator("#when")).to_have_text("5 Jan 2026, 05:00–06:00 UTC (step 5)")
     page.locator("#step").fill("2")
-    expect(page.locator("#summary")).to_contain_text("in step 2")
+    expect(page.locator("#when")).to_have_text("5 Jan 2026, 02:00–03:00 UTC (step 2)")
+    expect(page.locator("#step-text")).to_have_text("5 Jan 2026, 03:00")
     assert not page.locator("#follow").is_checked()
     (p,) = pipeline.service.results.get(["screen|step|2"])
     assert p is not None
@@ -95,7 +101,7 @@ def test_every_control_changes_the_page(demo: tuple[Demo, str], open_page: OpenP
     assert len(lines) == SURVEY.attributes[0].k + 1
     page.locator("[data-attribute=latency_ms]").click()
     expect(page.locator("#histogram-title")).to_have_text("latency_ms")
-    assert page.url.endswith("#latency_ms")
+    assert "attribute=latency_ms" in page.url
     assert page.locator("#estimator option").count() == 3
     assert page.locator("#post").is_enabled()
 
@@ -111,8 +117,8 @@ def test_the_page_is_usable_by_keyboard(demo: tuple[Demo, str], open_page: OpenP
     page.keyboard.press("Enter")
     expect(page.locator("#histogram-title")).to_have_text("latency_ms")
     assert page.evaluate("document.activeElement.dataset.attribute") == "latency_ms"  # the page is redrawn and keeps the focus
-    named = "[...document.querySelectorAll('select, input, button')].every((e) => e.labels?.length || e.textContent.trim())"
-    assert page.evaluate(named)
+    named = "(e) => e.labels?.length || e.textContent.trim() || e.ariaLabel"
+    assert page.evaluate(f"[...document.querySelectorAll('select, input, button')].every({named})")
 
 
 def test_the_theme_can_be_dark_or_light(demo: tuple[Demo, str], open_page: OpenPage) -> None:
@@ -162,12 +168,13 @@ def test_the_page_shows_many_values_and_new_steps(open_page: OpenPage) -> None:
     try:
         page = open_page(server.url)
         shoot(page, "many")
-        assert page.locator("#state-text").inner_text() == "live, step 49"
+        assert "; step 49)" in page.locator("#state-text").inner_text()
         assert page.locator("#attributes tbody tr").count() == 20
         assert "1,234" in page.locator("#rejected").inner_text()
+        assert "The 25 most frequent of 1,000 values; the others have" in page.locator("#summary").inner_text()
         extend(survey, results, 50, np.random.default_rng(2))
-        expect(page.locator("#state-text")).to_have_text("live, step 50")
-        assert page.locator("#step-text").inner_text() == "50"
+        expect(page.locator("#state-text")).to_contain_text("; step 50)")
+        expect(page.locator("#step-text")).to_have_text("5 Jan 2026, 00:51")
         page.close()  # close the page before the server: a closed connection would be an error on the page
     finally:
         server.close()
@@ -177,7 +184,9 @@ def test_a_large_domain_shows_its_most_frequent_values(open_page: OpenPage) -> N
     survey, results = many(20_000, 1, 2)
     with served(survey, results) as url:
         page = open_page(url)
-        assert "The 2,000 most frequent of 20,000 values" in page.locator("#summary").inner_text()
+        assert "The 25 most frequent of 20,000 values" in page.locator("#summary").inner_text()
+        page.select_option("#show", "all")
+        expect(page.locator("#summary")).to_contain_text("The 2,000 most frequent of 20,000 values")
         shoot(page, "large")
         page.close()
 
@@ -190,15 +199,20 @@ def test_a_step_without_reports_is_a_gap_with_a_message(open_page: OpenPage, wid
     silent(survey, results, 5)
     with served(survey, results) as url:
         page = open_page(url, width=width)
-        assert "Nobody reported in the window that ends with step 5" in page.locator("#summary").inner_text()
-        assert page.locator("#histogram").get_attribute("aria-label") == "Histogram of a00, nobody reported"
+        assert "Nobody reported in this window: there is no estimate." in page.locator("#summary").inner_text()
+        assert (page.locator("#histogram").get_attribute("aria-label") or "").startswith("Histogram of a00, nobody reported.")
+        assert (
+            page.locator("#alerts-list").inner_text()
+            == "Nobody reported in the latest step, 5 Jan 2026, 00:05–00:06 UTC (step 5)."
+        )
         page.locator("#histogram").focus()
         page.keyboard.press("ArrowRight")
         assert page.locator("#readout").inner_text() == "0: no estimate, since nobody reported"
-        page.locator("#numbers summary").click()
+        page.locator("#numbers").evaluate("e => { e.open = true; }")
+        page.wait_for_selector("#values tr")
         assert page.locator("#values tr").nth(1).inner_text().split("\t") == ["0", "–", "–", "–", "–"]
-        assert "most frequent in the last step with reports" in page.locator("#series-hint").inner_text()
-        assert all(text.endswith(" –") for text in page.locator("#legend li").all_inner_texts())
+        assert "most frequent values in the last step with reports" in page.locator("#series-hint").inner_text()
+        assert all(text.endswith(" – ×") for text in page.locator("#legend li").all_inner_texts())
         if width > 620:
             assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "nobody reported"
         shoot(page, f"nobody_{width}")
@@ -217,7 +231,9 @@ def test_a_withheld_interval_is_explained(open_page: OpenPage) -> None:
     with served(survey, results) as url:
         page = open_page(url)
         summary = page.locator("#summary")
-        expect(summary).to_contain_text("500 reports in 1 step up to step 1, no intervals. Intervals would not cover")
+        expect(summary).to_contain_text(
+            "500 reports of at least 500 people in 1 step, with no intervals. Intervals would not cover"
+        )
         page.locator("#histogram").focus()
         page.keyboard.press("ArrowRight")
         assert "%, without an interval" in page.locator("#readout").inner_text()
@@ -247,18 +263,23 @@ def test_the_page_warns_about_poor_fit_and_drift(open_page: OpenPage, z: float, 
     survey, results = many(10, 2, 2)
     with served(survey, results) as url:
         page = open_page(url, width=width)
-        assert page.locator("#attributes .warning").count() == 0
+        assert page.locator("#alerts .warning").count() == 0
         said = Diagnostics(mass_below_zero=0.0, fit_z={"standard": z}, drift_sigma=5.1, drift_value=3, drift_p=5e-7)
         differing = msgspec.structs.replace(
             HONEST, levels_sigma=7.2, levels_value=4, levels_pair=["bold", "strict"], levels_p=1e-9
         )
         extend(survey, results, 2, np.random.default_rng(2), said, differing)
-        expect(page.locator("#attributes .warning:visible")).to_have_count(6)
+        expect(page.locator("#alerts .warning")).to_have_count(6)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.locator("#attributes tbody tr").nth(1).locator(".warning").all_inner_texts() == [
-            f"standard: forged reports or a wrong survey (z = {z:.1f})",
-            f"{survey.attributes[0].label(3)} moved by 5.1 standard errors in a step",
-            "bold and strict differ in 4 by 7.2 standard errors: the estimate over both is biased",
+        assert page.locator("#alerts .warning:visible").count() == 4
+        assert page.locator("#alerts-count").inner_text() == "2 more warnings"
+        page.locator("#alerts-count").click()
+        assert [text for text in page.locator("#alerts .warning").all_inner_texts() if text.startswith("a01")] == [
+            f"a01: standard: the counts do not fit the mechanism (z = {z:.1f}). Reports are forged, or the survey is wrong.",
+            "a01: bold and strict differ in 4 by 7.2 standard errors: the estimate over both is biased.",
+            "a01: 3 moved by 5.1 standard errors in the latest step.",
         ]
+        page.locator("#alerts .warning .link", has_text="a01").first.click()
+        expect(page.locator("#histogram-title")).to_have_text("a01")
         shoot(page, f"warning_{width}")
         page.close()

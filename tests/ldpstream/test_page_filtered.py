@@ -28,7 +28,8 @@ def test_the_filtered_curve_has_one_estimator(demo: tuple[Demo, str], open_page:
     page.select_option("#span", "filtered")
     (p,) = pipeline.service.results.get(["screen|filtered|5"])
     assert p is not None
-    said = f"{p.reports:,} reports in step 5. The filtered curve is estimated from all steps so far, with 95 % intervals."
+    people = f"{p.reports:,} reports of at least {p.reports:,} people in this step."
+    said = f"{people} The filtered curve is estimated from 6 steps so far, with 95 % intervals."
     expect(page.locator("#summary")).to_contain_text(said)
     assert page.locator("#estimator").is_disabled()
     assert page.locator("#post").is_disabled()
@@ -39,10 +40,9 @@ def test_the_filtered_curve_has_one_estimator(demo: tuple[Demo, str], open_page:
         assert "span=filtered" in href
         assert "post" not in href
         assert page.request.get(url.rstrip("/") + href).ok
-    page.locator("#numbers summary").click()
     row = page.locator("#values tr").nth(1).inner_text().split("\t")
     assert row[1] == f"{100 * p.estimators['filter'].estimate().frequencies[0]:.2f} %"
-    assert "Filter (all steps), the 5 values" in page.locator("#series-hint").inner_text()
+    assert "Filter (all steps), the 5 most frequent values" in page.locator("#series-hint").inner_text()
     assert page.locator("#changes li").all_inner_texts() == ["No jump was detected in these steps."]
     shoot(page, "filtered")
     page.select_option("#span", "step")
@@ -93,19 +93,19 @@ def test_a_jump_is_listed_and_marked_in_its_values_colour(open_page: OpenPage, w
         changes = page.locator("#changes li")
         expect(changes).to_have_count(2)
         assert changes.all_inner_texts() == [
-            "4 jumped by +3.2 percentage points (+2.9 to +3.5) at step 2",
-            "1 jumped by -0.32 percentage points (-0.40 to -0.24) at step 4",
+            "4 jumped by +3.2 percentage points (+2.9 to +3.5) at 5 Jan 2026, 00:02–00:03 UTC (step 2)",
+            "1 jumped by −0.32 percentage points (−0.40 to −0.24) at 5 Jan 2026, 00:04–00:05 UTC (step 4)",
         ]
         legend = page.locator("#legend li")
-        assert legend.all_inner_texts()[0] == "4 50.0 %"
+        assert legend.all_inner_texts()[0] == "4 50.0 % (48.0 % to 52.0 %) ×"
         shown = "e => getComputedStyle(e).backgroundColor"
         colour = legend.first.locator(".key").evaluate(shown)
         assert changes.first.locator(".key").evaluate(shown) == colour
         assert changes.last.locator(".key").count() == 1
         red, green, blue = (int(part) for part in re.findall(r"\d+", colour))
-        marks, expected, pixels = page.evaluate(MARKS, ["#series", (2 + 0.6) / (5 + 1.2), red, green, blue])
+        marks, expected, pixels = page.evaluate(MARKS, ["#series", (2 + 1.1) / (6 + 0.2), red, green, blue])
         assert marks, "no mark at the jump"
-        assert page.locator("#series-hint").inner_text().endswith("A dashed line marks a jump.")
+        assert page.locator("#series-hint").inner_text().endswith("A dashed line in a value's colour marks a jump.")
         assert all(abs(mark - expected) < 2 / pixels for mark in marks)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         shoot(page, f"jump_{width}_{scheme}")
@@ -119,11 +119,13 @@ def test_the_overview_warns_of_a_jump_for_every_span(open_page: OpenPage, width:
     extend(survey, results, 3, np.random.default_rng(3), quiet, quiet, JUMPS[3])
     with served(survey, results) as url:
         page = open_page(url, width=width)
-        warning = page.locator("#attributes .warning")
+        warning = page.locator("#alerts .warning")
         for span in ("window", "step", "filtered"):
             page.select_option("#span", span)
             expect(page.locator("#histogram-csv")).to_have_attribute("href", re.compile(f"span={span}"))
-            assert warning.all_inner_texts() == ["4 jumped by +3.2 percentage points at step 2 (95 % interval +2.9 to +3.5)"]
+            assert warning.all_inner_texts() == [
+                "a00: 4 jumped by +3.2 percentage points at 5 Jan 2026, 00:02–00:03 UTC (step 2) (95 % interval +2.9 to +3.5)."
+            ]
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         shoot(page, f"jump_warning_{width}")
         page.close()
@@ -141,10 +143,10 @@ def test_the_curve_predicts_a_step_without_reports(open_page: OpenPage) -> None:
         assert "there is no estimate" in page.locator("#summary").inner_text()
         page.select_option("#span", "filtered")
         expect(page.locator("#summary")).to_have_text(
-            "Nobody reported in step 3: the curve is predicted from earlier steps. "
-            "The filtered curve is estimated from all steps so far, with 95 % intervals. Incomplete: reports may be missing."
+            "Nobody reported in this step: the curve is predicted from earlier steps. "
+            "The filtered curve is estimated from 1 step so far, with 95 % intervals. Incomplete: reports may be missing."
         )
-        assert page.locator("#histogram").get_attribute("aria-label") == "Histogram of a00, 10 values"
+        assert (page.locator("#histogram").get_attribute("aria-label") or "").startswith("Histogram of a00, 10 values.")
         page.locator("#histogram").focus()
         page.keyboard.press("ArrowRight")
         frequency = predicted.estimators["filter"].frequencies[0]
@@ -152,9 +154,9 @@ def test_the_curve_predicts_a_step_without_reports(open_page: OpenPage) -> None:
         assert page.locator("#readout").inner_text().startswith(f"0: {100 * frequency:.2f} %, between ")
         assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() != "nobody reported"
         hint = page.locator("#series-hint").inner_text()
-        assert "most frequent now" in hint
+        assert "the 5 most frequent values, with" in hint
         assert hint.endswith("A step without reports is predicted from earlier steps.")
-        assert not any(text.endswith(" –") for text in page.locator("#legend li").all_inner_texts())
+        assert not any(text.endswith(" – ×") for text in page.locator("#legend li").all_inner_texts())
         shoot(page, "predicted")
         page.close()
 
@@ -171,8 +173,8 @@ def test_a_curve_before_the_first_report_has_no_numbers(open_page: OpenPage) -> 
     with served(survey, results) as url:
         page = open_page(url)
         page.select_option("#span", "filtered")
-        expect(page.locator("#summary")).to_have_text("Nobody has reported up to step 0: there is no estimate.")
-        assert page.locator("#histogram").get_attribute("aria-label") == "Histogram of a00, nobody reported"
+        expect(page.locator("#summary")).to_have_text("Nobody has reported up to this step: there is no estimate.")
+        assert (page.locator("#histogram").get_attribute("aria-label") or "").startswith("Histogram of a00, nobody reported.")
         assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "nobody reported"
         assert page.locator("#series-hint").inner_text() == "Nobody reported in these steps."
         page.close()
@@ -199,7 +201,7 @@ def test_an_attribute_without_a_filtered_curve_does_not_offer_it(open_page: Open
         assert page.locator("#span option").all_inner_texts() == ["sliding window", "one step"]
         assert page.locator("#span").input_value() == "window"
         assert page.locator("#estimator").is_enabled()
-        assert page.locator("#state-text").inner_text() == "live, step 1"
+        assert "; step 1)" in page.locator("#state-text").inner_text()
         page.locator("[data-attribute=small]").click()
         expect(page.locator("#span option")).to_have_count(3)
         page.close()

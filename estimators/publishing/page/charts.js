@@ -1,45 +1,68 @@
 // The charts. The page loads uPlot first; colours come from the style sheet.
 /* global uPlot */
+import { increments, timeLabels, zoneName } from "./times.js";
 
 const drawn = new Map();
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-export function palette() {
-  return document.documentElement.dataset.theme === "dark"
-    ? ["#7db7f5", "#f2b25c", "#6fd0a0", "#e894c8", "#c3b3f7", "#9aa8b5"]
-    : ["#1f5fa8", "#b05f00", "#1b7f4b", "#a02c78", "#5b46b2", "#566473"];
-}
+const LIGHT = ["#1f5fa8", "#b05f00", "#1b7f4b", "#a02c78", "#5b46b2", "#0b7285", "#8a5a2b", "#b3261e", "#4d6b00", "#566473"];
+const DARK = ["#7db7f5", "#f2b25c", "#6fd0a0", "#e894c8", "#c3b3f7", "#5fd0e0", "#d9b38c", "#ff8f86", "#b5d35c", "#9aa8b5"];
+const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
+
+// A value has the same colour and dash in every chart and at every time.
+export const colourOf = (value) => (document.documentElement.dataset.theme === "dark" ? DARK : LIGHT)[value % LIGHT.length];
+export const dashOf = (value) => DASHES[Math.floor(value / LIGHT.length) % DASHES.length];
 
 function axis(extra = {}) {
   return { stroke: colour("soft"), grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid"), width: 1 }, ...extra };
 }
 
-const percentAxis = () => axis({ size: 58, values: (_, ticks) => ticks.map((x) => `${Number((100 * x).toFixed(3))} %`) });
+const shortPercent = (x) => `${Number((100 * x).toFixed(3))}`.replace("-", "−");
+const percentAxis = (unit = " %") => axis({ size: 62, values: (_, ticks) => ticks.map((x) => `${shortPercent(x)}${unit}`) });
 
 function draw(box, options, data) {
   drawn.get(box)?.destroy();
   const chart = new uPlot({ width: box.clientWidth, height: box.clientHeight, legend: { show: false }, ...options }, data, box);
+  chart.root.setAttribute("aria-hidden", "true"); // the box has the label, the table the numbers
   drawn.set(box, chart);
   return chart;
 }
 
-// Axis with short labels if the labels fit, otherwise with indices.
-function labelAxis(labels, width) {
-  const room = width / Math.max(1, labels.length);
-  const fits = room >= 34;
-  const shorten = (text) => (text.length * 7 <= room ? text : `${text.slice(0, Math.max(2, Math.floor(room / 7) - 1))}…`);
+// The canvas of the chart in a box.
+export const canvasOf = (box) => box.querySelector("canvas");
+
+// Calls `zoom` with the ends of a dragged selection on the x axis, and with null after a double click.
+function zooming(zoom) {
+  return {
+    drag: { x: true, y: false, setScale: false },
+    bind: { dblclick: () => () => { zoom(null); return null; } },
+    hook: (u) => {
+      if (u.select.width < 3) return;
+      const ends = [u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")];
+      u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+      zoom(ends);
+    },
+  };
+}
+
+// Axis with a label at every n-th bar, so that the labels fit.
+function labelAxis(labels, width, [first, last]) {
+  const room = width / Math.max(1, last - first + 1);
+  const every = Math.max(1, Math.ceil(46 / room));
+  const letters = Math.floor((room * every) / 7) - 1;
+  const shorten = (text) => (text.length <= letters ? text : `${text.slice(0, Math.max(2, letters - 1))}…`);
   return axis({
     grid: { show: false },
-    splits: fits ? () => labels.map((_, i) => i) : undefined,
-    values: (_, ticks) => ticks.map((i) => (Number.isInteger(i) && labels[i] !== undefined ? (fits ? shorten(labels[i]) : labels[i].length <= 6 ? labels[i] : `#${i + 1}`) : "")),
+    splits: () => labels.map((_, i) => i).filter((i) => i >= first && i <= last && (i - first) % every === 0),
+    values: (_, ticks) => ticks.map((i) => shorten(labels[i])),
   });
 }
 
 function whiskers(h) {
   return (u) => {
     const pen = u.ctx;
-    const [first, last] = [Math.max(0, Math.floor(u.scales.x.min)), Math.min(h.values.length - 1, Math.ceil(u.scales.x.max))];
+    const [first, last] = [Math.max(0, Math.floor(u.scales.x.min)), Math.min(h.low.length - 1, Math.ceil(u.scales.x.max))];
     const step = u.bbox.width / Math.max(1, u.scales.x.max - u.scales.x.min);
     const cap = Math.min(6 * devicePixelRatio, step / 4);
     pen.save();
@@ -62,58 +85,90 @@ function whiskers(h) {
       }
     }
     pen.stroke();
+    for (const [i, text] of h.clipped ?? []) { // a bar that is higher than the chart
+      pen.fillStyle = colour("ink");
+      pen.globalAlpha = 1;
+      pen.textAlign = "center";
+      pen.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+      const half = pen.measureText(text).width / 2;
+      pen.fillText(text, Math.min(u.valToPos(i, "x", true), u.bbox.left + u.bbox.width - half), u.bbox.top + 14 * devicePixelRatio);
+    }
     pen.restore();
   };
 }
 
-// Bars with whiskers for the intervals and, in a simulation, the truth as points. Calls `read(i)` when the cursor moves;
-// arrow keys start from position `at`, -1 for none.
-export function barChart(box, h, read, at = -1) {
-  const places = h.values.map((_, i) => i);
-  const numbers = [...h.low, ...h.high, ...h.frequencies, ...(h.truth ?? [])].filter((x) => x !== null);
-  const range = numbers.length ? [numbers.reduce((a, b) => Math.min(a, b), 0) * 1.05, numbers.reduce((a, b) => Math.max(a, b), 1e-6) * 1.05] : [0, 1];
-  const series = [
-    {},
-    { stroke: colour("accent"), fill: colour("bar"), width: h.values.length > 200 ? 0 : 1, points: { show: false }, paths: uPlot.paths.bars({ size: [0.75, 60] }) },
-  ];
-  if (h.truth) {
-    series.push({ stroke: colour("truth"), paths: () => null, points: { show: true, size: h.values.length > 200 ? 3 : 8, width: 2, stroke: colour("truth"), fill: colour("card") } });
+function rangeOf(h, [first, last]) {
+  let [low, high] = [0, 1e-6];
+  for (let i = first; i <= last; i += 1) {
+    for (const x of [h.low[i], h.high[i], h.beyond?.has(i) ? null : h.frequencies[i], h.truth?.[i] ?? null]) {
+      if (x !== null) [low, high] = [Math.min(low, x), Math.max(high, x)];
+    }
   }
+  return high > 1e-6 || low < 0 ? [low * 1.05, high * 1.05] : [0, 1];
+}
+
+// Bars with whiskers for the intervals and, in a simulation, the truth as points.
+//
+// h: labels, frequencies, low, high, truth (or null), fills (colour of each bar), beyond (positions of bars that may be higher
+// than the chart). view: [first, last] position, or null for all. read(i): the cursor is on bar i. choose(i): bar i was
+// clicked. zoom: see `zooming`. at: the position from which arrow keys start, -1 for none.
+export function barChart(box, h, { view, read, choose, zoom, at = -1, unit }) {
+  const n = h.labels.length;
+  const places = h.labels.map((_, i) => i);
+  const ends = view ?? [0, n - 1];
+  const range = n ? rangeOf(h, ends) : [0, 1];
+  h.clipped = [...(h.beyond ?? [])].filter((i) => i >= ends[0] && i <= ends[1] && h.frequencies[i] > range[1])
+    .map((i) => [i, `${h.labels[i]}: ${(100 * h.frequencies[i]).toFixed(1)} % ↑`]);
+  const wide = ends[1] - ends[0] + 1 <= 200;
+  const fill = { unit: 3, values: () => h.fills };
+  const series = [{}, {
+    stroke: colour("accent"), fill: colour("bar"), width: wide ? 1 : 0, points: { show: false },
+    paths: uPlot.paths.bars({ size: [0.75, 60], disp: { fill, stroke: fill } }),
+  }];
+  if (h.truth) {
+    series.push({ stroke: colour("truth"), paths: () => null, points: { show: true, size: wide ? 8 : 3, width: 2, stroke: colour("truth"), fill: colour("card") } });
+  }
+  const zoomed = zooming(zoom);
+  let pressed = 0;
   const chart = draw(box, {
-    scales: { x: { time: false, range: [-0.6, h.values.length - 0.4] }, y: { range: () => range } },
-    axes: [labelAxis(h.labels, box.clientWidth - 60), percentAxis()],
+    scales: { x: { time: false, range: () => [ends[0] - 0.6, ends[1] + 0.6] }, y: { range: () => range } },
+    axes: [labelAxis(h.labels, box.clientWidth - 70, ends), percentAxis(unit)],
     series,
-    cursor: { y: false, drag: { x: true, y: false }, points: { show: false } },
+    cursor: { y: false, drag: zoomed.drag, bind: zoomed.bind, points: { show: false } },
     hooks: {
       draw: [whiskers(h)],
+      setSelect: [zoomed.hook],
       setCursor: [(u) => { if (u.cursor.idx !== null && u.cursor.idx !== undefined) read(u.cursor.idx); }],
     },
   }, [places, h.frequencies, ...(h.truth ? [h.truth] : [])]);
+  chart.over.addEventListener("mousedown", (event) => { pressed = event.clientX; });
+  chart.over.addEventListener("click", (event) => {
+    if (choose && Math.abs(event.clientX - pressed) < 3 && chart.cursor.idx !== null) choose(chart.cursor.idx);
+  });
   box.onkeydown = (event) => {
-    const move = { ArrowRight: 1, ArrowLeft: -1, Home: -places.length, End: places.length }[event.key];
+    if (event.key === "Enter" && choose && at >= 0) choose(at);
+    const move = { ArrowRight: 1, ArrowLeft: -1, Home: -n, End: n }[event.key];
     if (!move) return;
     event.preventDefault();
-    at = Math.min(places.length - 1, Math.max(0, at + move));
+    at = Math.min(ends[1], Math.max(ends[0], at + move));
     chart.setCursor({ left: chart.valToPos(at, "x"), top: 10 });
     read(at);
   };
 }
 
-// Index of the line of the value that jumped, or -1.
-export const lineOf = (s, change) => s.lines.findIndex((line) => line.value === change.value);
+// ---- over time
 
-// Dashed vertical marks at the jumps of the values that have a line.
-function jumpMarks(s, colours) {
+// Dashed vertical marks: [seconds, colour] each.
+function marks(list) {
   return (u) => {
     const [pen, wide] = [u.ctx, Math.max(1, Math.round(2 * devicePixelRatio))];
     pen.save();
     pen.lineWidth = wide;
     pen.setLineDash([4 * wide, 2 * wide]);
-    for (const change of s.changes) {
-      const line = lineOf(s, change);
-      if (line < 0 || change.changed_at < u.scales.x.min || change.changed_at > u.scales.x.max) continue;
-      const x = Math.round(u.valToPos(change.changed_at, "x", true)) + (wide % 2) / 2; // whole pixels, so that the line is sharp
-      pen.strokeStyle = colours[line % colours.length];
+    for (const [at, stroke] of list) {
+      if (at < u.scales.x.min || at > u.scales.x.max) continue;
+      const x = Math.round(u.valToPos(at, "x", true)) + (wide % 2) / 2; // whole pixels, so that the line is sharp
+      pen.strokeStyle = stroke;
       pen.beginPath();
       pen.moveTo(x, u.bbox.top);
       pen.lineTo(x, u.bbox.top + u.bbox.height);
@@ -123,38 +178,44 @@ function jumpMarks(s, colours) {
   };
 }
 
-const stepAxis = () => axis({ values: (_, ticks) => ticks.map((x) => (Number.isInteger(x) ? x : "")) });
+const timeAxis = () => axis({ size: 46, space: 60, incrs: increments(), values: (_, ticks, __, ___, increment) => timeLabels(ticks, increment) });
+const tzDate = (second) => (zoneName() === "UTC" ? uPlot.tzDate(new Date(1000 * second), "Etc/UTC") : new Date(1000 * second));
 
-// Lines of shares over time, with bands for the intervals and marks at detected jumps.
-export function lineChart(box, s) {
-  const colours = palette();
-  const data = [s.steps];
+// Lines of shares over time, with bands for the intervals. s: seconds (ends of the spans), lines (value, frequencies, low,
+// high). view: [from, to] in seconds. list: the marks.
+export function lineChart(box, s, { view, zoom, list, read }) {
+  const data = [s.seconds];
   const series = [{}];
   const bands = [];
   s.lines.forEach((line, i) => {
-    const stroke = colours[i % colours.length];
+    const stroke = colourOf(line.value);
     data.push(line.frequencies, line.high, line.low);
     const edge = { stroke: "transparent", width: 0, points: { show: false } };
-    series.push({ stroke, width: 2, points: { show: s.steps.length < 30, size: 5, fill: stroke } }, edge, { ...edge });
-    bands.push({ series: [3 * i + 2, 3 * i + 3], fill: `${stroke}33` });
+    const dash = dashOf(line.value);
+    series.push({ stroke, width: 2, dash, points: { show: s.seconds.length < 30, size: 5, fill: stroke } }, edge, { ...edge });
+    bands.push({ series: [3 * i + 2, 3 * i + 3], fill: `${stroke}2b` });
   });
+  const zoomed = zooming(zoom);
   draw(box, {
-    scales: { x: { time: false, range: ends(s.steps) } },
-    axes: [stepAxis(), percentAxis()],
+    tzDate,
+    scales: { x: { time: true, range: () => view } },
+    axes: [timeAxis(), percentAxis()],
     series,
     bands,
-    cursor: { drag: { x: true, y: false } },
-    hooks: { draw: [jumpMarks(s, colours)] },
+    cursor: { drag: zoomed.drag, bind: zoomed.bind },
+    hooks: { draw: [marks(list)], setSelect: [zoomed.hook], setCursor: [(u) => read(u.cursor.idx ?? null)] },
   }, data);
 }
 
-// Number of reports in every step.
-export function stepsChart(box, s) {
+// Number of reports in every step. A bar reaches from the begin to the end of its step.
+export function stepsChart(box, s, { view, zoom }) {
+  const zoomed = zooming(zoom);
   draw(box, {
-    scales: { x: { time: false, range: ends(s.steps) }, y: { range: (_, __, high) => [0, Math.max(1, high) * 1.05] } },
-    axes: [stepAxis(), axis({ size: 58, values: (_, ticks) => ticks.map((n) => (n >= 1e6 ? `${n / 1e6} M` : n >= 1e4 ? `${n / 1e3} k` : n)) })],
-    series: [{}, { stroke: colour("accent"), fill: colour("bar"), points: { show: false }, paths: uPlot.paths.bars({ size: [0.8, 60] }) }],
-  }, [s.steps, s.reports]);
+    tzDate,
+    scales: { x: { time: true, range: () => view }, y: { range: (_, __, high) => [0, Math.max(1, high) * 1.05] } },
+    axes: [timeAxis(), axis({ size: 62, values: (_, ticks) => ticks.map((n) => (n >= 1e6 ? `${n / 1e6} M` : n >= 1e4 ? `${n / 1e3} k` : n)) })],
+    series: [{}, { stroke: colour("accent"), fill: colour("bar"), points: { show: false }, paths: uPlot.paths.bars({ size: [0.8, 60], align: -1 }) }],
+    cursor: { drag: zoomed.drag, bind: zoomed.bind, points: { show: false } },
+    hooks: { setSelect: [zoomed.hook] },
+  }, [s.seconds, s.reports]);
 }
-
-const ends = (steps) => [steps[0] - 0.6, steps[steps.length - 1] + 0.6];

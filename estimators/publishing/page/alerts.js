@@ -1,0 +1,87 @@
+// The banner: what speaks against the numbers below, in the order of importance.
+import { $, element, grouped, plural, points } from "./dom.js";
+import { duration, periodOfStep } from "./times.js";
+
+const [FIT_LIMIT, ALARM_CHANCE] = [6, 5.7e-7]; // thresholds of the alerts
+export const OVERDUE_MS = 120_000; // threshold of the alert LdpstreamEstimateOverdue
+const VISIBLE = 4;
+let rejectedBefore = null; // when the page was opened
+let written = "";
+
+// Text of a jump: what moved, by how much, and when.
+export function jumpText(label, change) {
+  const at = (x) => points(x, change.size);
+  return {
+    moved: `${label} jumped by ${at(change.size)} percentage points`,
+    interval: `${at(change.low)} to ${at(change.high)}`,
+    at: `at ${periodOfStep(change.changed_at)}`,
+  };
+}
+
+export const isLate = (status, now) => status.due_ms !== null && now > status.due_ms + OVERDUE_MS;
+
+function ofService(status, now) {
+  const said = [];
+  if (isLate(status, now)) {
+    said.push(["late", `The next estimate is overdue by ${duration(now - status.due_ms)}. The estimator or the counting agents may have stopped. The page shows the last estimate.`]);
+  }
+  const rejected = Object.values(status.rejected).reduce((a, b) => a + b, 0);
+  rejectedBefore ??= rejected;
+  const silent = status.attributes.length > 0 && status.attributes.every((overview) => overview.step_reports === 0);
+  const [reason] = Object.entries(status.rejected).sort((a, b) => b[1] - a[1])[0] ?? [];
+  if (rejected > rejectedBefore) {
+    said.push(["rejected", `${plural(rejected - rejectedBefore, "envelope")} rejected since you opened this page (${grouped(rejected)} in all, most often: ${reason}).`]);
+  } else if (silent && rejected) {
+    said.push(["rejected", `${plural(rejected, "envelope")} rejected so far, most often: ${reason}.`]);
+  }
+  if (silent) said.push(["silent", `Nobody reported in the latest step, ${periodOfStep(status.latest_step)}.`]);
+  return said;
+}
+
+function ofAttribute(overview, everybodySilent) {
+  const said = Object.entries(overview.fit_z).filter(([, z]) => Math.abs(z) > FIT_LIMIT)
+    .map(([name, z]) => ["fit", `${name}: the counts do not fit the mechanism (z = ${z.toFixed(1)}). Reports are forged, or the survey is wrong.`]);
+  if (overview.step_reports === 0 && !everybodySilent) said.push(["silent", "nobody reported in the latest step."]);
+  if (!overview.step_complete || !overview.complete) said.push(["incomplete", "incomplete: reports of the latest estimate may be missing."]);
+  if (overview.levels_p !== null && overview.levels_p < ALARM_CHANCE) {
+    const [one, other] = overview.levels_pair;
+    said.push(["levels", `${one} and ${other} differ in ${overview.levels_label} by ${overview.levels_sigma.toFixed(1)} standard errors: the estimate over both is biased.`]);
+  }
+  if (overview.change !== null) {
+    const { moved, interval, at } = jumpText(overview.change_label, overview.change);
+    said.push(["jump", `${moved} ${at} (95 % interval ${interval}).`]);
+  }
+  if (overview.drift_p !== null && overview.drift_p < ALARM_CHANCE) {
+    said.push(["drift", `${overview.drift_label} moved by ${overview.drift_sigma.toFixed(1)} standard errors in the latest step.`]);
+  }
+  return said;
+}
+
+const RANK = ["late", "rejected", "silent", "fit", "incomplete", "levels", "jump", "drift"];
+
+// Draws the banner. `choose` shows an attribute.
+export function drawAlerts(status, now, choose) {
+  const service = ofService(status, now).map(([kind, text]) => ({ kind, text, name: null }));
+  const silent = service.some(({ kind }) => kind === "silent");
+  const found = [...service, ...status.attributes.flatMap((overview) =>
+    ofAttribute(overview, silent).map(([kind, text]) => ({ kind, text, name: overview.attribute })))];
+  found.sort((a, b) => RANK.indexOf(a.kind) - RANK.indexOf(b.kind));
+  const text = JSON.stringify(found);
+  if (text === written) return;
+  written = text;
+  $("alerts").hidden = !found.length;
+  const items = found.map(({ kind, text: said, name }) => {
+    const item = element("li", "", { class: `warning ${kind}` });
+    if (name !== null) {
+      const button = element("button", name, { type: "button", class: "link" });
+      button.addEventListener("click", () => choose(name));
+      item.append(button, ": ");
+    }
+    item.append(said);
+    return item;
+  });
+  $("alerts-list").replaceChildren(...items.slice(0, VISIBLE));
+  $("alerts-more").hidden = items.length <= VISIBLE;
+  $("alerts-count").textContent = plural(Math.max(0, items.length - VISIBLE), "more warning");
+  $("alerts-rest").replaceChildren(...items.slice(VISIBLE));
+}

@@ -1,0 +1,94 @@
+// The comparison of two times: differences with their intervals.
+import { barChart, colour } from "./charts.js";
+import { $, element, percent, plural, points, table } from "./dom.js";
+import { explained } from "./explain.js";
+import { ESTIMATORS, select } from "./histogram.js";
+import { comparisonQuery, path, state } from "./state.js";
+import { periodOf } from "./times.js";
+
+const BASIS = {
+  inversion: "The service does not know who reported at both times. The interval is wide enough for people whose values alternate, and for memos that both times share; if people keep their values, it is wider than necessary.",
+  any: "The service does not know how the errors of the two estimates depend on each other. The interval adds both standard errors, which is wide enough for any dependence, and often wider than necessary. Matrix inversion of an attribute with one level has a shorter interval.",
+};
+const MOST_LISTED = 8;
+let shown = null;
+let bars = null;
+
+const sides = (c) => `From ${periodOf(c.before)} to ${periodOf(c.after)}`;
+
+// The values of the comparison, chosen and ordered as in the histogram h.
+function pick(c, h) {
+  const at = new Map(c.values.map((value, i) => [value, i]));
+  const kept = select(h).kept.map((i) => at.get(h.values[i])).filter((i) => i !== undefined);
+  const of = (numbers) => kept.map((i) => numbers[i]);
+  return {
+    kept, labels: of(c.labels), frequencies: of(c.differences), low: of(c.low), high: of(c.high), truth: c.truth && of(c.truth),
+    fills: kept.map((i) => (c.clear[i] ? colour("accent") : colour("line"))),
+  };
+}
+
+export function drawComparison(c, h) {
+  shown = c;
+  bars = pick(c, h);
+  const clear = c.differences.map((_, i) => i).filter((i) => c.clear[i]).sort((a, b) => Math.abs(c.differences[b]) - Math.abs(c.differences[a]));
+  const known = c.differences.some((x) => x !== null);
+  const box = $("comparison-summary");
+  box.replaceChildren(`${sides(c)}, ${ESTIMATORS[c.estimator]}${state.estimator === "mi" && state.post !== "none" ? " without post-processing" : ""}. `);
+  if (!known) box.append("There is no estimate of one of the two times.");
+  else if (c.interval_withheld) box.append(element("span", "No intervals: one of the two estimates is biased, so its intervals are withheld.", { class: "late" }));
+  else {
+    box.append(`${clear.length ? plural(clear.length, "value") : "None"} of ${c.differences.length} ${clear.length ? "" : "values "}changed `, explained("clearly", "clear"), ". ", BASIS[c.basis]);
+    if (c.overlap) box.append(" The two windows share steps, so the difference is smaller than the change of the shares. Choose times that lie a window apart to see the whole change.");
+  }
+  if (!c.before.complete || !c.after.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
+  $("comparison-list").replaceChildren(...clear.slice(0, MOST_LISTED).map((i) => element("li", sentence(c, i))));
+  if (clear.length > MOST_LISTED) $("comparison-list").append(element("li", `and ${clear.length - MOST_LISTED} more (see the table)`));
+  $("differences").setAttribute("aria-label", `Differences of ${c.attribute} between two times. Arrow keys read single values.`);
+  barChart($("differences"), bars, { view: null, read, zoom: () => {}, unit: "" });
+  $("comparison-readout").textContent = "Differences in percentage points. Arrow keys read single values. Bars in strong colour changed clearly.";
+  if ($("comparison-numbers").open) drawDifferences();
+  const query = comparisonQuery();
+  query.set("step", c.after.step);
+  $("comparison-csv").href = path("comparison.csv", query);
+  $("comparison-json").href = path("comparison", query);
+}
+
+function sentence(c, i) {
+  const at = (x) => points(x, c.differences[i]);
+  const interval = c.low[i] === null ? "no interval" : `95 % interval ${at(c.low[i])} to ${at(c.high[i])}`;
+  const truth = c.truth ? `, truth ${at(c.truth[i])}` : "";
+  return `${c.labels[i]}: ${at(c.differences[i])} percentage points, ${interval}${truth} (${percent(c.before.frequencies[i])} to ${percent(c.after.frequencies[i])})`;
+}
+
+function read(i) {
+  if (shown.differences[bars.kept[i]] !== null) $("comparison-readout").textContent = sentence(shown, bars.kept[i]);
+}
+
+export function drawDifferences() {
+  const c = shown;
+  const heading = (text, why) => {
+    const cell = element("th", "", { scope: "col", class: "number" });
+    cell.append(explained(text, why));
+    return cell;
+  };
+  const head = [element("th", "Value", { scope: "col" }), heading("Before", "share"), heading("After", "share"), heading("Difference", "difference"),
+    heading("From", "interval"), heading("To", "interval"), heading("Clear", "clear"), ...(c.truth ? [heading("Truth", "truth")] : [])];
+  table($("difference-values"), head, bars.kept.map((i) => {
+    const size = c.differences[i] ?? 0;
+    const at = (x) => (x === null ? "–" : points(x, size));
+    const row = element("tr");
+    const cells = [percent(c.before.frequencies[i]), percent(c.after.frequencies[i]), at(c.differences[i]), at(c.low[i]), at(c.high[i]), c.clear[i] ? "yes" : "no",
+      ...(c.truth ? [at(c.truth[i])] : [])];
+    row.append(element("th", c.labels[i], { scope: "row" }), ...cells.map((text) => element("td", text, { class: "number" })));
+    return row;
+  }));
+}
+
+export function caption() {
+  return {
+    title: `${state.survey.name}: ${shown.attribute}, differences in percentage points`,
+    lines: [sides(shown), `${ESTIMATORS[shown.estimator]}; 95 % intervals; bars in strong colour changed clearly`],
+    name: `${state.survey.name}-${shown.attribute}-steps-${shown.before.step}-${shown.after.step}`,
+    keys: [],
+  };
+}

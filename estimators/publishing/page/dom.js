@@ -1,0 +1,58 @@
+// Small helpers: elements, numbers as text, requests to the API of this host.
+
+export const $ = (id) => document.getElementById(id);
+
+export function element(tag, text = "", attributes = {}) {
+  const made = document.createElement(tag);
+  made.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
+export const percent = (x, digits = 2) => (x === null ? "–" : `${(100 * x).toFixed(digits)} %`.replace("-", "−"));
+export const grouped = (x) => x.toLocaleString("en");
+export const capital = (text) => text[0].toUpperCase() + text.slice(1);
+export const plural = (n, word) => `${grouped(n)} ${word}${n === 1 ? "" : "s"}`;
+
+// Privacy loss as text. Large numbers have fewer digits.
+export function nats(x) {
+  if (x === null) return "∞ nats";
+  const text = x >= 1e4 ? Number(x.toPrecision(3)).toLocaleString("en") : Number(x.toPrecision(4)).toString();
+  return `${text} nat${text === "1" ? "" : "s"}`;
+}
+
+// Chance as text: two significant digits below 10 %, never "100.0 %" for a chance below 1.
+export function chance(x) {
+  if (x < 1 && x > 0.9995) return "> 99.9 %";
+  return percent(x, x < 0.1 ? Math.max(1, 1 - Math.floor(Math.log10(100 * x))) : 1);
+}
+
+// Difference of two shares in percentage points, with its sign. A small reference size has more decimals.
+export function points(x, size = x) {
+  const digits = size ? Math.min(6, Math.max(1, 1 - Math.floor(Math.log10(100 * Math.abs(size))))) : 1;
+  return `${x > 0 ? "+" : x < 0 ? "−" : ""}${Math.abs(100 * x).toFixed(digits)}`;
+}
+
+const answers = new Map(); // since the last publication
+
+export async function get(path) {
+  if (answers.has(path)) return answers.get(path);
+  const answer = await fetch(path, { headers: { Accept: "application/json" } });
+  const body = await answer.json();
+  if (!answer.ok) throw Object.assign(new Error(body.detail), { status: answer.status });
+  if (answers.size >= 64) answers.delete(answers.keys().next().value);
+  answers.set(path, body);
+  return body;
+}
+
+// Forgets the answers, after a publication.
+export const forget = () => answers.clear();
+
+export function table(box, head, rows) {
+  const first = element("tr");
+  first.append(...head);
+  const [top, body] = [element("thead"), element("tbody")];
+  top.append(first);
+  body.append(...rows);
+  box.replaceChildren(top, body);
+}

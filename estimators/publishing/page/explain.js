@@ -1,0 +1,69 @@
+// Explanations of the numbers, for readers who do not know the method. A button with data-why (or, for numbers, data-say)
+// shows its explanation while the pointer is on it or the keyboard's focus is in it. Escape hides the explanation.
+import { element } from "./dom.js";
+
+const WHY = {
+  unchanged: "For a participant whose value never changes. The chance that somebody who sees all reports of this participant guesses the value. The guesser knows nothing else and considers all values equally likely beforehand. The chance is exact for few reports, and otherwise nearly exact or an upper bound. Below it the privacy loss in nats: each nat multiplies the odds between two values by up to 2.7.",
+  changing: "For a participant whose value may change at every step. The largest chance of a right guess of the value at one step, from all reports. It is an upper bound: the true chance may be smaller. Below it the privacy loss in nats between any two sequences of values.",
+  year: "The same number after 365 more days, if the survey goes on and the participant keeps reporting.",
+  blind: "The chance of a right guess without any report: one divided by the number of values.",
+  reports: "The number of randomized reports that this estimate uses, and at least how many people sent them. The service cannot tell people apart. It divides the reports by the largest number that one person can send in this time.",
+  steps: "The number of time steps with reports behind this estimate.",
+  share: "The estimated share of people with this value, in per cent. It is computed from randomized reports, so it is never exact. The unbiased estimate of a rare value can be negative.",
+  error: "The standard error: the typical distance between the estimate and the truth. In about two of three cases the distance is smaller.",
+  interval: "The interval contains the true share in about 95 of 100 cases. It covers the randomization and the choice of the people, if those who report are a random sample. With 100 values, expect about five intervals without the truth.",
+  truth: "The true share. Only a simulation knows it.",
+  others: "All values that are not shown, together. Their sum has no interval here.",
+  span: "One step alone, the sliding window that ends with the step, or the filtered curve. A window uses more reports and reacts later. The filtered curve uses all steps so far and weighs recent steps more if the share moves.",
+  estimator: "How the shares are computed from the reports. IBU and maximum likelihood give no negative shares, but are biased if values are many and reports few. Matrix inversion is unbiased and can be negative.",
+  post: "A correction of matrix inversion that removes negative shares, or makes the shares sum to 100 %.",
+  jump: "The filter compares each step with its prediction from earlier steps. A jump is listed if chance alone would cause one in 10 000 steps for this attribute.",
+  difference: "The later share minus the earlier share, in percentage points.",
+  clear: "Clear: the difference is larger than chance explains, even for the largest of all values. If nothing changed, some value would be marked in at most 5 of 100 comparisons.",
+  rejected: "Envelopes (one or more reports) that the service refused to count, since the survey began, with the reason.",
+};
+
+let shown = null;
+const tip = element("div", "", { id: "tip", role: "tooltip", hidden: "" });
+
+// A button that explains itself. `why` is a key of the explanations.
+export function explained(text, why, say = "") {
+  return element("button", text, { type: "button", class: "why", "data-why": why, ...(say ? { "data-say": say } : {}) });
+}
+
+function show(button) {
+  if (shown === button) return;
+  hide();
+  shown = button;
+  tip.textContent = [button.dataset.say, WHY[button.dataset.why]].filter(Boolean).join(" ");
+  tip.hidden = false;
+  button.setAttribute("aria-describedby", "tip");
+  const at = button.getBoundingClientRect();
+  const width = Math.min(360, document.documentElement.clientWidth - 16);
+  tip.style.width = `${width}px`;
+  tip.style.left = `${Math.max(8, Math.min(at.left, document.documentElement.clientWidth - width - 8))}px`;
+  const below = at.bottom + 4;
+  tip.style.top = `${below + tip.offsetHeight < innerHeight ? below : Math.max(4, at.top - tip.offsetHeight - 4)}px`;
+}
+
+function hide() {
+  shown?.removeAttribute("aria-describedby");
+  shown = null;
+  tip.hidden = true;
+}
+
+const button = (event) => (event.target instanceof Element ? event.target.closest("[data-why]") : null);
+
+export function startExplaining() {
+  document.body.append(tip);
+  for (const kind of ["mouseover", "focusin", "click"]) {
+    document.addEventListener(kind, (event) => { if (button(event)) show(button(event)); });
+  }
+  document.addEventListener("mouseout", (event) => {
+    const to = event.relatedTarget;
+    if (shown && to !== tip && to !== shown && document.activeElement !== shown) hide();
+  });
+  document.addEventListener("focusout", hide);
+  document.addEventListener("scroll", hide, { capture: true, passive: true });
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+}

@@ -1,0 +1,80 @@
+// The table of attributes: privacy first, then people and the most frequent values.
+import { $, chance, element, grouped, nats, percent, plural, table } from "./dom.js";
+import { explained } from "./explain.js";
+import { state } from "./state.js";
+
+// The chance of a right guess, and the loss below it. A bound is marked as such.
+function privacyCell(chances, key, loss, bound, name) {
+  const cell = element("td", "", { "data-name": name });
+  cell.append(element("strong", bound ? `up to ${chances[key] > 0.9995 ? "100 %" : chance(chances[key])}` : chance(chances[key])), " ");
+  cell.append(element("span", `${bound ? "≤ " : ""}${nats(chances[loss])}`, { class: "name" }));
+  return cell;
+}
+
+// Two chances for each level: now, and in a year, for an unchanged value and for changing values.
+function privacyCells({ now, year }) {
+  return [
+    privacyCell(now, "guess", "eps_t", false, "unchanged, now"),
+    privacyCell(year, "guess", "eps_t", false, "unchanged, in a year"),
+    privacyCell(now, "guess_any_values", "eps_sequence", true, "changing, now"),
+    privacyCell(year, "guess_any_values", "eps_sequence", true, "changing, in a year"),
+  ];
+}
+
+function heading(text, why, attributes = {}) {
+  const cell = element("th", "", { scope: "col", ...attributes });
+  cell.append(why ? explained(text, why) : text);
+  return cell;
+}
+
+function rowsOf(overview, choose) {
+  const info = state.survey.attributes.find((attribute) => attribute.name === overview.attribute);
+  const levels = Object.entries(overview.outlook);
+  return levels.map(([name, outlook], i) => {
+    const row = element("tr", "", { class: overview.attribute === state.attribute ? "chosen" : "" });
+    if (i === 0) {
+      const first = element("th", "", { scope: "rowgroup", rowspan: levels.length });
+      const button = element("button", overview.attribute, { type: "button", class: "link", "data-attribute": overview.attribute });
+      button.setAttribute("aria-pressed", overview.attribute === state.attribute);
+      button.addEventListener("click", () => choose(overview.attribute));
+      first.append(button, element("span", `${grouped(info.k)} values, blind guess ${chance(1 / info.k)}`, { class: "name" }));
+      row.append(first);
+    }
+    const level = element("td", name, { class: "level", "data-name": "level" });
+    level.append(element("span", `after ${plural(outlook.now.t, "report")}`, { class: "name" }));
+    row.append(level, ...privacyCells(outlook));
+    if (i === 0) {
+      const people = element("td", grouped(overview.reports), { class: "number", rowspan: levels.length, "data-name": "reports" });
+      const top = overview.top.length ? overview.top.map((share) => `${share.label} ${percent(share.frequency, 1)}`).join(", ") : "nobody reported";
+      row.append(people, element("td", top, { class: "top", rowspan: levels.length, "data-name": "most frequent" }));
+    }
+    return row;
+  });
+}
+
+// More about the privacy of the chosen attribute, in sentences.
+function sentences(overview) {
+  return Object.entries(overview.privacy).map(([name, level]) => {
+    const info = state.survey.attributes.find((attribute) => attribute.name === overview.attribute).levels.find((x) => x.name === name);
+    const parts = [`${overview.attribute}, level ${name} (${level.mechanism}): one report gives a right guess with a chance of ${chance(info.guess_1)} (${nats(level.eps_1)}).`];
+    if (level.eps_inf !== null) parts.push(`While the value stays the same, no number of reports raises the loss above ${nats(level.eps_inf)} (chance ${chance(info.guess_inf)}).`);
+    else if (level.eps_lifetime !== null) parts.push(`All reports of a device together lose at most ${nats(level.eps_lifetime)}, whatever the values.`);
+    else parts.push(`Each further report adds ${nats(level.eps_1)}; there is no limit.`);
+    if (level.every_steps > 1) parts.push(`A device reports once in ${level.every_steps} steps: at most ${nats(level.eps_window)} within any ${level.every_steps} steps, whatever the values.`);
+    return element("p", parts.join(" "));
+  });
+}
+
+export function drawOverview(status, choose) {
+  const box = $("attributes");
+  const focused = document.activeElement?.dataset?.attribute;
+  table(box, [
+    heading("Attribute", "blind"), heading("Level"),
+    heading("Value unchanged, now", "unchanged"), heading("in a year", "year"),
+    heading("Value changing, now", "changing"), heading("in a year", "year"),
+    heading("Reports", "reports", { class: "number" }), heading("Most frequent"),
+  ], status.attributes.flatMap((overview) => rowsOf(overview, choose)));
+  if (focused) box.querySelector(`[data-attribute="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  const chosen = status.attributes.find((overview) => overview.attribute === state.attribute);
+  $("promise").replaceChildren(...(chosen ? sentences(chosen) : []));
+}

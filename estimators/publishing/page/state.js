@@ -1,0 +1,124 @@
+// The state of the page, and its address: a link shows what the sender saw.
+//
+// The address always names the step. Only the history of this tab knows whether the page follows the latest step, so a link
+// to another person shows the step that the sender saw, and a reload goes on following.
+
+export const state = {
+  survey: null, latest: null, first: 0, // from the API
+  attribute: null, span: "window", estimator: null, post: "none", // null: the default
+  step: null, until: null, follow: true, // until: last step of the curves
+  order: "value", show: null, find: "", zoom: null, // of the histogram; zoom: [first, last] position
+  values: null, last: 48, period: null, // of the curves; null: the five most frequent values; period: [first, last] step
+  before: null, // earlier step of the comparison; null: no comparison
+};
+
+export const ORDERS = { value: "as in the survey", frequency: "most frequent first", label: "by name" };
+export const SPANS = { window: "sliding window", step: "one step", filtered: "filtered curve" };
+export const asked = () => state.survey.attributes.find((attribute) => attribute.name === state.attribute);
+
+const whole = (text) => (/^\d{1,15}$/.test(text ?? "") ? Number(text) : null);
+
+function pair(text) {
+  const [from, to] = (text ?? "").split("-").map(whole);
+  return from !== null && to !== null && to !== undefined && from <= to ? [from, to] : null;
+}
+
+// Reads the address. Returns what the page cannot show, as text, or null.
+export function readAddress() {
+  const query = new URLSearchParams(location.search);
+  const names = state.survey.attributes.map((attribute) => attribute.name);
+  const wanted = query.get("attribute");
+  state.attribute = names.includes(wanted) ? wanted : names[0];
+  state.span = asked().spans.includes(query.get("span")) ? query.get("span") : "window";
+  state.estimator = asked().estimators.includes(query.get("estimator")) ? query.get("estimator") : null;
+  state.post = state.survey.post_methods.includes(query.get("post")) ? query.get("post") : state.survey.post_methods[0];
+  state.step = whole(query.get("step"));
+  state.until = state.step === null ? null : Math.max(state.step, whole(query.get("until")) ?? state.step);
+  state.follow = history.state?.follow ?? state.step === null;
+  state.order = query.get("order") in ORDERS ? query.get("order") : "value";
+  state.show = query.get("show") === "all" ? Infinity : whole(query.get("show")) || null;
+  state.find = query.get("find") ?? "";
+  state.zoom = pair(query.get("zoom"));
+  const values = (query.get("values") ?? "").split(",").filter(Boolean).map(whole);
+  state.values = values.length && values.length <= 20 && values.every((v) => v !== null && v < asked().k) ? values : null;
+  state.last = Math.min(1000, whole(query.get("last")) || 48);
+  state.period = pair(query.get("period"));
+  state.before = whole(query.get("before"));
+  return wanted !== null && wanted !== state.attribute ? `This survey has no attribute “${wanted}”.` : null;
+}
+
+// The address of what the page shows now.
+export function address() {
+  const query = new URLSearchParams({ attribute: state.attribute, span: state.span });
+  const set = (name, value) => { if (value !== null && value !== undefined && value !== "") query.set(name, value); };
+  if (state.span !== "filtered") {
+    set("estimator", state.estimator);
+    if (state.estimator === "mi" && state.post !== "none") set("post", state.post);
+  }
+  set("step", state.step);
+  if (state.until !== state.step) set("until", state.until);
+  if (state.order !== "value") set("order", state.order);
+  set("show", state.show === Infinity ? "all" : state.show);
+  set("find", state.find);
+  set("zoom", state.zoom?.join("-"));
+  set("values", state.values?.join(","));
+  if (state.last !== 48) set("last", state.last);
+  set("period", state.period?.join("-"));
+  set("before", state.before);
+  return `?${query}`;
+}
+
+// Writes the address. `push`: the Back button returns to the state before.
+export function writeAddress(push) {
+  const now = { follow: state.follow };
+  if (push && address() !== location.search) history.pushState(now, "", address());
+  else history.replaceState(now, "", address());
+}
+
+// Moves to the latest step, if the page follows it.
+export function followLatest() {
+  if (state.follow || state.step === null) state.step = state.until = state.latest;
+}
+
+export function chooseStep(step) {
+  state.follow = false;
+  state.step = step;
+  state.until = Math.max(state.until ?? step, step);
+}
+
+// What the histogram shows by default: all values if there are few.
+export const shownValues = () => state.show ?? (asked().k > 60 ? 25 : Infinity);
+
+// ---- queries of the API
+
+export const path = (what, query) => `/api/v1/attributes/${encodeURIComponent(state.attribute)}/${what}?${query}`;
+
+const MOST = 2000; // values that the page asks for
+
+function query() {
+  return new URLSearchParams({ span: state.span, estimator: state.span === "filtered" ? "filter" : state.estimator ?? asked().estimators[0] });
+}
+
+export function histogramQuery() {
+  const made = query();
+  if (made.get("estimator") === "mi") made.set("post", state.post);
+  if (state.step !== null) made.set("step", state.step);
+  if (asked().k > MOST) made.set("top", MOST);
+  return made;
+}
+
+export function seriesQuery() {
+  const made = query();
+  made.set("last", state.last);
+  if (state.until !== null) made.set("step", state.until);
+  if (state.values) made.set("values", state.values.join(","));
+  return made;
+}
+
+export function comparisonQuery() {
+  const made = query();
+  made.set("before", state.before);
+  if (state.step !== null) made.set("step", state.step);
+  if (asked().k > MOST) made.set("top", MOST);
+  return made;
+}
