@@ -82,14 +82,14 @@ def test_a_link_that_shows_nothing_says_so(open_page: OpenPage) -> None:
         page = open_page(f"{url}?attribute=gone&step=999&values=5&span=year&zoom=9-2&order=x&show=-1&before=1e9")
         notice = page.locator("#notice-text")
         expect(notice).to_have_text("This survey has no attribute “gone”. There is no estimate of step 999 yet.")
-        expect(page.locator("#histogram")).to_be_hidden()
+        expect(page.locator("#estimate")).to_be_hidden()
         page.locator("#notice-latest").click()
-        expect(page.locator("#histogram")).to_be_visible()
+        expect(page.locator("#estimate")).to_be_visible()
         expect(notice).to_be_hidden()
         assert address(page) == {"attribute": "a00", "span": "window", "step": "2"}
         page.goto(f"{url}?step=2&before=999")
         expect(notice).to_have_text("There is no estimate of step 999 yet.")
-        expect(page.locator("#histogram")).to_be_visible()
+        expect(page.locator("#estimate")).to_be_visible()
         page.close()
 
 

@@ -153,7 +153,9 @@ async function update() {
   writeAddress(false);
   offerControls();
   $("comparison").hidden = !shown.comparison;
-  $("histogram").hidden = !shown.histogram; // never the picture of another step
+  $("estimate").hidden = !shown.histogram; // never the numbers of another step
+  $("over-time").hidden = !shown.series;
+  if (!shown.histogram) $("when").textContent = "";
   if (shown.series) curves.drawCurves(shown.series, actions);
   if (shown.histogram) histogram.drawHistogram(shown.histogram, actions);
   if (shown.comparison && shown.histogram) comparison.drawComparison(shown.comparison, shown.histogram);
