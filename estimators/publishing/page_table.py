@@ -117,7 +117,7 @@ def _row(cells: list[str]) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.2f} %"
+    return "–" if share is None else f"{100 * share:.2f} %".replace("-", "−")
 
 
 def _time(time_ms: int) -> str:

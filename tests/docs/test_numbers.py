@@ -72,6 +72,8 @@ SAID = [
     ("counting.md", f"(two, at the start) the process ends (exit status {watchdog.STALLED})"),
     ("counting.md", f"refuses to start (exit status {agent.UNUSABLE})"),
     ("kubernetes.md", f"one of at least {service.MIN_TOKEN} characters a line"),
+    ("reading.md", f"The service keeps {schedule.KEPT_STEPS} steps"),
+    ("reading.md", f"http://{DEFAULTS['page_host']}:{DEFAULTS['page_port']}/"),
     ("api.md", f"({DEFAULTS['page_host']}:{DEFAULTS['page_port']})"),
     ("README.md", f"(default `{DEFAULTS['kafka']}`)"),
     ("README.md", f"(default `{DEFAULTS['redis'].get_secret_value()}`)"),

@@ -1,9 +1,12 @@
 """Tests of the API's answers for the page: two times, people, the year ahead, time zones, the table without JavaScript."""
 
 import csv
+import gzip
 import io
 import math
+import re
 from datetime import datetime
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -12,13 +15,15 @@ from fastapi.testclient import TestClient
 from scipy.stats import norm
 
 from estimators.differences import difference_errors
-from estimators.publishing.api import create_api
-from estimators.publishing.publication import Frequencies
+from estimators.publishing.api import PAGE, create_api
+from estimators.publishing.publication import LEVELS_CHANCE, Frequencies
 from estimators.publishing.results import MemoryResults
 from estimators.publishing.schedule import Progress
 from ldpstream.demo import Demo
 
 from .api_rig import STEPS, SURVEY, published
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_csv_has_the_times_of_a_time_zone(client: TestClient) -> None:
@@ -163,3 +168,33 @@ def test_the_page_leads_to_the_table_of_its_link(client: TestClient) -> None:
     assert "/table?attribute=a&amp;span=step&amp;x=%22" in text
     assert "<script>" not in text
     assert text.count("</table>") == client.get("/").text.count("</table>") > 0
+
+
+def test_the_page_is_light_and_loads_only_its_own_files(client: TestClient) -> None:
+    """The weight is that of the bodies, as served to a browser that accepts gzip. The limit is 60 kB."""
+    index = client.get("/")
+    named = set(re.findall(r'(?:href|src)="(/page/[^"]+)"', index.text))
+    weight = int(index.headers["content-length"])
+    modules = {f"/page/{path.name}" for path in PAGE.glob("*.js")}
+    assert modules <= named, "every module is preloaded"
+    for path in named:
+        answer = client.get(path, headers={"Accept-Encoding": "gzip"})
+        weight += (
+            len(gzip.compress(answer.content, 5)) if answer.headers.get("content-encoding") == "gzip" else len(answer.content)
+        )
+        assert "://" not in re.sub(r"http://www.w3.org/2000/svg", "", answer.text) or "uPlot" in path, path
+    assert weight < 60_000
+    policy = index.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert "unsafe" not in policy
+
+
+def test_the_page_and_the_alerts_have_the_same_thresholds() -> None:
+    script = (PAGE / "alerts.js").read_text()
+    rules = (ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text()
+    fit, chance = re.findall(r"\[FIT_LIMIT, ALARM_CHANCE\] = \[(\S+), (\S+)\]", script)[0]
+    (overdue,) = re.findall(r"OVERDUE_MS = (\S+);", script)
+    assert f"(ldpstream_fit_z) > {fit} or" in rules
+    assert rules.count(f"_p) < {chance}") == 2
+    assert f"due_timestamp_seconds) > {int(overdue.replace('_', '')) // 1000}\n" in rules
+    assert float(chance) == LEVELS_CHANCE

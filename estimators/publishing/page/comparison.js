@@ -2,7 +2,7 @@
 import { barChart, colour } from "./charts.js";
 import { $, element, percent, plural, points, table } from "./dom.js";
 import { explained } from "./explain.js";
-import { ESTIMATORS, select } from "./histogram.js";
+import { ESTIMATORS, MOST_ROWS, select } from "./histogram.js";
 import { comparisonQuery, path, state } from "./state.js";
 import { periodOf } from "./times.js";
 
@@ -23,7 +23,7 @@ function pick(c, h) {
   const of = (numbers) => kept.map((i) => numbers[i]);
   return {
     kept, labels: of(c.labels), frequencies: of(c.differences), low: of(c.low), high: of(c.high), truth: c.truth && of(c.truth),
-    fills: kept.map((i) => (c.clear[i] ? colour("accent") : colour("line"))),
+    fills: kept.map((i) => (c.clear[i] ? colour("accent") : colour("bar"))),
   };
 }
 
@@ -49,6 +49,7 @@ export function drawComparison(c, h) {
   if ($("comparison-numbers").open) drawDifferences();
   const query = comparisonQuery();
   query.set("step", c.after.step);
+  query.delete("top"); // the files have all values
   $("comparison-csv").href = path("comparison.csv", query);
   $("comparison-json").href = path("comparison", query);
 }
@@ -73,7 +74,7 @@ export function drawDifferences() {
   };
   const head = [element("th", "Value", { scope: "col" }), heading("Before", "share"), heading("After", "share"), heading("Difference", "difference"),
     heading("From", "interval"), heading("To", "interval"), heading("Clear", "clear"), ...(c.truth ? [heading("Truth", "truth")] : [])];
-  table($("difference-values"), head, bars.kept.map((i) => {
+  table($("difference-values"), head, bars.kept.slice(0, MOST_ROWS).map((i) => {
     const size = c.differences[i] ?? 0;
     const at = (x) => (x === null ? "–" : points(x, size));
     const row = element("tr");

@@ -65,9 +65,9 @@ function words(s, jumps, here) {
 }
 
 function key(value) {
-  const made = element("span", "", { class: "key" });
+  const made = element("span", "", { class: "key line" });
   const dash = dashOf(value);
-  made.style.background = dash.length ? `repeating-linear-gradient(90deg, ${colourOf(value)} 0 ${dash[0] / 2}px, transparent ${dash[0] / 2}px ${(dash[0] + dash[1]) / 2}px)` : colourOf(value);
+  made.style.background = dash.length ? `repeating-linear-gradient(90deg, ${colourOf(value)} 0 ${dash[0]}px, transparent ${dash[0]}px ${dash[0] + dash[1]}px)` : colourOf(value);
   return made;
 }
 
@@ -100,7 +100,7 @@ function drawJumps(s) {
   const items = s.changes.map((change, i) => {
     const { moved, interval, at } = jumpText(s.change_labels[i], change);
     const item = element("li");
-    item.append(state.curves.includes(change.value) ? key(change.value) : element("span", "", { class: "key" }), `${moved} (${interval}) ${at}`);
+    item.append(state.curves.includes(change.value) ? key(change.value) : element("span", "", { class: "key line" }), `${moved} (${interval}) ${at}`);
     return item;
   });
   if (s.span === "filtered" && !items.length) items.push(element("li", "No jump was detected in these steps."));
@@ -125,6 +125,6 @@ export function caption() {
     title: `${state.survey.name}: ${s.attribute} over time`,
     lines: [`${periodOf({ start_ms: s.start_ms[0], end_ms: s.end_ms.at(-1), step: `${s.steps[0]} to ${s.steps.at(-1)}` })}`, $("series-hint").textContent],
     name: `${state.survey.name}-${s.attribute}-steps-${s.steps[0]}-${s.steps.at(-1)}`,
-    keys: s.lines.map((line) => [`${line.label} ${percent(line.frequencies.at(-1), 1)}`, colourOf(line.value)]),
+    keys: s.lines.map((line) => [`${line.label} ${percent(line.frequencies.at(-1), 1)}`, colourOf(line.value), dashOf(line.value)]),
   };
 }

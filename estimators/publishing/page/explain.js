@@ -1,5 +1,5 @@
-// Explanations of the numbers, for readers who do not know the method. A button with data-why (or, for numbers, data-say)
-// shows its explanation while the pointer is on it or the keyboard's focus is in it. Escape hides the explanation.
+// Explanations of the numbers, for readers who do not know the method. A button with data-why
+// shows its explanation while the pointer is on it or while it has the focus. Escape hides the explanation.
 import { element } from "./dom.js";
 
 const WHY = {
@@ -27,23 +27,26 @@ let shown = null;
 const tip = element("div", "", { id: "tip", role: "tooltip", hidden: "" });
 
 // A button that explains itself. `why` is a key of the explanations.
-export function explained(text, why, say = "") {
-  return element("button", text, { type: "button", class: "why", "data-why": why, ...(say ? { "data-say": say } : {}) });
+export const explained = (text, why) => element("button", text, { type: "button", class: "why", "data-why": why });
+
+function place() {
+  const at = shown.getBoundingClientRect();
+  const { clientWidth: wide } = document.documentElement;
+  const width = Math.min(360, wide - 16);
+  tip.style.width = `${width}px`;
+  tip.style.left = `${Math.max(8, Math.min(at.left, wide - width - 8))}px`;
+  const below = at.bottom + 4;
+  tip.style.top = `${below + tip.offsetHeight < innerHeight ? below : Math.max(4, at.top - tip.offsetHeight - 4)}px`;
 }
 
 function show(button) {
   if (shown === button) return;
   hide();
   shown = button;
-  tip.textContent = [button.dataset.say, WHY[button.dataset.why]].filter(Boolean).join(" ");
+  tip.textContent = WHY[button.dataset.why];
   tip.hidden = false;
   button.setAttribute("aria-describedby", "tip");
-  const at = button.getBoundingClientRect();
-  const width = Math.min(360, document.documentElement.clientWidth - 16);
-  tip.style.width = `${width}px`;
-  tip.style.left = `${Math.max(8, Math.min(at.left, document.documentElement.clientWidth - width - 8))}px`;
-  const below = at.bottom + 4;
-  tip.style.top = `${below + tip.offsetHeight < innerHeight ? below : Math.max(4, at.top - tip.offsetHeight - 4)}px`;
+  place();
 }
 
 function hide() {
@@ -64,6 +67,6 @@ export function startExplaining() {
     if (shown && to !== tip && to !== shown && document.activeElement !== shown) hide();
   });
   document.addEventListener("focusout", hide);
-  document.addEventListener("scroll", hide, { capture: true, passive: true });
+  document.addEventListener("scroll", () => { if (shown) place(); }, { capture: true, passive: true });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
 }

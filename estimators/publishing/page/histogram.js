@@ -10,6 +10,7 @@ const WITHHELD = {
   levels: "Intervals would not cover the truth: the levels' histograms differ, so an estimate over all levels is biased.",
 };
 export const ESTIMATORS = { ibu: "IBU (likelihood)", mle: "maximum likelihood", mi: "matrix inversion (unbiased)", filter: "filter (all steps)" };
+export const MOST_ROWS = 250; // of a table
 let shown = null; // the histogram last drawn
 let rows = null; // what of it is shown: indices, then the bars
 let chosen = null; // attribute and value of the readout
@@ -121,6 +122,7 @@ export function drawHistogram(h, actions) {
   if ($("numbers").open) drawNumbers(actions);
   const query = histogramQuery();
   query.set("step", h.step);
+  query.delete("top"); // the files have all values
   $("histogram-csv").href = path("histogram.csv", withZone(query));
   $("histogram-json").href = path("histogram", query);
 }
@@ -156,7 +158,7 @@ function read(i) {
   }
 }
 
-// The table of all values that match the search, in the chart's order.
+// The table of the values shown, in the chart's order.
 export function drawNumbers(actions) {
   const h = shown;
   const sortable = (text, order) => {
@@ -175,12 +177,17 @@ export function drawNumbers(actions) {
   share.className = "number";
   const head = [sortable("Value", "label"), share, heading("Standard error", "error"), heading("From", "interval"), heading("To", "interval"),
     ...(h.truth ? [heading("Truth", "truth")] : [])];
-  const made = rows.kept.map((i) => {
+  const made = rows.kept.slice(0, MOST_ROWS).map((i) => {
     const row = element("tr");
     const numbers = [h.frequencies[i], h.standard_errors[i], h.low[i], h.high[i], ...(h.truth ? [h.truth[i]] : [])];
     row.append(element("th", h.labels[i], { scope: "row" }), ...numbers.map((x) => element("td", percent(x), { class: "number" })));
     return row;
   });
+  if (rows.kept.length > MOST_ROWS) {
+    const rest = element("tr");
+    rest.append(element("td", `and ${grouped(rows.kept.length - MOST_ROWS)} more: find a value above, or download the CSV.`, { colspan: head.length }));
+    made.push(rest);
+  }
   table($("values"), head, made);
 }
 
@@ -196,6 +203,6 @@ export function caption() {
       `${capital(ESTIMATORS[h.estimator])}${post}; ${people}; ${h.interval_withheld ? "no intervals" : `${Math.round(100 * h.confidence)} % intervals`}`,
     ],
     name: `${state.survey.name}-${h.attribute}-step-${h.step}`,
-    keys: h.truth ? [["truth", colour("truth")]] : [],
+    keys: h.truth ? [["truth", colour("truth"), []]] : [],
   };
 }

@@ -36,11 +36,11 @@ const actions = {
   },
   order(name) {
     Object.assign(state, { order: name, zoom: null });
-    change(true);
+    change(true, redrawValues);
   },
   zoom(view) {
     state.zoom = view && view[1] > view[0] ? view : null;
-    change(false, redraw);
+    change(false, redrawValues);
   },
   period(steps) {
     state.period = steps;
@@ -98,10 +98,15 @@ function offerControls() {
 
 // ---- drawing
 
-function redraw() {
+// Draws what depends on the choice of values and their order.
+function redrawValues() {
   if (shown.histogram) histogram.drawHistogram(shown.histogram, actions);
-  if (shown.series) curves.drawCurves(shown.series, actions);
   if (shown.comparison && shown.histogram && state.before !== null) comparison.drawComparison(shown.comparison, shown.histogram);
+}
+
+function redraw() {
+  if (shown.series) curves.drawCurves(shown.series, actions);
+  redrawValues();
 }
 
 function notice(text) {
@@ -156,9 +161,7 @@ async function update() {
   $("estimate").hidden = !shown.histogram; // never the numbers of another step
   $("over-time").hidden = !shown.series;
   if (!shown.histogram) $("when").textContent = "";
-  if (shown.series) curves.drawCurves(shown.series, actions);
-  if (shown.histogram) histogram.drawHistogram(shown.histogram, actions);
-  if (shown.comparison && shown.histogram) comparison.drawComparison(shown.comparison, shown.histogram);
+  redraw();
   drawOverview(status, actions.choose);
   curves.drawRejected(status.rejected);
   connected = true;
@@ -244,8 +247,8 @@ function startControls() {
   on("estimator", "change", () => { state.estimator = $("estimator").value; change(true); });
   on("post", "change", () => { state.post = $("post").value; change(true); });
   on("order", "change", () => actions.order($("order").value));
-  on("show", "change", () => { Object.assign(state, { show: $("show").value === "all" ? Infinity : Number($("show").value), zoom: null }); change(true, redraw); });
-  on("find", "input", () => { Object.assign(state, { find: $("find").value, zoom: null }); change(false, redraw); });
+  on("show", "change", () => { Object.assign(state, { show: $("show").value === "all" ? Infinity : Number($("show").value), zoom: null }); change(true, redrawValues); });
+  on("find", "input", () => { Object.assign(state, { find: $("find").value, zoom: null }); change(false, redrawValues); });
   on("last", "change", () => { Object.assign(state, { last: Number($("last").value), period: null }); change(true); });
   on("follow", "change", () => { if (!$("follow").checked) chooseStep(state.step); else state.follow = true; followLatest(); change(true); });
   slide("step", chooseStep);

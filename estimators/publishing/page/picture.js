@@ -11,7 +11,7 @@ function wrap(pen, text, width) {
   return lines;
 }
 
-// box: the chart's box. caption: title, lines, keys ([text, colour] each), name of the file.
+// box: the chart's box. caption: title, lines, keys ([text, colour, dash] each), name of the file.
 export function download(box, { title, lines, keys, name }) {
   const [chart, scale] = [canvasOf(box), devicePixelRatio];
   const pad = 12 * scale;
@@ -21,7 +21,7 @@ export function download(box, { title, lines, keys, name }) {
   const line = 20 * scale;
   pen.font = small;
   const words = lines.flatMap((text) => wrap(pen, text, chart.width));
-  const legend = keys.map(([text]) => pen.measureText(text).width + 2.2 * line);
+  const legend = keys.map(([text]) => pen.measureText(text).width + 2.6 * line);
   let [legendRows, filled] = [keys.length ? 1 : 0, 0];
   const places = legend.map((width) => {
     if (filled && filled + width > chart.width) { legendRows += 1; filled = 0; }
@@ -41,12 +41,17 @@ export function download(box, { title, lines, keys, name }) {
   pen.fillStyle = colour("soft");
   words.forEach((text, i) => pen.fillText(text, pad, pad + line * (1.3 + i)));
   const top = pad + line * (1.4 + words.length);
-  keys.forEach(([text, fill], i) => {
+  keys.forEach(([text, stroke, dash], i) => {
     const [x, row] = places[i];
-    pen.fillStyle = fill;
-    pen.fillRect(pad + x, top + line * row, 0.7 * line, 0.7 * line);
+    pen.strokeStyle = stroke;
+    pen.lineWidth = 3 * scale;
+    pen.setLineDash(dash.map((length) => length * scale));
+    pen.beginPath();
+    pen.moveTo(pad + x, top + line * (row + 0.4));
+    pen.lineTo(pad + x + 1.4 * line, top + line * (row + 0.4));
+    pen.stroke();
     pen.fillStyle = colour("ink");
-    pen.fillText(text, pad + x + line, top + line * row);
+    pen.fillText(text, pad + x + 1.7 * line, top + line * row);
   });
   pen.drawImage(chart, pad, top + line * legendRows);
   picture.toBlob((blob) => {
