@@ -1,6 +1,7 @@
 """Tests of the page's address, times, comparison, warnings of silence, downloads, and the reader without JavaScript."""
 
 import re
+from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -21,8 +22,14 @@ def shown(page: Page) -> list[str]:
     return [page.locator(place).inner_text() for place in SHOWN]
 
 
-def address(page: Page) -> dict[str, str]:
-    return {name: value for name, (value,) in parse_qs(urlsplit(page.url).query).items()}
+def parameters(url: str) -> dict[str, str]:
+    return {name: value for name, (value,) in parse_qs(urlsplit(url).query).items()}
+
+
+def wait_for_address(page: Page, reached: Callable[[dict[str, str]], bool]) -> dict[str, str]:
+    """Waits until the address has the parameters wanted. The page writes its address at most four times a second."""
+    page.wait_for_url(lambda url: reached(parameters(url)))
+    return parameters(page.url)
 
 
 def test_a_link_shows_what_its_sender_saw(open_page: OpenPage) -> None:
@@ -31,7 +38,7 @@ def test_a_link_shows_what_its_sender_saw(open_page: OpenPage) -> None:
     rng = np.random.default_rng(7)
     with served(survey, results) as url:
         page = open_page(url)
-        assert address(page) == {"attribute": "a00", "span": "window", "step": "5"}
+        wait_for_address(page, lambda found: found == {"attribute": "a00", "span": "window", "step": "5"})
         extend(survey, results, 6, rng, QUIET, QUIET)
         expect(page.locator("#when")).to_contain_text("(step 6)")
         page.reload()
@@ -52,11 +59,11 @@ def test_a_link_shows_what_its_sender_saw(open_page: OpenPage) -> None:
             page.keyboard.press(key)
         expect(page.locator("#default-curves")).to_be_visible()
         expect(page.locator("#legend li")).not_to_have_count(5)
-        sent = address(page)
-        assert sent.items() >= {
+        wanted = {
             "attribute": "a01", "span": "step", "estimator": "mi", "order": "frequency", "show": "10", "step": "4",
             "until": "6", "before": "3",
-        }.items()  # fmt: skip
+        }  # fmt: skip
+        sent = wait_for_address(page, lambda found: found.items() >= wanted.items() and "values" in found)
         assert len(sent["values"].split(",")) == page.locator("#legend li").count()
         seen, link = shown(page), page.url
         extend(survey, results, 7, rng, QUIET, QUIET)
@@ -86,7 +93,7 @@ def test_a_link_that_shows_nothing_says_so(open_page: OpenPage) -> None:
         page.locator("#notice-latest").click()
         expect(page.locator("#estimate")).to_be_visible()
         expect(notice).to_be_hidden()
-        assert address(page) == {"attribute": "a00", "span": "window", "step": "2"}
+        wait_for_address(page, lambda found: found == {"attribute": "a00", "span": "window", "step": "2"})
         page.goto(f"{url}?step=2&before=999")
         expect(notice).to_have_text("There is no estimate of step 999 yet.")
         expect(page.locator("#estimate")).to_be_visible()
@@ -125,7 +132,7 @@ def test_values_are_found_ordered_zoomed_and_explained(open_page: OpenPage) -> N
         expect(rows).to_have_count(25)
         page.locator("#zoom-in").click()
         expect(page.locator("#zoom-out")).to_be_enabled()
-        first, last = map(int, address(page)["zoom"].split("-"))
+        first, last = map(int, wait_for_address(page, lambda found: "zoom" in found)["zoom"].split("-"))
         assert last - first + 1 == 13
         box = page.locator("#histogram .u-over").bounding_box()
         assert box is not None
@@ -133,11 +140,11 @@ def test_values_are_found_ordered_zoomed_and_explained(open_page: OpenPage) -> N
         page.mouse.down()
         page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 60, steps=4)
         page.mouse.up()
-        page.wait_for_url(lambda found: f"zoom={first}-{last}" not in found)
-        narrow = list(map(int, address(page)["zoom"].split("-")))
+        zoomed = wait_for_address(page, lambda found: found["zoom"] != f"{first}-{last}")
+        narrow = list(map(int, zoomed["zoom"].split("-")))
         assert first < narrow[0] < narrow[1] < last
         page.locator("#zoom-all").click()
-        assert "zoom" not in address(page)
+        wait_for_address(page, lambda found: "zoom" not in found)
         tip = page.locator("#tip")
         page.locator("#summary .why", has_text="intervals").focus()
         expect(tip).to_contain_text("contains the true share in about 95 of 100 cases")

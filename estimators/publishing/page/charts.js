@@ -46,16 +46,20 @@ function zooming(zoom) {
   };
 }
 
-// Axis with a label at every n-th bar, so that the labels fit.
+// Axis with a label at every n-th bar, so that the labels fit. Long labels of few bars are slanted.
 function labelAxis(labels, width, [first, last]) {
   const room = width / Math.max(1, last - first + 1);
-  const every = Math.max(1, Math.ceil(46 / room));
-  const letters = Math.floor((room * every) / 7) - 1;
-  const shorten = (text) => (text.length <= letters ? text : `${text.slice(0, Math.max(2, letters - 1))}…`);
+  const shown = labels.slice(first, last + 1);
+  const longest = shown.reduce((most, text) => Math.max(most, text.length), 0);
+  const slanted = room >= 20 && 7 * (longest + 1) > room;
+  const every = slanted ? 1 : Math.max(1, Math.ceil(46 / room));
+  const letters = slanted ? 13 : Math.max(3, Math.floor((room * every) / 7) - 1);
+  const shorten = (text) => (text.length <= letters ? text : `${text.slice(0, letters - 1)}…`);
   return axis({
     grid: { show: false },
     splits: () => labels.map((_, i) => i).filter((i) => i >= first && i <= last && (i - first) % every === 0),
     values: (_, ticks) => ticks.map((i) => shorten(labels[i])),
+    ...(slanted ? { rotate: 40, size: 22 + 5 * Math.min(13, longest) } : {}),
   });
 }
 

@@ -58,7 +58,7 @@ function hide() {
 const button = (event) => (event.target instanceof Element ? event.target.closest("[data-why]") : null);
 
 export function startExplaining() {
-  document.body.append(tip);
+  document.querySelector("main").append(tip);
   for (const kind of ["mouseover", "focusin", "click"]) {
     document.addEventListener(kind, (event) => { if (button(event)) show(button(event)); });
   }

@@ -75,6 +75,7 @@ export function drawOverview(status, choose) {
     heading("Reports", "reports", { class: "number" }), heading("Most frequent"),
   ], status.attributes.flatMap((overview) => rowsOf(overview, choose)));
   if (focused) box.querySelector(`[data-attribute="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  if (!status.attributes.length) box.replaceChildren(element("caption", "No estimate yet: the first step is still open."));
   const chosen = status.attributes.find((overview) => overview.attribute === state.attribute);
   $("promise").replaceChildren(...(chosen ? sentences(chosen) : []));
 }

@@ -8,7 +8,7 @@ import * as histogram from "./histogram.js";
 import { drawOverview } from "./overview.js";
 import { download } from "./picture.js";
 import {
-  ORDERS, SPANS, asked, chooseStep, comparisonQuery, followLatest, histogramQuery, path, readAddress, seriesQuery, shownValues, state, writeAddress,
+  ORDERS, SPANS, address, asked, chooseStep, comparisonQuery, followLatest, histogramQuery, path, readAddress, seriesQuery, shownValues, state, writeAddress,
 } from "./state.js";
 import { LOCAL, duration, moment, nextZone, opens, periodOfStep, useSurvey, zoneName } from "./times.js";
 
@@ -83,6 +83,7 @@ function offerControls() {
   if (document.activeElement !== $("find")) $("find").value = state.find;
   offer($("last"), [...new Set([12, 48, 168, 1000, state.last])].sort((a, b) => a - b).map((n) => [`${n}`, `${n} steps (${duration(n * 1000 * state.survey.step_seconds)})`]), `${state.last}`);
   $("follow").checked = state.follow;
+  $("to-latest").hidden = state.step === null || state.step >= (state.latest ?? 0);
   const some = state.latest !== null && state.latest > state.first;
   $("compare").disabled = !some;
   $("compare").checked = state.before !== null;
@@ -217,7 +218,7 @@ function startHeader() {
   $("zone").addEventListener("click", () => { nextZone(); showZone(); offerControls(); refresh(); });
   $("copy").addEventListener("click", async () => {
     try {
-      await navigator.clipboard.writeText(location.href);
+      await navigator.clipboard.writeText(`${location.origin}${location.pathname}${address()}`);
       $("copy").textContent = "Link copied";
     } catch {
       $("copy").textContent = "Copy the address above";
@@ -267,7 +268,9 @@ function startControls() {
   on("zoom-all", "click", () => actions.zoom(null));
   on("whole-period", "click", () => actions.period(null));
   on("default-curves", "click", () => { state.values = null; change(true); });
-  on("notice-latest", "click", () => { Object.assign(state, { follow: true, before: null, period: null }); followLatest(); change(true); });
+  for (const id of ["notice-latest", "to-latest"]) {
+    on(id, "click", () => { Object.assign(state, { follow: true, before: null, period: null }); followLatest(); change(true); });
+  }
   on("histogram-png", "click", () => download($("histogram"), histogram.caption()));
   on("series-png", "click", () => download($("series"), curves.caption()));
   on("comparison-png", "click", () => download($("differences"), comparison.caption()));

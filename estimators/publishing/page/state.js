@@ -68,11 +68,29 @@ export function address() {
   return `?${query}`;
 }
 
-// Writes the address. `push`: the Back button returns to the state before.
+const PAUSE_MS = 250; // browsers refuse many changes of the address in a short time
+let waiting = null; // the last change that is not written yet
+let timer = 0;
+
+function flush() {
+  clearTimeout(timer);
+  timer = 0;
+  if (waiting) history.replaceState(...waiting);
+  waiting = null;
+}
+
+// Writes the address, at most every quarter of a second. `push`: the Back button returns to the state before.
 export function writeAddress(push) {
-  const now = { follow: state.follow };
-  if (push && address() !== location.search) history.pushState(now, "", address());
-  else history.replaceState(now, "", address());
+  const now = [{ follow: state.follow }, "", address()];
+  if (push && address() !== location.search) {
+    flush();
+    history.pushState(...now);
+    return;
+  }
+  waiting = now;
+  if (timer) return;
+  flush();
+  timer = setTimeout(flush, PAUSE_MS);
 }
 
 // Moves to the latest step, if the page follows it.
