@@ -40,6 +40,7 @@ from surveys import Reason, Survey
 
 HEADER_BYTES: Final = 16  # length of a report key, in the record's header
 MAX_KEYS: Final = 2**22  # largest number of keys in a generation of a partition; 32 MiB in the agent and in Redis
+RATIO: Final = 4  # a larger ratio means fewer runs to search, and more work to merge them
 
 Keys: TypeAlias = npt.NDArray[np.uint64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -151,8 +152,8 @@ class ReportKeys:
 class _Generation:
     """The keys of one generation.
 
-    The keys are sorted runs. A run is merged with the run before it until each run has at least twice the keys of the next one.
-    A look-up therefore searches few runs, and each key is moved few times.
+    The keys are sorted runs. Each run has at least `RATIO` times the keys of the next one, by merging. A look-up therefore
+    searches few runs, and each key is moved few times.
 
     Attributes:
         n: number of keys.
@@ -171,7 +172,7 @@ class _Generation:
         self.n += ordered.size
         self.unwritten.append(ordered)
         self.runs.append(ordered)
-        while len(self.runs) > 1 and self.runs[-2].size < 2 * self.runs[-1].size:
+        while len(self.runs) > 1 and self.runs[-2].size < RATIO * self.runs[-1].size:
             self.runs[-2:] = [_merged(self.runs[-2:])]
 
     def merge(self) -> None:
@@ -232,7 +233,9 @@ def _tally_step(survey: Survey, records: Records, headers: Sequence[bytes], reme
         records = records.without(malformed)
     added = tally(survey, records)
     keyed = lengths == HEADER_BYTES
-    accepted = np.fromiter(map(bool, records.values), bool, len(records))  # a marker has no value
+    accepted = np.ones(len(records), bool)
+    if not all(records.values):
+        accepted[:] = list(map(bool, records.values))  # a marker has no value
     accepted[[bisect_left(records.offsets, offset) for offset, _ in added.rejected]] = False
     keys = _from_bytes(b"".join(headers))[:: HEADER_BYTES // KEY_BYTES]
     duplicates, not_remembered = remembered.admit(keys[accepted[keyed]], newest_ms)

@@ -212,6 +212,10 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
 
 def _key(headers: Sequence[_Header]) -> bytes:
     """Returns the value of a record's `key` header; empty without such a header, `MALFORMED_KEY` if it is empty or repeated."""
+    if not headers:
+        return b""
+    if len(headers) == 1 and headers[0][0] == "key":  # the common case, for speed
+        return headers[0][1] or MALFORMED_KEY
     found = [value or MALFORMED_KEY for name, value in headers if name == "key"]
     if len(found) == 1:
         return found[0]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import agents.app
-import agents.fold
+import agents.report_keys
 from agents.consumer.chunks import ChunkThread
 from agents.fold import PartitionFold
 from agents.tally import tally
@@ -119,7 +119,7 @@ def main() -> None:
     wrapped: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         (ChunkThread, "_fetch_records", account.fetching(ChunkThread._fetch_records)),
         (PartitionFold, "feed", account.feeding(PartitionFold.feed)),
-        (agents.fold, "tally", account.timed("tally", tally)),
+        (agents.report_keys, "tally", account.timed("tally", tally)),
         (Mechanism, "tabulate", account.timed("tabulate", Mechanism.tabulate)),
         (RedisCountStore, "commit", account.committing(RedisCountStore.commit)),
     )

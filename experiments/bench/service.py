@@ -6,7 +6,7 @@ run measures:
 - *counted*: an agent counts an existing log. The time runs from the agent's first commit to the commit that covers the log's
   end. Runs of the agent alternate with runs of a bare consumer with the same client library and fetch settings. The consumer
   only fetches. After every run of the agent, the count tables must equal the counts of the reports sent. One more log is
-  counted for each of Kafka's codecs.
+  counted for each of Kafka's codecs, and one whose records have report keys, which the agent must look up and remember.
 - *stock*: a Faust agent as a beginner writes it (`stock_agent.py`) counts the beginning of the same log.
 - *phases*: an agent's processor time by phase, from a separate run (`profiled_agent.py`). The processor time includes half a
   second for loading compiled loops. The run also measures the latency of each commit (of one partition) while the agent counts
@@ -62,7 +62,7 @@ Seen = Callable[[str], None]
 class Kind:
     """A kind of log: its attributes, bytes of an envelope (0 means one report), number of records, and codec.
 
-    `turns` is the number of runs; `profiled` is True to profile an agent too.
+    `turns` is the number of runs; `profiled` is True to profile an agent too; `keyed` is True if records have report keys.
     """
 
     name: str
@@ -72,6 +72,7 @@ class Kind:
     turns: int
     profiled: bool = True
     codec: str | None = None
+    keyed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ class Sizes:
 FULL = Sizes(
     kinds=(
         Kind("one report", (0, 1), 0, 1_500_000, 3),
+        Kind("one report, key", (0, 1), 0, 1_500_000, 3, keyed=True),
         Kind("16 KiB, bits", (0, 1), ENVELOPE_BYTES, 80_000, 5),
         Kind("16 KiB, numbers", (2,), ENVELOPE_BYTES, 80_000, 5),
         *(Kind(f"one report, {codec}", (0, 1), 0, 600_000, 3, False, codec) for codec in ("gzip", "snappy", "lz4", "zstd")),
@@ -112,6 +114,7 @@ FULL = Sizes(
 QUICK = Sizes(
     kinds=(
         Kind("one report", (0, 1), 0, 4_000, 1),
+        Kind("one report, key", (0, 1), 0, 4_000, 1, False, keyed=True),
         Kind("16 KiB, bits, zstd", (0, 1), ENVELOPE_BYTES, 200, 1, False, "zstd"),
     ),
     stock_records=200,
@@ -146,7 +149,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> Serv
             seen(f"{kind.name}: filling")
             with Site(settings, folder, DAY_S, ATTRIBUTES, PARTITIONS) as site:
                 load = make_load(site.survey, kind.attributes, kind.envelope_bytes, kind.records)
-                asyncio.run(fill(settings, site.survey.reports_topic, load, PARTITIONS, kind.codec))
+                asyncio.run(fill(settings, site.survey.reports_topic, load, PARTITIONS, kind.codec, kind.keyed))
                 result.counted.append(_counted(site, kind, load, seen))
                 if kind.profiled:
                     result.phases.append(_phases(site, kind, load, folder / "phases.json", seen))

@@ -14,6 +14,7 @@ import numpy as np
 from aiokafka import AIOKafkaProducer
 
 from agents import Record, tally
+from agents.report_keys import HEADER_BYTES
 from mechanisms import CountTable, Reports
 from producers.sinks import BATCH_BYTES
 from runtime.settings import Settings
@@ -101,10 +102,12 @@ def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, re
     return Load(shuffled, rounds, rounds * once.reports, counts)
 
 
-async def fill(settings: Settings, topic: str, load: Load, partitions: int, codec: str | None = None) -> float:
+async def fill(
+    settings: Settings, topic: str, load: Load, partitions: int, codec: str | None = None, keyed: bool = False
+) -> float:
     """Writes the log evenly over the partitions, in batches as large as a producer's batches. Returns the seconds taken.
 
-    Sending a whole batch to one partition takes a fraction of the time of sending the batch's records one by one.
+    If `keyed`, each record gets its own report key. Sending a whole batch to one partition takes a fraction of the time of sending the batch's records one by one.
     """
     producer = AIOKafkaProducer(
         **settings.kafka_options(),
@@ -116,7 +119,8 @@ async def fill(settings: Settings, topic: str, load: Load, partitions: int, code
     await producer.start()
     try:
         began, under_way = time.perf_counter(), deque[asyncio.Future[object]]()
-        for number, batch in enumerate(_batches(producer, load, max(1, load.records // (2 * partitions)))):
+        limit = max(1, load.records // (2 * partitions))
+        for number, batch in enumerate(_batches(producer, load, limit, keyed)):
             under_way.append(await producer.send_batch(batch, topic, partition=number % partitions))
             if len(under_way) > BATCHES_UNDER_WAY:
                 await under_way.popleft()
@@ -126,11 +130,14 @@ async def fill(settings: Settings, topic: str, load: Load, partitions: int, code
         await producer.stop()
 
 
-def _batches(producer: AIOKafkaProducer, load: Load, limit: int) -> Iterator[Any]:
+def _batches(producer: AIOKafkaProducer, load: Load, limit: int, keyed: bool) -> Iterator[Any]:
     """Yields the log as full batches of at most `limit` records, so that even a short log reaches every partition."""
     batch = producer.create_batch()
+    rng = np.random.default_rng(SEED)
     for envelope in itertools.chain.from_iterable(itertools.repeat(load.pool, load.rounds)):
-        while batch.record_count() >= limit or batch.append(key=None, value=envelope, timestamp=None) is None:
+        record: dict[str, Any] = {"key": None, "value": envelope, "timestamp": None}
+        record |= {"headers": [("key", rng.bytes(HEADER_BYTES))]} if keyed else {}
+        while batch.record_count() >= limit or batch.append(**record) is None:
             yield batch
             batch = producer.create_batch()
     yield batch

@@ -1,6 +1,8 @@
 """The invariant of a run:
 
-    the stored counts of a partition equal the direct tally of the partition's records below the stored offset, exactly;
+    the stored counts of a partition equal the direct tally of the partition's records below the stored offset, exactly; of the
+    accepted records with the same report key, only the first is counted;
+    the stored report keys are as many as the checkpoint says, each once;
     no record is skipped, except records that retention has removed;
     every rejected envelope is in the dead-letter topic before the commit that includes the envelope;
     every complete publication includes every acknowledged report of the publication's steps, and no other report;
@@ -25,12 +27,15 @@ import numpy as np
 from agents.tally import Record
 from mechanisms import CountTable
 from stores import PaneKey
+from stores.checkpoint import KEY_BYTES
 from surveys import Survey
-from tests.agents.reference import Counted, judge
+from tests.agents.reference import Counted, judge, judge_log
 
 from .memory_log import SURVEY, MemoryLog
 from .memory_redis import MemoryRedis, Range
 from .memory_topic import MemoryTopic
+
+UNCOUNTED = ("duplicate", "marker")  # neither counted nor rejected
 
 
 class Violation(AssertionError):
@@ -92,11 +97,19 @@ class Invariant:
                     raise Violation(f"partition {partition}: {key} {_compared(want, have)}")
             if expected.rejected != checkpoint.rejected:
                 raise Violation(f"partition {partition}: rejected {checkpoint.rejected}, expected {expected.rejected}")
+            self._check_keys(partition)
+
+    def _check_keys(self, partition: int) -> None:
+        checkpoint = self._redis.store._checkpoints[partition]
+        for generation, n in checkpoint.n_keys.items():
+            keys = checkpoint.keys.get(generation, b"")
+            if not len(set(split(keys))) == len(keys) / KEY_BYTES == n:
+                raise Violation(f"partition {partition}: {len(keys)} bytes of report keys, expected {n} keys")
 
     def check_letters(self, partition: int) -> None:
         """Checks that the dead-letter topic has every rejected record that the stored counts include."""
         for record, found in judged_in_order(SURVEY, self._records(partition, self._redis.lineage[partition])):
-            if isinstance(found, str) and (partition, record.offset, found) not in self._log.letters:
+            if isinstance(found, str) and found not in UNCOUNTED and (partition, record.offset, found) not in self._log.letters:
                 raise Violation(f"partition {partition}: committed before the dead letter of offset {record.offset}")
 
     def check_told(self, first: int) -> None:
@@ -170,6 +183,11 @@ class Invariant:
         return direct_tally(SURVEY, [self._records(partition, parts) for partition, parts in ranges.items()])
 
 
+def split(keys: bytes) -> list[bytes]:
+    """Returns the stored report keys of a generation."""
+    return [keys[i : i + KEY_BYTES] for i in range(0, len(keys), KEY_BYTES)]
+
+
 def direct_tally(survey: Survey, partitions: Sequence[Sequence[Record]]) -> Tallied:
     """Tallies the records of some partitions with the slow reference."""
     n: Counter[PaneKey] = Counter()
@@ -178,25 +196,17 @@ def direct_tally(survey: Survey, partitions: Sequence[Sequence[Record]]) -> Tall
     for records in partitions:
         for _, found in judged_in_order(survey, records):
             if isinstance(found, str):
-                rejected[found] += 1
+                rejected[found] += found not in UNCOUNTED
             else:
                 key, reports, added = found
                 n[key] += reports
                 counts[key] = counts[key] + added if key in counts else added
-    return Tallied({key: (n[key], tuple(counts[key].tolist())) for key in counts}, dict(rejected))
+    return Tallied({key: (n[key], tuple(counts[key].tolist())) for key in counts}, dict(+rejected))
 
 
 def judged_in_order(survey: Survey, records: Sequence[Record]) -> list[tuple[Record, tuple[PaneKey, int, Any] | str]]:
-    """Returns each record of a partition with its counts or the reason for its rejection.
-
-    As in the fold, each record gets the latest append time of all records up to that record.
-    """
-    judgement = _judgement(survey)
-    newest, found = 0, []
-    for record in records:
-        newest = max(newest, record.appended_ms)
-        found.append((record, judgement(record.value, newest)))
-    return found
+    """Returns each record of a partition with its counts, or the reason why it is not counted."""
+    return list(zip(records, judge_log(records, _judgement(survey)), strict=True))
 
 
 @cache

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from functools import cache
+from hashlib import blake2b
 from itertools import takewhile
 from typing import Any
 
@@ -54,6 +55,7 @@ class MemoryLog:
         self._loop, self._random = loop, source
         self.records: list[list[Record | None]] = [[] for _ in range(PARTITIONS)]
         self.begins = [0] * PARTITIONS
+        self._keys = 0
         self.letters: set[tuple[int, int, str]] = set()
         self.group: dict[int, int] = {}
         self.ahead_ms, self.behind_ms = 0, 0
@@ -76,25 +78,42 @@ class MemoryLog:
 
     # ---- events and faults
 
-    def append(self, partition: int, value: bytes | None) -> None:
+    def append(self, partition: int, value: bytes | None, key: bytes = b"") -> None:
         """Appends a record, or an offset without a record. An unreachable broker neither accepts nor acknowledges anything."""
         if not self.away:
             log = self.records[partition % PARTITIONS]
-            log.append(None if value is None else Record(len(log), self.now_ms() - self.behind_ms, value))
+            log.append(None if value is None else Record(len(log), self.now_ms() - self.behind_ms, value, key))
             self.moved()
 
     def produce(self, partition: int, n: int, seed: int) -> None:
-        """Appends n sound envelopes. Envelopes for a step too early or too late will be rejected."""
+        """Appends n sound envelopes, most of them with a report key. Envelopes for a step too early or too late will be
+        rejected. If an envelope that was too early is appended again later, it is accepted."""
         source = random.Random(seed)
         for _ in range(n):
-            step = max(0, self.step() + source.choice((-2, -1, -1, 0, 0, 0, 0, 1)))
-            self.append(partition, sound_value(step, source.randrange(len(PANES)), source.randint(1, 3), source.randrange(4)))
+            step = max(0, self.step() + source.choice((-2, -1, -1, 0, 0, 0, 1, 2)))
+            value = sound_value(step, source.randrange(len(PANES)), source.randint(1, 3), source.randrange(4))
+            self.append(partition, value, self._new_key() if source.random() < 0.7 else b"")
 
-    def repeat(self, partition: int, n: int) -> None:
-        """Appends the last n records once more."""
-        for record in self.records[partition % PARTITIONS][-n:]:
+    def poison(self, partition: int, reason: int) -> None:
+        """Appends an envelope that must be rejected, a record with a malformed report key, or a marker."""
+        reason %= len(REASONS) + 2
+        if reason < len(REASONS):
+            self.append(partition, spoilt_value(self.step(), reason), self._new_key())
+        elif reason == len(REASONS):
+            self.append(partition, sound_value(self.step(), 0, 1, 0), b"no key")
+        else:
+            self.append(partition, b"", self._new_key())
+
+    def _new_key(self) -> bytes:
+        self._keys += 1
+        return blake2b(b"%d" % self._keys, digest_size=16).digest()
+
+    def repeat(self, partition: int, n: int, back: int) -> None:
+        """Appends n records once more, without the last `back` records."""
+        log = self.records[partition % PARTITIONS]
+        for record in log[max(0, len(log) - back - n) : max(0, len(log) - back)]:
             if record is not None:
-                self.append(partition, record.value)
+                self.append(partition, record.value, record.key)
 
     def expire(self, partition: int, n: int, counted: int | None) -> None:
         """Removes the oldest n records. If `counted` is given, keeps all records from the offset `counted` on."""

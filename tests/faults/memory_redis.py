@@ -175,6 +175,7 @@ class MemoryRedis:
                 before = self.next_offset
                 result = super().feed(records)
                 redis.done["records delivered again"] += result.redelivered
+                redis.done["duplicates of report keys"] += result.duplicates
                 redis.done["gaps noticed"] += result.gap is not None
                 if self.next_offset != before:
                     if self.ranges and self.ranges[-1][1] == before:

@@ -4,15 +4,20 @@ The lists of operations must find each fault: tests that cannot fail prove nothi
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from agents.log import Chunk, DeadLetter
+from agents.report_keys import HEADER_BYTES
 from agents.tally import Record, tally
 from estimators.publishing.schedule import Progress
-from stores.checkpoint import Checkpoint
+from stores.checkpoint import KEY_BYTES, Checkpoint
 from stores.memory_store import MemoryCountStore
 
 from .code import Code
+from .invariant import split
 from .memory_topic import TopicClient
 
 Mutant = Callable[[Code], None]
@@ -24,7 +29,9 @@ def writes_whatever_is_stored(code: Code) -> None:
     class Store(MemoryCountStore):
         def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
             head = self.heads().get(partition)
-            return super().commit(partition, None if head is None else head.position, change)
+            if head is None:
+                return super().commit(partition, None, change)
+            return super().commit(partition, head.position, replace(change, base_writer=head.writer))
 
     code.store = Store
 
@@ -210,6 +217,98 @@ def never_compares_with_the_store(code: Code) -> None:
     code.counting.Counting = Counting
 
 
+def forgets_the_keys_of_a_loaded_checkpoint(code: Code) -> None:
+    """A new owner of a partition begins without the report keys of its counts."""
+
+    class Store(MemoryCountStore):
+        def load(self, partition: int) -> Checkpoint | None:
+            found = super().load(partition)
+            if found is not None:
+                found.keys.clear()
+            return found
+
+    code.store = Store
+
+
+def writes_keys_apart_from_the_counts(code: Code) -> None:
+    """The report keys are written even if the counts that belong to them are refused."""
+
+    class Store(MemoryCountStore):
+        def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
+            written = super().commit(partition, expected, change)
+            if not written and (stored := self._checkpoints.get(partition)) is not None:
+                keys = dict(stored.keys)
+                for step, added in change.keys.items():
+                    keys[step] = b"".join({*split(keys.get(step, b"")), *split(added)})
+                n_keys = {step: len(found) // KEY_BYTES for step, found in keys.items()}
+                self._checkpoints[partition] = replace(stored, keys=keys, n_keys=n_keys)
+            return written
+
+    code.store = Store
+
+
+def forgets_keys_at_each_commit(code: Code) -> None:
+    """Only the report keys since the last commit are remembered."""
+
+    class Fold(code.fold):  # type: ignore[misc, name-defined]
+        def committed(self, change: Checkpoint) -> None:
+            super().committed(change)
+            for generation in self._keys._generations.values():
+                generation.runs = list(generation.unwritten)
+
+    code.fold = Fold
+
+
+def remembers_keys_of_rejected_records(code: Code) -> None:
+    """An envelope that was rejected as too early is not counted when it is sent again."""
+
+    class Fold(code.fold):  # type: ignore[misc, name-defined]
+        def feed(self, records: Sequence[Record]) -> Any:
+            result = super().feed(records)
+            for record, _ in result.rejected:
+                if len(record.key) == HEADER_BYTES:
+                    self._keys.admit(np.frombuffer(record.key, np.uint64)[:1], record.appended_ms)
+            return result
+
+    code.fold = Fold
+
+
+def drops_a_generation_one_step_early(code: Code) -> None:
+    """The report keys of a step are forgotten while an envelope accepted in that step may still be accepted again."""
+
+    class Fold(code.fold):  # type: ignore[misc, name-defined]
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self._keys._ahead -= 1
+
+    code.fold = Fold
+
+
+def appends_keys_twice(code: Code) -> None:
+    """A commit that is repeated after a lost answer appends its report keys again."""
+
+    class Store(MemoryCountStore):
+        def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
+            stored = self._checkpoints.get(partition)
+            if stored is not None and change.same_change(stored):
+                keys = {step: found + change.keys.get(step, b"") for step, found in stored.keys.items()}
+                self._checkpoints[partition] = replace(stored, keys=keys)
+            return super().commit(partition, expected, change)
+
+    code.store = Store
+
+
+def overlooks_another_writer(code: Code) -> None:
+    """The compare-and-set compares only offset and log, not who has written."""
+
+    class Store(MemoryCountStore):
+        def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
+            head = self.heads().get(partition)
+            return super().commit(partition, expected, replace(change, base_writer="" if head is None else head.writer))
+
+    code.store = Store
+
+
 MUTANTS: tuple[Mutant, ...] = (
     writes_whatever_is_stored,
     counts_redelivered_records,
@@ -229,6 +328,13 @@ MUTANTS: tuple[Mutant, ...] = (
     replaces_better_by_poorer,
     filters_preliminary_counts,
     never_compares_with_the_store,
+    forgets_the_keys_of_a_loaded_checkpoint,
+    writes_keys_apart_from_the_counts,
+    forgets_keys_at_each_commit,
+    remembers_keys_of_rejected_records,
+    drops_a_generation_one_step_early,
+    appends_keys_twice,
+    overlooks_another_writer,
 )
 
 

@@ -47,7 +47,10 @@ class Produce(Operation):
 
 @dataclass(frozen=True)
 class PoisonRecords(Operation):
-    """The producer sends an envelope that must be rejected, for the reason with this index."""
+    """The producer sends an envelope that must be rejected, for the reason with this index.
+
+    The index after the last reason is a malformed report key. The next index is a record without an envelope, a marker.
+    """
 
     partition: int
     reason: int
@@ -55,10 +58,14 @@ class PoisonRecords(Operation):
 
 @dataclass(frozen=True)
 class Duplicate(Operation):
-    """The producer sends its last n records again. The broker acknowledges these records, and agents count them again."""
+    """The producer sends n records again, and the broker acknowledges these records. `back` later records are not sent again.
+
+    Agents count a record with a report key once, and a record without a key again.
+    """
 
     partition: int
     n: int
+    back: int = 0
 
 
 @dataclass(frozen=True)
@@ -280,9 +287,9 @@ _DRAWS: list[tuple[float, Draw]] = [
     (14, lambda r: Wait(round(r.choice((r.uniform(0, 0.3), r.uniform(0, 3), r.uniform(3, 9))), 2))),
     (1, lambda r: AdvanceClock(r.choice((5.0, 10.0, 31.0)))),
     (0.5, lambda r: BrokerClock(r.choice((0, 100, 400)))),
-    (10, lambda r: Produce(r.randrange(3), r.randint(1, 12), r.randrange(1000))),
-    (2, lambda r: PoisonRecords(r.randrange(3), r.randrange(10))),
-    (1, lambda r: Duplicate(r.randrange(3), r.randint(1, 4))),
+    (10, lambda r: Produce(r.randrange(3), r.randint(1, 10), r.randrange(1000))),
+    (2, lambda r: PoisonRecords(r.randrange(3), r.randrange(12))),
+    (2.5, lambda r: Duplicate(r.randrange(3), r.randint(1, 6), r.choice((0, 0, 4, 12, 30)))),
     (0.7, lambda r: Marker(r.randrange(3))),
     (1.5, lambda r: AddAgent()),
     (1.5, lambda r: KillAgent(r.randrange(4))),

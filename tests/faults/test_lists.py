@@ -14,6 +14,7 @@ faults that the real libraries show only by chance. "real" means real processes,
     two agents that both own a partition           here "two owners", ZombieOwner; mutant writes_whatever_is_stored;
                                                    real: FreezeAgent for longer than a session
     the group's offsets get ahead of the store's   here "all lost"; mutant reads_from_the_groups_offset; real: FlushRedis
+    an envelope sent again while its step is open  here "sent again ...", Duplicate; mutants of report keys; real: Duplicate
     a consumer that slowly dies                    here "a dying consumer", StallConsumer
     a session timeout that the broker refuses      real: its own test
 """
@@ -31,6 +32,7 @@ from .operations import (
     AddAgent,
     AdvanceClock,
     DelayDelivery,
+    Duplicate,
     Estimate,
     Expire,
     FlushRedis,
@@ -122,6 +124,7 @@ FIXED: dict[str, Fixed] = {
         "questions that Redis answered to nobody",
         [Wait(2), *SOME, PauseRedis(8.0), Wait(2), KillAgent(0), AddAgent(), Wait(12), *MORE],
         mutants.leaves_out_open_panes,
+        2,
     ),
     "an answer that was lost": Fixed(
         "commits", [*SOME, Wait(2), *MORE, RedisErrors(4, True), Wait(20)], mutants.commits_before_the_dead_letters
@@ -154,6 +157,36 @@ FIXED: dict[str, Fixed] = {
         mutants.publishes_when_some_partitions_are_done,
         9,
     ),
+    "two writers at one offset, and only one of them has counted the expired records": Fixed(
+        "commits refused",
+        [
+            *SOME, Wait(4), AddAgent(), Wait(3.59), ZombieOwner(0), Wait(0.49), FlushRedis(),
+            *(Expire(partition, 5, blind=True) for partition in range(3)), Wait(1.42),
+            *(Produce(partition, 4, 9 + partition) for partition in range(3)), Wait(0.2), Estimate(), Wait(2.33),
+        ],
+        mutants.overlooks_another_writer,
+        6,
+    ),
+    "sent again to a new owner": Fixed(
+        "duplicates of report keys",
+        [*SOME, Wait(3), KillAgent(0), AddAgent(), *(Duplicate(partition, 9) for partition in range(3)), Wait(12)],
+        mutants.forgets_the_keys_of_a_loaded_checkpoint,
+    ),
+    "sent again after commits": Fixed(
+        "duplicates of report keys",
+        [*SOME, Wait(3), *(Duplicate(partition, 9) for partition in range(3)), Wait(3)],
+        mutants.forgets_keys_at_each_commit,
+    ),
+    "sent again until the step closes": Fixed(
+        "duplicates of report keys",
+        [Wait(9), *SOME, *MORE, *[AdvanceClock(5.0), *(Duplicate(p, 40) for p in range(3))] * 4],
+        mutants.drops_a_generation_one_step_early,
+    ),
+    "sent again because it was too early": Fixed(
+        "duplicates of report keys",
+        [*SOME, *MORE, Wait(3), AdvanceClock(10.0), *[Duplicate(p, 40) for p in range(3)] * 2, Wait(3)],
+        mutants.remembers_keys_of_rejected_records,
+    ),
     "only offsets without records": Fixed(
         "rebalances",
         [Marker(0), *SOME, Wait(20), Marker(0), Wait(20), *MORE, Estimate()],
@@ -176,7 +209,8 @@ def test_random_lists_of_faults_keep_the_invariant(told: Counter[str], figures: 
     figures["random lists of faults, in memory"] = told + Counter({"operations": LISTS * LENGTH})
     assert told["lists"] == LISTS
     shares = {"commits": 3, "rebalances": 2, "gaps noticed": 0.3, "records delivered again": 0.3, "commits refused": 0.1,
-              "chunks of former placements": 0.1, "questions that Redis answered to nobody": 0.05}  # fmt: skip
+              "chunks of former placements": 0.1, "questions that Redis answered to nobody": 0.05,
+              "duplicates of report keys": 1}  # fmt: skip
     for what, share in shares.items():
         assert told[what] > share * LISTS, (what, told)
 

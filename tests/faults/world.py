@@ -9,14 +9,12 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-from surveys import REASONS
-
 from . import operations as op
 from .agent import Agent
 from .code import Code
 from .estimator import MARGIN_MS, Estimator
 from .invariant import Invariant, Violation, publish_counts
-from .memory_log import PARTITIONS, SURVEY, MemoryLog, spoilt_value
+from .memory_log import PARTITIONS, SURVEY, MemoryLog
 from .memory_redis import MemoryRedis
 from .memory_topic import MemoryTopic
 from .virtual import VirtualLoop
@@ -161,9 +159,9 @@ class World:
             case op.Produce(partition, n, seed):
                 log.produce(partition, n, seed)
             case op.PoisonRecords(partition, reason):
-                log.append(partition, spoilt_value(log.step(), reason % len(REASONS)))
-            case op.Duplicate(partition, n):
-                log.repeat(partition, n)
+                log.poison(partition, reason)
+            case op.Duplicate(partition, n, back):
+                log.repeat(partition, n, back)
             case op.Marker(partition):
                 log.append(partition, None)
             case op.Expire(partition, n, blind):

@@ -8,7 +8,8 @@ import pytest
 from .rooms import MAY_IMPORT, PAGE, PICTURE, ROOT, imports, picture
 
 PURE = [
-    "mechanisms", "surveys", "agents/tally.py", "agents/fold.py", "estimators/publishing/publication.py",
+    "mechanisms", "surveys", "agents/tally.py", "agents/fold.py", "agents/report_keys.py",
+    "estimators/publishing/publication.py",
     *(f"estimators/{path.name}" for path in sorted((ROOT / "estimators").glob("*.py"))),
 ]  # fmt: skip
 IMPURE = {"kafka", "aiokafka", "faust", "redis", "socket", "time", "random", "prometheus_client", "structlog"}

@@ -2,10 +2,12 @@
 
 The operations come from `tests.faults.operations`; a few operations do not apply to real processes. The invariant has two
 parts. The count tables equal a direct tally of the topic. The topic holds every record that the broker acknowledged. The
-reference computes the direct tally and shares no code with the service.
+reference computes the direct tally and shares no code with the service. Most records have a report key and are sent several
+times; the direct tally counts each of them once.
 """
 
 import contextlib
+import heapq
 import random
 import shutil
 import signal
@@ -21,6 +23,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from agents import Record
+from agents.report_keys import HEADER_BYTES
 from estimators.publishing.log_position import KafkaLogPosition
 from estimators.publishing.results import MemoryResults
 from runtime.clock import now_ms
@@ -32,7 +35,16 @@ from surveys import REASONS
 from tests.agents.samples import PANES, sound, spoilt
 from tests.faults import operations as op
 from tests.faults.code import Code
-from tests.faults.invariant import Published, Tallied, direct_tally, judged_in_order, numbers_of, publish_counts, truth_of
+from tests.faults.invariant import (
+    UNCOUNTED,
+    Published,
+    Tallied,
+    direct_tally,
+    judged_in_order,
+    numbers_of,
+    publish_counts,
+    truth_of,
+)
 
 from .rig import PATIENCE_S, KafkaNode, RedisNode, freeze
 from .test_agents import PARTITIONS, Site, Worker
@@ -40,11 +52,12 @@ from .test_agents import PARTITIONS, Site, Worker
 MAX_AGENTS = 3
 ENOUGH = 600  # minimum number of records in a run
 SESSION_S = 6.0
-EVERY_S, AT_ONCE = 0.05, 8  # the traffic sends AT_ONCE records every EVERY_S seconds
+EVERY_S, AT_ONCE = 0.05, 4  # the traffic sends AT_ONCE new records every EVERY_S seconds
+AGAIN_S = 8.0  # longest delay until a record is sent again; then its step has closed
 
 
 class Traffic(threading.Thread):
-    """Devices that report continuously.
+    """Devices that report continuously. Three records in four have a report key and are sent two or three times.
 
     Attributes:
         acknowledged: number of records that the broker acknowledged, by partition and value.
@@ -55,7 +68,8 @@ class Traffic(threading.Thread):
         super().__init__(daemon=True)
         self.site, self._rng = site, np.random.default_rng(seed)
         self._over, self._lock = threading.Event(), threading.Lock()
-        self._sent: list[tuple[int, bytes, Any]] = []
+        self._sent: list[tuple[int, bytes, bytes, Any]] = []
+        self._due: list[tuple[float, int, bytes, bytes]] = []  # a heap of the records to send again, by their time in seconds
         self.acknowledged: Counter[tuple[int, bytes]] = Counter()
         self.unknown = 0
         self._producer: KafkaProducer = site.producer(linger_ms=5, delivery_timeout_ms=round(PATIENCE_S * 1000))
@@ -64,6 +78,8 @@ class Traffic(threading.Thread):
         while not self._over.wait(EVERY_S):
             for _ in range(AT_ONCE):
                 self.send(self._sound())
+            while self._due and self._due[0][0] < time.monotonic():
+                self._put(*heapq.heappop(self._due)[1:])
 
     def _step(self) -> int:
         return self.site.survey.step_at(now_ms())
@@ -82,8 +98,17 @@ class Traffic(threading.Thread):
         """Sends one record, to a random partition if none is given."""
         with self._lock:
             where = int(self._rng.integers(PARTITIONS)) if partition is None else partition % PARTITIONS
-            with contextlib.suppress(KafkaError):  # the producer did not queue the record
-                self._sent.append((where, value, self._producer.send(self.site.survey.reports_topic, value, partition=where)))
+            key = self._rng.bytes(HEADER_BYTES) if self._rng.random() < 0.75 else b""
+            for _ in range(int(self._rng.integers(1, 3)) if key else 0):
+                delay_s = AGAIN_S * self._rng.random() ** 3
+                heapq.heappush(self._due, (time.monotonic() + delay_s, where, value, key))
+        self._put(where, value, key)
+
+    def _put(self, where: int, value: bytes, key: bytes) -> None:
+        headers = [("key", key)] if key else []
+        with self._lock, contextlib.suppress(KafkaError):  # the producer may not queue the record
+            future = self._producer.send(self.site.survey.reports_topic, value, partition=where, headers=headers)
+            self._sent.append((where, value, key, future))
 
     def produce(self, n: int, partition: int) -> None:
         """Sends sound envelopes of the current step."""
@@ -98,8 +123,8 @@ class Traffic(threading.Thread):
 
     def repeat(self, n: int) -> None:
         """Sends the last n records again."""
-        for where, value, _ in self._sent[-n:]:
-            self.send(value, where)
+        for where, value, key, _ in self._sent[-n:]:
+            self._put(where, value, key)
 
     def finish(self) -> None:
         """Stops sending, and waits for the outcome of every record."""
@@ -107,7 +132,7 @@ class Traffic(threading.Thread):
         self.join()
         with contextlib.suppress(KafkaError):
             self._producer.flush(timeout=PATIENCE_S)
-        for where, value, future in self._sent:
+        for where, value, _, future in self._sent:
             if future.succeeded():
                 self.acknowledged[where, value] += 1
             else:
@@ -298,7 +323,8 @@ class Run:
         site = self.site
         logs: dict[int, list[Record]] = {p: [] for p in range(PARTITIONS)}
         for record in site.read(site.survey.reports_topic):
-            logs[record.partition].append(Record(record.offset, record.timestamp, record.value))
+            key = dict(record.headers).get("key", b"")
+            logs[record.partition].append(Record(record.offset, record.timestamp, record.value, key))
         found = Counter((partition, record.value) for partition, log in logs.items() for record in log)
         lacking = self.traffic.acknowledged - found
         beyond = found - self.traffic.acknowledged
@@ -309,11 +335,11 @@ class Run:
         self._check_counts(direct)
         assert site.store.rejected() == direct.rejected
         assert site.store.positions() == {p: log[-1].offset + 1 for p, log in logs.items() if log}
+        judged = [(p, *found) for p, log in logs.items() for found in judged_in_order(site.survey, log)]
         letters = {
             (partition, record.offset, reason, record.value)
-            for partition, log in logs.items()
-            for record, reason in judged_in_order(site.survey, log)
-            if isinstance(reason, str)
+            for partition, record, reason in judged
+            if isinstance(reason, str) and reason not in UNCOUNTED
         }
         told = [(dict(letter.headers), letter.value) for letter in site.read(site.survey.rejected_topic)]
         assert {(int(h["partition"]), int(h["offset"]), h["reason"].decode(), value) for h, value in told} == letters
@@ -322,6 +348,9 @@ class Run:
         self.done["reports counted"] = sum(n for n, _ in direct.panes.values())
         self.done["refused"] = sum(direct.rejected.values())
         self.done["dead letters"] = len(told)
+        self.done["duplicates of report keys"] = sum(
+            reason == "duplicate" for _, _, reason in judged if isinstance(reason, str)
+        )
         self.done["steps published"] = len({p.step for p in self.estimator.told})
         for event, name in EVENTS.items():
             self.done[name] = sum(worker.log.read_text().count(f'"{event}') for worker in site.workers)

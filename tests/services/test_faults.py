@@ -104,6 +104,7 @@ def test_fixed_fault_lists_keep_the_invariant(name: str, carry_out: CarryOut) ->
     assert run.done["records acknowledged"] > 500
     assert run.done["steps published"] > 3
     assert run.done["refused"] > 0
+    assert run.done["duplicates of report keys"] > 200
     _count_a_pane_twice(run.site)
     with pytest.raises(AssertionError):  # the control: the check notices reports counted twice
         run.check()
