@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
-from operator import ge
+from operator import attrgetter, ge
 from typing import Any, NamedTuple
 
 import structlog
@@ -40,8 +40,9 @@ RECORD_BYTES = 100  # approximate memory of a record in bytes, without the recor
 _HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # sizes in a batch of version 2
 _CODEC, _APPEND_TIME = 0x07, 0x08  # bits in the low byte of a batch's attributes
 
-_Header = tuple[str, bytes | None]
-_Row = tuple[int, int, bytes, int, Sequence[_Header]]  # offset, append time, value, timestamp type, headers
+_KEY_HEADER = b"\x06key"  # begins each header named "key": its name's length as a zigzag varint, and its name
+_ROW = attrgetter("offset", "timestamp", "value", "timestamp_type")
+_KEYED_ROW = attrgetter("offset", "timestamp", "value", "timestamp_type", "headers")
 
 
 class ReadableBatch(NamedTuple):
@@ -194,23 +195,26 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
     if raw[16] == 2 and raw[22] & _CODEC:
         raw = memoryview(_plain(raw))
         batch = DefaultRecordBatch(raw)
-    records = ((r.offset, r.timestamp, r.value or b"", r.timestamp_type, r.headers) for r in batch)
+    keyed = raw[16] == 2 and _KEY_HEADER in bytes(raw)
+    records = chain(map(_KEYED_ROW if keyed else _ROW, batch))  # `chain` does not read a batch again after its end
     length = min(PIECE_RECORDS, max(1, PIECE_RECORDS * CHUNK_BYTES // len(raw)))
     low = 0 if raw[16] < 2 else batch.base_offset
     while rows := _rows(records, length):
-        offsets, appended_ms, values, timestamp_types, headers = zip(*rows, strict=True)
+        offsets, appended_ms, values, timestamp_types, *headers = zip(*rows, strict=True)
+        if not all(values):
+            values = tuple(value or b"" for value in values)
         if offsets[0] < low or offsets[-1] >= batch.next_offset or any(map(ge, offsets, offsets[1:])):
             raise Unreadable("unreadable batch", "its record offsets do not ascend, or leave the batch's range")
         low = offsets[-1] + 1
         if low > first:
             old = bisect_left(offsets, first)
-            keys = tuple(map(_key, headers[old:])) if any(headers) else ()
+            keys = tuple(map(_key, headers[0][old:])) if keyed else ()
             yield ReadableBatch(
                 offsets[old:], appended_ms[old:], values[old:], set(timestamp_types), keys if any(keys) else None
             )
 
 
-def _key(headers: Sequence[_Header]) -> bytes:
+def _key(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     """Returns the value of a record's `key` header; empty without such a header, `MALFORMED_KEY` if it is empty or repeated."""
     if not headers:
         return b""
@@ -222,8 +226,8 @@ def _key(headers: Sequence[_Header]) -> bytes:
     return MALFORMED_KEY if found else b""
 
 
-def _rows(records: Iterator[_Row], length: int) -> list[_Row]:
-    """Returns the next records, at most `length`."""
+def _rows(records: Iterator[Any], length: int) -> list[Any]:
+    """Returns the next records as tuples, at most `length`."""
     try:
         return list(islice(records, length))
     except (CorruptRecordException, ValueError, IndexError) as error:  # for example, a header name that is not UTF-8

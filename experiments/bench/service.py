@@ -16,6 +16,7 @@ run measures:
 - *recovery*: the benchmark kills (SIGKILL) an agent that has just begun to count the log, and starts a new agent at once. The
   benchmark measures three times from the kill: until the new agent's first read, until its first commit, and until all records
   are counted. Kafka keeps a dead agent's partitions assigned to the dead agent until the session timeout expires.
+- *keys*: memory of the report keys that a partition remembers, and the time to commit and to load them.
 - *growth*: agents are ready before a log begins to fill. The log then fills faster than the agents count. The time runs from
   the first record sent to the last record counted.
 - *produced*: rate of the reports that the producers' sink sends and Kafka acknowledges.
@@ -38,6 +39,7 @@ from threading import Event
 
 import numpy as np
 
+from experiments.bench.service_keys import measure_keys
 from experiments.bench.service_load import ATTRIBUTES, SEED, Asked, Load, fill, make_load, random_reports
 from experiments.bench.service_results import Closed, Counted, Growth, Phases, Produced, Recovery, Run, ServiceBench, Stock
 from experiments.bench.service_site import Agent, BenchError, Process, Site
@@ -81,6 +83,7 @@ class Sizes:
 
     kinds: tuple[Kind, ...]
     stock_records: int
+    keys: int
     close_attributes: int
     close_steps: int
     close_step_s: int
@@ -101,6 +104,7 @@ FULL = Sizes(
         *(Kind(f"one report, {codec}", (0, 1), 0, 600_000, 3, False, codec) for codec in ("gzip", "snappy", "lz4", "zstd")),
     ),
     stock_records=10_000,
+    keys=1_000_000,
     close_attributes=20,
     close_steps=15,
     close_step_s=3,
@@ -118,6 +122,7 @@ QUICK = Sizes(
         Kind("16 KiB, bits, zstd", (0, 1), ENVELOPE_BYTES, 200, 1, False, "zstd"),
     ),
     stock_records=200,
+    keys=20_000,
     close_attributes=2,
     close_steps=2,
     close_step_s=1,
@@ -156,6 +161,8 @@ def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> Serv
                 if kind is sizes.kinds[0]:
                     result.stock = _stock(site, sizes.stock_records, result.counted[-1], seen)
                     result.recovery = _recovery(site, load, seen)
+                    seen("report keys of open steps")
+                    result.remembered = measure_keys(site, sizes.keys)
         for workers, partitions in sizes.growth:
             seen(f"{workers} workers, {partitions} partitions")
             result.growth.append(_growth(settings, folder, workers, partitions, sizes.growth_records))

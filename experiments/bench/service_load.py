@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -107,7 +108,8 @@ async def fill(
 ) -> float:
     """Writes the log evenly over the partitions, in batches as large as a producer's batches. Returns the seconds taken.
 
-    If `keyed`, each record gets its own report key. Sending a whole batch to one partition takes a fraction of the time of sending the batch's records one by one.
+    Sending a whole batch to one partition takes a fraction of the time of sending the batch's records one by one. If `keyed`,
+    each record gets its own report key.
     """
     producer = AIOKafkaProducer(
         **settings.kafka_options(),
@@ -133,10 +135,9 @@ async def fill(
 def _batches(producer: AIOKafkaProducer, load: Load, limit: int, keyed: bool) -> Iterator[Any]:
     """Yields the log as full batches of at most `limit` records, so that even a short log reaches every partition."""
     batch = producer.create_batch()
-    rng = np.random.default_rng(SEED)
     for envelope in itertools.chain.from_iterable(itertools.repeat(load.pool, load.rounds)):
         record: dict[str, Any] = {"key": None, "value": envelope, "timestamp": None}
-        record |= {"headers": [("key", rng.bytes(HEADER_BYTES))]} if keyed else {}
+        record |= {"headers": [("key", os.urandom(HEADER_BYTES))]} if keyed else {}
         while batch.record_count() >= limit or batch.append(**record) is None:
             yield batch
             batch = producer.create_batch()

@@ -114,6 +114,30 @@ class Produced:
     ratio: float
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The cost of the report keys that one partition remembers.
+
+    Attributes:
+        keys: number of keys.
+        agent_bytes, peak_bytes, redis_bytes: bytes a key: in the agent at the end and at most, and in Redis.
+        commits: number of commits.
+        commit_p50_ms, commit_p99_ms: time of a commit of `PIECE_RECORDS` new keys.
+        load_s: seconds to read all keys from Redis.
+        ready_s: `load_s`, and the time until the agent can look up keys.
+    """
+
+    keys: int
+    agent_bytes: float
+    peak_bytes: float
+    redis_bytes: float
+    commits: int
+    commit_p50_ms: float
+    commit_p99_ms: float
+    load_s: float
+    ready_s: float
+
+
 @dataclass(slots=True)
 class ServiceBench:
     """Results of a whole run; `cores` is the number of cores that this process may use."""
@@ -124,5 +148,6 @@ class ServiceBench:
     phases: list[Phases] = field(default_factory=list)
     closed: Closed | None = None
     recovery: Recovery | None = None
+    remembered: Remembered | None = None
     growth: list[Growth] = field(default_factory=list)
     produced: list[Produced] = field(default_factory=list)

@@ -70,6 +70,13 @@ def service_notes(result: ServiceBench) -> list[str]:
             f"SIGKILL with {recovery.left_records:,} records to count: the next agent reads after {recovery.reading_s:.1f} s, "
             f"commits after {recovery.first_commit_s:.1f} s, has counted all after {recovery.all_counted_s:.1f} s."
         )
+    if (kept := result.remembered) is not None:
+        notes.append(
+            f"{kept.keys:,} report keys of one partition: {kept.agent_bytes:g} bytes a key in the agent (at most "
+            f"{kept.peak_bytes:g}), {kept.redis_bytes:g} in Redis. A commit of 16,384 new keys: "
+            f"p50 {kept.commit_p50_ms:.1f} ms, p99 {kept.commit_p99_ms:.1f} ms of {kept.commits}. "
+            f"A new owner reads all keys in {kept.load_s:.2f} s and counts after {kept.ready_s:.2f} s."
+        )
     notes.append(
         f"{result.cores} cores for broker, Redis, agents and producers, so more agents than free cores gain nothing. "
         "After every run the count tables were exactly what was sent: nothing lost, nothing counted twice."

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from agents import Record, tally
+from agents import Record, metrics, tally
+from agents.report_keys import HEADER_BYTES
 from stores import Checkpoint, MemoryCountStore
-from stores.checkpoint import Missing, first_open_step
+from stores.checkpoint import KEY_BYTES, Missing, first_open_step
 from tests.faults.stepped import LOGS, NOW_MS, SURVEY, SteppedAgent, SteppedLog, direct, without_gaps
 
-from .samples import make_log, sound
+from .samples import during, make_log, sound
 
 
 async def test_expired_records_are_skipped_and_noted() -> None:
@@ -168,3 +169,22 @@ async def test_counts_of_a_deleted_topic_never_replace_new_ones() -> None:
     await sleeper.finish()
     assert store.snapshot()[0].panes == before.panes
     assert store.snapshot()[0].position == before.position
+
+
+async def test_a_recreated_topic_counts_the_keys_of_the_old_one_again() -> None:
+    """Devices send their envelopes of open steps again, with the same report keys. Each key counts once in the new log."""
+    rng, key = np.random.default_rng(9), [bytes([i]) * HEADER_BYTES for i in range(6)]
+    sent = [Record(i, during(SURVEY, 4), sound(SURVEY, rng, 4, i % 3), key[i]) for i in range(6)]
+    twice = [record._replace(offset=i) for i, record in enumerate([*sent, *sent])]
+    log, store = SteppedLog(log_id="old", records={0: twice, 1: []}), MemoryCountStore(SURVEY)
+    agent, before = SteppedAgent(store, log), metrics.duplicates._value.get()
+    await agent.finish()
+    assert metrics.duplicates._value.get() == before + 6
+    assert store.snapshot()[0].panes == tally(SURVEY, sent).counts
+    log.log_id, log.records = "new", {0: twice[:9], 1: []}
+    await agent.finish()
+    assert store.snapshot()[0].panes == tally(SURVEY, sent).counts
+    loaded = store.load(0)
+    assert loaded is not None
+    assert (loaded.position, loaded.n_keys, len(loaded.keys[4])) == ((9, "new"), {4: 6}, 6 * KEY_BYTES)
+    assert metrics.duplicates._value.get() == before + 9

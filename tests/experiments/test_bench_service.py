@@ -10,7 +10,18 @@ from agents import Record, tally
 from experiments.bench.profiled_agent import Account
 from experiments.bench.service import FULL, QUICK
 from experiments.bench.service_load import ATTRIBUTES, make_load, write_survey
-from experiments.bench.service_results import Closed, Counted, Growth, Phases, Produced, Recovery, Run, ServiceBench, Stock
+from experiments.bench.service_results import (
+    Closed,
+    Counted,
+    Growth,
+    Phases,
+    Produced,
+    Recovery,
+    Remembered,
+    Run,
+    ServiceBench,
+    Stock,
+)
 from experiments.bench.service_site import BenchError, Process
 from experiments.bench.service_tables import PHASES, service_notes, service_tables
 
@@ -21,6 +32,7 @@ RESULT = ServiceBench(
     [Phases("bits", 1000, dict.fromkeys(PHASES, 0.5), 60, 0.75, 12.0)],
     Closed(20, 1000, 15, 400, 0.9, 1.7, 0.5),
     Recovery(1_000_000, 6.0, 6.5, 14.25),
+    Remembered(1_000_000, 8.1, 24.5, 9.0, 62, 1.5, 3.25, 0.05, 0.125),
     [Growth(1, 4, 600, 0.5, 3.0), Growth(2, 16, 600, 0.5, 2.0)],
     [Produced("users", 100, 5000, 0.5, 0.75)],
 )
@@ -41,6 +53,7 @@ def test_results_are_shown_beside_their_targets() -> None:
         "ratio, wanted 0.8 0.25", "bare consumer 2 k 0 2 k 250", "agent 500 0 500 – 200", "bits 0.50 0.50 0.50",
         "61 × that, target 50 met", "without it p99 1.20 s, target 1 s missed", "counted all after 14.2 s", "2 16 300 1.50",
         "users 200 10 k 0.75", "p50 0.8 ms, p99 12.0 ms of 60", "2 cores",
+        "8.1 bytes a key in the agent (at most 24.5), 9 in Redis", "p99 3.2 ms of 62", "counts after 0.12 s",
     ):  # fmt: skip
         assert wanted in text, (wanted, text)
 

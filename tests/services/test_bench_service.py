@@ -57,6 +57,8 @@ def test_the_command_measures_everything_and_cleans_up(kafka: str, redis_url: st
     assert result["stock"]["ratio"] > 0
     assert 0 < result["closed"]["p50_s"] <= result["closed"]["p99_s"]
     assert result["closed"]["steps"] == QUICK.close_steps
+    assert result["remembered"]["keys"] == QUICK.keys
+    assert 8 <= result["remembered"]["redis_bytes"] < 20
     recovery = result["recovery"]
     assert 0 < recovery["reading_s"] <= recovery["first_commit_s"] <= recovery["all_counted_s"]
     assert [(row["workers"], row["partitions"]) for row in result["growth"]] == list(QUICK.growth)
