@@ -1,7 +1,7 @@
 """Counts a record once, however often the record was sent: the fold remembers the report keys of the records it has counted.
 
-A *report key* is 16 bytes, in the record's `key` header. A gateway derives the key from the request, so that a request sent
-again has the same keys. The first accepted record with a key is counted. A later record with the key is a *duplicate*: it is
+A *report key* is 16 bytes, in the record's `key` header. A producer sends each attempt to deliver an envelope with the same key
+and to the same partition. The first accepted record with a key is counted. A later record with the key is a *duplicate*: it is
 neither counted nor a dead letter. A rejected record's key is not remembered, and records without a key are always counted.
 A `key` header of another length, or a second one, makes the record a dead letter with the reason "malformed key".
 
