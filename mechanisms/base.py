@@ -104,6 +104,15 @@ class Mechanism(ABC):
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         """(n,) true for each row that a device could have sent: symbols in range, padding bits zero."""
 
+    def valid_row(self, row: bytes) -> bool:
+        """True if a device could have sent this row. The same as `valid`, without the time that NumPy needs to begin.
+
+        Args:
+            row: one report in the wire format, `report_dtype.itemsize` bytes.
+        """
+        dtype = self.report_dtype
+        return bool(self.valid(np.frombuffer(row, dtype.base).reshape(1, *dtype.shape)).all())
+
     @abstractmethod
     def _count(self, reports: Reports) -> IntArray:
         """Counts of valid reports, an array of shape `table_shape`."""

@@ -83,6 +83,9 @@ class _Symbols(Mechanism):
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         return np.asarray(reports < self.k)
 
+    def valid_row(self, row: bytes) -> bool:
+        return int.from_bytes(row, "little") < self.k
+
     def _count(self, reports: Reports) -> IntArray:
         if len(reports) < MANY or self.k > NARROW:
             return np.bincount(reports, minlength=self.k).astype(np.int64, copy=False)

@@ -99,6 +99,10 @@ class _Hashed(Mechanism):
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         return np.asarray((reports["function"] < self.pool.size) & (reports["symbol"] < self.g))
 
+    def valid_row(self, row: bytes) -> bool:
+        width = self.report_dtype.fields["function"][0].itemsize  # type: ignore[index]
+        return int.from_bytes(row[:width], "little") < self.pool.size and int.from_bytes(row[width:], "little") < self.g
+
     def _count(self, reports: Reports) -> IntArray:
         cells = reports["function"].astype(np.int64) * self.g + reports["symbol"]
         return np.bincount(cells, minlength=self.pool.size * self.g).reshape(self.table_shape).astype(np.int64, copy=False)

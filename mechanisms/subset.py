@@ -89,6 +89,9 @@ class SubsetSelection(Bits, OneTime):
         clean = reports[:, -1] & ~np.uint8(padding_mask(self.k)) == 0
         return np.asarray(clean & (np.bitwise_count(reports).sum(axis=1, dtype=np.int64) == self.omega))
 
+    def valid_row(self, row: bytes) -> bool:
+        return super().valid_row(row) and int.from_bytes(row, "little").bit_count() == self.omega
+
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
         """Covariance of two values u, v: -(a + b (f_u + f_v) + d² f_u f_v) within a step, -d² f_u f_v between steps."""
         k, omega, p, q, d = self.k, self.omega, self.p, self.q, self.p - self.q

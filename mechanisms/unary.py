@@ -156,6 +156,9 @@ class Bits(Mechanism):
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         return np.asarray(reports[:, -1] & ~np.uint8(padding_mask(self.k)) == 0)
 
+    def valid_row(self, row: bytes) -> bool:
+        return row[-1] <= padding_mask(self.k)
+
     def _count(self, reports: Reports) -> IntArray:
         return count_ones(reports, self.k)
 

@@ -156,7 +156,11 @@ def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
     envelope = open_envelope(survey, raw, appended_ms)
     mechanism = survey.mechanisms[envelope.attribute][envelope.level]
     row = mechanism.report_dtype
-    if not mechanism.valid(np.frombuffer(envelope.payload, row.base).reshape(-1, *row.shape)).all():
+    if envelope.n == 1:
+        valid = mechanism.valid_row(envelope.payload)
+    else:
+        valid = bool(mechanism.valid(np.frombuffer(envelope.payload, row.base).reshape(-1, *row.shape)).all())
+    if not valid:
         raise Rejected(mechanism.invalid)
     return envelope
 

@@ -303,7 +303,7 @@ class Survey(_Part):
     def start_ms(self) -> int:
         return round(self.start.astimezone(UTC).timestamp() * 1000)
 
-    @property
+    @cached_property
     def step_ms(self) -> int:
         return self.step_seconds * 1000
 
@@ -312,7 +312,7 @@ class Survey(_Part):
         """Number of steps that begin in 365 days, at least 1."""
         return -(-365 * 86_400 // self.step_seconds)
 
-    @property
+    @cached_property
     def skew_ms(self) -> int:
         return 1000 * (min(60, self.step_seconds) if self.skew_seconds is None else self.skew_seconds)
 

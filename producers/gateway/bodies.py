@@ -35,7 +35,7 @@ def is_batch(headers: Headers) -> bool:
         batch = _KINDS.get(given.partition(b";")[0].strip().lower())
     if batch is None:
         raise Problem("unsupported content type", f"the content type must be {', '.join(ENVELOPES)} or {BATCH}")
-    if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+    if b"content-encoding" in headers and headers[b"content-encoding"].strip().lower() != b"identity":
         raise Problem("unsupported content type", "a body must not be compressed: random data does not shrink")
     return batch
 

@@ -168,7 +168,7 @@ class Intake:
             _answer(problem, begun_s, answer)
         except BaseException:
             reservation.release()
-            metrics.outcome("internal error", time.monotonic() - begun_s)
+            metrics.counts.requests["internal error"] += 1
             raise
         result = await future
         if isinstance(result, Problem):
@@ -302,15 +302,16 @@ class _Waiting:
         """Receives the outcome from the log."""
         self.reservation.release()
         if outcome is Outcome.APPENDED:
-            metrics.envelopes.inc(self.envelopes)
-            metrics.reports.inc(self.reports)
+            metrics.counts.envelopes += self.envelopes
+            metrics.counts.reports += self.reports
             self.give(self.reports)
         else:
             self.give(_unavailable() if outcome is Outcome.NOT_APPENDED else _unacknowledged())
 
 
 def _answer(result: int | Problem, begun_s: float, answer: Answer) -> None:
-    metrics.outcome(result.cause if isinstance(result, Problem) else "accepted", time.monotonic() - begun_s)
+    metrics.counts.requests[result.cause if isinstance(result, Problem) else "accepted"] += 1
+    metrics.request_seconds.observe(time.monotonic() - begun_s)
     answer(result)
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from threading import Event
-from typing import ClassVar
 
 import structlog
 import uvicorn
@@ -25,13 +24,11 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from producers.gateway import metrics
-from producers.gateway.admission import Connections
-from producers.gateway.app import create_gateway
+from producers.gateway.app import SECURITY, create_gateway
 from producers.gateway.intake import Intake, Limits
 from producers.gateway.kafka_log import KafkaLog, kafka_consumer, kafka_producer
+from producers.gateway.protocol import gateway_protocol
 from runtime.settings import Settings, SettingsError, cannot_listen
 from runtime.waiting import Stopped, wait_for
 from surveys import Survey
@@ -40,7 +37,6 @@ log = structlog.get_logger("ldpstream.gateway")
 
 MIN_TOKEN = 16
 MAX_CONNECTIONS = 2000
-HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # limits of a request's head, and of input outside bodies
 GRACEFUL_S = 5  # time limit at shutdown for requests in progress; the intake answers them before this limit
 
 
@@ -130,7 +126,8 @@ def _run(
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
     intake = Intake(survey, kafka, tokens, limits)
     # behind a proxy all connections have the proxy's address; the proxy must limit its clients
-    protocol = _Protocol if settings.gateway_proxies else bounded_protocol(settings.gateway_connections)
+    connections = None if settings.gateway_proxies else settings.gateway_connections
+    protocol = gateway_protocol(intake, SECURITY, settings.gateway_proxies, connections)
     config = uvicorn.Config(
         create_gateway(intake, toml), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
         lifespan="on", limit_concurrency=MAX_CONNECTIONS, timeout_graceful_shutdown=GRACEFUL_S, backlog=MAX_CONNECTIONS,
@@ -203,77 +200,3 @@ def operations(intake: Intake) -> Starlette:
         return PlainTextResponse("ok\n") if intake.ready else PlainTextResponse("not ready\n", 503)
 
     return Starlette(routes=[Route("/metrics", tell), Route("/health", health), Route("/ready", ready)])
-
-
-def bounded_protocol(limit: int) -> type[HttpToolsProtocol]:
-    """Returns the gateway's protocol with at most `limit` simultaneous connections from one address."""
-    return type("_BoundedProtocol", (_Protocol,), {"addresses": Connections(limit)})
-
-
-class _Protocol(HttpToolsProtocol):
-    """uvicorn's protocol with limits on heads, trailers and chunk frames: uvicorn itself has no such limits.
-
-    A new connection must begin a request's head within `HEAD_S` seconds, and each head must end within `HEAD_S`. If the
-    gateway answers a request before the request's end, the rest of the request must arrive within `HEAD_S`.
-    """
-
-    _loose_bytes = 0  # bytes received since the head began, or since the last piece of the body
-    _timer: asyncio.TimerHandle | None = None
-    addresses: ClassVar[Connections | None] = None
-    _host: str | None = None  # set if the connection counts towards this host's limit
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._wait()
-        if self.addresses is not None:
-            host = self.client[0] if self.client else ""
-            if self.addresses.enter(host):
-                self._host = host
-            else:
-                metrics.connections_refused.inc()
-                self.transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        self._loose_bytes += len(data)
-        super().data_received(data)
-        if self._loose_bytes > HEAD_BYTES:
-            self.transport.close()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._loose_bytes = 0
-        self._wait()
-
-    def on_headers_complete(self) -> None:
-        self._loose_bytes = 0
-        self._wait_no_more()
-        super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        self._loose_bytes = 0
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        self._loose_bytes = 0
-        self._wait_no_more()
-        super().on_message_complete()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self.cycle.response_complete and self.cycle.more_body:
-            self._wait()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._wait_no_more()
-        if self.addresses is not None and self._host is not None:
-            self.addresses.leave(self._host)
-        super().connection_lost(exc)
-
-    def _wait(self) -> None:
-        self._wait_no_more()
-        self._timer = self.loop.call_later(HEAD_S, self.transport.close)
-
-    def _wait_no_more(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

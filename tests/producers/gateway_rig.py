@@ -12,13 +12,14 @@ import numpy as np
 import uvicorn
 from starlette.applications import Starlette
 
-from producers.gateway.app import create_gateway
+from producers.gateway.app import SECURITY, create_gateway
 from producers.gateway.bodies import BATCH, ENVELOPE
 from producers.gateway.intake import Intake, Limits
 from producers.gateway.kafka_log import Keyed, NotAppended
 from producers.gateway.problems import MAX_RETRY_S, RETRY_S
+from producers.gateway.protocol import gateway_protocol
 from producers.gateway.record_batches import Done, Outcome
-from producers.gateway.service import _Protocol, _Server
+from producers.gateway.service import _Server
 from surveys import Survey
 from tests.agents.samples import during, make_survey, sound
 
@@ -116,10 +117,14 @@ class Rig:
 class Served:
     """A rig behind uvicorn, with the server and protocol classes of the service."""
 
-    def __init__(self, protocol: type[Any] = _Protocol, **options: Any) -> None:
+    def __init__(self, connections: int | None = None, proxies: str = "", **options: Any) -> None:
         self.rig, self.socket = Rig(**options), socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
-        config = uvicorn.Config(self.rig.app, http=protocol, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            self.rig.app, http=gateway_protocol(self.rig.intake, SECURITY, proxies, connections), log_config=None,
+            access_log=False, server_header=False, timeout_graceful_shutdown=1, proxy_headers=bool(proxies),
+            forwarded_allow_ips=proxies or None,
+        )  # fmt: skip
         self._server = _Server(config)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from producers.gateway import service
-from producers.gateway.service import _Protocol, bounded_protocol, operations, read_tokens, serve
+from producers.gateway import protocol
+from producers.gateway.service import operations, read_tokens, serve
 from runtime.settings import Settings, SettingsError
 from surveys.envelope import MAX_ENVELOPE_BYTES
 from tests.services.rig import PATIENCE_S, wait_until
@@ -42,8 +42,8 @@ def test_endless_heads_and_silent_connections_are_closed(served: MakeServed, mon
     assert answer_to(port, [head, b"a: " + b"b" * 20_000 + b"\r\n\r\n"]).startswith(b"HTTP/1.1 200")
     for endless in (b"x-long: " + b"b" * 10_000, b"x: y\r\n" * 2000):
         assert answer_to(port, [head, *[endless] * 200]) == b""
-    patient_s = service.HEAD_S
-    monkeypatch.setattr(service, "HEAD_S", 0.1)
+    patient_s = protocol.HEAD_S
+    monkeypatch.setattr(protocol, "HEAD_S", 0.1)
     for sent in ([], [b"GET /hea"], [head]):
         begun = time.monotonic()
         assert answer_to(port, sent) == b""
@@ -74,7 +74,7 @@ def test_a_request_answered_before_its_end_must_end_soon(served: MakeServed, mon
             received += connection.recv(65536)
         assert received.startswith(b"HTTP/1.1 401")
 
-    monkeypatch.setattr(service, "HEAD_S", 1.0)
+    monkeypatch.setattr(protocol, "HEAD_S", 1.0)
     head = b"POST /v1/reports HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
     port = served(tokens=[TOKEN]).port
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
@@ -92,7 +92,7 @@ def test_a_request_answered_before_its_end_must_end_soon(served: MakeServed, mon
 
 
 def test_a_connection_is_kept_for_more_requests(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "HEAD_BYTES", 400)
+    monkeypatch.setattr(protocol, "HEAD_BYTES", 400)
     one = b"GET /health HTTP/1.1\r\nhost: x\r\n"
     last = answer_to(served().port, [one + b"\r\n"] * 50 + [one + b"connection: close\r\n\r\n"])
     assert last.count(b"HTTP/1.1 200") == 51
@@ -112,9 +112,8 @@ def accepts(port: int, limit: int) -> bool:
 
 def test_one_address_cannot_hold_all_the_connections(served: MakeServed) -> None:
     """Control: without a limit, all connections are accepted. When one connection closes, another is accepted."""
-    for protocol, limit in ((_Protocol, 9), (bounded_protocol(4), 4)):
-        port = served(protocol=protocol).port
-        full = partial(accepts, port, limit)
+    for limit in (None, 4):
+        full = partial(accepts, served(connections=limit).port, limit or 9)
         assert full()
         for _ in range(3):  # the server may learn a little later that the connections have closed
             wait_until(full, lambda: "the connections of before still count")

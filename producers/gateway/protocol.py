@@ -1,0 +1,232 @@
+"""The gateway's HTTP protocol: uvicorn's, with limits that uvicorn lacks and a direct path for reports.
+
+**The direct path.** A `POST /v1/reports` that arrives in one piece goes straight from the parser to the intake, without an ASGI
+cycle, a task or an event. Every other request takes uvicorn's path to the application: a body in several pieces or chunks, an
+`Expect` header, a second request before the answer to the first one, a client that closes after the answer, any other method or
+path. The parser, the connections, keep-alive, pipelining and the shutdown stay uvicorn's.
+
+**Limits.** A new connection must begin a request's head within `HEAD_S` seconds, and each head must end within `HEAD_S`. If the
+gateway answers a request before the request's end, the rest of the request must arrive within `HEAD_S`. Heads, trailers and
+chunk frames have at most `HEAD_BYTES` between two pieces of a body.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import ClassVar, Final
+
+import structlog
+from uvicorn.middleware.proxy_headers import _TrustedHosts
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from producers.gateway import metrics
+from producers.gateway.admission import Connections
+from producers.gateway.intake import Intake
+from producers.gateway.problems import Problem
+
+log = structlog.get_logger("ldpstream.gateway")
+
+HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # limits of a request's head, and of input outside bodies
+PATH: Final = b"/v1/reports"
+ACCEPTED: Final = STATUS_LINE[HTTPStatus.ACCEPTED] + b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+FORWARDED: Final = b"x-forwarded-for"
+INDIRECT: Final = frozenset((b"transfer-encoding", b"expect", b"upgrade"))  # a request with such a header takes uvicorn's path
+
+
+def gateway_protocol(
+    intake: Intake, headers: Mapping[str, str], proxies: str = "", connections: int | None = None
+) -> type[HttpToolsProtocol]:
+    """Returns the gateway's protocol.
+
+    Args:
+        intake: handles the requests of the direct path.
+        headers: headers of every answer.
+        proxies: trusted proxies, as in `Settings.gateway_proxies`.
+        connections: largest number of simultaneous connections from one address; None for no limit.
+    """
+    fixed = b"".join(b"%s: %s\r\n" % (name.lower().encode(), value.encode()) for name, value in headers.items())
+    attributes = {
+        "intake": intake, "fixed": fixed, "proxies": _TrustedHosts(proxies) if proxies else None,
+        "addresses": None if connections is None else Connections(connections),
+    }  # fmt: skip
+    return type("_GatewayProtocol", (GatewayProtocol,), attributes)
+
+
+class _Direct:
+    """A request on the direct path, in the place of uvicorn's cycle: the attributes are those that uvicorn's protocol uses."""
+
+    __slots__ = ("disconnected", "keep_alive", "protocol", "response_complete")
+    more_body = False
+
+    def __init__(self, protocol: "GatewayProtocol") -> None:
+        self.protocol = protocol
+        self.disconnected = self.response_complete = False
+        self.keep_alive = True
+
+    @property
+    def message_event(self) -> "_Direct":
+        return self
+
+    def set(self) -> None:
+        """Does nothing: no task waits for this request's events."""
+
+    def answer(self, result: int | Problem) -> None:
+        """Sends the answer, unless the client has disconnected."""
+        self.response_complete = True
+        if not self.protocol.transport.is_closing():
+            self.protocol.send(result, self.keep_alive)
+
+
+class GatewayProtocol(HttpToolsProtocol):
+    """A connection. `gateway_protocol` makes the class with the attributes below.
+
+    Attributes:
+        intake: handles the requests of the direct path.
+        fixed: the headers of every answer, as bytes.
+        proxies: the trusted proxies, or None.
+        addresses: the limit on the connections of an address, or None.
+    """
+
+    intake: ClassVar[Intake]
+    fixed: ClassVar[bytes]
+    proxies: ClassVar[_TrustedHosts | None]
+    addresses: ClassVar[Connections | None]
+
+    _loose_bytes = 0  # bytes received since the head began, or since the last piece of the body
+    _timer: asyncio.TimerHandle | None = None
+    _host: str | None = None  # set if the connection counts towards this host's limit
+    _in_head = False
+    _body: list[bytes] | None = None  # the body of a request that may take the direct path
+
+    # ---- the connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+        if self.addresses is not None:
+            host = self.client[0] if self.client else ""
+            if self.addresses.enter(host):
+                self._host = host
+            else:
+                metrics.connections_refused.inc()
+                self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait_no_more()
+        if self.addresses is not None and self._host is not None:
+            self.addresses.leave(self._host)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._loose_bytes += len(data)
+        super().data_received(data)
+        if self._body is not None and not self.transport.is_closing():
+            self._take_uvicorns_path()
+        if self._in_head and self._timer is None:
+            self._wait()
+        if self._loose_bytes > HEAD_BYTES:
+            self.transport.close()
+
+    # ---- a request
+
+    def on_message_begin(self) -> None:
+        self.url, self.headers, self.expect_100_continue = b"", [], False
+        self._in_head, self._loose_bytes = True, 0
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._loose_bytes = False, 0
+        if self._timer is not None:
+            self._wait_no_more()
+        if self.url == PATH and self._may_go_directly():
+            self._body = []
+        else:
+            self._begin_uvicorns_cycle()
+
+    def _may_go_directly(self) -> bool:
+        return (
+            (self.cycle is None or self.cycle.response_complete)
+            and self.parser.get_method() == b"POST"
+            and self.parser.get_http_version() == "1.1"
+            and self.parser.should_keep_alive()
+            and not self.flow.write_paused
+            and not (self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency)
+            and INDIRECT.isdisjoint([name for name, _ in self.headers])
+        )
+
+    def _begin_uvicorns_cycle(self) -> None:
+        url, headers, expected = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expected
+        self.headers += headers  # the scope refers to this list
+        super().on_headers_complete()
+
+    def _take_uvicorns_path(self) -> None:
+        """The body goes on in a later piece."""
+        parts, self._body = self._body, None
+        self._begin_uvicorns_cycle()
+        for part in parts or ():
+            super().on_body(part)
+
+    def on_body(self, body: bytes) -> None:
+        self._loose_bytes = 0
+        if self._body is not None:
+            self._body.append(body)
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._loose_bytes = 0
+        if self._timer is not None:
+            self._wait_no_more()
+        if self._body is None:
+            super().on_message_complete()
+            return
+        body, self._body = b"".join(self._body), None
+        self.cycle = direct = _Direct(self)  # type: ignore[assignment]
+        headers = dict(reversed(self.headers))
+        try:
+            self.intake.take(headers, self._client_host(headers), body, direct.answer)
+        except Exception:
+            log.exception("internal error")
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and self.cycle.more_body:
+            self._wait()
+
+    def _client_host(self, headers: Mapping[bytes, bytes]) -> str:
+        """Returns the client's address, as uvicorn's middleware for proxies finds it."""
+        host = self.client[0] if self.client else ""
+        if self.proxies is None or FORWARDED not in headers or host not in self.proxies:
+            return host
+        forwarded = b", ".join(value for name, value in self.headers if name == FORWARDED).decode("latin1")
+        return self.proxies.get_trusted_client_address(forwarded)[0] or host
+
+    # ---- an answer
+
+    def send(self, result: int | Problem, keep_alive: bool) -> None:
+        """Sends the answer of a request on the direct path: the number of reports acknowledged, or the problem."""
+        headers = b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers]) + self.fixed
+        if not keep_alive:
+            headers += b"connection: close\r\n"
+        if isinstance(result, Problem):
+            response = result.response()
+            headers += b"".join([b"%b: %b\r\n" % header for header in response.raw_headers])
+            self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[response.status_code], headers, bytes(response.body)))
+        else:
+            body = b'{"accepted":%d}' % result
+            self.transport.write(ACCEPTED % (headers, len(body), body))
+        if not keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    # ---- the time limit of a head
+
+    def _wait(self) -> None:
+        self._wait_no_more()
+        self._timer = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def _wait_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
