@@ -215,7 +215,7 @@ def run(site: Site, kafka: KafkaNode, store: RedisNode, posts: int, every_s: tup
         devices = [Devices(site.survey, [g.port for g in gateways], seed + i) for i in range(CLIENTS)]
         for device in devices:
             device.start()
-        while sum(device.answers.total() for device in devices) < posts / 2:
+        while sum(device.answers.total() for device in devices) < posts / 10:
             faults.run_one()
         with KafkaAdminClient(bootstrap_servers=kafka.bootstrap) as admin:
             admin.create_partitions({site.survey.reports_topic: MORE_PARTITIONS})
