@@ -126,6 +126,7 @@ class Canvas:
         self._page.goto(ORIGIN)
         self._page.add_style_tag(path=bundle / "app.css")
         self._page.add_script_tag(path=bundle / "app.js")
+        assert not self._said, self._said
 
     def draw(self, board: Board, ask: Ask, shot: Shot) -> list[Drawn]:
         """Draws a dashboard. An error on the page's console that no panel shows is an AssertionError."""

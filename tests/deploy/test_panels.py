@@ -166,6 +166,11 @@ def no_such_transformation(panel: Board) -> None:
     panel["transformations"] = [{"id": "noSuch", "options": {}}]
 
 
+def no_such_number(panel: Board) -> None:
+    panel |= {"type": "stat", "options": {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "/no such/"}}}
+    panel["fieldConfig"]["defaults"].pop("custom")
+
+
 def no_such_panel(panel: Board) -> None:
     panel["type"] = "no-such-panel"
 
@@ -177,6 +182,7 @@ FAULTS = {
     no_such_field: ("drawn", "field no such"),
     no_such_column: ("drawn", "field no such"),
     no_such_transformation: ("drawn", "transformation noSuch"),
+    no_such_number: ("empty", ""),
     no_such_panel: ("error", ""),
 }
 

@@ -5,8 +5,8 @@
 - models of custom resources, as npm packages. Each kind of resource has a validator, compiled from its operator's schema, for
   types, patterns and required keys. Each kind also has a TypeScript interface; the TypeScript compiler refuses keys outside the
   interface.
-- Grafana's panel components, bundled by esbuild into one script of 4.6 MB. A lock file pins all packages. An empty package
-  replaces the heavy packages that our panels do not need (maps, code editors).
+- Grafana's panel components, bundled by esbuild into one script of 3.6 MB. A lock file pins all packages. An empty package
+  replaces packages that our panels do not need (maps, code editors, calendars).
 - checkov, in a separate virtual environment, because checkov's hundred dependencies would constrain our own dependencies
 """
 

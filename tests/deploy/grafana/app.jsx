@@ -52,7 +52,10 @@ function legend(target, labels, missing) {
   });
 }
 
-const number = (text) => (Number.isNaN(Number(text)) ? (text === '+Inf' ? Infinity : text === '-Inf' ? -Infinity : null) : Number(text));
+function number(text) {
+  const value = Number(text.replace('Inf', 'Infinity'));
+  return Number.isNaN(value) ? null : value;
+}
 
 function tableFrame(target, result, alone) {
   const samples = result.map((s) => [s.metric, s.value ?? s.values[s.values.length - 1]]);
@@ -68,7 +71,10 @@ function seriesFrame(target, series, missing) {
   const samples = series.values ?? [series.value], name = legend(target, series.metric, missing);
   return toDataFrame({ refId: target.refId, name, fields: [
     { name: 'Time', type: FieldType.time, values: samples.map((s) => s[0] * 1000) },
-    { name: 'Value', type: FieldType.number, labels: series.metric, values: samples.map((s) => number(s[1])), config: { displayNameFromDS: name } },
+    {
+      name: 'Value', type: FieldType.number, labels: series.metric, values: samples.map((s) => number(s[1])),
+      config: { displayNameFromDS: name },
+    },
   ] });
 }
 
@@ -111,9 +117,11 @@ function check(panel, data, missing) {
   [...standard, ...custom, ...overrides.flatMap((o) => o.properties.map((p) => p.id))].filter((id) => !known.has(id))
     .forEach((id) => missing.add(`property ${id}`));
   if (!data.length) return;
-  for (const o of overrides) if (o.matcher.id === 'byName' && !names(data).has(o.matcher.options)) missing.add(`field ${o.matcher.options}`);
-  for (const o of overrides) for (const p of o.properties)
-    if (p.id === 'custom.fillBelowTo' && !names(data).has(p.value)) missing.add(`field ${p.value}`);
+  for (const { matcher, properties } of overrides) {
+    const fields = properties.filter((p) => p.id === 'custom.fillBelowTo').map((p) => p.value);
+    if (matcher.id === 'byName') fields.push(matcher.options);
+    fields.filter((field) => !names(data).has(field)).forEach((field) => missing.add(`field ${field}`));
+  }
 }
 
 // ---- panels
@@ -139,7 +147,9 @@ function Graph({ panel, data, width, height, range }) {
 
 function Numbers({ panel, data, fieldConfig, width, height }) {
   const o = panel.options;
-  const getValues = () => getFieldDisplayValues({ fieldConfig, reduceOptions: o.reduceOptions, replaceVariables: (v) => v, theme, data, timeZone: 'utc' });
+  const getValues = () => getFieldDisplayValues({
+    fieldConfig, reduceOptions: o.reduceOptions, replaceVariables: (v) => v, theme, data, timeZone: 'utc',
+  });
   const one = (value, count) => (count === 1 && o.textMode !== 'value_and_name' ? { ...value, title: undefined } : value);
   const stat = ({ value, width, height, count }) =>
     <BigValue value={one(value.display, count)} count={count} colorMode={o.colorMode} graphMode={o.graphMode} justifyMode={o.justifyMode}
@@ -157,7 +167,7 @@ const KINDS = { timeseries: Graph, stat: Numbers, table: Rows }; // another type
 class Guard extends Component {
   state = {};
   static getDerivedStateFromError(error) { return { error }; }
-  componentDidCatch(error) { this.props.failed(error); }
+  componentDidCatch() { this.props.failed(); }
   render() { return this.state.error ? <pre>{String(this.state.error)}</pre> : this.props.children; }
 }
 
@@ -165,13 +175,17 @@ const hasNumber = (data) => data.some((frame) => frame.fields.some((f) => f.type
 
 function Panel({ panel, data, fieldConfig, missing, range }) {
   const { x, y, w, h } = panel.gridPos, cell = WIDTH / 24, Kind = KINDS[panel.type];
-  const box = { position: 'absolute', left: x * cell + GAP / 2, top: y * (ROW + GAP) + GAP / 2, width: w * cell - GAP, height: h * (ROW + GAP) - GAP };
+  const box = {
+    position: 'absolute', left: x * cell + GAP / 2, top: y * (ROW + GAP) + GAP / 2, width: w * cell - GAP, height: h * (ROW + GAP) - GAP,
+  };
   const state = hasNumber(data) ? 'drawn' : 'empty';
-  const failed = (error) => { const element = document.getElementById(`panel-${panel.id}`); element.dataset.state = 'error'; element.dataset.error = String(error); };
+  const failed = () => { document.getElementById(`panel-${panel.id}`).dataset.state = 'error'; };
   // Grafana draws a panel whose frames exist, also if they have only nulls; without frames it shows `noValue` or "No data"
   const inner = (width, height) => data.length
     ? <Kind {...{ panel, data, fieldConfig, width, height, range }} />
-    : <div style={{ height, display: 'flex', alignItems: 'center', justifyContent: 'center' }}>{panel.fieldConfig.defaults.noValue ?? 'No data'}</div>;
+    : <div style={{ height, display: 'flex', alignItems: 'center', justifyContent: 'center' }}>
+        {panel.fieldConfig.defaults.noValue ?? 'No data'}
+      </div>;
   return (
     <div id={`panel-${panel.id}`} data-state={state} data-missing={[...missing].join(', ')} style={box}>
       <Guard failed={failed}>
@@ -194,13 +208,21 @@ window.draw = async ({ board, answers, from, to }) => {
     const [done, fieldConfig] = configured(panel, data);
     drawn.push(<Panel key={panel.id} {...{ panel, data: done, fieldConfig, missing, range }} />);
   }
+  const { colors } = theme;
   const height = Math.max(...board.panels.map((p) => p.gridPos.y + p.gridPos.h)) * (ROW + GAP);
   root?.unmount();
   root = createRoot(document.getElementById('root'));
   flushSync(() => root.render(
     <ThemeContext.Provider value={theme}>
       <GlobalStyles /><PortalContainer />
-      <div id="board" style={{ position: 'relative', width: WIDTH, height, background: theme.colors.background.canvas, color: theme.colors.text.primary }}>{drawn}</div>
+      <div id="board" style={{ position: 'relative', width: WIDTH, height, background: colors.background.canvas, color: colors.text.primary }}>
+        {drawn}
+      </div>
     </ThemeContext.Provider>));
   for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame); // the graphs are drawn
+  for (const panel of board.panels) { // a component may find no number in data that have one
+    const element = document.getElementById(`panel-${panel.id}`);
+    const shown = element.innerText.replace(panel.title, '').trim();
+    if (element.dataset.state === 'drawn' && ['No data', panel.fieldConfig.defaults.noValue].includes(shown)) element.dataset.state = 'empty';
+  }
 };
