@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -74,7 +75,8 @@ class Node:
 
         Does nothing if the process is not running.
         """
-        _launcher.submit(lambda: None).result()  # an interrupted start may still be launching the process
+        with suppress(RuntimeError):  # at the interpreter's exit the launcher has finished its work and refuses more
+            _launcher.submit(lambda: None).result()  # an interrupted start may still be launching the process
         if self._process is None:
             return
         self.tell_to_end()

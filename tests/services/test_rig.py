@@ -156,6 +156,17 @@ def test_nodes_end_with_the_process_that_started_them(tmp_path: Path) -> None:
                 ping_for(client, PATIENCE_S)
 
 
+@pytest.mark.usefixtures("own_redis")
+def test_a_node_that_nobody_closed_ends_with_the_interpreter(tmp_path: Path) -> None:
+    script = "from tests.services.rig import RedisNode; n = RedisNode(); n.start(); print(n.url); unused = RedisNode()"
+    env = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    with redis.Redis.from_url(done.stdout.strip(), retry=None) as client, pytest.raises(redis.ConnectionError):
+        client.ping()
+    assert list(tmp_path.glob("ldpstream-redis-*")) == []
+
+
 def test_free_ports_are_distinct_and_in_our_range() -> None:
     ports = free_ports(5)
     assert len(set(ports)) == 5
