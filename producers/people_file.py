@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from mechanisms.arguments import IntArray, integer
-from producers.table_file import DataError, TableFile, find_column, is_missing, number_text, require_names
+from producers.table_file import DataError, TableFile, find_column, has_steps, is_missing, number_text, require_names
 from producers.values import MAX_STEPS, ValueSource, load_values
 from surveys import Attribute, Survey
 
@@ -56,7 +56,7 @@ def open_data(path: Path, survey: Survey, first_step: int | None, n_steps: int, 
         DataError: if the file cannot be used.
     """
     header = TableFile(path).header()
-    if first_step is not None or [name.strip().lower() for name in header[1:2]] == ["step"]:
+    if first_step is not None or has_steps(header):
         return load_values(path, survey, first_step or 0)
     return load_people(path, survey, n_steps, tell)
 

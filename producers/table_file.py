@@ -97,6 +97,11 @@ class TableFile:
         raise AssertionError("every line is UTF-8, but the file is not")
 
 
+def has_steps(header: Sequence[str]) -> bool:
+    """True if the second column is called ``step``: every row is then a person at a step."""
+    return len(header) > 1 and header[1].strip().lower() == "step"
+
+
 def find_column(table: TableFile, header: Sequence[str], attribute: str, first: int = 0) -> int:
     """Returns the index of an attribute's column: a column with the attribute's name, or with a name that becomes it.
 
@@ -155,19 +160,20 @@ def is_missing(cell: str) -> bool:
 
 
 def number_text(cell: str) -> str | None:
-    """Returns the shortest text of a number, or None if the cell is not a finite number of at most 15 + 12 digits.
+    """Returns the shortest text of a number, or None if the cell is not a finite number.
 
-    A code such as 007, or the 16 digits of a card, is not a number.
+    A code such as 007, or one of more than 15 digits before the point, is not a number.
 
     >>> [number_text(cell) for cell in ("1.0", "+5", "1e3", "-0.50", "007", "0x1", "inf", "1_0")]
     ['1', '5', '1000', '-0.5', None, None, None, None]
     """
     cell = cell.strip()
-    if not re.fullmatch(r"[+-]?(?:0|[1-9]\d{0,14})?(?:\.\d{0,12})?(?:[eE][+-]?\d{1,2})?", cell, re.ASCII):
+    if not re.fullmatch(r"[+-]?(?:0|[1-9]\d{0,14})?(?:\.\d{0,40})?(?:[eE][+-]?\d{1,2})?", cell, re.ASCII):
         return None
     try:
-        number = Decimal(cell)
+        text = f"{Decimal(cell):f}"
     except InvalidOperation:  # no digits at all
         return None
-    text = f"{number.normalize() + 0:f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
     return "0" if text == "-0" else text

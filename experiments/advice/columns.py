@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from producers.people_file import OTHER
-from producers.table_file import DataError, TableFile, attribute_name, is_missing, number_text, require_names
+from producers.table_file import DataError, TableFile, attribute_name, has_steps, is_missing, number_text, require_names
 
 LEAST = 10  # default of the least count; a usual threshold of disclosure control
 MAX_LISTED, MAX_NUMBERS = 500, 24  # numbers of values in a list of texts, and of numbers
@@ -91,6 +91,8 @@ def read_columns(path: Path) -> tuple[int, list[Column]]:
     rows = table.rows()
     header = next(rows)
     require_names(table, header)
+    if has_steps(header):
+        table.refuse("the second column is the step; a sample has one row for each person, such as the rows of one step")
     columns = [Column(attribute_name(name)) for name in header]
     n_people = 0
     for row in rows:
@@ -140,6 +142,8 @@ def _texts(column: Column, least: int) -> Domain | Dropped:
     n = column.cells.total()
     kept = sorted(text for text, count in column.cells.items() if count >= least)
     rare = n - sum(column.cells[text] for text in kept)
+    if all(re.fullmatch(r"[+-]?\d+(,\d+)?", text) for text in column.cells) and any("," in text for text in column.cells):
+        return Dropped("numbers with a comma; write a decimal point, and no separators of thousands")
     if 2 * rare > n or any(len(text) > MAX_LABEL for text in kept):
         if column.n_texts < (1 - MOSTLY_NUMBERS) * n:
             return Dropped(f"numbers mixed with texts; the first text is in line {column.first_text}")

@@ -64,6 +64,9 @@ KINDS: dict[str, tuple[list[object], object]] = {
     "names": ([f"8x7secret{i}" for i in range(N)], "fewer than 10 people share most"),
     "row numbers": ([i + 1 for i in range(N)], "row numbers or identifiers"),
     "telephones": ([1_700_000_000 + 7919 * i for i in range(N)], "row numbers or identifiers"),
+    "decimal commas": ([f"{i},5" for i in range(N)], "numbers with a comma; write a decimal point"),
+    "many digits": ([s / 3 for s in SPREAD],
+                    {"bins": [0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35]}),
     "mixed": (rare([round(900 * s, 1) for s in SPREAD], "8x7secret"), "the first text is in line 401"),
     "nearly constant": (rare(some(5), 1, 2, 3), "fewer than 10 people differ"),
     "few values": (rare(some("", "NA"), *range(19)), "only 19 people have a value"),
@@ -97,6 +100,7 @@ def test_a_column_whose_name_is_an_identifier_is_dropped(tmp_path: Path) -> None
         ("a,b\n", "has a header and no rows"),
         ("8x7secret,b\nx,1\n8x7secret,2\n", "line 1: not a header, since the text of column 1 occurs again"),
         ("a,b\n1,2\n3\n", "line 3: has 1 columns, the header 2"),
+        ("person,step,mode\n1,2,3\n", "line 1: the second column is the step; a sample has one row for each person"),
         ("a,Größe,Gro_e\n1,2,3\n", "line 1: columns 2 and 3 have the same name"),
     ],
 )

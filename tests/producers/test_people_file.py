@@ -110,6 +110,8 @@ def test_a_bad_file_is_one_clear_error_without_its_contents(tmp_path: Path, cont
 
 def test_numbers_of_any_spelling_have_one_text() -> None:
     assert {number_text(cell) for cell in ("100", "100.0", "+1e2", " 1.00e2 ")} == {"100"}
+    assert number_text("0.12345678901234567890") == "0.1234567890123456789"
+    assert number_text("1234567890123456") is None  # a card's number
     assert [number_text(cell) for cell in ("-0.0", ".5", "5.", "", ".", "-", "1,5", "1e999", "٣")] == [
         "0", "0.5", "5", None, None, None, None, None, None
     ]  # fmt: skip
