@@ -126,6 +126,7 @@ def test_values_are_found_ordered_zoomed_and_explained(open_page: OpenPage) -> N
         assert [text.split("\t")[0] for text in rows.all_inner_texts()] == [str(v) for v in labels]
         page.locator("#values thead .link", has_text="Share").click()
         expect(page.locator("#order")).to_have_value("frequency")
+        assert page.evaluate("document.activeElement.textContent") == "Share"  # the table is redrawn and keeps the focus
         shares = [float(text.split("\t")[1].split()[0]) for text in rows.all_inner_texts()]
         assert shares == sorted(shares, reverse=True)
         page.locator("#find").fill("")

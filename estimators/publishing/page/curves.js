@@ -72,15 +72,13 @@ function key(value) {
 }
 
 function drawLegend(s, actions) {
-  const focused = document.activeElement?.dataset?.curve;
   $("legend").replaceChildren(...s.lines.map((line) => {
     const item = element("li");
-    const remove = element("button", "×", { type: "button", class: "link", "data-curve": line.value, "aria-label": `remove ${line.label} from the curves` });
+    const remove = element("button", "×", { type: "button", class: "link", "aria-label": `remove ${line.label} from the curves` });
     remove.addEventListener("click", () => actions.toggle(line.value));
     item.append(key(line.value), `${line.label} `, element("span", "", { class: "now" }), " ", remove);
     return item;
   }));
-  if (focused) $("legend").querySelector(`[data-curve="${focused}"]`)?.focus({ preventScroll: true });
   $("default-curves").hidden = !state.values;
 }
 
@@ -92,7 +90,8 @@ function readCurves(i) {
     const interval = line.low[i] === null ? "" : ` (${percent(line.low[i], 1)} to ${percent(line.high[i], 1)})`;
     box.textContent = `${percent(line.frequencies[i], 1)}${interval}`;
   });
-  $("legend-when").textContent = s.lines.length ? `Numbers of ${periodOf({ start_ms: s.start_ms[i], end_ms: s.end_ms[i], step: s.steps[i] })}` : "";
+  $("legend-when").hidden = !s.lines.length;
+  $("legend-period").textContent = periodOf({ start_ms: s.start_ms[i], end_ms: s.end_ms[i], step: s.steps[i] });
 }
 
 // Lists the jumps of all values, also of the values without a curve.

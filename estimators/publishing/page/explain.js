@@ -57,6 +57,16 @@ function hide() {
 
 const button = (event) => (event.target instanceof Element ? event.target.closest("[data-why]") : null);
 
+// Draws, and keeps the keyboard's focus on a button that is drawn again: the button at the same place of the same box.
+export function keepFocus(draw) {
+  const focused = document.activeElement;
+  const box = focused?.matches("button") ? focused.parentElement.closest("[id]") : null;
+  const place = box ? [...box.querySelectorAll("button")].indexOf(focused) : -1;
+  draw();
+  if (box && !focused.isConnected) box.querySelectorAll("button")[place]?.focus({ preventScroll: true });
+  if (shown && !shown.isConnected) hide();
+}
+
 export function startExplaining() {
   document.querySelector("main").append(tip);
   for (const kind of ["mouseover", "focusin", "click"]) {

@@ -67,14 +67,12 @@ function sentences(overview) {
 
 export function drawOverview(status, choose) {
   const box = $("attributes");
-  const focused = document.activeElement?.dataset?.attribute;
   table(box, [
     heading("Attribute", "blind"), heading("Level"),
     heading("Value unchanged, now", "unchanged"), heading("in a year", "year"),
     heading("Value changing, now", "changing"), heading("in a year", "year"),
     heading("Reports", "reports", { class: "number" }), heading("Most frequent"),
   ], status.attributes.flatMap((overview) => rowsOf(overview, choose)));
-  if (focused) box.querySelector(`[data-attribute="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   if (!status.attributes.length) box.replaceChildren(element("caption", "No estimate yet: the first step is still open."));
   const chosen = status.attributes.find((overview) => overview.attribute === state.attribute);
   $("promise").replaceChildren(...(chosen ? sentences(chosen) : []));

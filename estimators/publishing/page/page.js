@@ -3,7 +3,7 @@ import { drawAlerts, isLate } from "./alerts.js";
 import * as comparison from "./comparison.js";
 import * as curves from "./curves.js";
 import { $, element, forget, get } from "./dom.js";
-import { startExplaining } from "./explain.js";
+import { keepFocus, startExplaining } from "./explain.js";
 import * as histogram from "./histogram.js";
 import { drawOverview } from "./overview.js";
 import { download } from "./picture.js";
@@ -100,15 +100,18 @@ function offerControls() {
 // ---- drawing
 
 // Draws what depends on the choice of values and their order.
-function redrawValues() {
+function drawValues() {
   if (shown.histogram) histogram.drawHistogram(shown.histogram, actions);
   if (shown.comparison && shown.histogram && state.before !== null) comparison.drawComparison(shown.comparison, shown.histogram);
 }
 
-function redraw() {
+function drawCharts() {
   if (shown.series) curves.drawCurves(shown.series, actions);
-  redrawValues();
+  drawValues();
 }
+
+const redrawValues = () => keepFocus(drawValues);
+const redraw = () => keepFocus(drawCharts);
 
 function notice(text) {
   $("notice").hidden = !text;
@@ -163,7 +166,7 @@ async function update() {
   $("over-time").hidden = !shown.series;
   if (!shown.histogram) $("when").textContent = "";
   redraw();
-  drawOverview(status, actions.choose);
+  keepFocus(() => drawOverview(status, actions.choose));
   curves.drawRejected(status.rejected);
   connected = true;
   tick();
@@ -180,8 +183,9 @@ function say(text, how = "lost") {
 // How old the numbers are, and when the next are due.
 function tick() {
   const { status } = shown;
+  if (!connected) { forget(); refresh(); }
   if (!status || !connected) return;
-  drawAlerts(status, now(), actions.choose);
+  keepFocus(() => drawAlerts(status, now(), actions.choose));
   const due = status.due_ms === null ? "" : `, next estimate ${status.due_ms > now() ? `due ${moment(status.due_ms)}` : "due now"}`;
   if (status.latest_step === null) return say(`Waiting for the first step to close${due}`, isLate(status, now()) ? "late" : "live");
   const end = opens(status.latest_step + 1);
