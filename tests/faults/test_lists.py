@@ -210,7 +210,7 @@ def test_random_lists_of_faults_keep_the_invariant(told: Counter[str], figures: 
     assert told["lists"] == LISTS
     shares = {"commits": 3, "rebalances": 2, "gaps noticed": 0.3, "records delivered again": 0.3, "commits refused": 0.1,
               "chunks of former placements": 0.1, "questions that Redis answered to nobody": 0.05,
-              "duplicates of report keys": 1}  # fmt: skip
+              "duplicates of report keys": 0.5}  # fmt: skip
     for what, share in shares.items():
         assert told[what] > share * LISTS, (what, told)
 
@@ -222,9 +222,13 @@ def test_each_fault_is_provoked_and_survived(name: str) -> None:
     assert fails(fixed.seed, fixed.operations, mutated(fixed.shows)())
 
 
-# Only a few lists in a thousand find these mutants. For each mutant, the search starts shortly before a seed whose list finds
+# Only a few lists in a hundred find these mutants. For each mutant, the search starts shortly before a seed whose list finds
 # this mutant.
 START: dict[mutants.Mutant, int] = {
+    mutants.forgets_the_keys_of_a_loaded_checkpoint: 45,
+    mutants.writes_keys_apart_from_the_counts: 115,
+    mutants.drops_a_generation_one_step_early: 115,
+    mutants.remembers_keys_of_rejected_records: 40,
     mutants.takes_chunks_of_former_placements: 1290,
     mutants.believes_offsets_asked_for_before: 320,
     mutants.replaces_better_by_poorer: 760,
