@@ -143,6 +143,21 @@ def streams_command(
     write_json(json, {"streams": msgspec.to_builtins(result), "memos": msgspec.to_builtins(memos)})
 
 
+@app.command(name="clocks")
+def clocks_command(
+    reports: Annotated[int, typer.Option(min=100, max=10**6, help="reports of each setting")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Simulate the share of reports that wrong clocks of devices cost, with hourly and daily steps."""
+    from experiments.bench.clocks import clock_table, measure
+
+    with activity():
+        rows = measure(reports, seed)
+    console.print(clock_table(rows))
+    write_json(json, msgspec.to_builtins(rows))
+
+
 @app.command(name="service")
 def service_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
