@@ -66,7 +66,7 @@ Confidence = Annotated[float, Query(gt=0.0, lt=1.0, description="confidence leve
 Last = Annotated[int, Query(ge=1, le=1000, description="number of steps, up to `step`")]
 Before = Annotated[int, Query(ge=0, le=2**53, description="last step of the earlier span")]
 Zone = Annotated[
-    str | None, Query(max_length=64, description="IANA name of a time zone; adds the columns start_local and end_local")
+    str | None, Query(max_length=64, description="IANA name of a time zone; adds two columns with the local times")
 ]
 Values = Annotated[str | None, Query(max_length=200, description="comma-separated indices of values; default: the top five")]
 
@@ -160,10 +160,11 @@ def create_api(
     @api.get("/api/v1/attributes/{attribute}/comparison.csv", response_class=Csv, responses=FAILURES)
     def get_comparison_csv(
         attribute: Attribute, before: Before, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
-        confidence: Confidence = 0.95, top: Top = None,
+        confidence: Confidence = 0.95, top: Top = None, zone: Zone = None,
     ) -> Response:  # fmt: skip
         """Differences between the estimates at two times, one line per value."""
-        return comparison_csv(responses.comparison(attribute, before, step, span, estimator, confidence, top))
+        found = responses.comparison(attribute, before, step, span, estimator, confidence, top)
+        return comparison_csv(found, time_zone(zone))
 
     @api.get("/api/v1/events", response_class=_Events)
     async def get_events() -> StreamingResponse:

@@ -1,4 +1,4 @@
-"""CSV tables of the HTTP API. Times are in UTC; with a time zone, the columns `start_local` and `end_local` follow."""
+"""CSV tables of the HTTP API. Times are in UTC. With a time zone, two more columns have the local times."""
 
 import csv
 import io
@@ -48,7 +48,7 @@ def histogram_csv(h: Histogram, zone: ZoneInfo | None) -> Response:
     ]  # fmt: skip
     same = (h.step, utc(h.start_ms), utc(h.end_ms), h.reports, h.complete, h.interval_withheld)
     times = _local(zone, h.start_ms, h.end_ms)
-    return _csv(HISTOGRAM_COLUMNS, zone, ((*row, *same, *times) for row in zip(*columns, strict=True)))
+    return _csv(_header(HISTOGRAM_COLUMNS, zone, "start", "end"), ((*row, *same, *times) for row in zip(*columns, strict=True)))
 
 
 def series_csv(s: Series, zone: ZoneInfo | None) -> Response:
@@ -59,17 +59,19 @@ def series_csv(s: Series, zone: ZoneInfo | None) -> Response:
         for i, step in enumerate(s.steps)
         for line in s.lines
     )  # fmt: skip
-    return _csv(SERIES_COLUMNS, zone, rows)
+    return _csv(_header(SERIES_COLUMNS, zone, "start", "end"), rows)
 
 
-def comparison_csv(c: Comparison) -> Response:
+def comparison_csv(c: Comparison, zone: ZoneInfo | None) -> Response:
     """Returns one line per value."""
     columns: list[Sequence[Any]] = [
         c.values, c.labels, c.before.frequencies, c.after.frequencies, c.differences, c.standard_errors, c.low, c.high, c.clear,
         c.truth or [None] * len(c.values),
     ]  # fmt: skip
     same = (c.before.step, c.after.step, utc(c.before.end_ms), utc(c.after.end_ms), c.basis, c.interval_withheld)
-    return _csv(COMPARISON_COLUMNS, None, ((*row, *same) for row in zip(*columns, strict=True)))
+    times = _local(zone, c.before.end_ms, c.after.end_ms)
+    header = _header(COMPARISON_COLUMNS, zone, "before_end", "after_end")
+    return _csv(header, ((*row, *same, *times) for row in zip(*columns, strict=True)))
 
 
 def utc(time_ms: int) -> str:
@@ -83,10 +85,14 @@ def _local(zone: ZoneInfo | None, *times_ms: int) -> list[str]:
     return [datetime.fromtimestamp(time_ms / 1000, zone).isoformat(timespec="milliseconds") for time_ms in times_ms]
 
 
-def _csv(header: tuple[str, ...], zone: ZoneInfo | None, rows: Iterable[Iterable[Any]]) -> Response:
+def _header(columns: tuple[str, ...], zone: ZoneInfo | None, *times: str) -> tuple[str, ...]:
+    return columns if zone is None else (*columns, *(f"{name}_local" for name in times))
+
+
+def _csv(header: tuple[str, ...], rows: Iterable[Iterable[Any]]) -> Response:
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(header if zone is None else (*header, "start_local", "end_local"))
+    writer.writerow(header)
     writer.writerows(("" if cell is None else _inert(cell) for cell in row) for row in rows)
     return Csv(text.getvalue())
 

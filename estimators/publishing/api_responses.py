@@ -142,7 +142,7 @@ class ApiResponses:
         return Overview(
             attribute=p.attribute, span=p.span, step=p.step,
             reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
-            step_reports=of_step.reports, step_complete=of_step.complete, outlook=self._outlook(p),
+            step_reports=of_step.reports, step_complete=of_step.complete, outlook=self.outlook(p.attribute, p.step),
             top=[Share(label=label(v), frequency=_plain(f)) for v, f in _largest(p, 3)],
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
             drift_label=None if said.drift_value is None else label(said.drift_value),
@@ -151,9 +151,10 @@ class ApiResponses:
             change=change, change_label=None if change is None else label(change.value),
         )  # fmt: skip
 
-    def _outlook(self, p: Publication) -> dict[str, Outlook]:
-        attribute = self._survey.index(p.attribute)
-        steps, year = p.step + 1, self._survey.steps_a_year
+    def outlook(self, name: str, step: int) -> dict[str, Outlook]:
+        """Returns the privacy losses after this step and a year later, by level."""
+        attribute = self._survey.index(name)
+        steps, year = step + 1, self._survey.steps_a_year
         levels = zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True)
         return {level.name: Outlook(now=_chances(m, steps), year=_chances(m, steps + year)) for level, m in levels}
 

@@ -6,7 +6,7 @@ from html import escape
 from urllib.parse import quote, urlencode
 
 from estimators.publishing.api_responses import ApiResponses, NotAllowed, NotFound
-from estimators.publishing.api_schema import Histogram
+from estimators.publishing.api_schema import Histogram, Outlook
 from estimators.publishing.publication import Span, spans
 from surveys import Attribute, Survey
 
@@ -63,14 +63,14 @@ def page_table(
             of_span: Span = span if span in spans(a) else "window"
             rows = MANY_ROWS if attribute else FEW_ROWS
             h = responses.histogram(a.name, step, of_span, estimator, "none", 0.95, min(rows, a.k))
-            parts.append(_section(a, h, survey.window_steps, alone=attribute is not None))
+            parts.append(_section(a, h, responses.outlook(a.name, h.step), survey.window_steps, alone=attribute is not None))
     except (NotFound, NotAllowed) as error:
         status = 404 if isinstance(error, NotFound) else 422
         parts.append(f'<section class="card"><p>{escape(str(error))}</p><p><a href="/table">All attributes</a></p></section>')
     return "".join([*parts, FOOT]), status
 
 
-def _section(a: Attribute, h: Histogram, window: int, alone: bool) -> str:
+def _section(a: Attribute, h: Histogram, outlook: dict[str, Outlook], window: int, alone: bool) -> str:
     here = {"attribute": a.name, "step": h.step}
     query = escape(urlencode({**here, "span": h.span, "estimator": h.estimator}))
     csv = f'<a href="/api/v1/attributes/{quote(a.name)}/histogram.csv?{query}">CSV</a>'
@@ -84,9 +84,19 @@ def _section(a: Attribute, h: Histogram, window: int, alone: bool) -> str:
     rows = "".join(_row(cells) for cells in _rows(h))
     left = "" if h.others is None else f" The other {a.k - len(h.values):,} values have {_percent(h.others)} together."
     return (
-        f'<section class="card"><h2>{escape(a.name)}</h2>\n<p>{_about(h, window)}{left}</p>\n'
+        f'<section class="card"><h2>{escape(a.name)}</h2>\n<p>{_about(h, window)}{left}</p>\n{_privacy(a, outlook)}'
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n'
         f'<p class="links">{" ".join(links)}</p></section>\n'
+    )
+
+
+def _privacy(a: Attribute, outlook: dict[str, Outlook]) -> str:
+    return "".join(
+        f"<p>Level {escape(name)}: chance of a right guess of a participant's value from all {of.now.t:,} reports so far: "
+        f"{_percent(of.now.guess)} if the value never changed, at most {_percent(of.now.guess_any_values)} if it may change at "
+        f"every step. In a year: {_percent(of.year.guess)} and at most {_percent(of.year.guess_any_values)}. Without reports: "
+        f"{_percent(1 / a.k)}.</p>\n"
+        for name, of in outlook.items()
     )
 
 

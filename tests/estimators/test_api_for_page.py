@@ -69,7 +69,8 @@ def test_a_comparison_has_the_bound_of_its_basis(
     assert truths[0] is not None
     assert truths[1] is not None
     np.testing.assert_allclose(found["truth"], np.subtract(truths[1], truths[0]))
-    rows = list(csv.DictReader(io.StringIO(client.get(f"{url}.csv", params=query).text)))
+    rows = list(csv.DictReader(io.StringIO(client.get(f"{url}.csv", params={**query, "zone": "Asia/Kolkata"}).text)))
+    assert {row["after_end_local"] for row in rows} == {"2026-01-05T09:30:00.000+05:30"}
     assert [float(row["difference"]) for row in rows] == found["differences"]
     assert {row["basis"] for row in rows} == {basis}
     ordered = client.get(url, params={**query, "top": 2}).json()
@@ -143,6 +144,8 @@ def test_the_table_shows_the_latest_estimates(client: TestClient, demo: Demo) ->
     assert f'<th scope="row">home</th><td class="number">{100 * share:.2f} %</td>' in answer.text
     assert f"{p.reports:,} reports of at least" in answer.text
     assert "2026-01-05 04:00:00 UTC (step 3)" in answer.text
+    chance = SURVEY.mechanisms[0][0].guess(STEPS)
+    assert f"from all {STEPS} reports so far: {100 * chance:.2f} % if the value never changed" in answer.text
     assert answer.text.count("<table>") == 2
     alone = client.get("/table", params={"attribute": "latency_ms", "span": "step", "step": 1, "estimator": "mi"}).text
     assert alone.count("<tr>") == 1 + SURVEY.attributes[1].k

@@ -164,6 +164,9 @@ def test_two_times_are_compared(demo: tuple[Demo, str], open_page: OpenPage) -> 
     assert row[0] == "home"
     assert float(row[3]) / 100 == round(found["differences"][0], 4) or abs(float(row[3]) / 100 - found["differences"][0]) < 1e-3
     assert "people whose values alternate" in page.locator("#comparison-summary").inner_text()
+    page.locator("#step").fill("1")  # the earlier time stays earlier
+    expect(page.locator("#comparison-summary")).to_contain_text("(step 0)")
+    page.locator("#step").fill("5")
     page.select_option("#estimator", "ibu")
     expect(page.locator("#comparison-summary")).to_contain_text("wide enough for any dependence")
     page.select_option("#span", "window")
@@ -219,4 +222,18 @@ def test_a_reader_without_scripts_gets_a_table(demo: tuple[Demo, str], browser: 
     assert "2026-01-05 04:00:00 UTC (step 3), one step" in page.locator("section p").first.inner_text()
     page.locator("a", has_text="All attributes").click()
     assert page.locator("table").count() == 2
+    context.close()
+
+
+def test_the_page_tries_again_after_an_error(demo: tuple[Demo, str], browser: Browser) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    body = '{"detail": "the store of results does not answer"}'
+    page.route("**/api/v1/status*", lambda route: route.fulfill(status=503, content_type="application/problem+json", body=body))
+    page.goto(demo[1])
+    expect(page.locator("#state-text")).to_have_text("the store of results does not answer")
+    assert page.locator("#dot").get_attribute("class") == "dot lost"
+    page.unroute("**/api/v1/status*")
+    expect(page.locator("#dot")).to_have_attribute("class", "dot live")
+    expect(page.locator("#when")).to_contain_text("(step 5)")
     context.close()

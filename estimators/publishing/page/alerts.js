@@ -3,7 +3,7 @@ import { $, element, grouped, plural, points } from "./dom.js";
 import { duration, periodOfStep } from "./times.js";
 
 const [FIT_LIMIT, ALARM_CHANCE] = [6, 5.7e-7]; // thresholds of the alerts
-export const OVERDUE_MS = 120_000; // threshold of the alert LdpstreamEstimateOverdue
+const OVERDUE_MS = 120_000; // threshold of the alert LdpstreamEstimateOverdue
 const VISIBLE = 4;
 let rejectedBefore = null; // when the page was opened
 let written = "";

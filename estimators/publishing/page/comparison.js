@@ -4,7 +4,7 @@ import { $, element, percent, plural, points, table } from "./dom.js";
 import { explained } from "./explain.js";
 import { ESTIMATORS, MOST_ROWS, select } from "./histogram.js";
 import { comparisonQuery, path, state } from "./state.js";
-import { periodOf } from "./times.js";
+import { periodOf, withZone } from "./times.js";
 
 const BASIS = {
   inversion: "The service does not know who reported at both times. The interval is wide enough for people whose values alternate, and for memos that both times share; if people keep their values, it is wider than necessary.",
@@ -50,7 +50,7 @@ export function drawComparison(c, h) {
   const query = comparisonQuery();
   query.set("step", c.after.step);
   query.delete("top"); // the files have all values
-  $("comparison-csv").href = path("comparison.csv", query);
+  $("comparison-csv").href = path("comparison.csv", withZone(query));
   $("comparison-json").href = path("comparison", query);
 }
 

@@ -84,12 +84,11 @@ function offerControls() {
   offer($("last"), [...new Set([12, 48, 168, 1000, state.last])].sort((a, b) => a - b).map((n) => [`${n}`, `${n} steps (${duration(n * 1000 * state.survey.step_seconds)})`]), `${state.last}`);
   $("follow").checked = state.follow;
   $("to-latest").hidden = state.step === null || state.step >= (state.latest ?? 0);
-  const some = state.latest !== null && state.latest > state.first;
-  $("compare").disabled = !some;
+  $("compare").disabled = !(state.step > state.first);
   $("compare").checked = state.before !== null;
   $("before-label").hidden = $("comparison").hidden = state.before === null;
   for (const [slider, text, step] of [["step", "step-text", state.step], ["before", "before-text", state.before]]) {
-    Object.assign($(slider), { min: state.first, max: state.latest ?? 0 });
+    Object.assign($(slider), { min: state.first, max: slider === "before" ? Math.max(state.first, state.step - 1) : state.latest ?? 0 });
     if (step === null) continue;
     $(slider).value = step;
     $(text).textContent = moment(opens(step + 1));
@@ -153,7 +152,7 @@ async function update() {
   const wanted = status.latest_step === null || !kept(state.step) ? [] : [path("histogram", histogramQuery()), path("series", seriesQuery()),
     ...(compares ? [path("comparison", comparisonQuery())] : [])];
   const answers = await Promise.allSettled(wanted.map(get));
-  if (again) return;
+  if (again && answers[0]?.value?.attribute !== state.attribute) return;
   const failed = answers.find((answer) => answer.status === "rejected")?.reason;
   if (failed && ![404, 422].includes(failed.status)) throw failed;
   notice([problem, failed?.message, ...[state.step, state.before].map(missing)].filter(Boolean).join(" "));
@@ -200,11 +199,11 @@ function remembered() {
   try { return localStorage.getItem("theme") ?? "system"; } catch { return "system"; }
 }
 
-function theme(wanted, draw = redraw) {
+function theme(wanted) {
   const dark = wanted === "dark" || (wanted === "system" && matchMedia("(prefers-color-scheme: dark)").matches);
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   $("theme").textContent = `Theme: ${remembered()}`;
-  draw();
+  redraw();
 }
 
 function startHeader() {
@@ -260,8 +259,7 @@ function startControls() {
   slide("before", (step) => { state.before = step; });
   on("compare", "change", () => {
     const apart = state.span === "window" ? state.survey.window_steps : 1;
-    const earlier = Math.max(state.first, state.step - apart);
-    state.before = !$("compare").checked ? null : earlier < state.step ? earlier : state.step + 1;
+    state.before = $("compare").checked ? Math.max(state.first, state.step - apart) : null;
     change(true);
   });
   on("numbers", "toggle", () => { if ($("numbers").open && shown.histogram) histogram.drawNumbers(actions); });

@@ -25,6 +25,7 @@ function pair(text) {
 
 // Reads the address. Returns what the page cannot show, as text, or null.
 export function readAddress() {
+  waiting = null; // it belongs to another entry of the history
   const query = new URLSearchParams(location.search);
   const names = state.survey.attributes.map((attribute) => attribute.name);
   const wanted = query.get("attribute");
@@ -102,6 +103,7 @@ export function chooseStep(step) {
   state.follow = false;
   state.step = step;
   state.until = Math.max(state.until ?? step, step);
+  if (state.before !== null && state.before >= step) state.before = step > state.first ? step - 1 : null;
 }
 
 // What the histogram shows by default: all values if there are few.

@@ -26,8 +26,8 @@ export const stepAt = (ms) => (ms - survey.start_ms) / (1000 * survey.step_secon
 const format = (options, at) => (ms) => new Intl.DateTimeFormat("en-GB", { timeZone: at ?? zoneName(), ...options }).format(ms);
 const clockParts = () => ({ hour: "2-digit", minute: "2-digit", ...(survey.step_seconds % 60 ? { second: "2-digit" } : {}) });
 
-export const day = (ms, at) => format({ day: "numeric", month: "short", year: "numeric" }, at)(ms);
-export const shortDay = (ms) => format({ day: "numeric", month: "short" })(ms);
+const day = (ms, at) => format({ day: "numeric", month: "short", year: "numeric" }, at)(ms);
+const shortDay = (ms) => format({ day: "numeric", month: "short" })(ms);
 export const clock = (ms, at) => format(clockParts(), at)(ms);
 export const moment = (ms, at) => `${day(ms, at)}, ${clock(ms, at)}`;
 
