@@ -1,9 +1,9 @@
 // The comparison of two times: differences with their intervals.
 import { barChart, colour } from "./charts.js";
-import { $, element, percent, plural, points, table } from "./dom.js";
+import { $, element, grouped, percent, points, table } from "./dom.js";
 import { explained } from "./explain.js";
 import { ESTIMATORS, MOST_ROWS, select } from "./histogram.js";
-import { comparisonQuery, path, state } from "./state.js";
+import { asked, comparisonQuery, path, state } from "./state.js";
 import { periodOf, withZone } from "./times.js";
 
 const BASIS = {
@@ -37,7 +37,8 @@ export function drawComparison(c, h) {
   if (!known) box.append("There is no estimate of one of the two times.");
   else if (c.interval_withheld) box.append(element("span", "No intervals: one of the two estimates is biased, so its intervals are withheld.", { class: "late" }));
   else {
-    box.append(`${clear.length ? plural(clear.length, "value") : "None"} of ${c.differences.length} ${clear.length ? "" : "values "}changed `, explained("clearly", "clear"), ". ", BASIS[c.basis]);
+    const compared = c.values.length < asked().k ? `the ${grouped(c.values.length)} values with the largest differences` : `${grouped(c.values.length)} values`;
+    box.append(`${clear.length ? grouped(clear.length) : "None"} of ${compared} changed `, explained("clearly", "clear"), ". ", BASIS[c.basis]);
     if (c.overlap) box.append(" The two windows share steps, so the difference is smaller than the change of the shares. Choose times that lie a window apart to see the whole change.");
   }
   if (!c.before.complete || !c.after.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));

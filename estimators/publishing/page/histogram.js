@@ -87,7 +87,10 @@ function remarks(h, known) {
   if (h.truth) box.append(" ", element("span", "", { class: "ring" }), " is the ", explained("truth", "truth"), ".");
   if (!known) return;
   const { kept, others, left } = rows;
-  if (state.find.trim()) box.append(` ${plural(kept.length, "value")} of ${grouped(asked().k)} with “${state.find.trim()}”.`);
+  if (state.find.trim()) {
+    const searched = h.values.length < asked().k ? `the ${grouped(h.values.length)} most frequent` : grouped(asked().k);
+    box.append(` ${plural(kept.length, "value")} of ${searched} with “${state.find.trim()}”.`);
+  }
   else if (left) {
     box.append(` The ${grouped(kept.length)} most frequent of ${grouped(asked().k)} values`);
     if (others !== null) box.append("; the ", explained("others", "others"), ` have ${percent(others)} together`);
