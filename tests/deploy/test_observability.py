@@ -139,6 +139,14 @@ def test_values_are_sorted_by_the_hidden_index() -> None:
             assert panel["targets"][0]["expr"].startswith("max by (index, value)")
 
 
+def test_columns_of_tables_have_the_names_of_their_queries() -> None:
+    tables = [panel for panel in panels() if panel["type"] == "table"]
+    assert len(tables) == 2
+    for panel in tables:
+        named = panel["transformations"][-1]["options"]["renameByName"]
+        assert {f"Value #{target['refId']}": target["legendFormat"] for target in panel["targets"]}.items() <= named.items()
+
+
 def test_variables_are_sorted_by_number() -> None:
     """By name, Grafana's menu would list "[100, 150)" before "[20, 30)"."""
     boards = [json.loads(path.read_text()) for path in (GRAFANA / "dashboards").glob("*.json")]
