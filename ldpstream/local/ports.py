@@ -1,5 +1,6 @@
 """Ports of the loopback address for servers that this machine runs."""
 
+import atexit
 import fcntl
 import itertools
 import os
@@ -7,15 +8,12 @@ import random
 import socket
 import tempfile
 from pathlib import Path
-from typing import IO
 
 LOOPBACK = "127.0.0.1"
 
 # These ports are below every system's range for outgoing connections. A stopped node could lose a port inside that range: a
 # client that reconnects to the closed loopback port may get the same port as its source port, and connect to itself.
 PORTS = range(20_000, 30_000)
-
-_claims: list[IO[bytes]] = []
 
 
 def free_ports(n_ports: int) -> list[int]:
@@ -52,5 +50,5 @@ def _claim(port: int) -> bool:
     except OSError:
         claim.close()
         return False
-    _claims.append(claim)
+    atexit.register(claim.close)  # this reference also keeps the file open until then
     return True
