@@ -174,7 +174,9 @@ def init_command(
         file.write(found.text)
     console.print(tables.proposal_table(plan, found))
     tell(f"{out}: {len(found.asked)} attributes. A survey is public: read it before you publish it.")
-    tell(f"It lists only values that at least {least} people of the sample share (--least). Type next:\n")
+    tell(f"It lists only values that at least {least} people of the sample share (--least).")
+    tell("All levels are memoized, for values that hardly ever change. The file says what to write for values that change.")
+    tell("Type next:\n")
     file_name, data = shlex.quote(str(out)), shlex.quote(str(sample))
     for command in (f"check {file_name}", f"demo --survey {file_name} --data {data}", f"try {file_name} --data {data}"):
         tell(f"    ldpstream {command}")

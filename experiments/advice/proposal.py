@@ -23,8 +23,10 @@ from surveys import Survey, parse_survey
 
 HEADER = """\
 # A survey is public: devices and service read this file. Read it before you publish it.
-# Lists of values, ranges and bins come from a sample. They contain no value of fewer than {least} people of the sample.
-# If even the names of such values must stay secret, replace them by a public list.
+# Lists of values and ends of bins come from a sample. A value is listed only if at least {least} people of the sample share it.
+# At least {least} people are at or beyond each end of the bins before rounding. If even that must stay secret, change them.
+# All levels are memoized: the promise eps_inf is for values that hardly ever change. For values that change, write a one-time
+# mechanism with eps and every_steps.
 name = "{name}"
 start = {start}   # beginning of step 0
 step_seconds = 3600            # length of a time step
@@ -53,7 +55,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Asked:
-    """A column that the survey asks for: its domain, the advice for its level, and the number of missing cells."""
+    """A column that the survey asks for, its domain, and the advice for its level."""
 
     column: Column
     domain: Domain
