@@ -121,10 +121,6 @@ MISTAKES = {
     "proxies by name": setting("GATEWAY_PROXIES", "proxy", "addresses or networks separated by commas", "got 'proxy'"),
     "no tokens": setting("GATEWAY_TOKENS_FILE", "none.txt", "none.txt: cannot be read: No such file"),
     "port of the gateway is taken": setting("GATEWAY_PORT", "TAKEN", "127.0.0.1:", "in use; choose a free port"),
-    "host of the metrics": Mistake(
-        "estimate survey.toml", ("LDPSTREAM_METRICS_HOST: no.where.invalid: ",),
-        settings={"METRICS_HOST": "no.where.invalid", "METRICS_PORT": "TAKEN"},
-    ),
     "port of the metrics is taken": setting(
         "METRICS_PORT", "TAKEN", "127.0.0.1:", "choose a free port", command="estimate survey.toml"
     ),
