@@ -83,7 +83,7 @@ class ReportKeys:
         if not keys.size:
             return duplicates, 0
         step = self._survey.step_at(appended_ms)
-        room = MAX_KEYS - (self._generations[step].n if step in self._generations else 0)
+        room = max(0, MAX_KEYS - (self._generations[step].n if step in self._generations else 0))
         ordered = np.sort(keys)
         first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
         if keys.size <= room and first.all() and not self._seen(ordered).any():

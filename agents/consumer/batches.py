@@ -42,7 +42,6 @@ _CODEC, _APPEND_TIME = 0x07, 0x08  # bits in the low byte of a batch's attribute
 
 _KEY_HEADER = b"\x06key"  # begins each header named "key": its name's length as a zigzag varint, and its name
 _ROW = attrgetter("offset", "timestamp", "value", "timestamp_type")
-_KEYED_ROW = attrgetter("offset", "timestamp", "value", "timestamp_type", "headers")
 
 
 class ReadableBatch(NamedTuple):
@@ -193,14 +192,17 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
     if raw[16] < 2 and raw[17] & _CODEC:
         raise Unreadable("unreadable batch", "compressed in a message format older than Kafka 0.11")
     if raw[16] == 2 and raw[22] & _CODEC:
-        raw = memoryview(_plain(raw))
+        plain = _plain(raw)
+        raw = memoryview(plain)
         batch = DefaultRecordBatch(raw)
-    keyed = raw[16] == 2 and _KEY_HEADER in bytes(raw)
-    records = chain(map(_KEYED_ROW if keyed else _ROW, batch))  # `chain` does not read a batch again after its end
+    else:
+        plain = bytes(raw)
+    keyed = raw[16] == 2 and _KEY_HEADER in plain  # otherwise no record has a report key
+    records = _keyed_rows(batch) if keyed else chain(map(_ROW, batch))  # `chain` does not read a batch again after its end
     length = min(PIECE_RECORDS, max(1, PIECE_RECORDS * CHUNK_BYTES // len(raw)))
     low = 0 if raw[16] < 2 else batch.base_offset
     while rows := _rows(records, length):
-        offsets, appended_ms, values, timestamp_types, *headers = zip(*rows, strict=True)
+        offsets, appended_ms, values, timestamp_types, *keys = zip(*rows, strict=True)
         if not all(values):
             values = tuple(value or b"" for value in values)
         if offsets[0] < low or offsets[-1] >= batch.next_offset or any(map(ge, offsets, offsets[1:])):
@@ -208,10 +210,14 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
         low = offsets[-1] + 1
         if low > first:
             old = bisect_left(offsets, first)
-            keys = tuple(map(_key, headers[0][old:])) if keyed else ()
-            yield ReadableBatch(
-                offsets[old:], appended_ms[old:], values[old:], set(timestamp_types), keys if any(keys) else None
-            )
+            known = keys[0][old:] if keyed and any(keys[0]) else None
+            yield ReadableBatch(offsets[old:], appended_ms[old:], values[old:], set(timestamp_types), known)
+
+
+def _keyed_rows(batch: Any) -> Iterator[tuple[int, int, bytes | None, int, bytes]]:
+    """Yields the fields of `_ROW` and the key of each record."""
+    for record in batch:
+        yield record.offset, record.timestamp, record.value, record.timestamp_type, _key(record.headers)
 
 
 def _key(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
