@@ -160,9 +160,9 @@ def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> Serv
                     result.phases.append(_phases(site, kind, load, folder / "phases.json", seen))
                 if kind is sizes.kinds[0]:
                     result.stock = _stock(site, sizes.stock_records, result.counted[-1], seen)
-                    result.recovery = _recovery(site, load, seen)
                     seen("report keys of open steps")
                     result.remembered = measure_keys(site, sizes.keys)
+                    result.recovery = _recovery(site, load, seen)  # its agent goes on until the site is closed
         for workers, partitions in sizes.growth:
             seen(f"{workers} workers, {partitions} partitions")
             result.growth.append(_growth(settings, folder, workers, partitions, sizes.growth_records))

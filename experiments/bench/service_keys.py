@@ -22,7 +22,7 @@ def measure_keys(site: Site, n_keys: int) -> Remembered:
     """Counts records with new report keys in one partition, commits after each chunk, and loads the partition again.
 
     Args:
-        site: a survey, with a connection to Redis.
+        site: a survey without counts in Redis and without a running agent.
         n_keys: number of records.
     """
     envelope = seal(site.survey, 2, 0, 0, random_reports(site.survey, 2, 1, np.random.default_rng(SEED)))
@@ -38,7 +38,8 @@ def measure_keys(site: Site, n_keys: int) -> Remembered:
         if change is None or fold.next_offset != first + n:
             raise BenchError(f"{fold.next_offset} of {first + n} records counted")
         began = time.perf_counter()
-        site.store.commit(PARTITION, fold.stored_position, change)
+        if not site.store.commit(PARTITION, fold.stored_position, change):
+            raise BenchError("a commit of report keys was refused")
         commits_s.append(time.perf_counter() - began)
         fold.committed(change)
     del drawn, keys, change
