@@ -118,8 +118,7 @@ FULL = Sizes(
 QUICK = Sizes(
     kinds=(
         Kind("one report", (0, 1), 0, 4_000, 1),
-        Kind("one report, key", (0, 1), 0, 4_000, 1, False, keyed=True),
-        Kind("16 KiB, bits, zstd", (0, 1), ENVELOPE_BYTES, 200, 1, False, "zstd"),
+        Kind("16 KiB, bits, zstd, key", (0, 1), ENVELOPE_BYTES, 200, 1, False, "zstd", keyed=True),
     ),
     stock_records=200,
     keys=20_000,
@@ -128,7 +127,7 @@ QUICK = Sizes(
     close_step_s=1,
     close_reports=20,
     growth_records=4_000,
-    growth=((2, 4),),
+    growth=((1, 4),),
     sink_records=1_000,
     sink_envelopes=50,
     users=2_000,
