@@ -158,6 +158,33 @@ def clocks_command(
     write_json(json, msgspec.to_builtins(rows))
 
 
+@app.command(name="gateway")
+def gateway_command(
+    quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
+    json: JsonFile = None,
+) -> None:
+    """Measure the gateway's processor time for a request, beside empty endpoints, on the configured Kafka: a minute.
+
+    The rivals granian and nginx are measured if they are installed. The command needs Redis too, and cleans up like `bench
+    service`.
+    """
+    from experiments.bench.gateway import FULL, QUICK, bench
+    from experiments.bench.gateway_tables import gateway_notes, gateway_table
+    from experiments.bench.service_site import BenchError
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises an exception, so that the clean-up runs
+    try:
+        with activity() as progress:
+            result = bench(load_settings(), QUICK if quick else FULL, progress)
+    except BenchError as error:
+        Console(stderr=True).print(f"ldpstream: {error}", markup=False, highlight=False)
+        raise typer.Exit(1) from None
+    console.print(gateway_table(result))
+    for line in gateway_notes(result):
+        console.print(line, highlight=False)
+    write_json(json, msgspec.to_builtins(result))
+
+
 @app.command(name="service")
 def service_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,

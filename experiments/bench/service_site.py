@@ -56,6 +56,11 @@ class Process:
             self._process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=err)
 
     @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    @property
     def cpu_s(self) -> float | None:
         """Processor seconds so far, of all threads; None if the system does not report processor seconds (not Linux)."""
         try:
@@ -181,6 +186,10 @@ class Site:
     def estimator(self) -> Process:
         """Start `ldpstream estimate`."""
         return self._started(Process, "ldpstream", "estimate", str(self.file))
+
+    def gateway(self, **environment: str) -> Process:
+        """Start `ldpstream gateway` with further settings."""
+        return self._started(Process, "ldpstream", "gateway", str(self.file), **environment)
 
     def profiled_agent(self, out: Path, commit_interval_ms: int) -> Agent:
         """Start `experiments.bench.profiled_agent`."""

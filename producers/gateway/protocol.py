@@ -7,7 +7,8 @@ path. The parser, the connections, keep-alive, pipelining and the shutdown stay 
 
 **Limits.** A new connection must begin a request's head within `HEAD_S` seconds, and each head must end within `HEAD_S`. If the
 gateway answers a request before the request's end, the rest of the request must arrive within `HEAD_S`. Heads, trailers and
-chunk frames have at most `HEAD_BYTES` between two pieces of a body.
+chunk frames have at most `HEAD_BYTES` between two pieces of a body. Beyond `MAX_CONNECTIONS` connections, a further connection
+gets 503 `busy` for its first request and is closed.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from http import HTTPStatus
 from typing import ClassVar, Final
 
 import structlog
+from starlette.types import Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import _TrustedHosts
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -23,9 +25,11 @@ from producers.gateway import metrics
 from producers.gateway.admission import Connections
 from producers.gateway.intake import Intake
 from producers.gateway.problems import Problem
+from runtime.security_headers import SecurityHeaders
 
 log = structlog.get_logger("ldpstream.gateway")
 
+MAX_CONNECTIONS = 2000
 HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # limits of a request's head, and of input outside bodies
 PATH: Final = b"/v1/reports"
 ACCEPTED: Final = STATUS_LINE[HTTPStatus.ACCEPTED] + b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
@@ -47,9 +51,15 @@ def gateway_protocol(
     fixed = b"".join(b"%s: %s\r\n" % (name.lower().encode(), value.encode()) for name, value in headers.items())
     attributes = {
         "intake": intake, "fixed": fixed, "proxies": _TrustedHosts(proxies) if proxies else None,
-        "addresses": None if connections is None else Connections(connections),
+        "addresses": None if connections is None else Connections(connections), "crowded": SecurityHeaders(_crowded, headers),
     }  # fmt: skip
     return type("_GatewayProtocol", (GatewayProtocol,), attributes)
+
+
+async def _crowded(scope: Scope, receive: Receive, send: Send) -> None:
+    """The application of connections beyond the limit."""
+    problem = Problem("busy", "this gateway has too many connections", headers={"Connection": "close"})
+    await problem.response()(scope, receive, send)
 
 
 class _Direct:
@@ -85,12 +95,14 @@ class GatewayProtocol(HttpToolsProtocol):
         fixed: the headers of every answer, as bytes.
         proxies: the trusted proxies, or None.
         addresses: the limit on the connections of an address, or None.
+        crowded: the application of connections beyond `MAX_CONNECTIONS`.
     """
 
     intake: ClassVar[Intake]
     fixed: ClassVar[bytes]
     proxies: ClassVar[_TrustedHosts | None]
     addresses: ClassVar[Connections | None]
+    crowded: ClassVar[SecurityHeaders]
 
     _loose_bytes = 0  # bytes received since the head began, or since the last piece of the body
     _timer: asyncio.TimerHandle | None = None
@@ -103,6 +115,8 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._wait()
+        if len(self.connections) > MAX_CONNECTIONS:
+            self.app = self.crowded
         if self.addresses is not None:
             host = self.client[0] if self.client else ""
             if self.addresses.enter(host):
@@ -149,7 +163,7 @@ class GatewayProtocol(HttpToolsProtocol):
             and self.parser.get_http_version() == "1.1"
             and self.parser.should_keep_alive()
             and not self.flow.write_paused
-            and not (self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency)
+            and self.app is not self.crowded
             and INDIRECT.isdisjoint([name for name, _ in self.headers])
         )
 

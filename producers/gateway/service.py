@@ -2,8 +2,8 @@
 
 uvicorn serves the gateway without an access log, so no address is logged. On SIGTERM or SIGINT the gateway refuses new
 requests, answers the requests in progress and exits within ten seconds, in any state of the broker. `/metrics` has a separate
-port, which devices need not reach. uvicorn itself answers non-HTTP input and connections beyond 2000, in plain text. If an
-address has too many connections, the gateway closes any further connection.
+port, which devices need not reach. uvicorn itself answers non-HTTP input, in plain text. Connections beyond 2000 get 503
+`busy`. If an address has too many connections, the gateway closes any further connection.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from starlette.routing import Route
 from producers.gateway.app import SECURITY, create_gateway
 from producers.gateway.intake import Intake, Limits
 from producers.gateway.kafka_log import KafkaLog, kafka_consumer, kafka_producer
-from producers.gateway.protocol import gateway_protocol
+from producers.gateway.protocol import MAX_CONNECTIONS, gateway_protocol
 from runtime.settings import Settings, SettingsError, cannot_listen
 from runtime.waiting import Stopped, wait_for
 from surveys import Survey
@@ -36,7 +36,6 @@ from surveys import Survey
 log = structlog.get_logger("ldpstream.gateway")
 
 MIN_TOKEN = 16
-MAX_CONNECTIONS = 2000
 GRACEFUL_S = 5  # time limit at shutdown for requests in progress; the intake answers them before this limit
 
 
@@ -130,7 +129,7 @@ def _run(
     protocol = gateway_protocol(intake, SECURITY, settings.gateway_proxies, connections)
     config = uvicorn.Config(
         create_gateway(intake, toml), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
-        lifespan="on", limit_concurrency=MAX_CONNECTIONS, timeout_graceful_shutdown=GRACEFUL_S, backlog=MAX_CONNECTIONS,
+        lifespan="on", timeout_graceful_shutdown=GRACEFUL_S, backlog=MAX_CONNECTIONS,
         proxy_headers=bool(settings.gateway_proxies), forwarded_allow_ips=settings.gateway_proxies or None,
         ssl_certfile=settings.gateway_tls_cert, ssl_keyfile=settings.gateway_tls_key,
     )  # fmt: skip

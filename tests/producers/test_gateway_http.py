@@ -1,5 +1,6 @@
 """The gateway's HTTP on a raw socket: the direct path and the application's path answer the same, and odd requests are safe."""
 
+import json
 import re
 import socket
 import time
@@ -8,6 +9,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from producers.gateway import protocol
+from producers.gateway.app import SECURITY
 from producers.gateway.bodies import BATCH, ENVELOPE
 from producers.gateway.intake import Intake, Limits
 from tests.services.rig import PATIENCE_S, wait_until
@@ -236,6 +239,33 @@ def test_a_client_that_disconnects_before_its_answer_harms_nobody(served: MakeSe
     assert one.rig.log.appended == [[GOOD]] * 4
     assert one.rig.intake._memory.taken_bytes == 0
     connection.close()
+
+
+def test_connections_beyond_the_limit_get_503_and_are_closed(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 2)
+    one = served(tokens=[TOKEN])
+    held = [Socket(one.port) for _ in range(2)]
+    for connection in held:
+        connection.send(request(GOOD))
+        assert connection.answer()[0] == 202
+    beyond = Socket(one.port)
+    beyond.send(request(GOOD))
+    status, headers, body = beyond.answer()
+    assert (status, headers[b"retry-after"], json.loads(body)["title"]) == (503, b"1", "busy")
+    assert set(SECURITY) == {name for name in SECURITY if headers.get(name.lower().encode()) == SECURITY[name].encode()}
+    assert beyond.is_closed()
+    beyond.close()
+    held[0].close()
+
+    def accepted() -> bool:
+        connection = Socket(one.port)
+        connection.send(request(GOOD))
+        status, _, _ = connection.answer()
+        connection.close()
+        return status == 202
+
+    wait_until(accepted, lambda: "the closed connection still counts")
+    held[1].close()
 
 
 def test_an_error_in_the_gateway_is_a_500_and_the_connection_goes_on(served: MakeServed) -> None:

@@ -157,13 +157,13 @@ def is_found(new_view: Callable[[], Callable[..., View]] = lambda: View) -> bool
 def test_attempts_for_one_body_reach_one_partition() -> None:
     served = topics = added = 0
     partitions_used = set()
-    for seed in range(25):
+    for seed in range(12):
         model = Model(seed)
         model.run()
         assert all(len(chosen) == 1 for chosen in model.chosen.values()), seed
         served, topics, added = served + model.served, topics + model.topics, added + model.added
         partitions_used |= set().union(*model.chosen.values())
-    assert (served > 50_000, topics > 5, added > 100, len(partitions_used) > 8) == (True,) * 4
+    assert (served > 25_000, topics > 3, added > 50, len(partitions_used) > 8) == (True,) * 4
 
 
 class PresentCount(View):

@@ -1,0 +1,50 @@
+"""`ldpstream bench gateway` with a real Kafka and a real Redis, at tiny sizes: the gateway, the overload, and the clean-up."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from experiments.bench import gateway
+from experiments.bench.gateway import BATCH, QUICK, GatewayBench, Overload, Served, bench
+from experiments.bench.gateway_tables import gateway_notes, gateway_table
+from experiments.bench.service_site import BenchError
+from runtime.settings import Settings
+
+from .test_bench_service import held
+
+
+def test_the_gateway_is_measured_and_the_log_has_what_it_acknowledged(
+    kafka: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other servers are replaced by a program that is not installed."""
+    monkeypatch.setenv("LDPSTREAM_KAFKA", kafka)
+    monkeypatch.setenv("LDPSTREAM_REDIS", redis_url)
+    monkeypatch.setattr(gateway, "_others", lambda folder: {"another server": ["no-such-program"]})
+    result = bench(Settings(), QUICK)
+    assert held(kafka) == (set(), set())
+    assert [(row.server, row.reports) for row in result.served] == [("gateway", 1), ("gateway, batches", BATCH)]
+    assert all(row.requests > 0 and row.cpu_s > 0 and row.p50_ms <= row.p99_ms for row in result.served)
+    assert result.overload is not None
+    assert 0 < result.overload.statuses[202] <= result.overload.records
+    assert result.missing == ["another server"]
+
+
+def test_an_acknowledged_report_that_is_not_in_the_log_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: the benchmark must notice a loss."""
+    monkeypatch.setattr(gateway, "_load", lambda *_: {"seconds": 1.0, "statuses": {"202": 5, "503": 1}, "closed": 0})
+    records = iter([10, 14])
+    monkeypatch.setattr(gateway, "_records", lambda _: next(records))
+    with pytest.raises(BenchError, match="5 reports acknowledged, 4 in the log"):
+        gateway._overload(None, 1, QUICK, Path())  # type: ignore[arg-type]
+
+
+def test_the_table_states_time_and_cores() -> None:
+    rows = [Served("gateway", 1000, 1, 2.0, 0.05, 1.0, 2.0), Served("nginx", 1000, 1, 2.0, 0.01, 1.0, 2.0)]
+    result = GatewayBench(rows, Overload(20, 1.0, {202: 5, 503: 1}, 5), ["granian"])
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(gateway_table(result), *gateway_notes(result))
+    shown = captured.get()
+    for text in ("50.0", "20 k", "13.9", "10.0", "Not installed: granian.", "5 × 202, 1 × 503; 5 records in the log."):
+        assert text in shown
