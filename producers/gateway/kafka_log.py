@@ -286,9 +286,11 @@ class KafkaLog:
                 self._view = View(began_ms, await first_appends(self._consumer, self._topic, n_partitions))
                 unmarked = self._view.unmarked()
                 if not unmarked:
-                    return
+                    break
                 marking = [await self._producer.send(self._topic, b"", partition=partition) for partition in unmarked]
                 await asyncio.gather(*marking)
+        if not self._view.settled:
+            log.info("the topic is too new", topic=self._topic)
 
 
 async def first_appends(consumer: AIOKafkaConsumer, topic: str, n_partitions: int) -> list[int | None]:

@@ -1,9 +1,9 @@
 """The gateway's HTTP protocol: uvicorn's, with limits that uvicorn lacks and a direct path for reports.
 
-**The direct path.** A `POST /v1/reports` that arrives in one piece goes straight from the parser to the intake, without an ASGI
-cycle, a task or an event. Every other request takes uvicorn's path to the application: a body in several pieces or chunks, an
-`Expect` header, a second request before the answer to the first one, a client that closes after the answer, any other method or
-path. The parser, the connections, keep-alive, pipelining and the shutdown stay uvicorn's.
+**The direct path.** A `POST /v1/reports` that arrives in one piece goes straight from the parser to the intake, without an
+ASGI cycle, a task or an event. Every other request takes uvicorn's path to the application: a long body, a body in several
+pieces or chunks, an `Expect` header, a second request before the answer to the first one, a client that closes after the
+answer, any other method or path. The parser, the connections, keep-alive, pipelining and the shutdown stay uvicorn's.
 
 **Limits.** A new connection must begin a request's head within `HEAD_S` seconds, and each head must end within `HEAD_S`. If the
 gateway answers a request before the request's end, the rest of the request must arrive within `HEAD_S`. Heads, trailers and
@@ -31,6 +31,7 @@ log = structlog.get_logger("ldpstream.gateway")
 
 MAX_CONNECTIONS = 2000
 HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # limits of a request's head, and of input outside bodies
+DIRECT_BYTES: Final = 16 * 1024  # of a body on the direct path; the checks of a longer batch must let other requests run
 PATH: Final = b"/v1/reports"
 ACCEPTED: Final = STATUS_LINE[HTTPStatus.ACCEPTED] + b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 FORWARDED: Final = b"x-forwarded-for"
@@ -175,7 +176,7 @@ class GatewayProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _take_uvicorns_path(self) -> None:
-        """The body goes on in a later piece."""
+        """Begins uvicorn's cycle with the pieces of the body that have arrived."""
         parts, self._body = self._body, None
         self._begin_uvicorns_cycle()
         for part in parts or ():
@@ -192,6 +193,8 @@ class GatewayProtocol(HttpToolsProtocol):
         self._loose_bytes = 0
         if self._timer is not None:
             self._wait_no_more()
+        if self._body is not None and sum(map(len, self._body)) > DIRECT_BYTES:
+            self._take_uvicorns_path()
         if self._body is None:
             super().on_message_complete()
             return

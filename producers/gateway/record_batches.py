@@ -8,11 +8,14 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
+import structlog
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from producers.gateway.report_keys import HEADER
 from runtime.topics import OVERHEAD_BYTES
 from surveys.envelope import MAX_ENVELOPE_BYTES
+
+log = structlog.get_logger("ldpstream.gateway")
 
 MAX_BATCH: Final = 10_000  # largest number of envelopes in one request
 MAX_BATCH_BYTES: Final = 650_000  # largest size of a request with a batch: its records fit one record batch
@@ -74,4 +77,7 @@ class RecordBatch:
         """Tells all requests their outcome. A repeated call changes nothing."""
         waiting, self._waiting = self._waiting, []
         for done in waiting:
-            done(outcome)
+            try:
+                done(outcome)
+            except Exception:  # the other requests must get their answers
+                log.exception("internal error")

@@ -146,6 +146,11 @@ def test_a_whole_request_takes_the_direct_path_and_no_other_does(served: MakeSer
         connection.close()
     assert direct == [GOOD] * 2
     connection = Socket(one.port)
+    connection.send(request(msgspec.msgpack.encode(envelopes(1500, n=1)), BATCH))
+    assert connection.answer()[0] == 202
+    assert direct == [GOOD] * 2
+    connection.close()
+    connection = Socket(one.port)
     connection.send(request(b"", first="HEAD /v1/reports HTTP/1.1") + request(GOOD, ENVELOPE, "connection: close"))
     received = b""
     while more := connection._socket.recv(65536):

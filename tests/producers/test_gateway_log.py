@@ -353,3 +353,14 @@ async def test_a_pending_append_is_unknown_when_its_producer_ends(
     assert await behind is Outcome.NOT_APPENDED
     assert FakeProducer.made[0].stopped
     await log.close()
+
+
+async def test_a_request_that_cannot_be_answered_does_not_keep_the_others_waiting(topic: Topic) -> None:
+    log = await started()
+
+    def fail(_: Outcome) -> None:
+        raise ZeroDivisionError
+
+    log.append([b"a"], keyed(), fail)
+    assert await begin(log, [b"b"], keyed()) is Outcome.APPENDED
+    await log.close()
