@@ -39,7 +39,7 @@ from agents.tally import Records
 from runtime.clock import now_ms
 from runtime.errors import LogUnavailable
 from stores.checkpoint import Checkpoint
-from stores.count_store import CountStore, StoreUnavailable
+from stores.count_store import CountStore, StoreDamaged, StoreUnavailable
 from surveys import Survey
 
 P = ParamSpec("P")
@@ -49,6 +49,7 @@ log = structlog.get_logger("ldpstream.agent")
 
 LETTERS_AT_ONCE = 2_000  # number of dead letters that the broker can acknowledge before the timeout
 SLOWEST_RETRY_S = 5.0
+TELL_S = 10.0  # time between two log lines about a damaged checkpoint
 COMPARE_S = 2.0  # interval between comparisons of the store with our writes
 CLOSE_S = 6.0
 
@@ -302,7 +303,8 @@ class Counting:
             await self._close_vanished(log_id)
         there = await self._log.partitions()  # the group notices only later that a recreated topic has fewer partitions
         partitions = [p for p in partitions if p.number in there]
-        checkpoints = {p.number: await self._ask_store(self._store.load, p.number) for p in partitions if p.fold is None}
+        checkpoints = await self._load([p for p in partitions if p.fold is None])
+        partitions = [p for p in partitions if p.fold is not None or p.number in checkpoints]
         bounds = await self._log.bounds([p.number for p in partitions])
         for partition in partitions:
             begin, end = bounds[partition.number]
@@ -324,12 +326,28 @@ class Counting:
                 self._group_offsets[partition.number] = stored[0]
             log.info("counting", partition=partition.number, offset=offset)
 
+    async def _load(self, partitions: list[Partition]) -> dict[int, Checkpoint | None]:
+        """Loads checkpoints. Leaves out a partition whose checkpoint is damaged: each later round tries again."""
+        loaded: dict[int, Checkpoint | None] = {}
+        for partition in partitions:
+            try:
+                loaded[partition.number] = await self._ask_store(self._store.load, partition.number)
+            except StoreDamaged as error:
+                partition.moved_s = self._clock()  # not a stall: a restart of this process would not help
+                if self._clock() - partition.tried_s >= TELL_S:
+                    partition.tried_s = self._clock()
+                    log.error("not counting", partition=partition.number, error=str(error))
+        return loaded
+
     async def _close_vanished(self, log_id: str) -> None:
         """Drops the open steps of partitions that a recreated topic no longer has. Such partitions have no owner."""
         heads = await self._ask_store(self._store.heads)
         old = {number for number, head in heads.items() if log_id and head.log_id not in ("", log_id)}
         for number in sorted(old - await self._log.partitions()) if old else ():
-            checkpoint = await self._ask_store(self._store.load, number)
+            try:
+                checkpoint = await self._ask_store(self._store.load, number)
+            except StoreDamaged:
+                continue
             if checkpoint is None or checkpoint.log_id == log_id:
                 continue  # another agent has written first
             log.error("the topic was recreated without this partition: its open steps are lost", partition=number)

@@ -23,6 +23,10 @@ class StoreUnavailable(UserError):
     """
 
 
+class StoreDamaged(UserError):
+    """What the store has of one partition does not fit together. No retry helps; the message says what does."""
+
+
 class CountStore(ABC):
     """The count tables of one survey.
 

@@ -29,7 +29,7 @@ from typing import Any, cast
 from mechanisms import CountTable
 from runtime.settings import Settings
 from stores.checkpoint import KEY_BYTES, Checkpoint, Missing, PaneKey, first_open_step, sum_rejected
-from stores.count_store import CountStore, StoreUnavailable
+from stores.count_store import CountStore, StoreDamaged
 from stores.redis_connection import TIMEOUT_S, Client, Command, check_rights, connect, store_errors
 from surveys import Reason, Survey
 
@@ -38,14 +38,13 @@ _HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing", "writer", 
 _LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles
 
 # KEYS: the hash, then the strings of the changed generations of report keys. ARGV: expected offset, log and writer ("" if
-# none), the values of `_HEAD`, a command and a value for each changed generation, then field and value of every pane.
+# none), the values of `_HEAD`, a command and a value for each changed generation, then field and value of every pane. The head
+# is written last: if a command fails, the offset remains.
 _COMMIT = """
 local stored = redis.call('HMGET', KEYS[1], 'next_offset', 'log_id', 'missing', 'writer')
 local offset, log, writer = stored[1] or '', stored[2] or '', stored[4] or ''
 if offset == ARGV[4] and log == ARGV[7] and stored[3] == ARGV[8] and writer == ARGV[9] then return 1 end
 if offset ~= ARGV[1] or log ~= ARGV[2] or writer ~= ARGV[3] then return 0 end
-redis.call('HSET', KEYS[1], 'next_offset', ARGV[4], 'newest_ms', ARGV[5], 'rejected', ARGV[6])
-redis.call('HSET', KEYS[1], 'log_id', ARGV[7], 'missing', ARGV[8], 'writer', ARGV[9], 'keys', ARGV[10])
 local at = 11
 for i = 2, #KEYS do
   if ARGV[at] == 'DEL' then redis.call('DEL', KEYS[i]) else redis.call(ARGV[at], KEYS[i], ARGV[at + 1]) end
@@ -54,6 +53,8 @@ end
 for i = at, #ARGV, 2 do
   if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 end
+redis.call('HSET', KEYS[1], 'next_offset', ARGV[4], 'newest_ms', ARGV[5], 'rejected', ARGV[6])
+redis.call('HSET', KEYS[1], 'log_id', ARGV[7], 'missing', ARGV[8], 'writer', ARGV[9], 'keys', ARGV[10])
 return 1
 """
 
@@ -168,10 +169,10 @@ class RedisCountStore(CountStore):
         """Returns the checkpoint with its report keys.
 
         Raises:
-            StoreUnavailable: if a string of keys has another length than the checkpoint says.
+            StoreDamaged: if a string of keys has another length than the checkpoint says.
         """
         if damaged := [step for step, n in checkpoint.n_keys.items() if len(keys[step]) != KEY_BYTES * n]:
-            raise StoreUnavailable(
+            raise StoreDamaged(
                 f"Redis at {self._settings.redis_url()}: the report keys {self._keys_keys(partition, damaged)[0]} are not the "
                 f"{checkpoint.n_keys[damaged[0]]} keys that were written; delete {self._key(partition)}, and the agents count "
                 "the log again"

@@ -15,6 +15,7 @@ import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 import structlog
@@ -129,6 +130,7 @@ class KafkaLog:
         self._sending: dict[int, asyncio.Task[None]] = {}  # by partition
         self._timer: asyncio.TimerHandle | None = None
         self._pending: dict[asyncio.Future[Any], float] = {}  # appends not yet acknowledged, oldest first -> time of sending
+        self._markers: dict[int, asyncio.Future[Any]] = {}  # the last marker of each partition that needed one
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -220,34 +222,36 @@ class KafkaLog:
     # ---- the connection
 
     async def _connect(self) -> None:
-        producer, consumer = self._make_producer(), self._make_consumer()
+        self._answers = self._failed = False
+        self._producer, self._consumer = self._make_producer(), self._make_consumer()
         try:
             async with asyncio.timeout(REQUEST_MS / 1000):
-                await producer.start()
-                await consumer.start()
-                self._producer, self._consumer, self._failed = producer, consumer, False
+                await self._producer.start()
+                await self._consumer.start()
                 await self._look()
         except BaseException:
-            self._producer = self._consumer = None
-            await producer.stop()  # does not wait, because nothing is queued
-            await consumer.stop()
+            await self._dispose()
             raise
 
     async def _dispose(self) -> None:
+        """Closes the clients within three times `CLOSE_S`, and ends all appends."""
+        self._answers = False
         producer, self._producer = self._producer, None
         consumer, self._consumer = self._consumer, None
-        if producer is None or consumer is None:
-            return
-        stopping = asyncio.create_task(producer.stop())
-        if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # `stop` waits without limit for an unreachable broker
-            producer._sender.sender_task.cancel()
-            await producer.client.close()
-            await asyncio.wait({stopping}, timeout=CLOSE_S)
-            stopping.cancel()
+        if producer is not None:
+            stopping = asyncio.create_task(producer.stop())
+            if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # `stop` waits without limit for its last records
+                producer._sender.sender_task.cancel()
+                await producer.client.close()
+                await asyncio.wait({stopping}, timeout=CLOSE_S)
+                stopping.cancel()
         for future in list(self._pending):
             future.cancel()
         self._drop_collected(float("inf"))
-        await consumer.stop()
+        if consumer is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await consumer.stop()
 
     async def _watch(self) -> None:
         while True:
@@ -258,6 +262,9 @@ class KafkaLog:
                 await self._check()
             except (KafkaError, TimeoutError, OSError):
                 self._answers = False
+            except Exception:  # without this task the gateway would never be ready again
+                log.exception("internal error")
+                self._answers = False
             if self._answers != before:
                 log.warning("the log answers again" if self._answers else "the log does not answer", topic=self._topic)
 
@@ -267,7 +274,6 @@ class KafkaLog:
         # connect to the bootstrap address again if idle: the brokers may have new addresses
         idle = not self._answers and oldest is None
         if self._failed or idle or (oldest is not None and time.monotonic() - oldest > GIVE_UP_S):
-            self._answers = False
             await self._dispose()
         if self._producer is None:
             await self._connect()
@@ -278,19 +284,28 @@ class KafkaLog:
         """Finds the partitions and their first records, and appends missing markers."""
         assert self._producer is not None
         assert self._consumer is not None
+        answers = False
         for _ in range(3):  # in a new topic, one look before the markers, one before partition 0's marker and one after it
             began_ms = self._now_ms()
             async with asyncio.timeout(ANSWER_S):
-                self._answers = bool(await self._producer.client.force_metadata_update())
+                answers = bool(await self._producer.client.force_metadata_update())
                 n_partitions = max(await self._producer.partitions_for(self._topic)) + 1
                 self._view = View(began_ms, await first_appends(self._consumer, self._topic, n_partitions))
-                unmarked = self._view.unmarked()
-                if not unmarked:
-                    break
-                marking = [await self._producer.send(self._topic, b"", partition=partition) for partition in unmarked]
+                marking = [await self._mark(self._producer, partition) for partition in self._view.unmarked()]
+                if self._view.settled or not marking:
+                    break  # nobody waits for the marker of an added partition: its broker may be away
                 await asyncio.gather(*marking)
+        self._answers = answers
         if not self._view.settled:
             log.info("the topic is too new", topic=self._topic)
+
+    async def _mark(self, producer: AIOKafkaProducer, partition: int) -> asyncio.Future[Any]:
+        """Starts to append a marker, unless one is on its way."""
+        marker = self._markers.get(partition)
+        if marker is None or marker.done():
+            marker = self._markers[partition] = await producer.send(self._topic, b"", partition=partition)
+            marker.add_done_callback(lambda done: done.cancelled() or done.exception())  # marks an error as retrieved
+        return marker
 
 
 async def first_appends(consumer: AIOKafkaConsumer, topic: str, n_partitions: int) -> list[int | None]:

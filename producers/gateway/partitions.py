@@ -23,11 +23,11 @@ between clocks, the delay of replication and the delay of metadata together. Two
    if d < SETTLED_MS - BASE_MS (6 seconds). This rule matters only for partitions that are added within the first seconds of a
    topic. Once partition 0 has a record, no gateway marks such a partition before `SETTLED_MS` have passed.
 
-A topic that is deleted and made again has a new T_0. No gateway uses the new topic before T_0 + SETTLED_MS. The last look at
-the old topic expires before this time, if d < SETTLED_MS - VIEW_MS (3 seconds).
+**Not covered.** After a topic is deleted and made again, a gateway may use its last look at the old topic for some seconds.
+Attempts for one body may then reach two partitions of the new topic. Do not delete the topic of a running survey.
 
-The log must keep a record at least until the steps that were open at its append have closed: if retention deletes the first
-record earlier, T_p changes from a time to `-infinity` too early.
+Retention must keep a record at least until all steps have closed that open before the margin after its append. If the first
+record is deleted earlier, T_p changes from a time to `-infinity` too early. The topics that we create keep a week.
 """
 
 from collections.abc import Sequence

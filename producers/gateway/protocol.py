@@ -145,6 +145,7 @@ class GatewayProtocol(HttpToolsProtocol):
     # ---- a request
 
     def on_message_begin(self) -> None:
+        self._unset_keepalive_if_required()  # an answer to an earlier request of the same segment has set the timer
         self.url, self.headers, self.expect_100_continue = b"", [], False
         self._in_head, self._loose_bytes = True, 0
 

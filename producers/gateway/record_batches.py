@@ -63,13 +63,10 @@ class RecordBatch:
         if self._size and self._size + size > MAX_ENVELOPE_BYTES:
             return False
         self._size += size
-        append = self.builder.append
-        if keys is None:
-            for envelope in envelopes:
-                append(timestamp=None, key=None, value=envelope)
-        else:
-            for envelope, key in zip(envelopes, keys, strict=True):
-                append(timestamp=None, key=None, value=envelope, headers=[(HEADER, key)])
+        headers = [[]] * len(envelopes) if keys is None else [[(HEADER, key)] for key in keys]
+        for envelope, header in zip(envelopes, headers, strict=True):
+            if self.builder.append(timestamp=None, key=None, value=envelope, headers=header) is None:
+                raise RuntimeError("aiokafka's record batch is smaller than the sizes of its records")
         self._waiting.append(done)
         return True
 

@@ -142,19 +142,23 @@ def _run(
     async def main() -> None:
         server, operator = _Server(config), _Server(operator_config)
         loop, told_to_stop = asyncio.get_running_loop(), Event()
+        starting: asyncio.Task[None] | None = None
 
         def end() -> None:
             server.should_exit = True
             told_to_stop.set()
             intake.stop()
+            if starting is not None:
+                starting.cancel()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, end)
         operating = None if back is None else asyncio.create_task(operator.serve([back]))
         try:
-            with suppress(Stopped):
+            with suppress(Stopped, asyncio.CancelledError):
                 await asyncio.to_thread(wait_for, f"Kafka at {settings.kafka}", check_topics, told_to_stop.wait, log.warning)
-                await kafka.start()
+                starting = asyncio.create_task(kafka.start())
+                await starting
                 _tell(survey, settings, tokens, front.getsockname())
                 await server.serve([front])
         finally:

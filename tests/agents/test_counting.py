@@ -11,6 +11,7 @@ from agents import Record, metrics, tally
 from agents.log import Chunk, DeadLetter, Refusal
 from runtime.errors import LogUnavailable
 from stores import Checkpoint, MemoryCountStore
+from stores.count_store import StoreDamaged
 from tests.faults.stepped import LOGS, NOW_MS, SURVEY, FaultyStore, SteppedAgent, SteppedLog, direct, letters_of, started
 
 from .samples import during, sound
@@ -67,6 +68,27 @@ async def test_a_rebalance_during_placement_voids_the_placement() -> None:
     agent.log.place = place_and_assign  # type: ignore[method-assign]
     await agent.step()
     assert not agent.counting.ready
+    await agent.finish()
+    assert store.snapshot() == direct(LOGS)
+
+
+async def test_a_damaged_checkpoint_stops_only_its_partition() -> None:
+    class Damaged(MemoryCountStore):
+        sound = False
+
+        def load(self, partition: int) -> Checkpoint | None:
+            if partition == 0 and not self.sound:
+                raise StoreDamaged("partition 0 is damaged")
+            return super().load(partition)
+
+    store = Damaged(SURVEY)
+    agent = SteppedAgent(store)
+    assert await agent.step()
+    assert await agent.read(1, 5)
+    assert await agent.step()
+    assert store.positions().keys() == {1}
+    assert not agent.counting.ready
+    store.sound = True
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
 

@@ -111,7 +111,7 @@ def test_both_paths_answer_the_same(name: str, served: MakeServed, direct: list[
     answers, appended = [], []
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:5], body[5:]) if part) + b"0\r\n\r\n"
     chunked = re.sub(rb"content-length: \d+", b"transfer-encoding: chunked", head) + b"\r\n\r\n" + chunks
-    for pieces in ((whole,), (head, b"\r\n\r\n" + body), (chunked,)):
+    for pieces in ((whole,), (head, b"\r\n\r\n" + body), (chunked,), (whole[:-5], whole[-5:])):
         connection.send(*pieces)
         answers.append(connection.answer())
         appended.append((one.rig.log.appended.copy(), [keyed and keyed.hashed for keyed in one.rig.log.keyed]))
@@ -120,10 +120,13 @@ def test_both_paths_answer_the_same(name: str, served: MakeServed, direct: list[
         if b"connection" in answers[-1][1]:
             connection.close()
             connection = Socket(one.port)
-    assert answers[0] == answers[1] == answers[2]
-    assert appended[0] == appended[1] == appended[2]
+    assert answers == [answers[0]] * 4
+    assert appended == [appended[0]] * 4
     assert (answers[0][0] == 202) == (name in ("envelope", "with a key", "batch", "two tokens")) == bool(appended[0][0])
-    assert direct == ([] if name == "too large" else [body] * 2)  # a large body arrives in several pieces
+    if name == "too large":  # a large body arrives in several pieces
+        assert direct == []
+    else:  # the last request, too, if the gateway reads both of its pieces at once
+        assert direct in ([body] * 2, [body] * 3)
     connection.close()
 
 

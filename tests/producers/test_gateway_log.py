@@ -32,6 +32,7 @@ class Topic:
         self.now_ms = NOW
         self.batches: list[tuple[int, list[Record]]] = []
         self.markers: list[int] = []
+        self.away: set[int] = set()  # partitions that acknowledge no marker
 
     def values(self) -> list[list[bytes | None]]:
         return [[value for value, _ in records] for _, records in self.batches]
@@ -66,6 +67,8 @@ class FakeProducer:
     async def send(self, topic: str, value: bytes, partition: int) -> asyncio.Future[None]:
         assert value == b""
         self.topic.markers.append(partition)
+        if partition in self.topic.away:
+            return asyncio.get_running_loop().create_future()
         self.topic.first[partition] = (0, self.topic.now_ms)
         done = asyncio.get_running_loop().create_future()
         done.set_result(None)
@@ -232,6 +235,38 @@ async def test_partitions_without_a_record_get_a_marker(topic: Topic) -> None:
     await until(lambda: topic.markers == [1, 2, 0, 3])
     assert await begin(log, [b"a"], keyed(5, now_ms=topic.now_ms)) is Outcome.APPENDED
     assert topic.batches[0][0] < 3  # the step opened before the markers
+    await log.close()
+
+
+async def test_an_added_partition_without_its_brokers_stops_no_request(topic: Topic) -> None:
+    log = await started()
+    topic.first[3], topic.away = None, {3}
+    await until(lambda: topic.markers == [3])
+    looks = log._view.began_ms
+    topic.now_ms += 1
+    await until(lambda: log._view.began_ms > looks)
+    assert log.ready
+    assert await begin(log, [b"a"], keyed()) is Outcome.APPENDED
+    assert topic.markers == [3]  # one marker waits; no second one
+    await log.close()
+
+
+async def test_a_new_topic_without_its_brokers_holds_up_no_start_and_no_end(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiokafka's `stop` waits without limit for records that nobody acknowledges."""
+    monkeypatch.setattr(kafka_log, "ANSWER_S", 0.02)
+    topic.first, topic.away = {0: None}, {0}
+
+    def make() -> FakeProducer:
+        producer = FakeProducer()
+        producer.holds = True
+        return producer
+
+    log = await started(make, ready=False)
+    await until(lambda: len(FakeProducer.made) > 2)
+    assert FakeProducer.made[0].stopped
+    assert not log._pending
     await log.close()
 
 

@@ -1,7 +1,7 @@
 """The choice of a partition, on a model of gateways and a log: attempts for one body always reach one partition.
 
-The model's clocks and delays are random. Partitions are added, the topic is made again, producers without keys write to any
-partition, and gateways stop for a while and go on with their last look. The mutants show that the model finds wrong choices.
+The model's clocks and delays are random. Partitions are added, producers without keys write to any partition, and gateways stop
+for a while and go on with their last look. The mutants show that the model finds wrong choices.
 """
 
 import heapq
@@ -51,7 +51,7 @@ class Model:
         new_view: called once for each gateway; returns the `View` under test.
 
     Attributes:
-        chosen: topic and body -> all partitions chosen for the body.
+        chosen: body -> all partitions chosen for the body.
         served: number of requests for which a gateway chose a partition.
     """
 
@@ -67,9 +67,9 @@ class Model:
         self._clocks = [self._rng.randint(-CLOCK_MS, CLOCK_MS) for _ in range(GATEWAYS)]
         self._views: list[View | None] = [None] * GATEWAYS
         self._frozen_until = [0] * GATEWAYS
-        self._bodies: list[tuple[Log, int, bytes]] = []
-        self.chosen: dict[tuple[Log, bytes], set[int]] = {}
-        self.served = self.topics = self.added = 0
+        self._bodies: list[tuple[int, bytes]] = []
+        self.chosen: dict[bytes, set[int]] = {}
+        self.served = self.added = 0
 
     def run(self) -> None:
         order, events = count(), list[tuple[int, int, Iterator[int]]]()
@@ -117,24 +117,21 @@ class Model:
             return
         newest = self._survey.step_at(now + self._survey.skew_ms)
         if self._rng.random() < 0.5 or not self._bodies:
-            self._bodies.append((self._log, newest - self._pause(1), self._rng.randbytes(16)))
-        log, step, hashed = self._rng.choice(self._bodies[-60:] if self._rng.random() < 0.8 else self._bodies)
-        if log is not self._log or self._survey.too_early(step, now):
+            self._bodies.append((newest - self._pause(1), self._rng.randbytes(16)))
+        step, hashed = self._rng.choice(self._bodies[-60:] if self._rng.random() < 0.8 else self._bodies)
+        if self._survey.too_early(step, now):
             return
         try:
             p = view.partition(self._survey, step, hashed, now)
         except Unsettled:
             return
         self.served += 1
-        self.chosen.setdefault((log, hashed), set()).add(p)
+        self.chosen.setdefault(hashed, set()).add(p)
 
     def _operator(self) -> Iterator[int]:
         while True:
             yield self._pause(self._rng.choice((2_000, 20_000, 200_000)))
-            if self._rng.random() < 0.1:
-                self._log = Log(self._rng, self._t, self._rng.randint(1, 4))
-                self.topics += 1
-            elif self._log.size(self._t) < 24:
+            if self._log.size(self._t) < 24:
                 self._log.sizes.append((self._t, self._log.size(self._t) + self._rng.randint(1, 4)))
                 self.added += 1
 
@@ -155,15 +152,15 @@ def is_found(new_view: Callable[[], Callable[..., View]] = lambda: View) -> bool
 
 
 def test_attempts_for_one_body_reach_one_partition() -> None:
-    served = topics = added = 0
+    served = added = 0
     partitions_used = set()
     for seed in range(12):
         model = Model(seed)
         model.run()
         assert all(len(chosen) == 1 for chosen in model.chosen.values()), seed
-        served, topics, added = served + model.served, topics + model.topics, added + model.added
+        served, added = served + model.served, added + model.added
         partitions_used |= set().union(*model.chosen.values())
-    assert (served > 25_000, topics > 3, added > 50, len(partitions_used) > 8) == (True,) * 4
+    assert (served > 25_000, added > 50, len(partitions_used) > 8) == (True,) * 3
 
 
 class PresentCount(View):

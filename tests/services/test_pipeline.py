@@ -163,12 +163,14 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     for agent in agents:
         agent.send_signal(signal.SIGTERM)
         services.finish(agent)
-    estimate = services.start("estimate", survey_file, LDPSTREAM_METRICS_PORT=str(services.metrics_port))
+    estimate = services.start(
+        "estimate", survey_file, LDPSTREAM_PAGE_PORT="0", LDPSTREAM_METRICS_PORT=str(services.metrics_port)
+    )
     wait_until(lambda: scrape(services.metrics_port, steps[-1]), services.logs)
     estimate.send_signal(signal.SIGTERM)
     services.finish(estimate)
     # after a restart, the estimator finds all steps published
-    services.finish(services.start("estimate", survey_file, "--until", steps[-1], "--json", out))
+    services.finish(services.start("estimate", survey_file, "--until", steps[-1], "--json", out, LDPSTREAM_PAGE_PORT="0"))
 
     # the histograms equal those of the embedded service, bit for bit
     published = {f"{e['attribute']}|{e['span']}|{e['step']}": e for e in json.loads(out.read_text())["estimates"]}

@@ -8,6 +8,7 @@ import redis
 
 from runtime.settings import Settings
 from stores import Checkpoint, CountStore, StoreUnavailable
+from stores.count_store import StoreDamaged
 from stores.redis_store import RedisCountStore
 from tests.agents.samples import during, make_survey
 from tests.services.rig import RedisNode
@@ -67,17 +68,33 @@ def test_report_keys_that_another_agent_changes_are_read_again(redis_node: Redis
 
 
 @pytest.mark.parametrize("damage", [b"", b"key one.key", b"key one.key two."])
-def test_incomplete_report_keys_stop_the_partition(redis_node: RedisNode, damage: bytes) -> None:
+def test_incomplete_report_keys_are_refused(redis_node: RedisNode, damage: bytes) -> None:
     """The message says which key to delete. Then the agents count the log again."""
     store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
     store.commit(0, None, with_keys(10, {4: 1}, g4=b"key one."))
     with redis.Redis.from_url(redis_node.url) as client:
         client.set(store._keys_keys(0, [4])[0], damage)
-        with pytest.raises(StoreUnavailable, match=r"keys ldp\S*:0}:keys:4 are not the 1 .*delete (\S+)") as caught:
+        with pytest.raises(StoreDamaged, match=r"keys ldp\S*:0}:keys:4 are not the 1 .*delete (\S+)") as caught:
             store.load(0)
         client.delete(str(caught.value).split("delete ")[1].split(",")[0])
         assert store.load(0) is None
         assert store.commit(0, None, with_keys(10, {4: 1}, g4=b"key one."))
         assert store.load(0) == with_keys(10, {4: 1}, g4=b"key one.")
+        client.flushall()
+    store.close()
+
+
+def test_a_commit_that_fails_half_way_keeps_the_offset(redis_node: RedisNode) -> None:
+    """Somebody replaces the keys by a list: the script fails. Its repetition must not pass for the same change."""
+    store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
+    store.commit(0, None, with_keys(10, {4: 1}, g4=b"key one."))
+    with redis.Redis.from_url(redis_node.url) as client:
+        name = store._keys_keys(0, [4])[0]
+        client.delete(name)
+        client.rpush(name, "not a string")
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                store.commit(0, (10, ""), with_keys(20, {4: 2}, g4=b"key two."))
+        assert store.positions() == {0: 10}
         client.flushall()
     store.close()
