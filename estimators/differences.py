@@ -3,7 +3,7 @@
     Var(f̂₂ - f̂₁) = s₁² + s₂² - 2 Cov(f̂₁, f̂₂)
 
 The server cannot compute the covariance, because it does not know who reported at both times. It uses a lower bound of the
-covariance, so the standard error is never too small, apart from the errors of s₁ and s₂ themselves.
+covariance, so the standard error is never too small, apart from the errors of s₁, s₂, F₁ and F₂ themselves (F are estimates).
 
 Any estimator: Cov >= -s₁ s₂ (Cauchy and Schwarz). The standard error is at most s₁ + s₂.
 

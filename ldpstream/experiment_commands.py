@@ -174,6 +174,7 @@ def init_command(
         file.write(found.text)
     console.print(tables.proposal_table(plan, found))
     tell(f"{out}: {len(found.asked)} attributes. A survey is public: read it before you publish it.")
+    tell(f"The attributes' names come from line 1 of {sample}: check that this line is a header and not a person's answers.")
     tell(f"It lists only values that at least {least} people of the sample share (--least).")
     tell("All levels are memoized, for values that hardly ever change. The file says what to write for values that change.")
     tell("Type next:\n")

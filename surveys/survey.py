@@ -34,6 +34,7 @@ import hashlib
 import json
 import math
 import re
+import unicodedata
 from bisect import bisect_right
 from datetime import UTC, datetime
 from functools import cached_property
@@ -62,8 +63,14 @@ def _name(value: str) -> str:
     return value
 
 
+def _label(value: str) -> str:
+    if any(unicodedata.category(letter) == "Cc" for letter in value):  # a terminal would obey them
+        raise ValueError("must not contain control characters")
+    return value
+
+
 Name = Annotated[str, AfterValidator(_name)]
-Label = Annotated[str, Field(min_length=1, max_length=200)]
+Label = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_label)]
 
 
 class _Part(BaseModel):

@@ -23,6 +23,7 @@ from surveys import Survey, parse_survey
 
 HEADER = """\
 # A survey is public: devices and service read this file. Read it before you publish it.
+# The attributes' names come from the sample's first line. Check that this line is a header and not a person's answers.
 # Lists of values and ends of bins come from a sample. A value is listed only if at least {least} people of the sample share it.
 # At least {least} people are at or beyond each end of the bins before rounding. If even that must stay secret, change them.
 # All levels are memoized: the promise eps_inf is for values that hardly ever change. For values that change, write a one-time
@@ -131,12 +132,12 @@ def propose_survey(
 
 
 def _smallest_variance_first(advice: Advice) -> Advice:
-    """Moves one of the best rows to the front: of the mechanism with the smallest exact variance.
+    """Moves the best row of the mechanism with the smallest exact variance to the front.
 
-    With few repetitions, chance decides the order of the best rows. The exact variance does not depend on chance.
+    With few people and few repetitions, chance and post-processing decide which mechanism has the smallest simulated error: an
+    estimate that is pulled to equal shares looks good for a noisy mechanism. The exact variance depends on neither.
     """
-    best = [row for row in advice.ranking if row.best]
-    first = min(best, key=lambda row: advice.candidate(row.mechanism).deviation)
+    first = min(advice.ranking, key=lambda row: advice.candidate(row.mechanism).deviation)
     return msgspec.structs.replace(advice, ranking=[first, *(row for row in advice.ranking if row is not first)])
 
 

@@ -16,6 +16,7 @@ from ldpstream.cli import run
 from ldpstream.local import servers
 from ldpstream.local.kafka_jars import jars_dir
 from ldpstream.local.ports import LOOPBACK
+from ldpstream.local_commands import ENDING
 
 ROOT = Path(__file__).parents[2]
 DEMO = (ROOT / "surveys" / "samples" / "demo.toml").read_text()
@@ -148,7 +149,7 @@ def taken() -> Iterator[int]:
 @pytest.fixture(autouse=True)
 def same_process() -> Iterator[None]:
     """Restores what a command changes in its process: the handlers of signals and the log."""
-    numbers, root = (signal.SIGINT, signal.SIGTERM), logging.getLogger()
+    numbers, root = ENDING, logging.getLogger()
     handlers, before = [signal.getsignal(number) for number in numbers], (root.handlers[:], root.level)
     yield
     for number, handler in zip(numbers, handlers):

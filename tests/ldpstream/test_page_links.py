@@ -97,6 +97,9 @@ def test_a_link_that_shows_nothing_says_so(open_page: OpenPage) -> None:
         page.goto(f"{url}?step=2&before=999")
         expect(notice).to_have_text("There is no estimate of step 999 yet.")
         expect(page.locator("#estimate")).to_be_visible()
+        page.goto(f"{url}?step=2&before=2")
+        expect(notice).to_have_text("A comparison needs two different times.")
+        expect(page.locator("#comparison")).to_be_hidden()
         page.close()
 
 

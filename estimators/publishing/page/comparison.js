@@ -39,7 +39,7 @@ export function drawComparison(c, h) {
   else {
     const compared = c.values.length < asked().k ? `the ${grouped(c.values.length)} values with the largest differences` : `${grouped(c.values.length)} values`;
     box.append(`${clear.length ? grouped(clear.length) : "None"} of ${compared} changed `, explained("clearly", "clear"), ". ", BASIS[c.basis]);
-    if (c.overlap) box.append(" The two windows share steps, so the difference is smaller than the change of the shares. Choose times that lie a window apart to see the whole change.");
+    if (c.overlap) box.append(" The two windows share steps, so the difference is usually smaller than the change of the shares. Choose times that lie a window apart to see the whole change.");
   }
   if (!c.before.complete || !c.after.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
   $("comparison-list").replaceChildren(...clear.slice(0, MOST_LISTED).map((i) => element("li", sentence(c, i))));

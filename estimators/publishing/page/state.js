@@ -36,7 +36,7 @@ export function readAddress() {
   state.step = whole(query.get("step"));
   state.until = state.step === null ? null : Math.max(state.step, whole(query.get("until")) ?? state.step);
   state.follow = history.state?.follow ?? state.step === null;
-  state.order = query.get("order") in ORDERS ? query.get("order") : "value";
+  state.order = Object.hasOwn(ORDERS, query.get("order")) ? query.get("order") : "value";
   state.show = query.get("show") === "all" ? Infinity : whole(query.get("show")) || null;
   state.find = query.get("find") ?? "";
   state.zoom = pair(query.get("zoom"));
@@ -45,7 +45,9 @@ export function readAddress() {
   state.last = Math.min(1000, whole(query.get("last")) || 48);
   state.period = pair(query.get("period"));
   state.before = whole(query.get("before"));
-  return wanted !== null && wanted !== state.attribute ? `This survey has no attribute “${wanted}”.` : null;
+  const same = state.before !== null && state.before === state.step;
+  if (same) state.before = null;
+  return (wanted !== null && wanted !== state.attribute ? `This survey has no attribute “${wanted}”. ` : "") + (same ? "A comparison needs two different times." : "") || null;
 }
 
 // The address of what the page shows now.
