@@ -1,6 +1,7 @@
-"""Keeps the consumer in its group. aiokafka's coordinator has two limits that Faust does not handle:
+"""Keeps the consumer in its group. aiokafka's coordinator has three limits that Faust does not handle:
 
 - After a failure (for example, a withdrawn right) the coordinator stays out of the group until a caller reads the error.
+- After an error that is not a Kafka error (for example, no broker is known: an `AssertionError`) its task ends for good.
 - After a day without a fetch, the consumer leaves the group. The consumer rejoins only after a fetch. A spare agent has no
   partitions and fetches nothing, so it could no longer replace a failed agent.
 """
@@ -59,6 +60,11 @@ class Membership:
         heartbeat, refresh = coordinator._heartbeat_task, coordinator._commit_refresh_task
         if any(_failed(task) for task in (heartbeat, refresh)):
             coordinator.request_rejoin()  # otherwise the coordinator would find the same error again
+        ended = coordinator._coordination_task
+        if _failed(ended):
+            coordinator.request_rejoin()
+            coordinator._coordination_task = asyncio.create_task(coordinator._coordination_routine())
+            ended.result()  # raises the error
         coordinator.check_errors()
         if heartbeat is not None and not heartbeat.done() and not coordinator._rejoin_needed_fut.done():
             self._member_s = self._clock()

@@ -33,6 +33,7 @@ class FakeGroup:
         self.coordinator._send_req = AsyncMock()
         self.joins = 0
         self.refuses = ""
+        self.error: Exception = GroupAuthorizationFailedError("g")
         self.consumer = SimpleNamespace(_coordinator=self.coordinator, _subscription=self.state)
 
     async def _join(self, _subscription: Any) -> bool:
@@ -56,7 +57,7 @@ class FakeGroup:
     async def _may(self, what: str) -> None:
         await asyncio.sleep(0)
         if what in self.refuses:
-            raise GroupAuthorizationFailedError("g")
+            raise self.error
 
     @property
     def beats(self) -> bool:
@@ -111,6 +112,29 @@ async def test_a_refused_member_reports_why_and_rejoins(group: FakeGroup, refuse
         await asyncio.sleep(0.5)
         assert group.coordinator._pending_exception is not None
     keeping.cancel()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_a_member_rejoins_after_an_error_that_is_not_kafkas(group: FakeGroup, kept: bool) -> None:
+    """A broker that was away for seconds names no broker at first, and aiokafka's coordinator ends with an AssertionError."""
+    looks = Membership(group.consumer)
+    keeping = asyncio.create_task(looks.keep() if kept else asyncio.sleep(60))
+    await until(lambda: group.beats)
+    joins, first, group.error = group.joins, group.coordinator._coordination_task, AssertionError("no broker")
+    group.refuses = "join"
+    group.coordinator.request_rejoin()
+    await until(first.done)
+    if kept:
+        await until(lambda: "no broker" in looks.shut_out)
+    group.refuses = ""
+    if kept:
+        await until(lambda: group.beats and group.joins > joins and not looks.shut_out)
+    else:
+        await asyncio.sleep(0.5)
+        assert group.joins == joins
+    keeping.cancel()
+    if not kept:
+        group.coordinator._coordination_task = asyncio.create_task(asyncio.sleep(0))  # otherwise `close` raises the error
 
 
 async def test_only_a_long_rebalance_is_reported(group: FakeGroup) -> None:
