@@ -4,9 +4,31 @@ The modules of this folder are pure mathematics. The folder `publishing/` has th
 page. The schedule publishes a step as complete only if no record of that step can be missing.
 """
 
+from estimators.empirical_bayes import combined_empirical_bayes, empirical_bayes
+from estimators.ems import combined_ems, ems
 from estimators.estimate import Estimate
 from estimators.likelihood import combined_mle, gibu, ibu, mle
 from estimators.matrix_inversion import combined_inversion, matrix_inversion
+from estimators.ordered import combined_ordered_empirical_bayes, ordered_empirical_bayes
 from estimators.post_processing import post_process
+from estimators.quantiles import Number, mean, quantiles
 
-__all__ = ["Estimate", "combined_inversion", "combined_mle", "gibu", "ibu", "matrix_inversion", "mle", "post_process"]
+__all__ = [
+    "Estimate",
+    "Number",
+    "combined_empirical_bayes",
+    "combined_ems",
+    "combined_inversion",
+    "combined_mle",
+    "combined_ordered_empirical_bayes",
+    "empirical_bayes",
+    "ems",
+    "gibu",
+    "ibu",
+    "matrix_inversion",
+    "mean",
+    "mle",
+    "ordered_empirical_bayes",
+    "post_process",
+    "quantiles",
+]

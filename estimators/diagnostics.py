@@ -13,7 +13,9 @@ properties. Each property has its own test. The fit's p-value is the smallest p-
     functions   local hashing: devices draw hash functions uniformly. The test counts pairs of reports with the same function
     symbols     local hashing: for a uniformly drawn function, all symbols except 0 are equally likely. (Every linear form
                 hashes the value 0 to 0, so the share of symbol 0 depends on the values.)
-    counts      location mechanisms: the test compares the counts with the distribution that fits the counts best
+    classes     Square Wave with L > 1: the L cells near a value have the L remainders modulo L. So the share of the reports
+                whose cell has a given remainder does not depend on the values
+    counts      other mechanisms with a channel: the test compares the counts with the distribution that fits the counts best
 
 The tests use these null distributions:
 
@@ -23,6 +25,7 @@ The tests use these null distributions:
     least       normal
     functions   a gamma distribution with the exact mean, variance and third moment
     symbols     χ²
+    classes     a gamma distribution with the exact mean and variance
     counts      at most the null distribution of the deviance of the true distribution of values
 
 In a window, the tests assume that the same people report at every step, from kept memos. If different people report at each
@@ -47,6 +50,7 @@ from estimators.likelihood import mle
 from mechanisms import ChannelMechanism, CountTable, Longitudinal, Mechanism
 from mechanisms.arguments import FloatArray
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from mechanisms.square_wave import SquareWave
 from mechanisms.unary import LongitudinalUnary, UnaryEncoding
 
 MAX_Z = 1e6
@@ -101,6 +105,8 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
 
 
 def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None]:
+    if isinstance(m, SquareWave) and m.width > 1:
+        return {"classes": _classes(m, table)}
     if isinstance(m, ChannelMechanism):
         return {"counts": _counts(m, table, steps)}
     below = _below_the_floor(m, table, steps)
@@ -220,6 +226,17 @@ def _symbols(table: CountTable, repeats: int) -> LogP | None:
         return None
     chi_squared = float(((reports - reports.mean()) ** 2).sum() / reports.mean()) / repeats
     return float(_log_gamma_tail(chi_squared / 2, np.array([(reports.size - 1) / 2]))[0]), 1
+
+
+def _classes(m: SquareWave, table: CountTable) -> LogP:
+    """Tests Pearson's χ² of the reports by the remainder of their cell. A person's reports have independent remainders."""
+    remainders = np.arange(m.cells) % m.width
+    reports = np.bincount(remainders, weights=table.counts, minlength=m.width)
+    chance = m.far * np.bincount(remainders) + m.near - m.far
+    mean = m.width - 1
+    variance = 2 * mean + (float((1 / chance).sum()) - m.width**2 - 2 * mean) / table.n
+    chi_squared = float(((reports - table.n * chance) ** 2 / (table.n * chance)).sum())
+    return float(_log_gamma_tail(chi_squared * mean / variance, np.array([mean**2 / variance]))[0]), 1
 
 
 def _counts(m: ChannelMechanism, table: CountTable, steps: int) -> LogP | None:

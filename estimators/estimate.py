@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.stats import norm
@@ -12,6 +13,13 @@ from mechanisms.table import CountTable
 
 Group = tuple[Mechanism, CountTable]  # one level's mechanism and counts (group A in GIBU)
 Steps = int | Sequence[int]  # largest number of reports of one person in the table: one number for all groups, or one for each
+
+
+class Intervals(Protocol):
+    """A posterior distribution of the shares that gives intervals."""
+
+    def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
+        """Returns the lower and upper ends of intervals with this level, (k,) each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,7 @@ class Estimate:
             counts and the likelihood are the same.
         gap: a bound proven by duality, in nats per report (NaN for matrix inversion). No distribution's log-likelihood exceeds
             this estimate's log-likelihood by more than `gap`.
+        posterior: posterior distribution of the shares; None for an estimate whose error is nearly normal.
     """
 
     frequencies: FloatArray
@@ -41,6 +50,7 @@ class Estimate:
     converged: bool = True
     log_likelihood: float = float("nan")
     gap: float = float("nan")
+    posterior: Intervals | None = None
 
     @classmethod
     def of_nothing(cls, k: int, n: int) -> "Estimate":
@@ -48,9 +58,22 @@ class Estimate:
         return cls(np.full(k, np.nan), np.full(k, np.nan), n, converged=False)
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Returns the lower and upper ends of the normal intervals, (k,) each, for a level in (0, 1); not clipped to [0, 1]."""
-        half = norm.ppf(0.5 + real("level", level, 1e-9, 1 - 1e-9) / 2) * self.standard_errors
+        """Returns the lower and upper ends of the intervals, (k,) each, for a level in (0, 1).
+
+        With a posterior, the ends are about quantiles of the posterior, in [0, 1]. The mean of a skewed posterior may lie
+        outside its quantiles; the interval is then extended to the estimate. Without a posterior, the intervals are normal and
+        may leave [0, 1].
+        """
+        level = real("level", level, 1e-9, 1 - 1e-9)
+        if self.posterior is not None:
+            low, high = self.posterior.interval(level)
+            return np.minimum(low, self.frequencies), np.maximum(high, self.frequencies)
+        half = norm.ppf(0.5 + level / 2) * self.standard_errors
         return self.frequencies - half, self.frequencies + half
+
+    def band(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Returns wider intervals, (k,) each, that hold all shares at once with probability `level` (Šidák's correction)."""
+        return self.interval(real("level", level, 1e-9, 1 - 1e-9) ** (1 / self.frequencies.size))
 
 
 def of_each_group(groups: list[Group], steps: Steps) -> list[int]:

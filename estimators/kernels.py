@@ -37,7 +37,10 @@ def support_em(
         Number of iterations, and true if the loop met a tolerance.
     """
     groups, k = support.shape
-    total = (support * times).sum()
+    total = 0.0
+    for a in range(groups):
+        for v in range(k):
+            total += support[a, v] * times[v]
     r, update = np.empty(k), np.empty(k)
     before = -np.inf
     for iteration in range(max_iter):

@@ -17,8 +17,9 @@ from estimators.estimate import Estimate, Group, Steps, check_groups
 from estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
 from estimators.standard_errors import standard_errors
 from estimators.terms import SupportTerm, Term
+from estimators.value_likelihood import kinds
 from mechanisms import CountTable, Mechanism
-from mechanisms.arguments import FloatArray, IntArray, integer, one_of, real
+from mechanisms.arguments import FloatArray, integer, one_of, real
 from mechanisms.location import distribution
 
 LIKELIHOODS = ("exact", "support")
@@ -56,9 +57,9 @@ def ibu(
         start: (k,) starting distribution instead of the uniform one, for example the previous step's estimate. `ibu` mixes in
             one per cent of the uniform distribution, since EM keeps zeros at zero.
         likelihood: ``"exact"`` uses the true likelihood for mechanisms whose table determines the true likelihood (GRR, L-GRR,
-            local hashing, location mechanisms), otherwise the likelihood of the support counts. ``"support"`` always uses the
-            likelihood of the support counts, as in the papers; for local hashing this is far faster. Only pure mechanisms have
-            support counts.
+            local hashing, SW, location mechanisms), otherwise the likelihood of the support counts. ``"support"`` always uses
+            the likelihood of the support counts, as in the papers; for local hashing this is far faster. Only pure mechanisms
+            have support counts.
 
     Raises:
         ValueError: if the table belongs to another mechanism or holds invalid counts, or an argument is outside its range.
@@ -93,7 +94,7 @@ def gibu(
     f = np.full(k, 1 / k)
     if start is not None:
         f = (1 - UNIFORM_SHARE) * distribution("start", start, k) + UNIFORM_SHARE / k
-    terms = _terms(groups, likelihood)
+    terms = likelihood_terms(groups, likelihood)
     if not _tells(terms):
         return Estimate.of_nothing(k, sum(table.n for _, table in groups))
     f, iterations, converged = em(terms, f, max_iter, tol, delta * sum(term.n for term in terms))
@@ -123,7 +124,7 @@ def combined_mle(groups: list[Group], steps: Steps = 1, *, likelihood: str = "ex
     For support counts the maximum is exact to machine precision, for any number of groups: see `estimators.optimum`.
     """
     k = check_groups(groups, steps)
-    terms = _terms(groups, likelihood)
+    terms = likelihood_terms(groups, likelihood)
     if not _tells(terms):
         return Estimate.of_nothing(k, sum(table.n for _, table in groups))
     supports = [term for term in terms if isinstance(term, SupportTerm)]
@@ -135,7 +136,7 @@ def combined_mle(groups: list[Group], steps: Steps = 1, *, likelihood: str = "ex
     return _estimate(groups, terms, f, steps, iterations)
 
 
-def _terms(groups: list[Group], likelihood: str) -> list[Term]:
+def likelihood_terms(groups: list[Group], likelihood: str) -> list[Term]:
     """Log-likelihoods of the groups with information, that is, of the groups whose reports depend on the value."""
     exact = one_of("likelihood", likelihood, LIKELIHOODS) == "exact"
     return [(exact_term(m, table) if exact else None) or SupportTerm(m, table) for m, table in groups if table.n and m.p != m.q]
@@ -154,7 +155,7 @@ def em(
     if len(supports) == len(terms):
         from estimators.kernels import support_em
 
-        first, kind, times = _kinds([*(term.support for term in supports), f])
+        first, kind, times = kinds([*(term.support for term in supports), f])
         counts, q = np.array([term.support[first] for term in supports]), np.array([term.q for term in supports])
         slope, frequency = np.array([term.slope for term in supports]), f[first]
         iterations, converged = support_em(counts, times, q, slope, frequency, max_iter, tol, delta)
@@ -171,17 +172,6 @@ def em(
         if change <= tol:
             return f, iteration + 1, True
     return f, max_iter, False
-
-
-def _kinds(columns: list[FloatArray]) -> tuple[IntArray, IntArray, FloatArray]:
-    """Groups values with equal columns (k,) into kinds: each kind's first value, each value's kind, and the kinds' sizes."""
-    kind = np.zeros(columns[0].size, np.int64)
-    for column in columns:
-        of_column = np.unique(column, return_inverse=True)[1]
-        _, first, kind, times = np.unique(
-            kind * column.size + of_column, return_index=True, return_inverse=True, return_counts=True
-        )
-    return first, kind, times.astype(np.float64)
 
 
 def _estimate(

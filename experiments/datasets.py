@@ -58,6 +58,18 @@ def adult(folder: Path) -> IntArray:
     return _codes([row for row in kept if "?" not in row])
 
 
+def adult_numbers(folder: Path, column: int) -> IntArray:
+    """(k,) UCI Adult, both files: the number of people with each number of a column, from the smallest number to the largest.
+
+    Args:
+        folder: the folder with the files.
+        column: 0 for the age in years (k = 74), 12 for the hours of work in a week (k = 99).
+    """
+    rows = [row for part in ("adult.data", "adult.test") for row in _rows(folder / part) if len(row) == 15]
+    counts = np.bincount([int(row[column]) for row in rows])
+    return counts[np.flatnonzero(counts)[0] :]
+
+
 def kosarak(folder: Path) -> IntArray:
     """Kosarak's clicks as the LDP3 paper prepared them: 929 669 people, 128 values."""
     return np.loadtxt(folder / "kosarak.csv", dtype=np.int64)[:, None]

@@ -8,7 +8,6 @@ file's section and lists the file's name at the end. Do not edit the page by han
 """
 
 import json
-import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +20,10 @@ from rich.text import Text
 
 from experiments.advice.gain import Compared
 from experiments.advice.tables import GAIN_NOTE, gain_tables
-from experiments.bench import accuracy, accuracy_tables, stream_memos, stream_tables, streams
-from experiments.bench.coverage import Coverage, coverage_table
+from experiments.bench import stream_memos, stream_tables, streams
+from experiments.bench.accuracy import compare
+from experiments.bench.accuracy import tables as accuracy_tables
+from experiments.bench.coverage import Coverage, coverage_table, shaped_table
 from experiments.bench.estimators import Timing, timing_table
 from experiments.bench.mechanisms import Bench
 from experiments.bench.service_results import ServiceBench
@@ -123,26 +124,23 @@ def estimators(written: Any) -> str:
 
 def accurate(written: Any) -> str:
     """Section on the errors of every estimator."""
-    result = msgspec.convert(written, accuracy.Result)
-    won = ", ".join(f"{name} {n}" for name, n in accuracy_tables.wins(result).items())
-    theirs = "".join(
-        f" {name} has {ratio:.3g} times the error of our best estimator in the same setting (geometric mean)."
-        for name, ratio in accuracy_tables.ratios(result).items()
-        if not math.isnan(ratio)
-    )
+    result = msgspec.convert(written, compare.Result)
+    shown = "\n".join(map(rows_of, accuracy_tables.tables(result)))
     return (
-        f"## Estimators: accuracy\n\n`ldpstream bench accuracy`: {len(result.rows)} settings, {result.repeats} repetitions of"
-        f" each ([every setting]({BESIDE}/accuracy.csv)). The table shows mean squared errors, divided by the error of our best"
-        f" estimator (bold). They are geometric means over five distributions and two population sizes. Number of settings in"
-        f" which an estimator is our best: {won}.{theirs}\n\n"
-        f"{accuracy_tables.markdown(result)}"
+        f"## Estimators: accuracy\n\n`ldpstream bench accuracy --data DIR`: {result.runs} runs of each of"
+        f" {len(result.views['all'])} cells ([every cell]({BESIDE}/accuracy.csv)). {accuracy_tables.NOTE}\n\n{shown}"
     )
 
 
 def covered(written: Any) -> str:
     """Section on the coverage of the 95 % intervals."""
     rows = msgspec.convert(written, list[Coverage])
-    return "## Intervals of 95 %\n\n`ldpstream bench coverage`\n\n" + rows_of(coverage_table(rows))
+    return (
+        "## Intervals of 95 %\n\n`ldpstream bench coverage`\n\n"
+        + rows_of(coverage_table(rows))
+        + "\n"
+        + rows_of(shaped_table(rows))
+    )
 
 
 def advised(written: Any) -> str:
@@ -197,7 +195,7 @@ def main(folder: Path) -> None:
         if one["panels"]:
             draw(outcome(one), one["title"], beside / f"{one['name']}.png")
     if "accuracy" in found:
-        (beside / "accuracy.csv").write_text(accuracy_tables.as_csv(msgspec.convert(found["accuracy"], accuracy.Result)))
+        (beside / "accuracy.csv").write_text(accuracy_tables.as_csv(msgspec.convert(found["accuracy"], compare.Result)))
     (DOCS / "results.md").write_text(page(found))
     told = "; ".join(f"{one['name']}: {summary(outcome(one).rows)}" for one in found.get("reproduce", []))
     sys.stdout.write(told + "\n")

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from experiments.audit.audit import HORIZONS, Audited, Report, T
 from experiments.audit.finding import Finding, Loss
-from experiments.bench.mechanisms import STREAM_LIMIT_MIB, Bench, Measured, Speed
+from experiments.bench.mechanisms import FAST, STREAM_LIMIT_MIB, Bench, Measured, Speed
 from experiments.peers.environment import LIBRARIES
 
 NONE = "–"
@@ -110,11 +110,9 @@ def bench_tables(result: Bench) -> list[Table]:
                        " second, bytes allocated for each report", "mechanism",
                        "step", "ours", *titles, texts=2)  # fmt: skip
         for s in result.speeds:
-            beside.add_row(s.mechanism, "report", rate(s.fresh), *_beside(s, s.fresh, "report"))
-            beside.add_row("", "count", rate(s.tabulate), *_beside(s, s.tabulate, "tabulate"))
-            own = s.peak_mib * 2**20 / result.n
-            theirs = [cell for name in LIBRARIES for cell in _bytes(own, s.peer_bytes.get(name))]
-            beside.add_row("", "bytes", f"{own:.0f}", *theirs)
+            _add_beside(beside, s.mechanism, s, list(LIBRARIES), result.n)
+            if FAST in s.peers:
+                _add_beside(beside, f"{s.mechanism}, their FLH", s, ["", FAST], result.n)
         tables.append(beside)
     return tables
 
@@ -132,9 +130,18 @@ def bench_notes(result: Bench) -> list[str]:
     ]
 
 
-def _beside(s: Speed, ours: float, step: str) -> list[str]:
+def _add_beside(beside: Table, name: str, s: Speed, libraries: list[str], n: int) -> None:
+    """Adds a mechanism's rows: our rates and memory beside those of two libraries, in the order of `LIBRARIES`."""
+    beside.add_row(name, "report", rate(s.fresh), *_beside(s, s.fresh, "report", libraries))
+    beside.add_row("", "count", rate(s.tabulate), *_beside(s, s.tabulate, "tabulate", libraries))
+    own = s.peak_mib * 2**20 / n
+    theirs = [cell for library in libraries for cell in _bytes(own, s.peer_bytes.get(library))]
+    beside.add_row("", "bytes", f"{own:.0f}", *theirs)
+
+
+def _beside(s: Speed, ours: float, step: str, libraries: list[str]) -> list[str]:
     cells = []
-    for library in LIBRARIES:
+    for library in libraries:
         measured: Measured | None = s.peers.get(library, {}).get(step)
         cells += (
             [NONE] * 3

@@ -5,15 +5,17 @@ These modules import no other folder and use no clock, file or socket. The calle
 computes losses.
 """
 
-from mechanisms.base import Longitudinal, Mechanism, OneTime, Reports
+from mechanisms.base import Mechanism, Reports
+from mechanisms.kinds import Longitudinal, OneTime
 from mechanisms.location import ChannelMechanism
-from mechanisms.registry import LOCATION, LONGITUDINAL, NAMES, ONE_TIME, choose, mechanism
+from mechanisms.registry import LOCATION, LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, choose, mechanism
 from mechanisms.table import CountTable
 
 __all__ = [
     "LOCATION",
     "LONGITUDINAL",
     "NAMES",
+    "NUMERIC",
     "ONE_TIME",
     "ChannelMechanism",
     "CountTable",

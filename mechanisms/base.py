@@ -1,20 +1,19 @@
-"""Base classes of all mechanisms: the local randomizer on the device, and the evaluation of reports on the server.
+"""Base class of all mechanisms: the local randomizer on the device, and the evaluation of reports on the server.
 
-There are two kinds of mechanisms. A `OneTime` mechanism reports a value. A `Longitudinal` mechanism makes a memo of a value,
-and reports the memo. Code that only needs the reports of simulated people calls `Mechanism.simulate`, which both kinds have.
+`mechanisms.kinds` has the two kinds of mechanisms, `OneTime` and `Longitudinal`.
 """
 
 import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from mechanisms import guessing, ledger
-from mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, real, user_values
+from mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, real
 from mechanisms.table import CountTable
 
 Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report in the wire format
@@ -287,6 +286,17 @@ class Mechanism(ABC):
         limit."""
         return math.inf
 
+    @property
+    @abstractmethod
+    def eps_per_report(self) -> float:
+        """Largest loss that one report adds, in nats, for an observer who knows all other reports and all memos.
+
+        These losses add up: if two value sequences differ only at steps with n reports, all reports of the device have a loss
+        of at most n times this number. Proof: a device's memos of all keys do not depend on its values. Given the memos, the
+        reports are independent, and a report depends only on the value of its step. So only n factors of the likelihood
+        differ, each by at most this number, for every choice of the memos. The mean over the memos keeps this bound.
+        """
+
     @abstractmethod
     def eps_t(self, t: int) -> float:
         """Exact privacy loss of t reports of an unchanged value, in nats."""
@@ -342,148 +352,3 @@ class Mechanism(ABC):
 
     def __repr__(self) -> str:
         return self.signature
-
-
-class OneTime(Mechanism):
-    """A mechanism without memory: every report is drawn from the value itself, so the losses of reports add up."""
-
-    eps_inf = math.inf
-
-    def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> Self:
-        """The same mechanism on devices that report only at one of `every_steps` consecutive time steps.
-
-        A device draws a phase φ once, uniform in 0 … w-1 and independent of everything. The device makes a fresh report at the
-        steps t ≡ φ (mod w), at most B reports in all, and no report at all other steps. The device never makes up for a missed
-        step.
-
-        Guarantee: the bounds below hold with ε = `eps_1`. Proof: for a fixed φ a report depends only on the value at its own
-        step. Reports at different steps are independent given the values. So the likelihood of all reports is a product with
-        one factor per reported step. If two sequences differ at some steps, only the factors of these steps differ, each by at
-        most e^ε.
-
-        - `eps_window`: the device's reports are at least w steps apart. Sequences that differ only within w consecutive steps
-          differ in at most one factor: the loss is at most ε (w-event privacy). One report alone has the loss ε.
-        - Any two sequences over T steps differ in at most `reports_in(T)` = min(⌈T/w⌉, B) factors.
-        - `eps_lifetime`: at most B factors differ, so the loss is at most B ε after any number of steps.
-
-        The bounds hold for every φ, so they hold for an observer who knows φ, and for the mixture over φ.
-
-        Args:
-            every_steps: w, in [1, 2^31].
-            lifetime_reports: B, at least 1; None for no limit.
-
-        Raises:
-            ValueError: if a number is out of range, or the mechanism has fake data already (`with_fake_data` comes last).
-
-        Source: Ren et al. 2022, LDP-IDS (uniform population division); Kellaris et al. 2014 (w-event privacy).
-        """
-        if self.fakes > 1:
-            raise ValueError("call `spaced` before `with_fake_data`")
-        spaced = copy.copy(self)
-        spaced.every_steps = integer("every_steps", every_steps, 1, 2**31)
-        limit = None if lifetime_reports is None else integer("lifetime_reports", lifetime_reports, 1, MAX_COUNT)
-        spaced.lifetime_reports = limit
-        return spaced
-
-    @property
-    def eps_window(self) -> float:
-        return self.eps_1
-
-    @property
-    def eps_lifetime(self) -> float:
-        return math.inf if self.lifetime_reports is None else self.lifetime_reports * self.eps_1
-
-    @abstractmethod
-    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        """One sanitized report for each value, in rows of `report_dtype`.
-
-        Args:
-            values: (n,) integers in [0, k).
-            rng: source of randomness, as in `simulate`.
-        """
-
-    def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:
-        return _joined([self.report(values, rng) for _ in range(integer("steps", steps, 1, 2**31))])
-
-    def eps_t(self, t: int) -> float:
-        return integer("t", t, 1, MAX_COUNT) * self.eps_1
-
-    def rounds(self) -> tuple[float, float, float, float]:
-        return 1.0, 0.0, self.p, self.q
-
-    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.SequenceLoss(self.eps_t(t), True, "any two sequences that differ at every step")
-
-    def _guess(self, t: float) -> float:
-        if t == 1:
-            return self._guess_once()
-        return 1.0 if t == math.inf else guessing.bound(self.eps_t(int(t)), self.k)
-
-    def _guess_once(self) -> float:
-        return float(self.channel().max(axis=0).sum() / self.k)
-
-
-class Longitudinal(Mechanism):
-    """A memoizing mechanism. The device sanitizes a value once (the memo, ε∞), then sanitizes the memo for every report (ε₁).
-
-    Attributes:
-        p1, q1: probabilities of the first round (bits of a unary encoding, symbols of GRR, the g hashed symbols of L-LH).
-        p2, q2: probabilities of the second round.
-        n_keys: number of memo keys: k, or g for local hashing. The keys are in [0, n_keys).
-        max_memos: maximum number of memos that a device draws in its lifetime: k, or min(k, g) for local hashing.
-    """
-
-    p1: float
-    q1: float
-    p2: float
-    q2: float
-    n_keys: int
-    max_memos: int
-
-    def enroll(self, n: int, rng: np.random.Generator) -> IntArray:
-        """(n,) enrolments: the number of each device's hash function, or 0 if the mechanism does not hash. A device draws its
-        enrolment once."""
-        return np.zeros(integer("n", n, 0, 2**40), np.int64)
-
-    def memo_keys(self, values: npt.ArrayLike, enrolment: IntArray) -> IntArray:
-        """The keys under which a device stores its memos: the value, or the hashed symbol for local hashing."""
-        return user_values(values, self.k)
-
-    @abstractmethod
-    def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
-        """First round: a fresh memo for each value, in rows of `report_dtype`. A device draws one memo for each memo key.
-
-        Args:
-            values: (n,) integers in [0, k).
-            rng: source of randomness, as in `simulate`.
-            enrolment: (n,) the result of `enroll` for these devices; newly drawn by default.
-        """
-
-    @abstractmethod
-    def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        """Second round: one sanitized report for each memo, in rows of `report_dtype`.
-
-        Args:
-            memos: (n,) rows that `memoize` returned.
-            rng: source of randomness, as in `simulate`.
-        """
-
-    def simulate(self, values: npt.ArrayLike, rng: np.random.Generator, steps: int = 1) -> Reports:
-        memos = self.memoize(values, rng)
-        return _joined([self.report(memos, rng) for _ in range(integer("steps", steps, 1, 2**31))])
-
-    def rounds(self) -> tuple[float, float, float, float]:
-        return self.p1, self.q1, self.p2, self.q2
-
-    def _as_memos(self, memos: npt.ArrayLike) -> Reports:
-        """Checks memos that a device has stored. The error message never shows a memo."""
-        rows = self._as_reports(np.asarray(memos))
-        wrong = ~self.valid(rows)
-        if wrong.any():
-            raise ValueError(f"memos must be memos of {self.signature}, got something else at position {int(wrong.argmax())}")
-        return rows
-
-
-def _joined(steps: list[Reports]) -> Reports:
-    """Returns the reports of all steps. The reports of a single step are not copied."""
-    return steps[0] if len(steps) == 1 else np.concatenate(steps)

@@ -19,13 +19,13 @@ import numpy.typing as npt
 
 from mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, FloatArray, IntArray, epsilon, integer, real, user_values
 from mechanisms.base import Reports
-from mechanisms.location import MAX_CELLS, ChannelMechanism, StoredChannel, distribution
+from mechanisms.location import MAX_CELLS, LocationMechanism, StoredChannel, distribution
 
 MIN_PLANAR_EPS = 0.01  # for smaller ε the noise spans hundreds of cells, and lattice sums have tens of millions of terms
 ROWS_AT_ONCE = 256  # rows of lattice cells in one block, to keep memory small
 
 
-class TruncatedGeometric(ChannelMechanism):
+class TruncatedGeometric(LocationMechanism):
     """Truncated geometric mechanism on a line of k cells. The parameter ε is a loss per cell of distance, not an LDP ε.
 
         P(z|x) = c_z e^{-ε|z-x|},   c_z = 1/(1+e^{-ε}) at both ends, (1-e^{-ε})/(1+e^{-ε}) between them

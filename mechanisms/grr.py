@@ -30,7 +30,8 @@ from mechanisms.arguments import (
     one_of,
     user_values,
 )
-from mechanisms.base import Longitudinal, Mechanism, OneTime, Reports
+from mechanisms.base import Mechanism, Reports
+from mechanisms.kinds import Longitudinal, OneTime
 
 CALIBRATIONS = ("exact", "paper")
 MANY = 2**16  # from this many reports on, the compiled loop saves more time than its loading costs
@@ -175,6 +176,10 @@ class LongitudinalGRR(_Symbols, Longitudinal):
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         memo = self._as_memos(memos).astype(np.int64)
         return randomize(memo, self.k, self.p2, rng).astype(self.report_dtype)
+
+    @property
+    def eps_per_report(self) -> float:
+        return self.eps_2  # of the second round alone
 
     def _guess(self, t: float) -> float:
         if t > guessing.MAX_EXACT_REPORTS:

@@ -11,7 +11,6 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, xlog1py, xlogy
 
 from mechanisms.arguments import FloatArray
 
@@ -25,6 +24,8 @@ def bound(eps: float, k: int) -> float:
 
 def binomial(t: int, p: float) -> FloatArray:
     """(t+1,) binomial probabilities Pr[n of t], n = 0 … t."""
+    from scipy.special import gammaln, xlog1py, xlogy  # slow to load; a device does not need it
+
     n = np.arange(t + 1)
     return np.asarray(np.exp(gammaln(t + 1) - gammaln(n + 1) - gammaln(t - n + 1) + xlogy(n, p) + xlog1py(t - n, -p)))
 
@@ -55,6 +56,8 @@ def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
 
     Every term is positive, and Gauss-Legendre quadrature is exact for the polynomial in u.
     """
+    from scipy.special import gammaln, xlogy
+
     total = 0.0
     for reported, chance in enumerate(binomial(t, p)):
         rest = t - reported

@@ -328,7 +328,8 @@ def radon_transpose(cells: Table, low: int, add: Table, multiply: Table, out: Ta
     while place <= low:
         start -= g * place
         x = cells[start : start + g * place]
-        n, inner = -(-k // low) if place == low else g, 1
+        n = -(-k // low) if place == low else g
+        inner = int(np.int64(1))  # for a literal 1, Numba would compile everything twice
         while inner < place:
             _radon_pass(x, n if inner * g == place else g, inner, add, multiply, False, before, after)
             inner *= g

@@ -20,9 +20,19 @@ import numpy.typing as npt
 
 from mechanisms import guessing, ledger
 from mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, chain_epsilons, epsilon, integer, one_of, user_values
-from mechanisms.base import Longitudinal, Mechanism, OneTime, Reports
+from mechanisms.base import Mechanism, Reports
 from mechanisms.finite_field import MAX_FIELD, prime_power, prime_powers
-from mechanisms.grr import CALIBRATIONS, chain, probabilities, randomize, second_round_eps, unsigned
+from mechanisms.grr import (
+    CALIBRATIONS,
+    GRR,
+    LongitudinalGRR,
+    chain,
+    probabilities,
+    randomize,
+    second_round_eps,
+    unsigned,
+)
+from mechanisms.kinds import Longitudinal, OneTime
 from mechanisms.linear_pool import LinearPool, digits_needed
 from mechanisms.table import CountTable
 
@@ -76,10 +86,15 @@ def papers_g(k: int, eps_inf: float, eps_1: float) -> int:
     return max(h for h in prime_powers(MAX_FIELD) if h <= g and fits(k, h, limit))
 
 
-class _Hashed(Mechanism):
-    """Common base of one-time and memoized local hashing: the pool of hash functions, reports and count tables."""
+class Hashing(Mechanism):
+    """Common base of one-time and memoized local hashing: the pool of hash functions, reports and count tables.
+
+    Attributes:
+        symbols: the mechanism that randomizes a hashed symbol.
+    """
 
     g: int
+    symbols: GRR | LongitudinalGRR
     pool: LinearPool
     other_symbol: float  # Pr[report is y | hashed symbol is not y]; p is Pr[report is y | hashed symbol is y]
 
@@ -100,7 +115,7 @@ class _Hashed(Mechanism):
         return np.asarray((reports["function"] < self.pool.size) & (reports["symbol"] < self.g))
 
     def valid_row(self, row: bytes) -> bool:
-        width = self.report_dtype.fields["function"][0].itemsize  # type: ignore[index]
+        width = self.report_dtype["function"].itemsize
         return int.from_bytes(row[:width], "little") < self.pool.size and int.from_bytes(row[width:], "little") < self.g
 
     def _count(self, reports: Reports) -> IntArray:
@@ -109,6 +124,19 @@ class _Hashed(Mechanism):
 
     def _support(self, table: CountTable) -> IntArray:
         return self.pool.support(table.counts)
+
+    def injective(self, table: CountTable) -> tuple[Mechanism, CountTable] | None:
+        """Returns the reports of the injective hash functions as reports of GRR, if k is at most g; otherwise None.
+
+        Then each function except function 0 gives every value its own symbol: a report is a GRR report on g symbols, of which k
+        are values. Function 0 hashes all values to one symbol, so its reports carry no information on the shares.
+        """
+        if self.pool.m > 1 or self.fakes > 1:
+            return None
+        functions = np.arange(1, self.g)
+        hashed = self.pool.hash(np.repeat(functions, self.g), np.tile(np.arange(self.g), self.g - 1))
+        counts = table.counts[np.repeat(functions, self.g), hashed].reshape(self.g - 1, self.g).sum(axis=0)
+        return self.symbols, self.symbols.table(int(counts.sum()), counts)
 
     def _guess_symbol(self, best: Callable[[int], float]) -> float:
         """Probability of a right guess of the value, averaged over functions.
@@ -138,7 +166,7 @@ class _Hashed(Mechanism):
         return math.log2(self.pool.size * self.g)
 
 
-class LocalHashing(_Hashed, OneTime):
+class LocalHashing(Hashing, OneTime):
     """One-time local hashing, BLH or OLH.
 
     Args:
@@ -159,7 +187,8 @@ class LocalHashing(_Hashed, OneTime):
         if g is None:
             g = 2 if name == "BLH" else best_g(self.k, lambda g: probabilities(g, self.eps_1)[0])
         self._set_pool(g)
-        self.p, self.other_symbol = probabilities(self.g, self.eps_1)
+        self.symbols = GRR(self.g, self.eps_1)
+        self.p, self.other_symbol = self.symbols.p, self.symbols.q
         self.q = 1 / self.g
         self.signature = f"{name}(k={self.k}, eps={self.eps_1!r}, g={self.g})"
 
@@ -172,7 +201,7 @@ class LocalHashing(_Hashed, OneTime):
         return self._guess_symbol(lambda n: n * self.p + (self.g - n) * self.other_symbol)
 
 
-class LongitudinalHashing(_Hashed, Longitudinal):
+class LongitudinalHashing(Hashing, Longitudinal):
     """Memoized local hashing (L-LH): L-GRR on the g symbols to which the device's function hashes the values.
 
     Args:
@@ -202,13 +231,11 @@ class LongitudinalHashing(_Hashed, Longitudinal):
         self._set_pool(g)
         self.n_keys, self.max_memos = self.g, min(self.k, self.g)
         self.signature = f"{name}(k={self.k}, eps_inf={self.eps_inf!r}, eps_1={self.eps_1!r}, g={self.g}, {calibration})"
-        self.eps_2 = second_round_eps(self.g if exact else 2, self.eps_inf, self.eps_1)
-        self.p1, self.q1 = probabilities(self.g, self.eps_inf)
-        self.p2, self.q2 = probabilities(self.g, self.eps_2)
-        self.p, self.other_symbol = chain(self.g, self.p1, self.q1, self.p2, self.q2)
+        self.symbols = LongitudinalGRR(self.g, self.eps_inf, self.eps_1, calibration)
+        self.eps_1, self.eps_2 = self.symbols.eps_1, self.symbols.eps_2
+        self.p1, self.q1, self.p2, self.q2 = self.symbols.rounds()
+        self.p, self.other_symbol = self.symbols.p, self.symbols.q
         self.q = 1 / self.g
-        if not exact:
-            self.eps_1 = self.eps_t(1)
 
     def _chain_p(self, g: int) -> float:
         eps_2 = second_round_eps(g, self.eps_inf, self.eps_1)
@@ -238,6 +265,10 @@ class LongitudinalHashing(_Hashed, Longitudinal):
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         memo = self._as_memos(memos)
         return self._rows(memo["function"], randomize(memo["symbol"].astype(np.int64), self.g, self.p2, rng))
+
+    @property
+    def eps_per_report(self) -> float:
+        return self.eps_2  # of the second round alone, for two memos with different symbols
 
     def rounds(self) -> tuple[float, float, float, float]:
         return self.p1, 1 / self.g, self.p2, self.q2  # a different value has the same hash with probability 1/g

@@ -1,8 +1,8 @@
-"""Common base of location mechanisms: a report is one of the k values, and a dense channel gives its probability.
+"""Common bases of mechanisms that a dense channel describes, and of location mechanisms, whose reports are values.
 
     A[x, z] = Pr[report z | value x]
 
-Location mechanisms are not pure: two numbers p and q do not describe them. The parameter of a location mechanism, an ε or a
+These mechanisms are not pure: two numbers p and q do not describe them. The parameter of a location mechanism, an ε or a
 bound, is **not** an LDP ε. The geometric mechanisms guarantee geo-indistinguishability: the loss between two values is at most
 ε times their distance. Shokri's mechanism guarantees an expected error of an adversary with a known prior, and bounds no
 likelihood ratio. The attribute `eps_1` is the mechanism's true worst-case loss, and is infinite if a report excludes a value.
@@ -19,15 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, user_values
-from mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism, OneTime, Reports
+from mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism, Reports
 from mechanisms.grr import unsigned
+from mechanisms.kinds import OneTime
 from mechanisms.table import CountTable
 
 MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # largest domain of a mechanism that stores its channel
 
 
 class ChannelMechanism(OneTime):
-    """A one-time mechanism defined by its channel. p and q are NaN. The mechanism's ε is not an LDP ε.
+    """A one-time mechanism defined by its channel. p and q are NaN.
 
     An estimator reads the counts of the reports, `CountTable.counts`, and `channel()` or `inverse()`. The methods for pure
     mechanisms (`support`, `support_covariance`, `variance`) raise ValueError.
@@ -43,30 +44,24 @@ class ChannelMechanism(OneTime):
     p = math.nan
     q = math.nan
 
-    def _set_domain(self, k: int) -> None:
+    def _set_domain(self, k: int, outputs: int | None = None) -> None:
         self.k = k
-        self.report_dtype = unsigned(k)
-        self.table_shape = (k,)
-
-    # ---- implemented by each mechanism
-
-    def distances(self) -> FloatArray:
-        """(k, k) distance between every two values, in the unit of the geo-indistinguishability guarantee."""
-        raise NotImplementedError
+        self.table_shape = (outputs or k,)
+        self.report_dtype = unsigned(outputs or k)
 
     # ---- on the server
 
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
-        return np.asarray(reports < self.k)
+        return np.asarray(reports < self.table_shape[0])
 
     def _count(self, reports: Reports) -> IntArray:
-        return np.bincount(reports, minlength=self.k).astype(np.int64)
+        return np.bincount(reports, minlength=self.table_shape[0]).astype(np.int64)
 
     def _log2_outputs(self) -> float:
-        return math.log2(self.k)
+        return math.log2(self.table_shape[0])
 
     def inverse(self) -> FloatArray:
-        """Pseudo-inverse B of the channel, (k, k): the least-squares inversion of a count table is ``counts / n @ B``.
+        """Pseudo-inverse B of the channel, (outputs, k): the least-squares inversion of a count table is ``counts / n @ B``.
 
         If the channel is invertible, the inversion is unbiased and sums to 1. Otherwise (often for Shokri's mechanism) the
         result is the least-squares vector with the smallest norm. That vector is biased: values that reports cannot distinguish
@@ -85,7 +80,7 @@ class ChannelMechanism(OneTime):
         return found
 
     def inversion(self, observed: FloatArray) -> FloatArray:
-        """(k,) unclipped frequencies: the least-squares inversion of the reports' shares, (k,) counts / n."""
+        """(k,) unclipped frequencies: the least-squares inversion of the reports' shares, (outputs,) counts / n."""
         return np.asarray(observed @ self.inverse())
 
     def with_fake_data(self, d: int) -> "Mechanism":
@@ -118,22 +113,6 @@ class ChannelMechanism(OneTime):
         total = (single - same_value) / steps + same_value - mean**2
         return np.asarray(np.maximum(total, 0) / n)
 
-    @cached_property
-    def eps_distance(self) -> float:
-        """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x'), over all triples (x, x', z).
-
-        The mechanism is geo-indistinguishable with this ε, and with no smaller ε. The result is infinite if `eps_1` is
-        infinite. The first call takes O(k³) time.
-        """
-        with np.errstate(divide="ignore"):
-            logs = np.log(self.channel())
-        distances, worst = self.distances(), 0.0
-        for x in range(self.k - 1):
-            with np.errstate(invalid="ignore"):  # -inf - -inf is NaN if neither value can produce a report; fmax ignores NaN
-                ratios = np.fmax.reduce(np.abs(logs[x + 1 :] - logs[x]), axis=1)
-            worst = max(worst, float((ratios / distances[x, x + 1 :]).max()))
-        return worst
-
     # ---- only for pure mechanisms
 
     def support(self, table: CountTable) -> NoReturn:
@@ -152,7 +131,31 @@ class ChannelMechanism(OneTime):
         raise ValueError(f"{self.signature} is not a pure mechanism and has no {what}: use its counts and its channel")
 
 
-class StoredChannel(ChannelMechanism):
+class LocationMechanism(ChannelMechanism):
+    """A mechanism whose report is one of the k values. Its ε is not an LDP ε."""
+
+    def distances(self) -> FloatArray:
+        """(k, k) distance between every two values, in the unit of the geo-indistinguishability guarantee."""
+        raise NotImplementedError
+
+    @cached_property
+    def eps_distance(self) -> float:
+        """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x'), over all triples (x, x', z).
+
+        The mechanism is geo-indistinguishable with this ε, and with no smaller ε. The result is infinite if `eps_1` is
+        infinite. The first call takes O(k³) time.
+        """
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.channel())
+        distances, worst = self.distances(), 0.0
+        for x in range(self.k - 1):
+            with np.errstate(invalid="ignore"):  # -inf - -inf is NaN if neither value can produce a report; fmax ignores NaN
+                ratios = np.fmax.reduce(np.abs(logs[x + 1 :] - logs[x]), axis=1)
+            worst = max(worst, float((ratios / distances[x, x + 1 :]).max()))
+        return worst
+
+
+class StoredChannel(LocationMechanism):
     """A mechanism that stores its channel, and draws a report by inverting the distribution function of the value's row.
 
     Reports follow the channel to within 2^-53, the resolution of a uniform double. A zero entry is never drawn.

@@ -4,12 +4,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mechanisms.arguments import one_of
-from mechanisms.base import Longitudinal, Mechanism, OneTime
+from mechanisms.base import Mechanism
 from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
 from mechanisms.grr import GRR, LongitudinalGRR
+from mechanisms.kinds import Longitudinal, OneTime
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from mechanisms.location import ChannelMechanism
 from mechanisms.shokri import Shokri
+from mechanisms.square_wave import SquareWave
 from mechanisms.subset import SubsetSelection
 from mechanisms.unary import CHAINS, ROUNDS, LongitudinalUnary, UnaryEncoding
 
@@ -31,7 +33,9 @@ LONGITUDINAL: dict[str, Callable[..., Longitudinal]] = {
     **{name: _named(LongitudinalUnary, name) for name in CHAINS},
     **{name: _named(LongitudinalHashing, name) for name in ("L-BLH", "L-OLH")},
 }
-NAMES = (*ONE_TIME, *LONGITUDINAL)
+NAMES = (*ONE_TIME, *LONGITUDINAL)  # pure mechanisms, for values with or without an order
+# Mechanisms for numbers in bins. They guarantee an LDP ε, but are not pure: estimators need their channels.
+NUMERIC: dict[str, Callable[..., ChannelMechanism]] = {"SW": SquareWave}
 # `mechanism` does not build location mechanisms: they are not pure, and no LDP ε is among their arguments.
 LOCATION: dict[str, Callable[..., ChannelMechanism]] = {m.name: m for m in (TruncatedGeometric, PlanarGeometric, Shokri)}
 AUTO_CANDIDATES = ("L-GRR", "L-OSUE", "L-OLH")
@@ -47,18 +51,20 @@ def mechanism(
     calibration: str | None = None,
     g: int | None = None,
     omega: int | None = None,
+    width: int | None = None,
 ) -> Mechanism:
     """Returns the mechanism with this name.
 
     Args:
-        name: one of `NAMES`, or ``"auto"``: see `choose`.
-        k: domain size, at least 2.
+        name: one of `NAMES` or `NUMERIC`, or ``"auto"``: see `choose`.
+        k: domain size, at least 2. For a name in `NUMERIC`, the values are bins in the order of their numbers.
         eps: loss of the report of a one-time mechanism, in [1e-9, 700] nats.
         eps_inf, eps_1: losses of the memo and of a single report of a longitudinal mechanism, in nats,
             1e-9 <= eps_1 < eps_inf <= 700.
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
         g: number of hashed symbols, for local hashing; default: the number with the smallest variance.
         omega: size of the set, for subset selection; default: the size with the smallest variance.
+        width: width of the wave in cells, for SW; default: the width that the paper's bound of the information prefers.
 
     Raises:
         ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
@@ -66,14 +72,16 @@ def mechanism(
     >>> mechanism("L-GRR", k=4, eps_inf=2.0, eps_1=1.0)
     L-GRR(k=4, eps_inf=2.0, eps_1=1.0, exact)
     """
-    one_of("mechanism", name, (*NAMES, "auto"))
-    one_time = name in ONE_TIME
+    one_of("mechanism", name, (*NAMES, *NUMERIC, "auto"))
+    one_time = name in ONE_TIME or name in NUMERIC
     needed = {"eps": eps} if one_time else {"eps_inf": eps_inf, "eps_1": eps_1}
     refused = {"eps_inf": eps_inf, "eps_1": eps_1, "calibration": calibration} if one_time else {"eps": eps}
     if not name.endswith("LH"):
         refused["g"] = g
     if name != "SS":
         refused["omega"] = omega
+    if name != "SW":
+        refused["width"] = width
     for argument, value in refused.items():
         if value is not None:
             raise ValueError(f"{name} does not take {argument}; it takes {' and '.join(needed)}")
@@ -82,8 +90,9 @@ def mechanism(
             raise ValueError(f"{name} needs {argument}")
     if name == "auto":
         return choose(k, eps_inf=eps_inf, eps_1=eps_1, calibration=calibration or "exact")[0]
-    options = {key: value for key, value in (("calibration", calibration), ("g", g), ("omega", omega)) if value is not None}
-    return (ONE_TIME | LONGITUDINAL)[name](k=k, **needed, **options)
+    given = {"calibration": calibration, "g": g, "omega": omega, "width": width}
+    options = {key: value for key, value in given.items() if value is not None}
+    return (ONE_TIME | LONGITUDINAL | NUMERIC)[name](k=k, **needed, **options)
 
 
 def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: str = "exact") -> tuple[Mechanism, str]:

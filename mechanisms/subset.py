@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mechanisms.arguments import FloatArray, IntArray, epsilon, integer, user_values
-from mechanisms.base import OneTime, Reports
+from mechanisms.base import Reports
 from mechanisms.bits import padding_mask, row_bytes
+from mechanisms.kinds import OneTime
 from mechanisms.unary import Bits
 
 

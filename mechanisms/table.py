@@ -7,7 +7,7 @@ import numpy as np
 from mechanisms.arguments import IntArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # `__eq__` below compares arrays; Python therefore makes no hash
 class CountTable:
     """Additive counts of the reports of one mechanism.
 
@@ -36,8 +36,6 @@ class CountTable:
         if not isinstance(other, CountTable):
             return NotImplemented
         return (self.mechanism, self.n) == (other.mechanism, other.n) and np.array_equal(self.counts, other.counts)
-
-    __hash__ = None  # type: ignore[assignment]  # it holds an array
 
     def to_bytes(self) -> bytes:
         """n and the counts as little-endian int64, the format of a table in the count store."""

@@ -34,9 +34,10 @@ from mechanisms.arguments import (
     one_of,
     user_values,
 )
-from mechanisms.base import Invalid, Longitudinal, Mechanism, OneTime, Reports
+from mechanisms.base import Invalid, Mechanism, Reports
 from mechanisms.bits import bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
 from mechanisms.grr import CALIBRATIONS
+from mechanisms.kinds import Longitudinal, OneTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +86,18 @@ def thresholded(eps: float) -> Round:
     smallest variance.
 
     The device applies the threshold, so a report consists of bits. The loss, `Round.eps`, is slightly below the ε of the noise.
+    The variance q(1-q)/(p-q)² is smallest where its derivative is zero: 2(1-p-q)/(p-q) + q/(1-q) = 1. The left side grows with
+    θ, so bisection finds the threshold.
     Source: Wang, Blocki, Li and Jha 2017, §4.1.
     """
-    from scipy.optimize import minimize_scalar  # scipy.optimize is slow to load; only this function needs it
-
-    def variance(theta: float) -> float:
+    low, high = 0.5, 1.0
+    while low < (theta := (low + high) / 2) < high:
         bit = _cut(eps, theta)
-        return bit.q * bit.not_q / (bit.p - bit.q) ** 2
-
-    return _cut(eps, minimize_scalar(variance, bounds=(0.5, 1.0), method="bounded", options={"xatol": 1e-12}).x)
+        if 2 * (bit.not_p - bit.q) / (bit.not_q - bit.not_p) + bit.q / bit.not_q < 1:
+            low = theta
+        else:
+            high = theta
+    return _cut(eps, high)
 
 
 def _cut(eps: float, theta: float) -> Round:
@@ -263,6 +267,11 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
             return np.asarray(memo ^ flips)  # p₂ = 1 - q₂: both bits flip with the same probability
         coins = bernoulli_rows(self.p2, len(memo), self.k, rng)
         return np.asarray((memo & coins) | (~memo & flips))
+
+    @property
+    def eps_per_report(self) -> float:
+        rounds = self._log_rounds()
+        return self.k * max(rounds.alpha, rounds.beta)  # for two memos that differ in all bits
 
     def _log_rounds(self) -> ledger.UnaryRounds:
         logs = [math.log(x) for r in (self.first, self.second) for x in (r.p, r.not_p, r.q, r.not_q)]

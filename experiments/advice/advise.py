@@ -4,7 +4,7 @@ The adviser first ranks every mechanism by the exact variance of the mechanism's
 adviser drops mechanisms that a survey or the question rules out, and gives the reason. The adviser simulates the best few
 mechanisms with every estimator and post-processing that the service publishes. The simulation draws people from the
 distribution of a sample. Without a sample, the simulation averages over the five population shapes of
-`experiments.bench.accuracy`; see `experiments.advice.runs`.
+`experiments.populations`; see `experiments.advice.runs`.
 """
 
 import math
@@ -18,7 +18,7 @@ import numpy as np
 from experiments.advice.question import AdviceError, Question
 from experiments.advice.runs import Combination, Source, inversion_variances, people, simulate
 from experiments.advice.windows import EqualPromise, equal_promises
-from experiments.bench.accuracy import SHAPES
+from experiments.populations import SHAPES
 from mechanisms import Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray, integer
 from surveys import SurveyError, parse_survey

@@ -63,7 +63,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Domain:
-    """What a survey asks for.
+    """The domain of an attribute, as a survey states it.
 
     Attributes:
         keys: the attribute's key `values`, `size` or `bins` with its value, as in TOML.

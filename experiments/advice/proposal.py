@@ -41,7 +41,7 @@ SAMPLED = "every device samples one attribute, once, and answers only that one"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a survey is to ask for, before the adviser has chosen the levels.
+    """The attributes of a survey, before the adviser has chosen the levels.
 
     Attributes:
         n_people: number of people in the sample.

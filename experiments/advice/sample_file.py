@@ -12,6 +12,7 @@ import numpy as np
 
 from experiments.advice.question import MAX_K, AdviceError
 from mechanisms.arguments import IntArray
+from producers.table_file import TableFile
 
 DELIMITERS = ",;\t|"
 NO_VALUE = {"NA", "NaN", "nan", "NULL", "null", "None"}
@@ -22,7 +23,7 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
 
     Args:
         path: a text file with a value on each line (empty lines are skipped), or a CSV file with a header.
-        column: the CSV file's column; without a column, every line is a value.
+        column: the column of a CSV file (`producers.table_file`); without a column, every line is a value.
         k: domain size; if left out, the largest number plus one, or the number of labels.
 
     Returns:
@@ -30,15 +31,18 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         There are fewer than k labels if the sample lacks some labels.
 
     Raises:
+        DataError: with `column`, if the file cannot be read or is not a table.
         AdviceError: if the file cannot be read or lacks the column; if the file has fewer than two values, or more values than
             the domain; if a number is not an integer of at least 0; if a word stands for a missing value; if there is one word
             among numbers, since the word may be a column's name; without `column`, if the lines look like rows of a table; if
             there are more than half as many labels as people, since such labels would name people.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            found = Counter(value for value in _values(file, column, path) if value)
-        if column is None:
+        if column is not None:
+            found = Counter(value for value in _column(path, column) if value)
+        else:
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                found = Counter(value for line in file if (value := line.strip()))
             _require_no_table(path, found)
     except OSError as error:
         raise AdviceError(f"{path}: cannot be read: {error.strerror}") from None
@@ -73,16 +77,13 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
     return counts, labels
 
 
-def _values(file: Iterator[str], column: str | None, path: Path) -> Iterator[str]:
-    if column is None:
-        yield from (line.strip() for line in file)
-        return
-    rows = csv.reader(file)
-    header = [name.strip() for name in next(rows, [])]
+def _column(path: Path, column: str) -> Iterator[str]:
+    rows = TableFile(path).rows()
+    header = [name.strip() for name in next(rows)]
     if column not in header:
         raise AdviceError(f"{path}: the first line names {len(header)} columns, none of them {column!r}")
     place = header.index(column)
-    yield from (row[place].strip() for row in rows if len(row) > place)
+    yield from (row[place].strip() for row in rows)
 
 
 def _require_no_table(path: Path, found: Counter[str]) -> None:
@@ -95,7 +96,7 @@ def _require_no_table(path: Path, found: Counter[str]) -> None:
         if 2 * times > found.total():
             raise AdviceError(
                 f"{path}: {times} of {found.total()} lines have {n_fields} fields separated by {delimiter!r}, like a table; "
-                "give --column and a CSV file with commas and a header"
+                "give --column and a CSV file with a header"
             )
 
 

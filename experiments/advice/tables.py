@@ -148,11 +148,9 @@ def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = N
 
 
 def use(advice: Advice) -> str:
-    """The advised estimate, and the estimator's setting that publishes it."""
+    """The advised estimate, and how to read it from the API."""
     first = advice.first
-    if first.estimator != "mi":
-        return first.estimator
-    return "mi" if first.post == "none" else f"mi, with LDPSTREAM_POST={first.post} in the estimator's environment"
+    return first.estimator if first.post == "none" else f"mi; in the API, estimator=mi&post={first.post}"
 
 
 def toml_lines(keys: dict[str, object]) -> list[str]:

@@ -40,12 +40,13 @@ from experiments.audit.likelihoods import (
 )
 from experiments.audit.samplers import CodePath, Observed, Sampler, fresh_memos, last_bit_in_clear, reports_of
 from experiments.audit.spaced import CLAIMS, spaced_controls, spaced_findings
-from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
+from mechanisms import NAMES, NUMERIC, ONE_TIME, Longitudinal, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
 
 K = 9  # nine bits need two bytes; the second byte has padding
 EPS = (0.5, 1.0, 2.0, 4.0)
 HORIZONS = (1, 2, 3, 10)
+AUDITED = (*NAMES, *NUMERIC)
 T = 3  # number of audited reports of an unchanged value
 JOINT_ALPHA = 0.001
 CONTROLS_PLACE = (0, 1000)  # random streams of the controls, distinct from every mechanism's streams
@@ -109,7 +110,7 @@ class Report:
 
 def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
     """The mechanism with eps_1 = ε. A memoized mechanism has eps_inf = 2ε, so every second round can reach eps_1 = ε."""
-    if name in ONE_TIME:
+    if name in ONE_TIME or name in NUMERIC:
         return mechanism(name, K, eps=eps, **options)
     return mechanism(name, K, eps_inf=2 * eps, eps_1=eps, **options)
 
@@ -214,7 +215,7 @@ def audit(
     Returns:
         All bounds, and the controls. If all claims hold, then with probability 0.999 no bound exceeds its claim.
     """
-    audited = [(audited_mechanism(name, eps), NAMES.index(name), i) for name in names for i, eps in enumerate(EPS)]
+    audited = [(audited_mechanism(name, eps), AUDITED.index(name), i) for name in names for i, eps in enumerate(EPS)]
     n_bounds = len(paths) * sum(len(losses(m)) for m, _, _ in audited) + (len(CLAIMS) if devices else 0)
     alpha = JOINT_ALPHA / max(n_bounds, 1)
     rows = []

@@ -8,8 +8,9 @@ every mechanism here, a Neyman-Pearson test between a and b uses (i, j):
     GRR, hashing      s symbols (k, or g for hashing): the memo is a, b or one of the s-2 other symbols. Given the memo, a
                       report is also a, b or another symbol. Pr[i, j | a] is therefore a sum of three trinomial terms
     SS                L(i, j) = ε (i - j): a set with the value is e^ε times as likely as a set without the value
+    SW                L(i, j) = ε (i - j): a cell near the value is e^ε times as likely as another cell
 
-For unary encodings and SS the largest L(i, j) is the loss itself. With symbols, a report of any other symbol also carries a
+For unary encodings, SS and SW the largest L(i, j) is the loss itself. With symbols, a report of any other symbol also carries a
 little information about the memo. `enumerated_loss` therefore goes through all count vectors of the s symbols, up to
 permutations of the symbols other than a and b.
 
@@ -25,6 +26,7 @@ import numpy.typing as npt
 from mechanisms import Longitudinal, Mechanism, Reports
 from mechanisms.arguments import FloatArray
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from mechanisms.square_wave import SquareWave
 from mechanisms.subset import SubsetSelection
 
 Chain = tuple[float, float, float, float]
@@ -44,18 +46,24 @@ def memo_chain(m: Longitudinal) -> Chain:
 
 
 def symbols_of(m: Mechanism) -> int | None:
-    """Number of symbols that are randomized: k, or g for hashing; None if the report is bits."""
+    """Number of symbols that are randomized: k, or g for hashing; None if the report is bits or a cell of SW."""
+    if isinstance(m, SquareWave):
+        return None
     if isinstance(m, (LocalHashing, LongitudinalHashing)):
         return m.g
     return None if m.report_dtype.shape else m.k
 
 
 def supports(m: Mechanism, reports: Reports) -> Supports:
-    """(n, k), 1 where a report supports a value: the value's bit is set, or the symbol is the value or the value's hash."""
+    """(n, k), 1 where a report supports a value: the value's bit is set, the symbol is the value or the value's hash, or the
+    cell is near the value."""
     if isinstance(m, (LocalHashing, LongitudinalHashing)):
         functions = reports["function"].astype(np.int64)
         columns = [m.pool.hash(functions, np.full(functions.size, v)) == reports["symbol"] for v in range(m.k)]
         return np.stack(columns, axis=1).astype(np.uint8)
+    if isinstance(m, SquareWave):
+        offset = reports.astype(np.int64)[:, None] - np.arange(m.k)
+        return np.asarray((offset >= 0) & (offset < m.width)).astype(np.uint8)
     if m.report_dtype.shape:
         return np.unpackbits(reports, axis=1, count=m.k, bitorder="little")
     return np.asarray(reports[:, None] == np.arange(m.k)).astype(np.uint8)
@@ -63,8 +71,9 @@ def supports(m: Mechanism, reports: Reports) -> Supports:
 
 def log_ratios(m: Mechanism, chain: Chain, t: int) -> FloatArray:
     """(t+1, t+1) ln Pr[i, j | a] - ln Pr[i, j | b]; 0 if (i, j) is impossible or i = j. If a and b share a symbol, i = j."""
-    if isinstance(m, SubsetSelection):
-        once = np.arange(t + 1) * math.log(m.p * (m.k - m.omega) / (m.omega * (1 - m.p)))
+    if isinstance(m, (SubsetSelection, SquareWave)):
+        gain = m.near / m.far if isinstance(m, SquareWave) else m.p * (m.k - m.omega) / (m.omega * (1 - m.p))
+        once = np.arange(t + 1) * math.log(gain)
         return np.asarray(once[:, None] - once)
     p1, q1, p2, q2 = chain
     c = np.arange(t + 1)

@@ -11,6 +11,7 @@ import numpy as np
 from mechanisms import Longitudinal, Mechanism, Reports
 from producers.device import secure_random
 from producers.device.secure_random import SecureRandom
+from surveys.parameters import parameters
 
 DEVICE_SHARE = 20  # the devices' path has fewer reports by this factor, since a device is a thousand times slower
 
@@ -69,17 +70,17 @@ def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generato
 
 def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> Observed:
     """Runs the code of `producers.device.Device`: `secure_random`, with the operating system's randomness and no seed."""
-    random = SecureRandom()
+    p, random = parameters(m), SecureRandom()
     if not isinstance(m, Longitudinal):
-        return Observed([_rows([secure_random.report_once(m, value, random) for _ in range(n)]) for _ in range(t)])
-    functions = [secure_random.enroll(m, random) for _ in range(n)]
-    memos = [secure_random.memoize(m, secure_random.memo_key(m, value, f), f, random) for f in functions]
-    reports = [_rows([secure_random.report_memo(m, memo, random) for memo in memos]) for _ in range(t)]
-    return Observed(reports, _rows(memos))
+        return Observed([_rows(m, [secure_random.report_once(p, value, random) for _ in range(n)]) for _ in range(t)])
+    functions = [secure_random.enroll(p, random) for _ in range(n)]
+    memos = [secure_random.memoize(p, secure_random.memo_key(p, value, f), f, random) for f in functions]
+    reports = [_rows(m, [secure_random.report_memo(p, memo, random) for memo in memos]) for _ in range(t)]
+    return Observed(reports, _rows(m, memos))
 
 
-def _rows(single: list[Reports]) -> Reports:
-    return np.concatenate(single)
+def _rows(m: Mechanism, single: list[bytes]) -> Reports:
+    return np.frombuffer(b"".join(single), m.report_dtype.base).reshape(-1, *m.report_dtype.shape)
 
 
 # ---- broken on purpose

@@ -141,8 +141,8 @@ def _others(folder: Path) -> dict[str, list[str]]:
     endpoint, options = "experiments.bench.empty_endpoint", ["--host", "127.0.0.1", "--port", "{port}"]
     uvicorn = ["-m", "uvicorn", f"{endpoint}:asgi", *options, "--loop", "uvloop", "--http", "httptools", "--no-access-log"]
     return {
-        "empty endpoint: uvicorn, Starlette": [sys.executable, *uvicorn],
-        "empty endpoint: granian": ["granian", "--interface", "rsgi", f"{endpoint}:rsgi", *options, "--loop", "uvloop"],
+        "uvicorn, Starlette": [sys.executable, *uvicorn],
+        "granian": ["granian", "--interface", "rsgi", f"{endpoint}:rsgi", *options, "--loop", "uvloop"],
         "nginx, return 202": ["nginx", "-c", "{folder}/nginx.conf"],
     }
 

@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -26,7 +27,7 @@ RETRY_S = 1.0
 
 
 class Load:
-    """What the connections share.
+    """The state that all connections share.
 
     Args:
         bodies: the bodies of the requests.
@@ -58,8 +59,8 @@ class Connection(asyncio.Protocol):
         self._load, self._received, self._began = load, b"", 0.0
         self.ended = asyncio.get_running_loop().create_future()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._transport = transport
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
         self._post()
 
     def _post(self) -> None:

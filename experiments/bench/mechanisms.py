@@ -30,6 +30,7 @@ SEED = 20260101
 REPEATS = 5
 PEER_SECONDS = 1.0
 PEER_REPEATS = 3
+FAST = "pure-ldp FLH"  # pure-ldp's fast local hashing, which we compare with OLH
 STREAM_BLOCK = 2**20
 STREAM_LIMIT_MIB = 1024
 WARM_UP = 1000
@@ -55,8 +56,8 @@ class Speed:
         tabulate: rate of counted reports.
         peak_mib: peak memory of one call to `report` for n reports, in MiB, including the result.
         target: the wanted rate of `report`; None if there is no target.
-        peers: another library's rates, by the library's name and the step: "report" (both rounds) and, if the library can
-            count, "tabulate".
+        peers: another library's rates, by the library's name (or `FAST`) and the step: "report" (both rounds) and, if the
+            library can count, "tabulate".
         peer_bytes: peak memory of another library, in bytes for each report, by the library's name.
     """
 
@@ -184,6 +185,8 @@ def _add_peers(speeds: list[Speed], n: int, k: int, progress: Callable[[str], No
     try:
         for line in time_peers(task, progress):
             library, name = line["library"], line["mechanism"]
+            if name == "FLH":
+                library, name = FAST, "OLH"
             if "error" in line:
                 missing.append(f"{library} {name}: {line['error']}")
             elif line["what"] == "memory":

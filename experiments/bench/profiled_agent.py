@@ -24,8 +24,8 @@ from agents.fold import PartitionFold
 from agents.tally import tally
 from mechanisms import Mechanism
 from runtime.settings import load_settings
+from runtime.survey_watch import SurveyWatch
 from stores.redis_store import RedisCountStore
-from surveys import load_survey
 
 
 class Account:
@@ -115,7 +115,7 @@ class Account:
 
 def main() -> None:
     """Counts until the agent is stopped, then writes the profile."""
-    survey, file, account = load_survey(sys.argv[1]), Path(sys.argv[2]), Account()
+    watch, file, account = SurveyWatch([Path(sys.argv[1])]), Path(sys.argv[2]), Account()
     wrapped: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         (ChunkThread, "_fetch_records", account.fetching(ChunkThread._fetch_records)),
         (PartitionFold, "feed", account.feeding(PartitionFold.feed)),
@@ -127,7 +127,7 @@ def main() -> None:
         setattr(owner, name, function)
     sys.argv = sys.argv[:1]  # otherwise Faust would parse our arguments
     try:
-        agents.app.run(survey, load_settings())
+        agents.app.run(watch, load_settings())
     finally:
         file.write_text(json.dumps(account.as_json()))
 

@@ -29,6 +29,7 @@ from stores.redis_connection import connect
 from stores.redis_store import RedisCountStore
 
 T = TypeVar("T")
+P = TypeVar("P", bound="Process")
 
 PATIENCE_S = 120.0
 POLL_S = 0.02
@@ -200,13 +201,13 @@ class Site:
         """Start a module that reads this many records of the reports topic."""
         return self._started(Process, module, self.survey.reports_topic, str(records), str(self._folder / "reader"))
 
-    def _started(self, kind: type[T], module: str, *arguments: str, **environment: str) -> T:
+    def _started(self, kind: type[P], module: str, *arguments: str, **environment: str) -> P:
         ports = {"LDPSTREAM_PAGE_PORT": "0", "LDPSTREAM_METRICS_PORT": "0"}
         common = ports | {"LDPSTREAM_PARTITIONS": str(self.partitions), "LDPSTREAM_LOG_LEVEL": "info"}
         log = self._folder / f"{self.survey.name}-{len(self._processes)}.log"
-        process: Any = kind(module, list(arguments), common | environment, log)  # type: ignore[call-arg]
+        process = kind(module, list(arguments), common | environment, log)
         self._processes.append(process)
-        return process  # type: ignore[no-any-return]
+        return process
 
     def counted(self) -> int:
         """Number of records below the offsets in the count store."""

@@ -15,8 +15,8 @@ from typing import Any, TypedDict
 import numpy as np
 
 from estimators import matrix_inversion, post_process
-from experiments.bench.accuracy import tabulate
 from experiments.datasets import Dataset, generated, load
+from experiments.drawn_tables import tabulate
 from experiments.error_measures import mse
 from experiments.papers.allomfree_printed import DATASETS, GAINS
 from experiments.papers.reproduction import Curve, Job, Outcome, Panel, Plan, Row, Target

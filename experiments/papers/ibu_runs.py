@@ -14,8 +14,9 @@ import numpy as np
 from estimators import matrix_inversion, post_process
 from estimators.likelihood import em
 from estimators.terms import SupportTerm
-from experiments.bench.accuracy import SHAPES, tabulate
+from experiments.drawn_tables import tabulate
 from experiments.error_measures import mae, mse
+from experiments.populations import SHAPES
 from mechanisms import LONGITUDINAL, CountTable, Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray
 from mechanisms.grr import LongitudinalGRR
@@ -27,7 +28,7 @@ MEDIAN_INCOME, INCOME_SPREAD, TOP_INCOME = 36_000, 0.9, 720_000
 
 
 def population(shape: str, k: int, n: int, rng: np.random.Generator) -> IntArray:
-    """(n,) values in [0, k) of a shape of `experiments.bench.accuracy.SHAPES`, or of generated incomes ("real")."""
+    """(n,) values in [0, k) of a shape of `experiments.populations.SHAPES`, or of generated incomes ("real")."""
     if shape == "real":
         samples = np.minimum(rng.lognormal(np.log(MEDIAN_INCOME), INCOME_SPREAD, n), TOP_INCOME)
     else:

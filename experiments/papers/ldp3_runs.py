@@ -15,7 +15,7 @@ import numpy as np
 
 from estimators import matrix_inversion, post_process
 from experiments import datasets
-from experiments.bench.accuracy import tabulate
+from experiments.drawn_tables import tabulate
 from experiments.error_measures import mae
 from experiments.processes import one_thread_each
 from mechanisms import CountTable, Mechanism, mechanism

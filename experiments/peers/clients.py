@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 MEMORY_REPORTS = 2000
 FIRST = 100  # reports in each of the first two runs: the first run compiles, the second gives an approximate rate
+FAST_FUNCTIONS = 1000  # hash functions of fast local hashing (FLH), which all devices share
 Options = tuple[tuple[str, str, dict[str, bool]], ...]  # our name, the library's name, options for the same mechanism
 Privatise = Callable[[int], Any]
 Aggregate = Callable[[list[Any]], object]
@@ -38,12 +39,8 @@ def multi_freq_ldpy(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterato
         budgets = (eps_inf, eps_1) if mechanism.startswith("L-") else (eps,)
         domain = () if mechanism.endswith(("UE", "THE")) else (k,)  # bit aggregators have no parameter k
 
-        def aggregate(reports: list[Any]) -> object:
-            return server(reports, *domain, *budgets, **options)  # type: ignore[misc]
-
-        return Peer(
-            "multi-freq-ldpy", mechanism, lambda v: client(v, k, *budgets, **options), aggregate if server is not None else None
-        )
+        aggregate = None if server is None else lambda reports: server(reports, *domain, *budgets, **options)
+        return Peer("multi-freq-ldpy", mechanism, lambda v: client(v, k, *budgets, **options), aggregate)
 
     once: Options = (
         ("GRR", "GRR", {}), ("SS", "SS", {}), ("SUE", "UE", {"optimal": False}), ("OUE", "UE", {"optimal": True}),
@@ -68,6 +65,8 @@ def pure_ldp(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]
         def aggregate(reports: list[Any]) -> object:
             for report in reports:
                 server.aggregate(report)
+            if mechanism == "FLH":  # the other servers have the values' counts by now
+                server.check_and_update_estimates()
             return server
 
         return Peer("pure-ldp", mechanism, lambda v: client.privatise(v + 1), aggregate if server is not None else None)
@@ -81,6 +80,9 @@ def pure_ldp(k: int, eps: float, eps_inf: float, eps_1: float) -> Iterator[Peer]
         module = import_module(f"pure_ldp.frequency_oracles.{module_name}")
         server = None if mechanism == "THE" else getattr(module, f"{name}Server")(eps, k, **options)
         yield peer(mechanism, getattr(module, f"{name}Client")(eps, k, **options), server)
+    hashing = import_module("pure_ldp.frequency_oracles.local_hashing")
+    fast = {"k": FAST_FUNCTIONS, "use_olh": True}
+    yield peer("FLH", hashing.FastLHClient(eps, k, **fast), hashing.FastLHServer(eps, k, **fast))
 
 
 def timed(run: Callable[[int], object], n: int, seconds: float, repeats: int) -> tuple[float, int]:

@@ -95,7 +95,7 @@ def time_peers(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[di
 def accuracy_of_peers(tasks: list[dict[str, Any]], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     """Yields each line that `accuracy.py` prints for the tasks. For the arguments and errors see `time_peers`."""
     for done, line in enumerate(_run(ACCURACY, tasks, seen), 1):
-        seen(f"multi-freq-ldpy: {done} of {len(tasks)} settings")
+        seen(f"other libraries: {done} of {len(tasks)} cells")
         yield line
 
 

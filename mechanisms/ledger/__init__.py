@@ -3,8 +3,9 @@
 
 from mechanisms.ledger.bound_unary import UnaryRounds
 from mechanisms.ledger.losses import eps_t_grr, eps_t_one_time, eps_t_unary
+from mechanisms.ledger.sequence_grr import eps_sequence_grr
 from mechanisms.ledger.sequence_hashed import eps_sequence_hashed
-from mechanisms.ledger.sequence_loss import SequenceLoss, eps_sequence_grr
+from mechanisms.ledger.sequence_loss import SequenceLoss
 from mechanisms.ledger.sequence_unary import eps_sequence_unary
 
 __all__ = [

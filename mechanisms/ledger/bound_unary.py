@@ -32,7 +32,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
 
 from mechanisms.arguments import FloatArray, IntArray
 
@@ -354,6 +353,8 @@ class PriceProgramme:
 
     def bound(self) -> float:
         """Solves the programme and returns the smallest bound found."""
+        from scipy.optimize import linprog  # slow to load; a device needs it only for `spent`
+
         t, rounds, number = self.t, self.rounds, len(self.intervals)
         most = min(t, self.k)
         for interval in range(number):

@@ -1,7 +1,7 @@
 """Privacy loss of memoized local hashing between any two value sequences, also for fewer values than symbols.
 
 A device's function maps the k values to g symbols. The device's reports are those of L-GRR on the symbols (see
-`sequence_loss`). If k >= g, some function maps the values onto all g symbols, and the loss equals the loss of L-GRR on g
+`sequence_grr`). If k >= g, some function maps the values onto all g symbols, and the loss equals the loss of L-GRR on g
 symbols. If k < g, the values have at most k different symbols, and L-GRR's loss is only an upper bound. The loss is the same
 for all sets of k symbols.
 """
@@ -11,7 +11,9 @@ from functools import lru_cache
 import numpy as np
 
 from mechanisms.arguments import MAX_K, integer
-from mechanisms.ledger.sequence_loss import GRRRounds, SequenceLoss, between, eps_sequence_grr, partitions
+from mechanisms.ledger.bound_grr import GRRRounds
+from mechanisms.ledger.sequence_grr import eps_sequence_grr
+from mechanisms.ledger.sequence_loss import SequenceLoss, between, partitions
 
 _EXACT_T = 6
 

@@ -25,7 +25,6 @@ from functools import cache, lru_cache
 from itertools import permutations, product
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from mechanisms.arguments import MAX_K, IntArray, integer
 from mechanisms.ledger.bound_unary import PriceProgramme, UnaryRounds
@@ -99,6 +98,8 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds) -> tuple[float, str]:
     A block of x has the same value as a block of x', or a value that x' lacks. Every choice of values moves bits between the
     four kinds (hot in x or not, hot in x' or not). The best choice therefore solves an assignment problem for the blocks of x.
     """
+    from scipy.optimize import linear_sum_assignment  # slow to load; a device needs it only for `spent`
+
     left = rounds.weight(total := (pair.ones * pair.times).sum(axis=2), (pair.steps * pair.times).sum(axis=1) - total)
     right = rounds.weight(total := pair.ones.sum(axis=1), pair.steps.sum(axis=0) - total)
     cold_left, cold_right = rounds.u(0, left), rounds.u(0, right)

@@ -18,6 +18,7 @@ from estimators.channel_terms import (
     GeometricTerm,
     HashingTerm,
     PlanarTerm,
+    WaveTerm,
     exact_term,
 )
 from estimators.reports_term import reports_term
@@ -26,6 +27,7 @@ from mechanisms.arguments import FloatArray
 from mechanisms.geometric import PlanarGeometric, TruncatedGeometric
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from mechanisms.shokri import Shokri
+from mechanisms.square_wave import SquareWave
 
 Term = ChannelTerm | FakeDataTerm
 
@@ -46,7 +48,8 @@ LOCATION = [
       for eps in (0.1, 1.0, 5.0)],
     Shokri([0.4, 0.3, 0.2, 0.1], np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0))), 0.6),
 ]  # fmt: skip
-TABLES = [*HASHING, *LOCATION, *[m.with_fake_data(3) for m in (HASHING[2], HASHING[-1], *LOCATION[8::9])]]
+WAVES = [*[SquareWave(k, eps) for k, eps in product((2, 3, 30), (1e-9, 0.5, 2.0, 30.0))], SquareWave(6, 1.0, 6)]
+TABLES = [*HASHING, *LOCATION, *WAVES, *[m.with_fake_data(3) for m in (HASHING[2], HASHING[-1], *LOCATION[8::9], *WAVES[5::5])]]
 
 
 def dense(
@@ -108,6 +111,8 @@ def test_each_mechanism_gets_its_own_term() -> None:
         (PlanarGeometric((2, 3), 1.0), PlanarTerm),
         (PlanarGeometric((1, 3), 1.0), DenseTerm),
         (LOCATION[-1], DenseTerm),
+        (SquareWave(5, 1.0), WaveTerm),
+        (SquareWave(5, 1.0).with_fake_data(2), FakeDataTerm),
     ]
     for m, kind in kinds:
         term = exact_term(m, m.empty_table())

@@ -1,6 +1,7 @@
 """Compares score covariances with an enumeration of a person's possible reports. Compares standard errors with each other."""
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -54,7 +55,9 @@ def enumerated(m: LocalHashing | LongitudinalHashing, steps: int, exact: bool) -
     return hessian, second - np.outer(mean, mean)
 
 
-def people(m: LocalHashing | LongitudinalHashing, table: FloatArray, given: dict[tuple[int, int], FloatArray]):  # type: ignore[no-untyped-def]
+def people(
+    m: LocalHashing | LongitudinalHashing, table: FloatArray, given: dict[tuple[int, int], FloatArray]
+) -> Iterator[tuple[float, list[tuple[tuple[int, int], float]]]]:
     """Yields (probability, [(report, report's probability)]) for every state that a person may keep over all reports."""
     for v in range(m.k):
         if isinstance(m, LocalHashing):

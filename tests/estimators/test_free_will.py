@@ -1,6 +1,7 @@
 """Compares our implementations of the free-will paper's alternatives to GIBU with the paper's formulas and examples."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,14 @@ from estimators import gibu, matrix_inversion
 from estimators.estimate import Group
 from estimators.post_processing import norm_sub, post_process
 from experiments.error_measures import mse
-from experiments.papers.free_will_estimators import ESTIMATORS, PROJECTIONS, combine_mechanisms, combine_results
+from experiments.papers.free_will_estimators import (
+    ESTIMATORS,
+    PROJECTIONS,
+    Estimator,
+    Projection,
+    combine_mechanisms,
+    combine_results,
+)
 from mechanisms import Mechanism, mechanism
 from mechanisms.location import StoredChannel
 from mechanisms.registry import LOCATION
@@ -31,14 +39,14 @@ def grr(*eps: float) -> list[Group]:
 
 
 @pytest.mark.parametrize("projection", PROJECTIONS)
-def test_the_average_of_grrs_is_a_grr(projection: str) -> None:
+def test_the_average_of_grrs_is_a_grr(projection: Projection) -> None:
     """Eqs. 8 and 9: (e^ε[n]+k-1)/(e^ε[n]-1) q[n] - 1/(e^ε[n]-1); 1/(k-1+e^ε[n]) is the mean of 1/(k-1+e^ε_i)."""
     groups = grr(0.5, 1.0, 3.0)
     n = sum(t.n for _, t in groups)
     power = 1 / sum(t.n / n / (K - 1 + math.exp(m.eps_1)) for m, t in groups) - (K - 1)
     observed = np.sum([t.counts for _, t in groups], axis=0) / n
     expected = np.asarray((power + K - 1) / (power - 1) * observed - 1 / (power - 1))
-    found = combine_mechanisms(groups, "INV", projection)  # type: ignore[arg-type]
+    found = combine_mechanisms(groups, "INV", projection)
     np.testing.assert_allclose(found, post_process(expected, projection), atol=1e-12)
 
 
@@ -157,18 +165,19 @@ def test_gibu_is_more_accurate_if_levels_differ_much() -> None:
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_alternatives_without_reports_are_nan(estimator: str) -> None:
+def test_alternatives_without_reports_are_nan(estimator: Estimator) -> None:
     m = mechanism("SUE" if estimator == "RAP" else "GRR", k=K, eps=1.0)
     for combine in (combine_results, combine_mechanisms):
-        assert np.isnan(combine([(m, m.empty_table())], estimator)).all()  # type: ignore[arg-type]
+        assert np.isnan(combine([(m, m.empty_table())], estimator)).all()
 
 
 def test_invalid_arguments_are_refused() -> None:
     groups, bits = grr(1.0), groups_of(mechanism("OUE", k=K, eps=1.0))
+    unknown: Any = "power"
     with pytest.raises(ValueError, match="estimator must be one of"):
-        combine_results(groups, "MLE")  # type: ignore[arg-type]
+        combine_results(groups, unknown)
     with pytest.raises(ValueError, match="projection must be one of"):
-        combine_results(groups, "INV", "power")  # type: ignore[arg-type]
+        combine_results(groups, "INV", unknown)
     with pytest.raises(ValueError, match="must be unary encodings"):
         combine_mechanisms(groups, "RAP")
     with pytest.raises(ValueError, match="one of the k values"):

@@ -2,6 +2,7 @@
 
 import math
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -174,7 +175,7 @@ def test_power_uses_the_mechanisms_variance() -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    for arguments, words in [
+    wrong_ones: list[tuple[dict[str, Any], str]] = [
         ({"method": "norm-add"}, "norm-cut"),
         ({"method": "power"}, "variance must be at least 0 for power"),
         ({"method": "power", "variance": -1.0}, "variance"),
@@ -182,9 +183,10 @@ def test_wrong_arguments_are_refused() -> None:
         ({"method": "power", "variance": math.inf}, "variance"),
         ({"method": "power", "variance": [1.0, 1.0, 1.0]}, "variance"),
         ({"method": "norm", "total": -1.0}, "total"),
-    ]:
+    ]
+    for arguments, words in wrong_ones:
         with pytest.raises(ValueError, match=words):
-            post_process([0.5, 0.5], **arguments)  # type: ignore[arg-type]
+            post_process([0.5, 0.5], **arguments)
     for wrong in ([], [[0.5]], [math.inf]):
         with pytest.raises(ValueError, match="finite"):
             post_process(wrong, "norm")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.audit import samplers
-from producers.device import device
+from producers.device import Device
 from producers.device.secure_random import SecureRandom
 
 
@@ -18,14 +18,11 @@ class Seeded(SecureRandom):
     def bytes(self, n: int) -> bytes:
         return self._rng.bytes(n)
 
-    def below(self, n: int) -> int:
-        return int(self._rng.integers(n))
-
 
 @pytest.fixture(scope="module")
 def seeded_devices() -> Iterator[None]:
     """Makes the audit's devices draw from a seeded source."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (samplers, device):
-            patch.setattr(module, "SecureRandom", Seeded)
+        patch.setattr(samplers, "SecureRandom", Seeded)
+        patch.setattr(Device, "_random", Seeded())
         yield

@@ -39,7 +39,7 @@ def refusal(function: Any, *arguments: Any) -> str:
 
 def multi_freq() -> dict[str, Any]:
     """multi-freq-ldpy 0.2.5."""
-    np.random.seed(20240601)  # noqa: NPY002 (the library draws from this generator)
+    np.random.seed(20240601)  # noqa: NPY002  # the library draws from this generator
     grr = import_module("multi_freq_ldpy.pure_frequency_oracles.GRR")
     l_grr = import_module("multi_freq_ldpy.long_freq_est.L_GRR")
     l_lh = import_module("multi_freq_ldpy.long_freq_est.L_LH")

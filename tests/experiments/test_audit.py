@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from experiments.audit.audit import EPS, K, Report, attack, audit, audited_mechanism
+from experiments.audit.audit import AUDITED, EPS, K, Report, attack, audit, audited_mechanism
 from experiments.audit.clopper_pearson import loss_bound, lower, upper
 from experiments.audit.likelihoods import enumerated_loss, log_ratios, memo_chain, partitions, report_chain, supports
 from experiments.audit.samplers import CodePath, code_paths, vectorised
 from experiments.tables import audit_tables, audit_verdict
-from mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, mechanism
+from mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal, mechanism
 from mechanisms.arguments import FloatArray
 
-EVERY = [audited_mechanism(name, eps) for name in NAMES for eps in EPS]
+EVERY = [audited_mechanism(name, eps) for name in AUDITED for eps in EPS]
 
 
 # ---- Clopper-Pearson
@@ -104,13 +104,13 @@ def test_supports_add_up_to_the_servers_counts(name: str) -> None:
 @pytest.fixture(scope="module")
 def small(seeded_devices: None) -> Report:
     """A small audit of every mechanism on both code paths, and of a spaced level on whole devices."""
-    return audit(NAMES, code_paths(8000, K), 20260601, lambda _: None, devices=500)
+    return audit(AUDITED, code_paths(8000, K), 20260601, lambda _: None, devices=500)
 
 
 def test_no_bound_is_above_its_claim(small: Report) -> None:
     assert [f for f in small.findings if not f.kept] == []
-    assert len(small.rows) == len(NAMES) * len(EPS)
-    assert small.n_bounds == len(small.findings) == 2 * 4 * (len(ONE_TIME) + 3 * len(LONGITUDINAL)) + 3
+    assert len(small.rows) == len(AUDITED) * len(EPS)
+    assert small.n_bounds == len(small.findings) == 2 * 4 * (len(ONE_TIME) + len(NUMERIC) + 3 * len(LONGITUDINAL)) + 3
 
 
 def test_the_bounds_of_a_spaced_level_come_near_the_claims(small: Report) -> None:

@@ -38,6 +38,7 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         {"library": "multi-freq-ldpy", "mechanism": "OUE", "what": "tabulate", "per_s": 60.0, "n": 8},
         {"library": "pure-ldp", "mechanism": "OUE", "what": "report", "per_s": 40.0, "n": 9},
         {"library": "pure-ldp", "mechanism": "OUE", "what": "memory", "bytes": 12_345.0},
+        {"library": "pure-ldp", "mechanism": "FLH", "what": "tabulate", "per_s": 30.0, "n": 6},
         {"library": "pure-ldp", "mechanism": "SUE", "error": "TypeError: no"},
     ]
 
@@ -65,12 +66,14 @@ def test_every_mechanism_is_timed_beside_other_libraries(theirs: list[dict[str, 
         "pure-ldp": {"report": Measured(40.0, 9)},
     }
     assert oue.peer_bytes == {"pure-ldp": 12_345.0}
+    assert next(s for s in result.speeds if s.mechanism == "OLH").peers == {"pure-ldp FLH": {"tabulate": Measured(30.0, 6)}}
     assert result.peers_missing == ["pure-ldp SUE: TypeError: no", "the other libraries' process ended with status 9"]
     assert said[0] == "GRR"
     text = shown(result)
     assert "Other libraries: the other libraries' process ended with status 9" in text
     assert "× ours" in text
     assert "12345" in text
+    assert "OLH, their FLH" in text
 
 
 def test_a_failed_installation_is_an_error_and_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

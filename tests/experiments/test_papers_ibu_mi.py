@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from estimators import ibu
-from experiments.bench.accuracy import tabulate
+from experiments.drawn_tables import tabulate
 from experiments.papers import ibu_mi, ibu_runs
 from experiments.papers.ibu_mi import CHAINS, ONE_TIME, TABLES, TARGETS, Setting, chance, gain, mean_gain, read
 from experiments.papers.ibu_runs import LOLOHA_G, build, errors, papers_ibu, population
@@ -16,7 +16,7 @@ from experiments.papers.reproduction import Job, Outcome, Plan, Row
 from mechanisms import Mechanism
 from mechanisms.arguments import FloatArray, IntArray
 from mechanisms.grr import LongitudinalGRR
-from mechanisms.local_hashing import papers_g
+from mechanisms.local_hashing import LongitudinalHashing, papers_g
 
 
 def run(name: str, plan: Plan) -> Outcome:
@@ -77,9 +77,9 @@ def papers_channel(m: Mechanism) -> tuple[float, float]:
     """The channel's diagonal and its other entries, as the paper's package computes them."""
     if m.name == "SUE":
         return m.p, m.q
-    assert hasattr(m, "p1")
-    q1 = m.q1 if isinstance(m, LongitudinalGRR) else 1 / m.g  # type: ignore[attr-defined]
-    return m.p1 * m.p2 + (1 - m.p1) * m.q2, m.p1 * m.q2 + q1 * m.p2  # type: ignore[attr-defined]
+    assert isinstance(m, LongitudinalGRR | LongitudinalHashing)
+    q1 = m.q1 if isinstance(m, LongitudinalGRR) else 1 / m.g
+    return m.p1 * m.p2 + (1 - m.p1) * m.q2, m.p1 * m.q2 + q1 * m.p2
 
 
 def test_the_papers_channel_of_l_grr_does_not_sum_to_1() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from estimators import matrix_inversion, post_process
 from experiments import datasets
-from experiments.bench.accuracy import tabulate
+from experiments.drawn_tables import tabulate
 from experiments.error_measures import mae
 from experiments.papers import ldp3, ldp3_runs
 from experiments.papers.ldp3 import COLUMNS, TABLES, TARGETS

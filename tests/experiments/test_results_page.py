@@ -9,7 +9,10 @@ import pytest
 
 from experiments import results_page
 from experiments.advice.gain import INFORMED, PAPERS, Compared
-from experiments.bench import accuracy
+from experiments.bench.accuracy.cells import quick_grid
+from experiments.bench.accuracy.compare import result
+from experiments.bench.accuracy.measure import measure
+from experiments.bench.accuracy.shapes import SYNTHETIC
 from experiments.bench.estimators import Timing
 from experiments.papers.reproduction import Curve, Outcome, Panel, Reproduced, Row, Target
 from experiments.papers.reproduction_tables import document
@@ -32,12 +35,12 @@ TARGET = Target("ldp3-table-1", "LDP³, Table I", lambda _: [], lambda *_: Outco
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the commands' output; the page is written to its subfolder `docs`."""
     monkeypatch.setattr(results_page, "DOCS", tmp_path / "docs")
-    rows = [accuracy.errors(setting, 1, 1) for setting in accuracy.settings(quick=True)[:2]]
+    rows = measure(quick_grid(SYNTHETIC)[:2], SYNTHETIC, 2, 1, False, lambda said: None, processes=1)
     written = {
         "reproduce": [document(Reproduced(TARGET, Outcome(ROWS, PANELS, ["A sentence."]), 0))],
         "estimators": [Timing(task="MI", value=0.5, unit="s", target=1.0)],
         "advice": [ADVISED, msgspec.structs.replace(ADVISED, kind="memoized")],
-        "accuracy": accuracy.Result(repeats=1, seed=1, rows=rows),
+        "accuracy": result(rows, 2, 1),
     }
     for name, content in written.items():
         (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(content))
@@ -58,7 +61,7 @@ def test_the_page_shows_every_result(folder: Path) -> None:
     assert "| MI | 0.5 s | ≤ 1 | yes |  |" in text
     assert "Not run for this page: mechanisms, coverage, streams, service." in text
     assert (folder / "docs" / "results" / "ldp3-table-1.png").read_bytes().startswith(b"\x89PNG")
-    assert len((folder / "docs" / "results" / "accuracy.csv").read_text().splitlines()) == 3
+    assert len((folder / "docs" / "results" / "accuracy.csv").read_text().splitlines()) == 5  # two cells, in two views each
 
 
 def test_the_documents_introduction_is_the_codes() -> None:

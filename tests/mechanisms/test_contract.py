@@ -6,6 +6,7 @@ import math
 import pkgutil
 from datetime import UTC, datetime
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -219,7 +220,7 @@ def test_tables_of_different_mechanisms_cannot_be_added() -> None:
 @one_of_each
 def test_impossible_counts_are_rejected(m: Mechanism) -> None:
     good = m.tabulate(m.simulate(np.arange(m.k), np.random.default_rng(1)))
-    for n, counts in [
+    impossible: list[tuple[Any, Any]] = [
         (-1, good.counts),
         (good.n, good.counts.astype(float)),
         (good.n, good.counts[:-1]),
@@ -229,9 +230,10 @@ def test_impossible_counts_are_rejected(m: Mechanism) -> None:
         (good.n, np.full(good.counts.shape, 2**64 - 1, np.uint64)),
         (True, good.counts),
         (2.5, good.counts),
-    ]:
+    ]
+    for n, counts in impossible:
         with pytest.raises(ValueError):
-            m.table(n, counts)  # type: ignore[arg-type]
+            m.table(n, counts)
     blob = good.to_bytes()
     for broken in (b"", blob[:-1], blob[:-8], blob + bytes(8), b"\xff" * len(blob)):
         with pytest.raises(ValueError):

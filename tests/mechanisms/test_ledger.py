@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms import ledger, mechanism
-from mechanisms.ledger import sequence_loss
+from mechanisms.ledger import bound_grr
+from mechanisms.ledger import sequence_grr as grr_module
 from mechanisms.ledger import sequence_unary as unary_module
 from mechanisms.ledger.bound_unary import PriceProgramme
 from tests.mechanisms import enumeration
@@ -272,16 +273,16 @@ def test_constant_and_all_distinct_is_not_always_the_worst_pair() -> None:
 @pytest.mark.parametrize(("eps_inf", "eps_1"), [(2.0, 1.0), (0.3, 0.15), (4.0, 0.5), (4.0, 3.6)])
 def test_bounds_of_grr_are_valid_and_close(eps_inf: float, eps_1: float) -> None:
     for k, t in ((2, 3), (2, 8), (2, 33), (3, 4), (3, 8), (3, 17), (4, 6), (4, 13), (6, 8), (8, 7), (20, 8)):
-        rounds = sequence_loss.GRRRounds(k, *grr_logs(grr_rounds(k, eps_inf, eps_1)).values())
-        truth = sequence_loss._exact(t, rounds).value
-        free, bracket = sequence_loss._free_rows(t, rounds), sequence_loss._best_bracket(t, rounds)
+        rounds = bound_grr.GRRRounds(k, *grr_logs(grr_rounds(k, eps_inf, eps_1)).values())
+        truth = grr_module._exact(t, rounds).value
+        free, bracket = bound_grr.free_rows(t, rounds), bound_grr.best_bracket(t, rounds)
         assert min(free, bracket) >= truth * (1 - 1e-10)
         if k <= 16:
-            programme, starts = sequence_loss._programme(t, rounds)
+            programme, starts = bound_grr.programme(t, rounds)
             assert truth * (1 - 1e-10) <= programme <= truth * 1.12
             for start in starts:
-                assert sequence_loss._ascent(start, t, rounds)[0] <= truth * (1 + 1e-10)
-        assert sequence_loss._near_rectangles(t, rounds)[0] <= truth * (1 + 1e-10)
+                assert grr_module._ascent(start, t, rounds)[0] <= truth * (1 + 1e-10)
+        assert grr_module._near_rectangles(t, rounds)[0] <= truth * (1 + 1e-10)
 
 
 def all_pairs(t: int, k: int, rounds: ledger.UnaryRounds) -> float:

@@ -2,6 +2,8 @@
 
 import hashlib
 import itertools
+import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from mechanisms.finite_field import MAX_FIELD, field, modulus, prime_power, prime_powers
 from mechanisms.linear_pool import LinearPool, digits_needed
-from mechanisms.local_hashing import AUTO_TABLE, MAX_HASH_K, MAX_TABLE, best_g, fits
+from mechanisms.local_hashing import AUTO_TABLE, MAX_HASH_K, MAX_TABLE, LocalHashing, LongitudinalHashing, best_g, fits
 
 from . import reference
 from .reference import build
@@ -212,11 +214,13 @@ def test_the_best_g_has_the_smallest_variance_of_all_that_fit() -> None:
         small = any(fits(k, g, AUTO_TABLE) for g in prime_powers(MAX_FIELD))
         assert small == (k <= 2**22)
 
-        def variance(g: int, eps: float = eps) -> float:
-            p = np.exp(eps) / (np.exp(eps) + g - 1)
-            return float((1 / g) * (1 - 1 / g) / (p - 1 / g) ** 2)
+        def truth(g: int, eps: float = eps) -> float:
+            return math.exp(eps) / (math.exp(eps) + g - 1)
 
-        g = best_g(k, lambda g, eps=eps: np.exp(eps) / (np.exp(eps) + g - 1))  # type: ignore[misc]
+        def variance(g: int, truth: Callable[[int], float] = truth) -> float:
+            return (1 / g) * (1 - 1 / g) / (truth(g) - 1 / g) ** 2
+
+        g = best_g(k, truth)
         limit = AUTO_TABLE if small else MAX_TABLE
         assert digits_needed(k, g)[1] * g <= limit
         assert variance(g) == min(variance(h) for h in prime_powers(MAX_FIELD) if fits(k, h, limit))
@@ -226,5 +230,6 @@ def test_a_device_needs_little_memory_for_the_largest_domain() -> None:
     """A device stores two g × g tables and nothing that grows with the domain."""
     for name in ("BLH", "OLH", "L-BLH", "L-OLH"):
         m = build(name, MAX_HASH_K, 2.0, 1.0)
-        held = [x for x in vars(m.pool).values() if isinstance(x, np.ndarray)]  # type: ignore[attr-defined]
+        assert isinstance(m, LocalHashing | LongitudinalHashing)
+        held = [x for x in vars(m.pool).values() if isinstance(x, np.ndarray)]
         assert sum(x.nbytes for x in held) < 10_000

@@ -19,7 +19,7 @@ from scipy import special
 from mechanisms import LOCATION, NAMES, ChannelMechanism, mechanism
 from mechanisms.arguments import MAX_K, FloatArray, IntArray
 from mechanisms.geometric import PlanarGeometric, TruncatedGeometric, lattice_sums
-from mechanisms.location import StoredChannel
+from mechanisms.location import LocationMechanism, StoredChannel
 from mechanisms.shokri import Shokri, expected_loss
 
 from .test_sampling import LIMIT, p_value
@@ -53,7 +53,7 @@ GEOMETRIC: list[TruncatedGeometric | PlanarGeometric] = [
     *(TruncatedGeometric(k, eps) for k in (2, 3, 8) for eps in (1e-9, 0.1, 1.0, 5.0)),
     *(PlanarGeometric(shape, eps) for shape in SHAPES for eps in (0.1, 1.0, 5.0)),
 ]
-EXAMPLES: list[ChannelMechanism] = [TruncatedGeometric(5, 0.7), PlanarGeometric((3, 2), 0.7), shokri()]
+EXAMPLES: list[LocationMechanism] = [TruncatedGeometric(5, 0.7), PlanarGeometric((3, 2), 0.7), shokri()]
 each = pytest.mark.parametrize("m", EXAMPLES, ids=lambda m: m.name)
 
 
@@ -132,7 +132,7 @@ def test_lattice_sums_over_sets_are_consistent() -> None:
 # ---- guarantees
 
 
-def enumerated(m: ChannelMechanism) -> tuple[float, float]:
+def enumerated(m: LocationMechanism) -> tuple[float, float]:
     """The largest (eps_1, eps_distance) over all pairs of values and all reports that either value can produce."""
     worst, per_distance, channel, distances = 0.0, 0.0, m.channel(), m.distances()
     for x, y in product(range(m.k), repeat=2):
@@ -157,7 +157,7 @@ def test_geo_indistinguishability_is_exact(m: TruncatedGeometric | PlanarGeometr
 
 
 @each
-def test_the_losses_follow_from_the_channel(m: ChannelMechanism) -> None:
+def test_the_losses_follow_from_the_channel(m: LocationMechanism) -> None:
     assert (m.eps_1, m.eps_distance) == pytest.approx(enumerated(m), rel=1e-12)
     assert m.eps_t(3) == pytest.approx(3 * m.eps_1)
     assert m.eps_inf == math.inf
@@ -286,7 +286,10 @@ class Fixed(np.random.Generator):
 
     def __init__(self, uniform: float) -> None:
         super().__init__(np.random.PCG64(0))
-        self.random = lambda size: np.full(size, uniform)  # type: ignore
+        self._uniform = uniform
+
+    def random(self, size: Any = None, *_: Any, **__: Any) -> Any:
+        return np.full(size, self._uniform)
 
 
 @pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-53])

@@ -17,6 +17,9 @@ import pytest
 
 from experiments.papers.allomfree_printed import COLUMNS_1, COLUMNS_2, MISPRINTED, TABLE_1, TABLE_2
 from mechanisms import mechanism
+from mechanisms.grr import LongitudinalGRR
+from mechanisms.local_hashing import LongitudinalHashing
+from mechanisms.unary import LongitudinalUnary
 
 from .reference import build
 
@@ -84,7 +87,9 @@ def test_lolohas_g_differs_from_the_exact_one() -> None:
     """At ε∞ = 2, ε₁ = 1 LOLOHA's formula gives g = 2. The exact calibration gives g = 4. The variance is then within 0.3 % of
     L-OSUE's variance."""
     paper, ours = (build("L-OLH", 100, 2.0, 1.0, calibration=c) for c in ("paper", "exact"))
-    assert (paper.g, ours.g) == (2, 4)  # type: ignore[attr-defined]
+    assert isinstance(paper, LongitudinalHashing)
+    assert isinstance(ours, LongitudinalHashing)
+    assert (paper.g, ours.g) == (2, 4)
     assert reproduces("0.000468", paper.variance(n=10_000))
     assert reproduces("0.000369", ours.variance(n=10_000))
     assert 1 < ours.variance() / build("L-OSUE", 100, 2.0, 1.0).variance() < 1.003
@@ -122,11 +127,11 @@ def test_second_rounds_of_allomfree(eps_inf: float, eps_1: float) -> None:
     """Compares with Eq. (13) for L-GRR and Eq. (15) for L-OSUE, as printed."""
     a, b = math.exp(eps_inf), math.exp(eps_1)
     for k in (2, 5, 1024):
-        m = build("L-GRR", k, eps_inf, eps_1, calibration="paper")
-        assert m.p2 == pytest.approx((a * b - 1) / (-k * b + (k - 1) * a + b + a * b - 1))  # type: ignore[attr-defined]
-    m = build("L-OSUE", 5, eps_inf, eps_1)
-    assert m.p2 == pytest.approx((1 - a * b) / (b - a - a * b + 1))  # type: ignore[attr-defined]
-    assert m.p2 + m.q2 == pytest.approx(1)  # type: ignore[attr-defined]
+        grr = LongitudinalGRR(k, eps_inf=eps_inf, eps_1=eps_1, calibration="paper")
+        assert grr.p2 == pytest.approx((a * b - 1) / (-k * b + (k - 1) * a + b + a * b - 1))
+    m = LongitudinalUnary("L-OSUE", 5, eps_inf=eps_inf, eps_1=eps_1)
+    assert m.p2 == pytest.approx((1 - a * b) / (b - a - a * b + 1))
+    assert m.p2 + m.q2 == pytest.approx(1)
 
 
 def test_an_oue_second_round_has_a_limited_eps_1() -> None:

@@ -1,9 +1,14 @@
 """Compares `variance` and `support_covariance` with enumeration of all outcomes and with simulated surveys."""
 
+import math
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from mechanisms import NAMES, Longitudinal, Mechanism
+from mechanisms.arguments import FloatArray
+from mechanisms.unary import thresholded
 
 from . import reference
 from .reference import Floats, build, grid
@@ -82,3 +87,19 @@ def test_the_variance_matches_repeated_surveys(name: str) -> None:
     if isinstance(m, Longitudinal):
         naive = np.array([m.variance(f, people) for f in frequencies]) / steps
         assert np.abs(estimates.var(axis=0, ddof=1) / naive - 1).min() > 6 * spread
+
+
+@pytest.mark.parametrize("eps", [0.01, 0.5, 2.0, 10.0, 100.0])
+def test_the_threshold_of_the_has_the_smallest_variance(eps: float) -> None:
+    """No threshold of a fine grid has a smaller variance. The neighbours of the best threshold have a larger variance."""
+
+    def variance(theta: npt.ArrayLike) -> FloatArray:
+        ones, zeros = 1 - np.exp(eps * (np.asarray(theta) - 1) / 2) / 2, np.exp(-eps * np.asarray(theta) / 2) / 2
+        return np.asarray(zeros * (1 - zeros) / (ones - zeros) ** 2)
+
+    bit = thresholded(eps)
+    theta = -2 / eps * math.log(2 * bit.q)
+    best = bit.q * bit.not_q / (bit.p - bit.q) ** 2
+    assert best == pytest.approx(variance(theta), rel=1e-9)
+    assert best <= variance(np.linspace(0.5, 1, 100_001)).min() * (1 + 1e-12)
+    assert best < variance([theta - 1e-4, theta + 1e-4]).min()

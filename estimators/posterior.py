@@ -1,0 +1,120 @@
+"""Posterior of the shares under a fitted prior: means and intervals.
+
+The posterior is that of the shares among the people who reported. Standard errors and intervals are for the population: they
+add the variance f (1 - f) / people of the choice of the people. The prior is fitted to k values, which adds an uncertainty. For
+this uncertainty all distances from the mean are multiplied by √(1 + 2/(2 + k)). The number 2 was chosen by simulation.
+
+For a value far above the noise, the interval also holds the best linear unbiased interval, given that the shares sum to 1:
+
+    z_v + (1 - Σ z) N_v / Σ N ± quantile · √(N_v (1 - N_v / Σ N) + sampling)         z: unbiased shares, N: their variances
+
+Without this, the sum of many small posterior means would keep the share of a value that everybody has below 1.
+
+The prior has no mass at exactly 0, so no quantile is 0 or 1. With many reports, percentiles of shares that are exactly 0 would
+be about 0.00001 and would miss the truth. The ends therefore move outwards by a small part of the noise (`SHARP`).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import norm
+
+from estimators.draws import SHARP
+from estimators.value_likelihood import LARGE, ValueLikelihood
+from mechanisms.arguments import FloatArray, IntArray
+
+FEW = 2.0  # the intervals are wider by √(1 + FEW / (FEW + k))
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """Posterior distribution of each value's share, on the grid of a `ValueLikelihood`.
+
+    Attributes:
+        people: number of people.
+        mean: (k,) estimated shares.
+        standard_errors: (k,) posterior standard deviations, with the choice of the people.
+        kind: (k,) kind of each value.
+        ends: upper ends of the cells of all kinds, kind after kind.
+        below: for each cell, the probability of a share below its upper end.
+        start: (kinds + 1,) position of each kind's first cell.
+        lowest: (kinds,) lower end of each kind's first cell.
+        resolution: added to both sides of an interval.
+        large: indices of the values whose unbiased share is far above the noise.
+        unshrunk, unshrunk_errors: the best linear unbiased estimate of each of these, given the sum, and its standard error.
+    """
+
+    people: float
+    mean: FloatArray
+    standard_errors: FloatArray
+    kind: IntArray
+    ends: FloatArray
+    below: FloatArray
+    start: IntArray
+    lowest: FloatArray
+    resolution: float
+    large: IntArray
+    unshrunk: FloatArray
+    unshrunk_errors: FloatArray
+
+    @classmethod
+    def of(cls, values: ValueLikelihood, mean: FloatArray, posterior: FloatArray, people: float) -> "Posterior":
+        """Returns the posterior on a grid.
+
+        Args:
+            values: the grid.
+            mean: estimated share of each kind.
+            posterior: probabilities of each kind's points, one for each entry of the grid.
+            people: number of people.
+        """
+        below = np.cumsum(posterior)
+        below -= (below[values.start[:-1]] - posterior[values.start[:-1]])[values.rows]
+        f = np.minimum(mean[values.kind], 1)
+        variance = (1 + FEW / (FEW + f.size)) * values.moments(posterior)[1][values.kind]
+        error = np.sqrt(variance + f * (1 - f) / people)
+        low, high = values.edges
+        resolution = SHARP * min(values.error, 1 / f.size)
+        excess, total = values.times @ values.unbiased - 1, values.times @ values.noise
+        unshrunk = (values.unbiased - values.noise * excess / total)[values.kind]
+        large = np.flatnonzero(unshrunk > LARGE * values.error)
+        unshrunk, noise = unshrunk[large], values.noise[values.kind][large]
+        chosen = np.clip(unshrunk * (1 - unshrunk), 0, None) / people
+        return cls(
+            people, f, error, values.kind, high[values.cells], below, values.start, low[values.first], resolution,
+            large, unshrunk, np.sqrt(noise * (1 - noise / total) + chosen),
+        )  # fmt: skip
+
+    def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
+        """Returns the lower and upper ends, (k,) each, of intervals that hold a share of the population with this probability.
+
+        Near zero, the choice of the people adds z²/people above, as in Wilson's interval; z is the normal quantile.
+        """
+        low, high = self._quantiles(np.array([1 - level, 1 + level]) / 2)[:, self.kind]
+        z = norm.ppf(0.5 + level / 2)
+        chosen = z * np.sqrt(self.mean * (1 - self.mean) / self.people)
+        low, high = self.mean + self.widening * (low - self.mean), self.mean + self.widening * (high - self.mean)
+        below, above = np.abs(self.mean - low), np.abs(high - self.mean)
+        low = low + below - np.hypot(below, chosen)
+        high = high - above + np.hypot(above, np.hypot(chosen, z**2 / self.people))
+        low, high = low - self.resolution, high + self.resolution
+        low[self.large] = np.minimum(low[self.large], self.unshrunk - z * self.unshrunk_errors)
+        high[self.large] = np.maximum(high[self.large], self.unshrunk + z * self.unshrunk_errors)
+        if self.mean.size == 2:  # one share determines the other
+            low, high = np.minimum(low, 1 - high[::-1]), np.maximum(high, 1 - low[::-1])
+        return np.maximum(low, 0), np.minimum(high, 1)
+
+    @property
+    def widening(self) -> float:
+        """Factor for the uncertainty of the fitted prior."""
+        return math.sqrt(1 + FEW / (FEW + self.kind.size))
+
+    def _quantiles(self, chances: FloatArray) -> FloatArray:
+        """Returns the quantile of each kind for each chance, (chances, kinds), by linear interpolation within the cells."""
+        rows = np.arange(self.lowest.size)
+        ascending = self.below + np.repeat(rows, np.diff(self.start))
+        at = np.clip(np.searchsorted(ascending, rows + chances[:, None]), self.start[:-1], self.start[1:] - 1)
+        first = at == self.start[:-1]
+        low, below = np.where(first, self.lowest, self.ends[at - 1]), np.where(first, 0.0, self.below[at - 1])
+        inside = np.clip((chances[:, None] - below) / np.maximum(self.below[at] - below, 1e-300), 0, 1)
+        return np.asarray(low + inside * (self.ends[at] - low))

@@ -1,0 +1,321 @@
+"""The loops of the smoothness prior (`estimators.smooth_prior`), compiled by Numba.
+
+Import this module only inside the calling function, because Numba needs half a second to load.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[Any]
+
+NEGLIGIBLE = 0.01  # in values; a component that explains less is dropped
+LEAST_LEVEL = 0.001  # smallest sum of the smooth part
+
+
+@numba.njit(cache=True, error_model="numpy")
+def factor(bands: Floats, weights: Floats, l1: Floats, l2: Floats, d: Floats) -> float:
+    """Factors H = diag(weights) + Q = L D Lᵀ in O(k), and returns ln det H.
+
+    Args:
+        bands: (3, k) Q: its diagonal, and the first and the second diagonal above it (the last 1 and 2 numbers unused).
+        weights: (k,) at least 0.
+        l1, l2, d: (k,) overwritten with the factors: L[i+1, i] = l1[i], L[i+2, i] = l2[i], D[i, i] = d[i].
+    """
+    k = weights.size
+    log_det = 0.0
+    for i in range(k):
+        pivot = weights[i] + bands[0, i]
+        if i > 0:
+            pivot -= l1[i - 1] ** 2 * d[i - 1]
+        if i > 1:
+            pivot -= l2[i - 2] ** 2 * d[i - 2]
+        d[i] = pivot
+        log_det += np.log(pivot)
+        if i < k - 1:
+            below = bands[1, i]
+            if i > 0:
+                below -= l2[i - 1] * l1[i - 1] * d[i - 1]
+            l1[i] = below / pivot
+        if i < k - 2:
+            l2[i] = bands[2, i] / pivot
+    return log_det
+
+
+@numba.njit(cache=True, error_model="numpy")
+def solve_upper(l1: Floats, l2: Floats, x: Floats) -> None:
+    """Replaces x by the solution y of Lᵀ y = x."""
+    k = x.size
+    for i in range(k - 2, -1, -1):
+        x[i] -= l1[i] * x[i + 1]
+        if i < k - 2:
+            x[i] -= l2[i] * x[i + 2]
+
+
+@numba.njit(cache=True, error_model="numpy")
+def solve(l1: Floats, l2: Floats, d: Floats, x: Floats) -> None:
+    """Replaces x by the solution y of L D Lᵀ y = x."""
+    k = x.size
+    for i in range(1, k):
+        x[i] -= l1[i - 1] * x[i - 1]
+        if i > 1:
+            x[i] -= l2[i - 2] * x[i - 2]
+    for i in range(k):
+        x[i] /= d[i]
+    solve_upper(l1, l2, x)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def times(bands: Floats, x: Floats, out: Floats) -> float:
+    """Writes Q x to `out`, and returns xᵀ Q x."""
+    k = x.size
+    for i in range(k):
+        out[i] = bands[0, i] * x[i]
+    for i in range(k - 1):
+        out[i] += bands[1, i] * x[i + 1]
+        out[i + 1] += bands[1, i] * x[i]
+    for i in range(k - 2):
+        out[i] += bands[2, i] * x[i + 2]
+        out[i + 2] += bands[2, i] * x[i]
+    return dot(x, out)
+
+
+@numba.njit(cache=True, error_model="numpy")
+def dot(x: Floats, y: Floats) -> float:
+    """Returns Σ x y. Array expressions and slices would give the same numbers, but take Numba seconds to compile."""
+    total = 0.0
+    for i in range(x.size):
+        total += x[i] * y[i]
+    return total
+
+
+@numba.njit(cache=True, error_model="numpy")
+def scale(x: Floats, by: float) -> None:
+    """Multiplies x by a number."""
+    for i in range(x.size):
+        x[i] *= by
+
+
+@numba.njit(cache=True, error_model="numpy")
+def shares(eta: Floats, widths: Floats, f: Floats) -> None:
+    """Writes the shares w e^η, normalised, to `f`."""
+    highest, total = -np.inf, 0.0
+    for i in range(eta.size):
+        highest = max(highest, eta[i])
+    for i in range(eta.size):
+        f[i] = widths[i] * np.exp(eta[i] - highest)
+        total += f[i]
+    for i in range(eta.size):
+        f[i] /= total
+
+
+@numba.njit(cache=True, error_model="numpy")
+def explain(z: Floats, precision: Floats, m: Floats, chances: Floats, gamma: Floats, mean_precision: Floats) -> float:
+    """Returns Σ_v ln Σ_j π_j N(z_v; m_v, 1/precision_vj), and writes which components explain the shares.
+
+    Args:
+        z, m: (k,) unbiased shares and their smooth part.
+        precision: (k, J) 1 / (A + ω_j²).
+        chances: (J,) π_j; a component with π_j = 0 is left out.
+        gamma: (k, J) overwritten with the posterior chances of the components.
+        mean_precision: (k,) overwritten with Σ_j gamma_j precision_j.
+    """
+    size = chances.size
+    total = 0.0
+    if size == 1:
+        for v in range(z.size):
+            gamma[v, 0], mean_precision[v] = 1.0, precision[v, 0]
+            total += 0.5 * (np.log(precision[v, 0]) - (z[v] - m[v]) ** 2 * precision[v, 0])
+        return total
+    for v in range(z.size):
+        square, least = (z[v] - m[v]) ** 2, np.inf
+        for j in range(size):
+            if chances[j] > 0:
+                least = min(least, square * precision[v, j])
+        mass, weighted = 0.0, 0.0
+        for j in range(size):
+            gamma[v, j] = 0.0
+            if chances[j] > 0:
+                gamma[v, j] = chances[j] * np.sqrt(precision[v, j]) * np.exp(0.5 * (least - square * precision[v, j]))
+                mass += gamma[v, j]
+                weighted += gamma[v, j] * precision[v, j]
+        for j in range(size):
+            gamma[v, j] /= mass
+        mean_precision[v] = weighted / mass
+        total += np.log(mass) - 0.5 * least
+    return total
+
+
+@numba.njit(cache=True, error_model="numpy")
+def mode(
+    z: Floats,
+    precision: Floats,
+    shrinkage: Floats,
+    widths: Floats,
+    bands: Floats,
+    eta: Floats,
+    chances: Floats,
+    level: Floats,
+    m: Floats,
+    gamma: Floats,
+    mean_precision: Floats,
+    none: float,
+    rounds: int,
+    tol: float,
+) -> float:
+    """Moves η, π and the smooth part's sum c to a mode of their posterior. Returns the Laplace approximation of ln p(z | Q).
+
+        ln p(z | Q) ≈ ln p(z | m, π) - ηᵀQη/2 + a ln π₀ - ln(det H · mᵀ H⁻¹ m / c²)/2,    H = diag(m² E[precision]) + Q
+
+    The prior's own determinant is left out. A round makes one step of expectation maximisation (EM) for π and c, and one Fisher
+    scoring step for η, halved until the posterior does not fall. The step keeps Σ m = c: δ = H⁻¹(g - λ m), mᵀδ = 0.
+
+    Args:
+        z: (k,) unbiased shares.
+        precision: (k, J) 1 / (A + ω_j²), ω_0 = 0.
+        shrinkage: (k, J) ω_j² / (A + ω_j²).
+        widths: (k,) widths of the bins, positive.
+        bands: (3, k) Q, as in `factor`.
+        eta: (k,) start; overwritten with the mode.
+        chances: (J,) π, start; overwritten. With J = 1, π and c keep their values.
+        level: (1,) c, start; overwritten.
+        m, gamma, mean_precision: overwritten with the smooth part c w e^η / Σ w e^η and as in `explain`.
+        none: a, number of further values counted as without an independent part.
+        rounds: largest number of rounds.
+        tol: the loop stops when a round gains less than tol nats.
+    """
+    k = z.size
+    l1, l2, d, weights = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
+    pull, step, across, tried, m_tried = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
+    shares(eta, widths, m)
+    scale(m, level[0])
+    value = explain(z, precision, m, chances, gamma, mean_precision) - 0.5 * times(bands, eta, pull)
+    before = -np.inf
+    for _ in range(rounds):
+        if chances.size > 1:
+            _update_chances(z, shrinkage, gamma, chances, none, level, m)
+            value = explain(z, precision, m, chances, gamma, mean_precision) - 0.5 * times(bands, eta, pull)
+            value += none * np.log(chances[0])
+        if value - before < tol:
+            break
+        before = value
+        mean = 0.0
+        for i in range(k):
+            weights[i] = m[i] ** 2 * mean_precision[i]
+            mean += m[i] * (z[i] - m[i]) * mean_precision[i] / level[0]
+        factor(bands, weights, l1, l2, d)
+        for i in range(k):
+            step[i] = m[i] * ((z[i] - m[i]) * mean_precision[i] - mean) - pull[i]
+            across[i] = m[i]
+        solve(l1, l2, d, step)
+        solve(l1, l2, d, across)
+        drift = dot(m, step) / dot(m, across)
+        for i in range(k):
+            step[i] -= across[i] * drift
+        length, after = 1.0, -np.inf
+        while length > 1e-4:
+            for i in range(k):
+                tried[i] = eta[i] + length * step[i]
+            shares(tried, widths, m_tried)
+            scale(m_tried, level[0])
+            after = explain(z, precision, m_tried, chances, gamma, mean_precision)
+            after += none * np.log(chances[0]) - 0.5 * times(bands, tried, pull)
+            if after >= value:
+                value = after
+                for i in range(k):
+                    eta[i], m[i] = tried[i], m_tried[i]
+                break
+            length /= 2
+        if not after >= value:
+            break
+    value = explain(z, precision, m, chances, gamma, mean_precision) - 0.5 * times(bands, eta, pull)
+    for i in range(k):
+        weights[i] = m[i] ** 2 * mean_precision[i]
+        across[i] = m[i]
+    log_det = factor(bands, weights, l1, l2, d)
+    solve(l1, l2, d, across)
+    return float(value + none * np.log(chances[0]) - 0.5 * (log_det + np.log(dot(m, across) / level[0] ** 2)))
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _update_chances(
+    z: Floats, shrinkage: Floats, gamma: Floats, chances: Floats, none: float, level: Floats, m: Floats
+) -> None:
+    """One EM step: π from the components' posterior chances, and c = 1 - the sum of the independent parts."""
+    k = z.size
+    for j in range(chances.size):
+        chances[j] = 0.0
+    excess = 0.0
+    for v in range(k):
+        for j in range(chances.size):
+            chances[j] += gamma[v, j]
+            excess += gamma[v, j] * shrinkage[v, j] * (z[v] - m[v])
+    chances[0] += none
+    for j in range(1, chances.size):
+        if chances[j] < NEGLIGIBLE:
+            chances[j] = 0.0
+    total = chances.sum()
+    for j in range(chances.size):
+        chances[j] /= total
+    after = min(max(1 - excess, LEAST_LEVEL), 2.0)
+    scale(m, after / level[0])
+    level[0] = after
+
+
+@numba.njit(cache=True, error_model="numpy")
+def draw(
+    z: Floats,
+    mean_precision: Floats,
+    widths: Floats,
+    bands: Floats,
+    eta: Floats,
+    level: float,
+    normal: Floats,
+    log_weights: Floats,
+) -> None:
+    """Replaces normal numbers by draws of the smooth part from its posterior, by importance sampling around the mode.
+
+    A draw is η̂ + δ, δ ~ N(0, H⁻¹) given mᵀδ = 0. Its weight is the posterior over the normal density. Both take the
+    components' posterior chances at the mode as given.
+
+    Args:
+        eta: (k,) the mode.
+        level: c, the sum of the smooth part.
+        normal: (r, k) standard normal numbers; overwritten with smooth parts.
+        log_weights: (r,) overwritten with the log-weights; 0 at the mode.
+    """
+    k = eta.size
+    l1, l2, d, weights = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
+    m, across, pull, moved = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
+    shares(eta, widths, m)
+    scale(m, level)
+    for i in range(k):
+        weights[i] = m[i] ** 2 * mean_precision[i]
+        across[i] = m[i]
+    factor(bands, weights, l1, l2, d)
+    solve(l1, l2, d, across)
+    inner, misfit = dot(m, across), 0.0
+    for i in range(k):
+        d[i] = 1 / np.sqrt(d[i])
+        misfit += (z[i] - m[i]) ** 2 * mean_precision[i]
+    at_mode = 0.5 * (misfit + times(bands, eta, pull))
+    for j in range(len(normal)):
+        delta = normal[j]
+        for i in range(k):
+            delta[i] *= d[i]
+        solve_upper(l1, l2, delta)
+        drift = dot(m, delta) / inner
+        quadratic = 0.0
+        for i in range(k):
+            delta[i] -= across[i] * drift
+            quadratic += weights[i] * delta[i] ** 2
+            moved[i] = eta[i] + delta[i]
+        quadratic += times(bands, delta, pull)
+        energy = times(bands, moved, pull)
+        shares(moved, widths, delta)
+        for i in range(k):
+            delta[i] *= level
+            energy += (z[i] - delta[i]) ** 2 * mean_precision[i]
+        log_weights[j] = at_mode + 0.5 * (quadratic - energy)

@@ -1,0 +1,322 @@
+"""Smoothness prior for the shares of ordered values: a smooth density, with an independent part where the counts demand it.
+
+    z_v = f_v + e_v,   Var e_v = A_v known           the unbiased shares
+    f_v = m_v + s_v > 0                              smooth part and independent part
+    m_v = c w_v e^{η_v} / Σ_u w_u e^{η_u}            w: widths of the bins, η: log-density
+    p(η) ∝ exp(-τ/2 Σ (Δ^d η)²)                      differences of order d = 1 or 2 (a Gaussian Markov random field)
+    s_v = 0 with chance π₀, or s_v ~ N(0, ω_j²) with chance π_j
+
+The log-density makes every share positive. It also lets a density be steep where it is high and flat in its tails. Order 1
+prefers equal densities, order 2 exponential ones. The neighbours of a bin are the bins beside it, whatever their widths: the
+densities per unit of width are smooth from bin to bin.
+
+Many densities vanish at an end of the range like a power of the distance x. Their log-density has the second derivative
+-a / x². In the outer tenths of the range, order 2 therefore penalises squared second differences in proportion to x⁴.
+
+The independent part describes single large or small shares: round numbers, a share at zero, names in alphabetic order. The
+widths ω_j are fixed, from one standard error upwards, as in adaptive shrinkage (Stephens 2017).
+
+All that is unknown comes from the counts. π and c maximise the posterior (EM). For each order, each smoothness τ of a grid, and
+with and without independent part, a Laplace approximation gives the evidence ln p(z). The estimate is the mean over all of
+these, weighted by their evidence. Every step is O(k): H is banded, and the sum of the shares adds rank one.
+
+Draws come from the normal approximation at the mode, corrected by importance sampling; then each share's independent part is
+drawn given the smooth part. The estimate is deterministic: the random numbers are fixed.
+
+Sources: Good and Gaskins 1971 (roughness penalties); Rue and Held 2005, Gaussian Markov Random Fields; Tierney and Kadane 1986
+(Laplace approximation).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+from estimators.draws import SHARP, Draws
+from mechanisms.arguments import FloatArray
+
+DRAWS = 200  # posterior draws
+MODELS = ((1, False), (2, False), (2, True))  # order, and whether there is an independent part
+FREE_ENDS = 0.1  # part of the range at each end where the penalty of order 2 falls
+END_POWER = 4.0  # power of the distance to the end in this penalty
+SLOPE = 10.0  # prior standard deviation of the difference of the log-density between the ends, for order 2
+DECADES = 0.5  # between two smoothnesses τ
+ROUNDS, GAIN = 30, 0.03  # limits of the search for a mode; the gain in nats
+HOPELESS = 7.0  # nats; the search over τ ends after two smoothnesses that are this much less likely than the best
+SLABS = 3.0 ** np.arange(12)  # ω_j, in standard errors of a share
+WIDEST = 1.0  # largest ω_j
+RETURN = 0.2  # number of values at which a dropped component returns
+START = 1.0  # number of values of each component at the start
+NONE = 10.0  # number of further values counted as without an independent part
+SUM_STEPS = 5  # Newton steps for the sum of the shares
+TINY = 1e-12  # smallest share
+CERTAIN = 0.999  # a value that is surely without an independent part; its draws have none
+NEGLIGIBLE = 1e-4  # a mode with a smaller weight is left out
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothPosterior:
+    """Posterior of the shares.
+
+    Attributes:
+        frequencies: (k,) posterior means; positive, with sum 1.
+        standard_errors: (k,) posterior standard deviations.
+        draws: equally likely histograms.
+    """
+
+    frequencies: FloatArray
+    standard_errors: FloatArray
+    draws: Draws
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Shares z and variances A, with the components' 1 / (A + ω_j²) and ω_j² / (A + ω_j²), (k, J) each."""
+
+    z: FloatArray
+    variance: FloatArray
+    widths: FloatArray
+    precision: FloatArray
+    shrinkage: FloatArray
+
+    @classmethod
+    def of(cls, z: FloatArray, variance: FloatArray, widths: FloatArray, slabs: FloatArray) -> "_Problem":
+        precision = 1 / (variance[:, None] + slabs**2)
+        return cls(z, variance, widths, precision, slabs**2 * precision)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prior:
+    """A Gaussian prior of η: the bands (3, k) of its precision, and the log-determinant for differences of η."""
+
+    bands: FloatArray
+    log_det: float
+
+
+@dataclass(slots=True)
+class _Mode:
+    """A mode of the posterior for one prior of η, with or without independent part."""
+
+    prior: _Prior
+    eta: FloatArray
+    chances: FloatArray
+    level: FloatArray
+    m: FloatArray
+    gamma: FloatArray
+    mean_precision: FloatArray
+    log_evidence: float = -math.inf
+
+    @classmethod
+    def start(cls, problem: _Problem, prior: _Prior, independent: bool) -> "_Mode":
+        k, components = problem.precision.shape
+        chances = np.full(components, START / k) if independent and components > 1 else np.zeros(1)
+        chances[0] = 1 - chances[1:].sum()
+        return cls(prior, np.zeros(k), chances, np.ones(1), np.empty(k), np.empty((k, chances.size)), np.empty(k))
+
+    def find(self, problem: _Problem) -> None:
+        """Moves to the mode for `prior` and `problem`, from where it is."""
+        from estimators import smooth_kernels
+
+        components = self.chances.size
+        value = smooth_kernels.mode(
+            problem.z,
+            problem.precision[:, :components].copy(),
+            problem.shrinkage[:, :components].copy(),
+            problem.widths,
+            self.prior.bands,
+            self.eta,
+            self.chances,
+            self.level,
+            self.m,
+            self.gamma,
+            self.mean_precision,
+            NONE if components > 1 else 0.0,
+            ROUNDS,
+            GAIN,
+        )
+        self.log_evidence = value + 0.5 * self.prior.log_det if math.isfinite(value) else -math.inf
+
+    def shares(self, problem: _Problem) -> tuple[FloatArray, FloatArray]:
+        """Returns the posterior means of the shares given the smooth part, and their variances; (k,) each."""
+        mean, error = self.independent(problem)
+        ratio = np.maximum(mean / error, -30.0)
+        tail = np.exp(-0.5 * ratio**2) / (math.sqrt(2 * math.pi) * ndtr(ratio))  # of the normal truncated at 0
+        centre = np.concatenate([self.m[:, None], mean + error * tail], axis=1)
+        spread = np.concatenate([np.zeros((self.m.size, 1)), error**2 * np.maximum(1 - tail * (tail + ratio), 0)], axis=1)
+        centre = np.maximum(centre, TINY)
+        found = (self.gamma * centre).sum(axis=1)
+        return found, (self.gamma * (spread + centre**2)).sum(axis=1) - found**2 + TINY**2
+
+    def independent(self, problem: _Problem) -> tuple[FloatArray, FloatArray]:
+        """Returns mean and error of the share's normal posterior under each component but the first, (k, J - 1) each."""
+        shrinkage = problem.shrinkage[:, 1 : self.chances.size]
+        mean = self.m[:, None] + (problem.z - self.m)[:, None] * shrinkage
+        return mean, np.sqrt(problem.variance[:, None] * shrinkage)
+
+    def copy(self) -> "_Mode":
+        arrays = (self.eta, self.chances, self.level, self.m, self.gamma, self.mean_precision)
+        eta, chances, level, m, gamma, mean_precision = (array.copy() for array in arrays)
+        return _Mode(self.prior, eta, chances, level, m, gamma, mean_precision, self.log_evidence)
+
+
+def smooth_posterior(
+    observed: FloatArray, variance: Callable[[FloatArray], FloatArray], widths: npt.ArrayLike | None = None
+) -> SmoothPosterior:
+    """Returns the posterior of the shares.
+
+    The variances depend on the true shares. The first search for modes uses the variances at uniform shares, the second those
+    at the first estimate. (Variances at the observed shares would be too small for values that chance made rare, and would
+    give these too much weight.)
+
+    Args:
+        observed: (k,) unbiased shares; need not be positive or sum to 1.
+        variance: returns the variances, (k,) and positive, at these true shares, (k,).
+        widths: (k,) widths of the bins, positive and finite; None for equal widths.
+
+    Raises:
+        ValueError: if the widths are not k positive finite numbers.
+    """
+    k = observed.size
+    w = np.ones(k) if widths is None else np.asarray(widths, np.float64)
+    if w.shape != (k,) or not (np.isfinite(w) & (w > 0)).all():
+        raise ValueError(f"widths must be {k} positive finite numbers, got {w.size} numbers of shape {w.shape}")
+    first = variance(np.full(k, 1 / k))
+    slabs = np.sqrt(np.median(first)) * SLABS
+    slabs = np.concatenate([[0.0], slabs[slabs <= WIDEST]])
+    problem = _Problem.of(observed, first, w, slabs)
+    modes = [mode for order, independent in MODELS for mode in _modes(problem, order, independent)]
+    weights = _weights(modes)
+    shares = sum(weight * mode.shares(problem)[0] for mode, weight in zip(modes, weights, strict=True) if weight)
+    problem = _Problem.of(observed, variance(np.asarray(shares / np.sum(shares))), w, slabs)
+    modes = [mode for mode, weight in zip(modes, weights, strict=True) if weight]
+    for mode in modes:
+        mode.find(problem)
+    weights = _weights(modes)
+    moments = np.array([mode.shares(problem) for mode in modes])  # (modes, 2, k)
+    shares, inside = np.tensordot(weights, moments, axes=1)
+    draws = _draws(problem, modes, weights, inside)
+    resolution = SHARP * np.minimum(np.sqrt(problem.variance), 1 / k)
+    return SmoothPosterior(_with_sum_one(shares, inside), draws.std(axis=0), Draws(draws, draws, resolution))
+
+
+def _weights(modes: list[_Mode]) -> FloatArray:
+    """Returns the weights of the modes by their evidence; small weights are 0."""
+    evidence = np.array([mode.log_evidence for mode in modes])
+    weights = np.exp(evidence - evidence.max())
+    weights[weights < NEGLIGIBLE * weights.sum()] = 0
+    return np.asarray(weights / weights.sum())
+
+
+def _with_sum_one(shares: FloatArray, variance: FloatArray) -> FloatArray:
+    """Moves shares to the sum 1, in proportion to their variances in first order; keeps them positive."""
+    scale = variance / shares
+    for _ in range(SUM_STEPS):
+        moved = shares * np.exp(np.clip((1 - shares.sum()) / np.maximum(variance.sum(), 1e-300) * scale, -1, 1))
+        shares = moved
+    return np.asarray(shares / shares.sum())
+
+
+def _modes(problem: _Problem, order: int, independent: bool) -> list[_Mode]:
+    """Returns the modes from the smoothest τ down to the last that matters."""
+    k = problem.z.size
+    exponent = 5.0 + (2 * order - 1) * math.log10(k / 100)  # η varies over the whole range with a variance of k^(2d - 1) / τ
+    decades = 2 * DECADES if independent else DECADES
+    mode = _Mode.start(problem, _prior(k, order, 10**exponent), independent)
+    modes: list[_Mode] = []
+    best, behind = -math.inf, 0
+    while exponent > -1 and behind < 2:
+        mode.prior = _prior(k, order, 10**exponent)
+        mode.find(problem)
+        modes.append(mode.copy())
+        best = max(best, mode.log_evidence)
+        behind = behind + 1 if mode.log_evidence < best - HOPELESS else 0
+        mode.chances = np.maximum(mode.chances, RETURN / k)  # a dropped component may return
+        exponent -= decades
+    return modes
+
+
+@lru_cache(maxsize=128)
+def _prior(k: int, order: int, tau: float) -> _Prior:
+    """Returns the prior of η.
+
+    The precision of the differences u = Δη is τ I for order 1, and κ I + τ Δᵀ G Δ for order 2. κ gives the difference of η
+    between the ends a standard deviation of `SLOPE` where τ is large. G is diagonal: 1, and less near the ends (`FREE_ENDS`).
+    """
+    if order == 1:
+        return _Prior(tau * _bands(k, 1, np.ones(k - 1)), (k - 1) * math.log(tau))
+    from estimators import smooth_kernels
+
+    kappa = (k - 1) / SLOPE**2
+    end = np.minimum(np.arange(k - 2) + 1.0, np.arange(k - 2)[::-1] + 1.0) / (FREE_ENDS * k)
+    firm = np.minimum(end, 1.0) ** END_POWER
+    of_slopes, (l1, l2, d) = np.zeros((3, k - 1)), np.empty((3, k - 1))
+    if k > 2:
+        of_slopes = tau * _bands(k - 1, 1, firm)
+    log_det = smooth_kernels.factor(of_slopes, np.full(k - 1, kappa), l1, l2, d)
+    return _Prior(kappa * _bands(k, 1, np.ones(k - 1)) + tau * _bands(k, 2, firm), log_det)
+
+
+def _bands(k: int, order: int, weights: FloatArray) -> FloatArray:
+    """Returns the bands of Dᵀ diag(weights) D (`smooth_kernels.factor`), D the differences of this order."""
+    bands = np.zeros((3, k))
+    stencil = (-1.0, 1.0) if order == 1 else (1.0, -2.0, 1.0)
+    rows = k - order
+    for i, a in enumerate(stencil):
+        for j, b in enumerate(stencil[i:]):
+            bands[j, i : i + rows] += a * b * weights
+    return bands
+
+
+def _draws(problem: _Problem, modes: list[_Mode], weights: FloatArray, inside: FloatArray) -> FloatArray:
+    """Returns equally likely draws of the shares, (DRAWS, k), from the mixture of the modes.
+
+    Each mode gives a number of draws in proportion to its weight. Importance sampling (with weights truncated as in Ionides
+    2008) and systematic resampling correct the smooth parts.
+    """
+    from estimators import smooth_kernels
+
+    k = problem.z.size
+    rng = np.random.default_rng(1)
+    last = np.floor(np.cumsum(weights) * DRAWS + 0.5).astype(int)
+    drawn = rng.standard_normal((DRAWS, k))
+    log_weights, of_mode, start = np.zeros(DRAWS), np.zeros(DRAWS, int), 0
+    for i, (mode, end) in enumerate(zip(modes, last.tolist(), strict=True)):
+        rows = slice(start, end)
+        of_mode[rows], start = i, end
+        smooth_kernels.draw(
+            problem.z, mode.mean_precision, problem.widths, mode.prior.bands, mode.eta, mode.level[0],
+            drawn[rows], log_weights[rows],
+        )  # fmt: skip
+    relative = np.exp(log_weights - log_weights.max())
+    relative = np.minimum(relative / relative.mean(), math.sqrt(DRAWS))
+    chosen = np.searchsorted(np.cumsum(relative / relative.sum()), (np.arange(DRAWS) + 0.5) / DRAWS)
+    chosen = np.minimum(chosen, DRAWS - 1)
+    drawn, of_mode = drawn[chosen], of_mode[chosen]
+    for i, mode in enumerate(modes):
+        rows = of_mode == i
+        values = np.flatnonzero(mode.gamma[:, 0] < CERTAIN)
+        if rows.any() and values.size:
+            drawn[np.ix_(rows, values)] = _independent(problem, mode, drawn[np.ix_(rows, values)], values, rng)
+    drawn += (1 - drawn.sum(axis=1, keepdims=True)) * inside / inside.sum()
+    drawn = np.maximum(drawn, TINY)
+    return np.asarray(drawn / drawn.sum(axis=1, keepdims=True))
+
+
+def _independent(
+    problem: _Problem, mode: _Mode, smooth: FloatArray, values: npt.NDArray[np.intp], rng: np.random.Generator
+) -> FloatArray:
+    """Returns draws of the shares of some values given their smooth parts, (rows, values)."""
+    below = np.cumsum(mode.gamma[values], axis=1)
+    which = (rng.random(smooth.shape)[:, :, None] > below).sum(axis=2)
+    which = np.minimum(which, mode.chances.size - 1)
+    shrinkage = problem.shrinkage[values[None, :], which]
+    centre = smooth + (problem.z[values] - smooth) * shrinkage
+    error = np.sqrt(problem.variance[values] * shrinkage)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        none = ndtr(-centre / error)
+        share = centre + error * ndtri(none + (1 - none) * rng.random(smooth.shape))
+    return np.where(which > 0, np.maximum(share, TINY), smooth)

@@ -1,0 +1,223 @@
+"""Likelihood of each value's share among the people who report, given the raw inversion: the input of empirical Bayes.
+
+Given the people, the inversion z of one mechanism has a covariance N - R. N is diagonal. R is constant along rows or along
+columns. The shares sum to 1, so only differences of shares matter, and R drops out. So the values are independent, given that
+their shares sum to 1. `Mechanism.support_covariance` gives the covariance D - x xᵀ for random people. The choice of the people
+has the covariance (diag(f) - f fᵀ) / people, so N = D - f / people. The variance N(f) of a value depends on its share f. The
+likelihood is the exponential family with mean f and variance N(f), up to a factor without f:
+
+    ln L(f; z) = z A(f) - B(f),   A(f) = ∫ df / N(f),   B(f) = ∫ f df / N(f)
+
+For constant N this is the normal likelihood. For GRR with many values it is the likelihood of Poisson counts. The
+log-likelihoods of several mechanisms' inversions add up.
+
+Local hashing to at least as many symbols as values is an exception to the form of R: under the one function that is not
+injective, all values have the same report. So only reports of injective functions count here (`Hashing.injective`).
+
+The shares are points of a grid on [0, 1]. Neighbours are at most 0.4 standard errors apart, and nearer to each other close to
+zero. A value's likelihood is kept only at points within 7 standard errors of its inversion, so the time is O(k).
+
+Source: Wedderburn 1974 (quasi-likelihood); Morris 1982 (exponential families with a quadratic variance).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from estimators.estimate import Group, Steps, of_each_group
+from estimators.matrix_inversion import combined_inversion
+from mechanisms import ChannelMechanism, Mechanism
+from mechanisms.arguments import FloatArray, IntArray
+from mechanisms.local_hashing import Hashing
+
+SPACING = 0.4  # distance of neighbouring points, in standard errors
+LARGE = 5.0  # a share this many standard errors above zero is surely no noise
+REACH = 7.0  # a value's points lie within this many standard errors of its inversion
+FINE = 0.5  # points per factor of e near zero, where shares are smaller than the noise, in units of 1 / SPACING
+LEAST = 1e-290  # smallest prior probability of a point
+_TABLE = 2000  # entries of the table from shares to positions on the grid
+_SMALLEST = 1e-12  # smallest variance in units of 1/n; a smaller one is a rounding error
+
+
+Variance = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One group's raw inversion.
+
+    Attributes:
+        z: (k,) raw inversion.
+        variance: the function N, from shares in [0, 1] to variances; or (k,) variances that do not depend on the share.
+    """
+
+    z: FloatArray
+    variance: Variance | FloatArray
+
+    def precision(self, f: FloatArray) -> FloatArray:
+        """Returns 1 / N at shares f of any shape (pure mechanisms), or the (k,) fixed precisions."""
+        return np.asarray(1 / (self.variance(f) if callable(self.variance) else self.variance))
+
+
+def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
+    """Returns the inversion of each group with information. The arguments are as for `combined_inversion`."""
+    found, everyone = [], people_of(groups, steps)
+    for (own, whole), each in zip(groups, of_each_group(groups, steps), strict=True):
+        m, table = (isinstance(own, Hashing) and own.injective(whole)) or (own, whole)
+        if table.n and m.p != m.q:
+            raw = combined_inversion([(m, table)], steps=each)
+            z = raw.frequencies[: own.k]
+            if isinstance(m, ChannelMechanism):
+                found.append(Observation(z, np.maximum(raw.standard_errors**2, _SMALLEST / table.n)))
+            else:
+                found.append(Observation(z, noise_variance(m, table.n / each, each, everyone)))
+    return found
+
+
+def people_of(groups: list[Group], steps: Steps = 1) -> float:
+    """Returns the number of people who reported, over the groups with information."""
+    pairs = zip(groups, of_each_group(groups, steps), strict=True)
+    return sum(table.n / each for (m, table), each in pairs if m.p != m.q)
+
+
+def noise_variance(m: Mechanism, people: float, steps: int, everyone: float) -> Variance:
+    """Returns the function N of a pure mechanism's inversion.
+
+    Args:
+        m: the mechanism.
+        people: number of people of this group.
+        steps: number of reports of each person.
+        everyone: number of people of all groups. The shares are those of everyone, so the choice of this group adds noise.
+    """
+    scale = people * (steps * (m.p - m.q)) ** 2
+
+    def variance(f: FloatArray) -> FloatArray:
+        own, x = m.support_covariance(f, steps)
+        return np.asarray(np.maximum((own + (x**2).sum(axis=0)) / scale - f / everyone, _SMALLEST / people))
+
+    return variance
+
+
+@dataclass(frozen=True, slots=True)
+class ValueLikelihood:
+    """Likelihoods of the values on a common grid. Values with equal inversions form one kind: kind i has `times[i]` values.
+
+    The likelihoods of kind i are the entries start[i] … start[i + 1] - 1. They belong to successive points, from first[i] on.
+
+    Attributes:
+        points: (J,) shares, ascending.
+        edges: (2, J) lower and upper end of the cell of each point.
+        kind, times: (k,) kind of each value, and (kinds,) number of values of each kind.
+        unbiased, noise: (kinds,) combined inversion of each kind's values, and its variance.
+        error: standard error of a share of zero.
+        start, first: (kinds + 1,) and (kinds,) positions as above.
+        rows, cells: (start[-1],) kind and point of each entry.
+        log_like: (start[-1],) log-likelihoods; the largest of each kind is 0.
+    """
+
+    points: FloatArray
+    edges: FloatArray
+    kind: IntArray
+    times: FloatArray
+    unbiased: FloatArray
+    noise: FloatArray
+    error: float
+    start: IntArray
+    first: IntArray
+    rows: IntArray
+    cells: IntArray
+    log_like: FloatArray
+
+    def sums(self, entries: FloatArray) -> FloatArray:
+        """Returns the sum of the entries of each kind, (kinds,)."""
+        return np.asarray(np.add.reduceat(entries, self.start[:-1]))
+
+    def normalised(self, entries: FloatArray) -> FloatArray:
+        """Divides the entries of each kind by their sum."""
+        return np.asarray(entries / self.sums(entries)[self.rows])
+
+    def moments(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns the mean and the variance of each kind's posterior, (kinds,) each."""
+        t = self.points[self.cells]
+        mean = self.sums(posterior * t)
+        return mean, self.sums(posterior * (t - mean[self.rows]) ** 2)
+
+
+def value_likelihood(seen: list[Observation], k: int) -> ValueLikelihood:
+    """Returns the likelihood of every value's share on a grid of shares. `seen` holds at least one observation."""
+    fixed = [s.variance for s in seen if not callable(s.variance)]
+    representative, kind, times = kinds([s.z for s in seen] + fixed)
+    z = np.array([s.z[representative] for s in seen])
+    table = np.concatenate([[0.0], np.geomspace(1e-4 / k, 1.0, _TABLE)])
+    info = sum(s.precision(table) if callable(s.variance) else np.full(table.size, s.precision(table).max()) for s in seen)
+    error = 1 / np.sqrt(np.asarray(info))
+    weights = [
+        s.precision(np.clip(own, 0, 1)) if callable(s.variance) else s.precision(own)[representative]
+        for s, own in zip(seen, z, strict=True)
+    ]
+    total = np.sum(weights, axis=0)
+    unbiased = (np.array(weights) * z).sum(axis=0) / total
+    centre = np.clip(unbiased, 0, 1)
+    away = _cumulative(table, 1 / error)  # distance of each share from zero, in standard errors
+    position = (away + _cumulative(table, FINE / (table + 1 / (4 * k)))) / SPACING
+    at = np.interp(centre, table, away)
+    reach = REACH / np.sqrt(total) / np.interp(centre, table, error)
+    low = np.floor(np.interp(at - reach, away, position)).astype(np.int64)
+    high = np.ceil(np.interp(at + reach, away, position)).astype(np.int64)
+    used = _union(low, high)
+    points = np.interp(used, position, table)
+    edges = np.interp(np.clip([used - 0.5, used + 0.5], 0, position[-1]), position, table)
+    points[(edges[0] <= 1 / k) & (1 / k < edges[1])] = 1 / k  # equal shares are possible exactly
+    first, size = np.searchsorted(used, low), high - low + 1
+    start = np.concatenate([[0], np.cumsum(size)])
+    rows = np.repeat(np.arange(size.size), size)
+    cells = np.arange(start[-1]) - start[rows] + first[rows]
+    log_like = np.zeros(cells.size)
+    for s, own in zip(seen, z, strict=True):
+        if callable(s.variance):
+            a, b = _integrals(s, points)
+            log_like += own[rows] * a[cells] - b[cells]
+        else:
+            t = points[cells]
+            log_like += (own[rows] - t / 2) * t * s.precision(t)[representative][rows]
+    log_like -= np.maximum.reduceat(log_like, start[:-1])[rows]
+    return ValueLikelihood(
+        points, edges, kind, times, unbiased, 1 / total, float(error[0]), start, first, rows, cells, log_like
+    )
+
+
+def _union(low: IntArray, high: IntArray) -> IntArray:
+    """Returns all integers, ascending, that lie in any of the ranges low[i] … high[i]."""
+    order = np.argsort(low)
+    begin, reached = low[order], np.maximum.accumulate(high[order])
+    new = np.concatenate([[True], begin[1:] > reached[:-1]])
+    begin, end = begin[new], reached[np.concatenate([np.flatnonzero(new)[1:] - 1, [low.size - 1]])]
+    size = end - begin + 1
+    before = np.cumsum(size) - size
+    return np.asarray(np.arange(size.sum()) + np.repeat(begin - before, size))
+
+
+def _cumulative(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Integral of y from x[0] to each x, by the trapezoidal rule."""
+    return np.concatenate([[0.0], np.cumsum((y[1:] + y[:-1]) / 2 * np.diff(x))])
+
+
+def _integrals(seen: Observation, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns A and B at the points, by Simpson's rule. The integrals are wrong by a constant across gaps of the grid."""
+    middle, width = (points[1:] + points[:-1]) / 2, np.diff(points)
+    ends, inside = seen.precision(points), seen.precision(middle)
+    a = (ends[1:] + 4 * inside + ends[:-1]) / 6 * width
+    b = ((ends * points)[1:] + 4 * inside * middle + (ends * points)[:-1]) / 6 * width
+    return np.concatenate([[0.0], np.cumsum(a)]), np.concatenate([[0.0], np.cumsum(b)])
+
+
+def kinds(columns: list[FloatArray]) -> tuple[IntArray, IntArray, FloatArray]:
+    """Groups values with equal columns (k,) into kinds: each kind's first value, each value's kind, and the kinds' sizes."""
+    kind = np.zeros(columns[0].size, np.int64)
+    for column in columns:
+        of_column = np.unique(column, return_inverse=True)[1]
+        _, first, kind, times = np.unique(
+            kind * column.size + of_column, return_index=True, return_inverse=True, return_counts=True
+        )
+    return first, kind, times.astype(np.float64)

@@ -1,0 +1,235 @@
+"""Upper bounds of the loss that `mechanisms.ledger.sequence_grr` defines, for any number of reports t.
+
+The symbols are those of that module. Linear lower bounds of f_v bound the loss. Their coefficients π_m are called *prices*. If
+Σ_m π_m c_m <= f_v(c) + κ_v for all counts c and all v, and π_1 >= π_2 >= …, then
+
+    eps_sequence(t) <= Σ_v κ_v + max_n [Σ_m φ(n_m) - Σ_m π_m n_m],   n_1 >= n_2 >= … integers with sum t
+
+with the symbols numbered by n_m. The bracket is convex in n, so the maximum is at a vertex of a polytope that contains these n.
+A vertex has M equal counts t/M and the value M φ(t/M) - (t/M)(π_1+…+π_M). For t = qk + r, 0 < r < k, other vertices replace the
+vertex with M = k: M < k symbols have the count q + r/M, and the other symbols have the count q. There are three choices of
+prices:
+
+- π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`free_rows`). The bound is exact if the best M
+  divides t and M + t/M <= k. Then x has M values, each at t/M steps; x' has t/M other values, each at one step with each
+  value of x.
+- The smallest prices that keep the bracket at most a given V. All v have the same κ, computed from f_v without the symbol
+  v. The bound is convex in V, and the best V is used (`best_bracket`).
+- For k <= 16, the prices that minimise the bound. Linear programming finds them (`programme`).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mechanisms.arguments import FloatArray, IntArray
+from mechanisms.ledger.sequence_loss import TOLERANCE
+
+PROGRAMME_K = 16
+DENSE = 4096  # up to this many symbols, every number of symbols is tried
+_MAX_CELLS = 200_000
+_FLOOR = 1e-3  # the lowest price of the linear programme, relative to the mean price
+
+
+def log_expm1(y: npt.ArrayLike) -> FloatArray:
+    """ln(e^y - 1) for y >= 0, elementwise, accurate at both ends; -inf at 0."""
+    y = np.asarray(y, np.float64)
+    with np.errstate(divide="ignore"):
+        small = np.log(np.expm1(np.clip(y, 0.0, 1.0)))
+    return np.asarray(np.where(y < 0.5, small, y + np.log1p(-np.exp(-np.maximum(y, 0.5)))))
+
+
+@dataclass(frozen=True, slots=True)
+class GRRRounds:
+    """GRR∘GRR on k symbols, with the functions that `mechanisms.ledger.sequence_grr` defines."""
+
+    k: int
+    e1: float
+    e2: float
+
+    @property
+    def log_total(self) -> float:
+        """ln(E₁+k-1)."""
+        return float(np.logaddexp(self.e1, math.log(self.k - 1)))
+
+    @property
+    def log_step(self) -> float:
+        """ln(E-1)."""
+        return float(log_expm1(self.e2))
+
+    def phi(self, n: npt.ArrayLike) -> FloatArray:
+        """φ(n)."""
+        return np.asarray(np.logaddexp(0.0, self.e1 - self.log_total + log_expm1(self.e2 * np.asarray(n))))
+
+    def omega(self, n: FloatArray) -> FloatArray:
+        """φ(n) - ε₂n, without cancellation."""
+        others = math.log(self.k - 1) - self.log_total - self.e2 * n
+        return np.asarray(np.logaddexp(self.e1 - self.log_total, others))
+
+    def row(self, counts: npt.ArrayLike, own: int | None = None) -> FloatArray:
+        """f_v of the counts of some symbols (last axis). v is the symbol at index `own`. If `own` is None, v is none of these
+        symbols."""
+        terms = log_expm1(self.e2 * np.asarray(counts))
+        if own is not None:
+            terms[..., own] += self.e1
+        return np.asarray(np.logaddexp(0.0, np.logaddexp.reduce(terms, axis=-1) - self.log_total))
+
+    def once(self, width: IntArray) -> FloatArray:
+        """ln(1+MX): f_v for one report of each of M symbols other than v."""
+        return np.asarray(np.logaddexp(0.0, np.log(width) + self.log_step - self.log_total))
+
+
+def widths(t: int, k: int) -> IntArray:
+    """Numbers of symbols M for which bounds are computed: all up to 4096, then 2048 numbers for every factor e."""
+    top = min(t, k)
+    dense = np.arange(1, min(top, DENSE) + 1)
+    sparse = np.exp(np.arange(math.log(DENSE), math.log(top), 1 / 2048)) if top > DENSE else np.zeros(0)
+    return np.unique(np.concatenate((dense, sparse.astype(np.int64), [top])))
+
+
+def free_rows(t: int, rounds: GRRRounds) -> float:
+    """The bound from the slopes of f_v at 0. In this bound x' may have any number of values that are never reported.
+
+    M φ(t/M) and ln(1+MX)/M are both convex in M. Between two computed widths, M φ(t/M) therefore lies below the chord, and
+    ln(1+MX)/M lies above the tangents. The point where the tangents meet gives a bound for all widths between these two.
+    """
+    m = widths(t, rounds.k)
+    total = rounds.once(m)
+    gain, price = m * rounds.phi(t / m), total / m
+    slope = (-np.expm1(-total) - total) / m / m
+    left = np.flatnonzero(np.diff(m) > 1)
+    right = left + 1
+    ahead = price[left] - price[right] + slope[right] * (m[right] - m[left])
+    bend = slope[right] - slope[left]
+    step = np.divide(ahead, bend, out=np.zeros_like(bend), where=bend > 0)
+    chord = gain[left] + step / (m[right] - m[left]) * (gain[right] - gain[left])
+    between_widths = chord - t * (price[left] + slope[left] * step)
+    return float(max((gain - t * price).max(), between_widths.max(initial=-np.inf)))
+
+
+def best_bracket(t: int, rounds: GRRRounds) -> float:
+    """The bound for the best V. For a given V, the prices are the smallest that keep the bracket at most V."""
+    k = rounds.k
+    m = np.arange(1, min(t, k) + 1)
+    gain = m * rounds.phi(t / m)
+
+    def bound(bracket: float) -> float:
+        slopes = np.diff(np.maximum(m / t * (gain - bracket), 0.0), prepend=0.0)
+        prices = np.maximum(np.maximum.accumulate(slopes[::-1])[::-1], 0.0)  # sorted; every partial sum is large enough
+        if prices.sum() > rounds.e2 or np.count_nonzero(prices) * _depth(t, rounds) > _MAX_CELLS:
+            return math.inf
+        worst = float((gain - t / m * np.cumsum(prices)).max())
+        return max(worst, 0.0) + k * _dearest_row(prices[prices > 0], t, rounds)
+
+    low, high = max(float((gain - rounds.e2 * t / m).max()), 0.0), float(gain.max())
+    for _ in range(25):
+        a, b = low + 0.382 * (high - low), low + 0.618 * (high - low)
+        low, high = (low, b) if bound(a) < bound(b) else (a, high)
+    return min(bound(high), bound((low + high) / 2))
+
+
+def _depth(t: int, rounds: GRRRounds) -> int:
+    """The largest count of one symbol in a maximiser of `_dearest_row` and `_dearest_rows`."""
+    return min(t, int((rounds.e1 + math.log(rounds.k) - math.log(_FLOOR)) / rounds.e2) + 2)
+
+
+def _dearest_row(prices: FloatArray, t: int, rounds: GRRRounds) -> float:
+    """κ = max_c Σ π_m c_m - f_v(c) over counts c without reports of symbol v; see `_dearest_rows`."""
+    if not len(prices):
+        return 0.0
+    depth = _depth(t, rounds)
+    level = rounds.e2 * np.arange(depth)
+    order = np.argsort((level - np.log(prices)[:, None]).ravel(), kind="stable")
+    height = np.logaddexp.accumulate(np.concatenate(([rounds.log_total], level[order % depth] + rounds.log_step)))
+    value = np.concatenate(([0.0], np.cumsum(prices[order // depth]))) - (height - rounds.log_total)
+    best = int(value.argmax())
+    return math.inf if (order[:best] == depth - 1).any() and depth < t else float(value[best])
+
+
+def _dearest_rows(prices: FloatArray, t: int, rounds: GRRRounds) -> tuple[FloatArray, FloatArray]:
+    """κ_v = max_c Σ π_m c_m - f_v(c) for every symbol v, and the counts c. The prices are positive, with sum at most ε₂.
+
+    Since -ln H = max_h [1 - ln h - H/h], the best counts for a given h include exactly those increments E^c → E^{c+1} of symbol
+    m for which w_m E^c (E-1)/π_m <= h. The candidates are therefore a chain, ordered by this threshold. Counts without a zero
+    are not needed: lowering all counts by one is at least as good. κ is infinite if `_depth` is too small.
+    """
+    k, depth = rounds.k, _depth(t, rounds)
+    weight = rounds.e1 * np.eye(k)[:, :, None] + rounds.e2 * np.arange(depth)  # (v, m, c): ln of w_m E^c
+    order = np.argsort((weight - np.log(prices)[:, None]).reshape(k, -1), axis=1, kind="stable")
+    step = np.take_along_axis(weight.reshape(k, -1), order, axis=1) + rounds.log_step
+    start = np.full((k, 1), rounds.log_total)
+    height = np.logaddexp.accumulate(np.concatenate((start, step), axis=1), axis=1) - rounds.log_total
+    value = np.concatenate((np.zeros((k, 1)), np.cumsum(prices[order // depth], axis=1)), axis=1) - height
+    last = np.where(order % depth == 0, np.arange(k * depth), 0).max(axis=1)  # from here on no count is zero
+    best = np.where(np.arange(k * depth + 1) <= last[:, None], value, -np.inf).argmax(axis=1)
+    counts = np.stack([np.bincount(order[v, : best[v]] // depth, minlength=k) for v in range(k)])
+    kappa = np.where((counts.max(axis=1) < depth) | (depth == t), value[np.arange(k), best], np.inf)
+    return kappa, counts.astype(np.float64)
+
+
+def _vertices(t: int, k: int) -> FloatArray:
+    """Vertices of the polytope of sorted counts n with sum t; see the module's docstring."""
+    whole, left = divmod(t, k)
+    few = np.arange(1, min(t, k - (t >= k)) + 1)[:, None]
+    first = np.arange(k) < few
+    points = [first * (t / few)]
+    if t >= k:
+        points.append(whole + first * (left / few) if left else np.full((1, k), float(whole)))
+    return np.concatenate(points)
+
+
+def programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
+    """The bound from the best prices, and count matrices near the worst matrix.
+
+    The linear programme uses cutting planes: it adds the rows c with the largest Σ π_m c_m - f_v(c) until no such sum exceeds
+    κ_v. The bound is computed anew from the programme's prices, so it is valid even if the programme's solution is inaccurate.
+    The variables are d, with π = ε₂/k + d k/t, then κ, then the bracket minus ε₂ t (1-1/k).
+    """
+    from scipy.optimize import linprog  # slow to load; a device needs it only for `spent`
+
+    k, e2 = rounds.k, rounds.e2
+    if k * k * _depth(t, rounds) > _MAX_CELLS:
+        return math.inf, []
+    points = _vertices(t, k)
+    offsets = rounds.omega(points).sum(axis=1)
+    scale, floor, eye = k / t, _FLOOR * e2 / k, np.eye(k)
+    sorted_prices = np.concatenate((eye[1:] - eye[:-1], np.ones((1, k))))  # also Σ π <= ε₂, else κ would be infinite
+    rows = [
+        np.concatenate((-points * scale, np.zeros_like(points), -np.ones((len(points), 1))), axis=1),
+        np.concatenate((sorted_prices, np.zeros((k, k + 1))), axis=1),
+    ]
+    limits = [-offsets, np.zeros(k)]
+
+    def cut(own: int, counts: FloatArray) -> None:
+        kappa = -np.broadcast_to(eye[own], counts.shape)
+        rows.append(np.concatenate((counts * scale, kappa, np.zeros((len(counts), 1))), axis=1))
+        limits.append(rounds.row(counts, own) - counts.sum(axis=1) * e2 / k)
+
+    for own in range(k):
+        cut(own, np.concatenate((np.zeros((1, k)), np.tri(k)[:-1], np.tri(k) * (1 - eye[own]))))
+    grown = t * e2 * (1 - 1 / k)
+    best, dearest = math.inf, np.zeros((k, k))
+    for _ in range(30):
+        solution = linprog(
+            np.concatenate((np.zeros(k), np.ones(k + 1))),
+            A_ub=np.concatenate(rows),
+            b_ub=np.concatenate(limits),
+            bounds=[((floor - e2 / k) / scale, None)] * k + [(None, None)] * (k + 1),
+            method="highs",
+        )
+        if solution.status != 0:
+            break
+        prices = np.sort(np.maximum(e2 / k + solution.x[:k] * scale, floor))[::-1]
+        prices *= min(1.0, e2 / prices.sum())
+        kappa, counts = _dearest_rows(prices, t, rounds)
+        bound = grown + float((offsets - points @ (prices - e2 / k)).max()) + float(kappa.sum())
+        if bound < best:
+            best, dearest = bound, counts
+        violated = np.flatnonzero(kappa > solution.x[k : 2 * k] + 1e-12)
+        if bound - grown - solution.fun <= TOLERANCE * bound / 10 or not len(violated):
+            break
+        for own in violated.tolist():
+            cut(own, counts[own][None, :])
+    return best, [dearest.astype(np.int64), np.zeros((k, k), np.int64), (1 - eye).astype(np.int64)]

@@ -1,0 +1,229 @@
+"""Tests the smoothness prior against dense computations, in its limits, and on shapes that are smooth or not."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import beta
+
+from estimators import empirical_bayes, matrix_inversion, ordered_empirical_bayes
+from estimators.draws import Draws
+from estimators.ordered import smoothed_shares
+from estimators.smooth_prior import SLABS, SLOPE, _draws, _Mode, _prior, _Problem, smooth_posterior
+from mechanisms import mechanism
+from mechanisms.arguments import FloatArray
+
+from .test_empirical_bayes import build, check, draw
+from .test_every_mechanism import ALL
+from .test_every_mechanism import build as build_any
+
+PEAK = np.diff(beta(5, 2).cdf(np.linspace(0, 1, 41)))
+
+
+def dense(bands: FloatArray) -> FloatArray:
+    """Returns the matrix with these bands."""
+    k = bands.shape[1]
+    upper = np.diag(bands[1, : k - 1], 1) + np.diag(bands[2, : k - 2], 2)
+    return np.asarray(np.diag(bands[0]) + upper + upper.T)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 12])
+def test_banded_products_equal_dense_products(k: int) -> None:
+    from estimators import smooth_kernels
+
+    rng = np.random.default_rng(1)
+    prior, weights, x = _prior(k, 2, 3.0), rng.uniform(0.1, 2, k), rng.standard_normal(k)
+    h = np.diag(weights) + dense(prior.bands)
+    l1, l2, d = np.zeros((3, k))
+    assert smooth_kernels.factor(prior.bands, weights, l1, l2, d) == pytest.approx(np.linalg.slogdet(h)[1])
+    solution, product = x.copy(), np.zeros(k)
+    smooth_kernels.solve(l1, l2, d, solution)
+    np.testing.assert_allclose(solution, np.linalg.solve(h, x), rtol=1e-9)
+    assert smooth_kernels.times(prior.bands, x, product) == pytest.approx(x @ dense(prior.bands) @ x)
+    np.testing.assert_allclose(product, dense(prior.bands) @ x, rtol=1e-9)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("k", [2, 3, 12])
+def test_the_prior_s_determinant_is_that_of_the_differences(k: int, order: int) -> None:
+    """The precision Q of η is DᵀPD, with D the first differences; the log-determinant is that of P."""
+    prior = _prior(k, order, 7.0)
+    difference = np.diff(np.eye(k), axis=0)
+    inverse = np.linalg.pinv(difference)
+    p = inverse.T @ dense(prior.bands) @ inverse
+    assert prior.log_det == pytest.approx(np.linalg.slogdet(p)[1])
+    np.testing.assert_allclose(difference.T @ p @ difference, dense(prior.bands), atol=1e-9)
+
+
+def test_a_very_smooth_prior_of_order_2_leaves_the_slope() -> None:
+    """The difference of η between the ends has the standard deviation SLOPE, and η is straight between them."""
+    k = 9
+    precision = dense(_prior(k, 2, 1e9).bands)[1:, 1:]  # η_0 = 0
+    covariance = np.linalg.inv(precision)
+    assert np.sqrt(covariance[-1, -1]) == pytest.approx(SLOPE, rel=1e-3)
+    np.testing.assert_allclose(covariance[:, -1] / covariance[-1, -1], np.arange(1, k) / (k - 1), rtol=1e-3)
+
+
+def of_three(z: FloatArray, error: float, tau: float) -> tuple[_Problem, _Mode]:
+    problem = _Problem.of(z, np.full(3, error**2), np.ones(3), np.zeros(1))
+    mode = _Mode.start(problem, _prior(3, 1, tau), independent=False)
+    mode.find(problem)
+    return problem, mode
+
+
+@pytest.mark.parametrize("error", [0.02, 0.2])
+def test_draws_and_evidence_agree_with_integration(error: float) -> None:
+    """For three values and one prior, a grid over the two differences of η gives the posterior.
+
+    The mean of 200 draws has a standard error of 1/14 of the posterior deviation; the test allows 4/14. The evidence is a
+    Laplace approximation; the test allows 0.2 nats. Control: the draws for observations two standard errors away are outside.
+    """
+    z, tau = np.array([0.6, 0.3, 0.1]), 2.0
+    problem, mode = of_three(z, error, tau)
+    u = np.linspace(-8, 8, 801)
+    first, second = np.meshgrid(u, u, indexing="ij")
+    eta = np.stack([np.zeros_like(first), first, first + second], axis=-1)
+    f = np.exp(eta - logsumexp(eta, axis=-1, keepdims=True))
+    log_prior = -0.5 * tau * (first**2 + second**2) + np.log(tau / (2 * np.pi))
+    log_joint = log_prior - 0.5 * (((z - f) / error) ** 2).sum(axis=-1) - 3 * np.log(error)
+    evidence = logsumexp(log_joint) + 2 * np.log(u[1] - u[0])
+    weight = np.exp(log_joint - logsumexp(log_joint))
+    mean = np.tensordot(weight, f, axes=2)
+    deviation = np.sqrt(np.tensordot(weight, (f - mean) ** 2, axes=2))
+    assert mode.log_evidence == pytest.approx(evidence, abs=0.2)
+
+    drawn = _draws(problem, [mode], np.ones(1), mode.shares(problem)[1])
+    assert (np.abs(drawn.mean(axis=0) - mean) < 4 / 14 * deviation).all()
+    np.testing.assert_allclose(drawn.std(axis=0), deviation, rtol=0.25)
+    moved, far = of_three(z + 2 * error * np.array([1, -1, 0]), error, tau)
+    control = _draws(moved, [far], np.ones(1), far.shares(moved)[1])
+    assert (np.abs(control.mean(axis=0) - mean) > 4 / 14 * deviation).any()
+
+
+@pytest.mark.parametrize("independent", [False, True])
+def test_no_step_from_a_mode_raises_the_posterior(independent: bool) -> None:
+    """The mode's posterior exceeds that of shifted η, computed densely; the allowance is the limit of the search."""
+    k, error = 12, 0.02
+    z = PEAK[:k] / PEAK[:k].sum() + error * np.random.default_rng(2).standard_normal(k) + np.eye(k)[3] * 0.2
+    slabs = np.concatenate([[0.0], error * SLABS[:3]])
+    problem = _Problem.of(z, np.full(k, error**2), np.ones(k), slabs)
+    mode = _Mode.start(problem, _prior(k, 2, 30.0), independent)
+    mode.find(problem)
+    chances, spread = mode.chances, problem.variance[:, None] + slabs[: mode.chances.size] ** 2
+
+    def posterior(eta: FloatArray) -> float:
+        m = mode.level[0] * np.exp(eta) / np.exp(eta).sum()
+        parts = chances * np.exp(-0.5 * (z - m)[:, None] ** 2 / spread) / np.sqrt(spread)
+        return float(np.log(parts.sum(axis=1)).sum() - 0.5 * eta @ dense(mode.prior.bands) @ eta)
+
+    best = posterior(mode.eta)
+    for v, shift in itertools.product(range(k), (-0.5, -0.05, 0.05, 0.5)):
+        assert posterior(mode.eta + shift * np.eye(k)[v]) < best + 0.05
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_laws_hold_for_every_mechanism(name: str) -> None:
+    m = build_any(name)
+    table = draw(m, np.array([0.3, 0.25, 0.2, 0.15, 0.07, 0.03]), 2000, 1, steps=2)
+    found = ordered_empirical_bayes(m, table, steps=2)
+    check(found)
+    assert isinstance(found.posterior, Draws)
+    np.testing.assert_allclose(found.posterior.histograms.sum(axis=1), 1)
+    assert (found.posterior.histograms > 0).all()
+    again = ordered_empirical_bayes(m, table, steps=2)
+    np.testing.assert_array_equal(found.frequencies, again.frequencies)
+    np.testing.assert_array_equal(found.interval(), again.interval())
+
+
+@pytest.mark.parametrize("eps", [1e-3, 1.0, 8.0])
+@pytest.mark.parametrize("k", [2, 3, 200])
+def test_the_laws_hold_at_extreme_budgets_and_domains(k: int, eps: float) -> None:
+    for name, n in itertools.product(("GRR", "L-OSUE"), (20, 3000)):
+        m = build(name, k, eps)
+        check(ordered_empirical_bayes(m, draw(m, 0.8 * np.eye(k)[k // 2] + 0.2 / k, n, 2)))
+
+
+def test_many_reports_give_the_inversion() -> None:
+    m = build("OUE", 40, 4.0)
+    for shares in (PEAK, np.random.default_rng(4).permutation(PEAK)):
+        table = draw(m, shares, 1_000_000, 4)
+        found, raw = ordered_empirical_bayes(m, table), matrix_inversion(m, table)
+        assert np.abs(found.frequencies - raw.frequencies).max() < 3.5 * raw.standard_errors.max()
+        assert (found.standard_errors < 1.3 * raw.standard_errors).all()
+
+
+def test_without_information_the_density_is_flat() -> None:
+    """With infinite noise the posterior is the prior, whose mean is the same for all values far from the ends."""
+    widths = np.array([1.0, 2, 5, 10, 20, 50])
+    found = smooth_posterior(np.array([0.4, 0.3, 0.3, 0, 0, 0]), lambda _: np.full(6, 1e8), widths)
+    np.testing.assert_allclose(found.frequencies, widths / widths.sum(), rtol=1e-3)
+
+
+def test_an_equal_density_is_found_in_unequal_bins() -> None:
+    """Control: without the widths the shares look uneven, and the error is at least 5 times as large."""
+    widths = np.geomspace(1, 40, 20)
+    m, shares = build("OUE", 20, 1.0), widths / widths.sum()
+    table = draw(m, shares, 20_000, 5)
+    found, control = (ordered_empirical_bayes(m, table, widths=w).frequencies for w in (widths, np.roll(widths, 10)))
+    assert 5 * np.square(found - shares).sum() < np.square(control - shares).sum()
+
+
+def test_reversed_values_reverse_the_estimate() -> None:
+    m = build("OUE", 40, 1.0)
+    table = draw(m, PEAK, 10_000, 6)
+    found = ordered_empirical_bayes(m, table)
+    back = ordered_empirical_bayes(m, m.table(table.n, table.counts[::-1].copy()))
+    np.testing.assert_allclose(back.frequencies[::-1], found.frequencies, atol=0.1 * found.standard_errors.max())
+
+
+def errors_of(shares: FloatArray, n: int) -> tuple[float, float]:
+    """Mean squared errors of the estimates with and without order, over 6 tables."""
+    m, found = build("OUE", shares.size, 1.0), np.zeros((6, 2))
+    for seed in range(6):
+        table = draw(m, shares, n, seed)
+        for i, estimate in enumerate((ordered_empirical_bayes(m, table), empirical_bayes(m, table))):
+            found[seed, i] = np.square(estimate.frequencies - shares).sum()
+    return found[:, 0].mean(), found[:, 1].mean()
+
+
+def test_smooth_shares_gain_from_the_order() -> None:
+    ordered, unordered = errors_of(PEAK, 10_000)
+    assert ordered < 0.5 * unordered
+
+
+def test_a_large_share_among_smooth_shares_gains_from_the_order() -> None:
+    ordered, unordered = errors_of(0.7 * PEAK + 0.3 * np.eye(40)[0], 20_000)
+    assert ordered < 0.5 * unordered
+
+
+def test_shares_without_order_lose_nothing() -> None:
+    """A power law in random order, and three large shares."""
+    shares = np.random.default_rng(7).permutation(1 / np.arange(1, 41))
+    spikes = np.full(40, 1e-4)
+    spikes[[3, 17, 30]] = (1 - 37e-4) / 3
+    for some in (shares / shares.sum(), spikes):
+        ordered, unordered = errors_of(some, 20_000)
+        assert ordered < 1.3 * unordered
+
+
+def test_more_than_10_000_values_have_no_draws() -> None:
+    m = mechanism("GRR", 10_001, eps=8.0)
+    found = ordered_empirical_bayes(m, m.tabulate(m.simulate(np.arange(500), np.random.default_rng(8))))
+    assert not isinstance(found.posterior, Draws)
+    assert found.frequencies.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("widths", [[1, 1], [1, 0, 1], [1, np.inf, 1], [1, np.nan, 1], [[1, 1, 1]]])
+def test_wrong_widths_are_refused(widths: list[float]) -> None:
+    m = mechanism("GRR", 3, eps=1.0)
+    with pytest.raises(ValueError, match="widths must be 3 positive finite numbers"):
+        ordered_empirical_bayes(m, m.table(3, np.ones(3, np.int64)), widths=widths)
+
+
+def test_a_filter_s_shares_are_smoothed() -> None:
+    errors = np.full(40, 0.01)
+    z = PEAK + errors * np.random.default_rng(9).standard_normal(40)
+    found = smoothed_shares(z, errors, 1000)
+    assert np.square(found.frequencies - PEAK).sum() < 0.5 * np.square(z - PEAK).sum()
+    assert np.isnan(smoothed_shares(np.full(40, np.nan), errors, 0).frequencies).all()
