@@ -18,7 +18,7 @@ The envelope carries no identity of a device: no id, no address, no key. A repor
 hashing every report contains the device's hash function, one of S functions.
 """
 
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -38,13 +38,14 @@ EnvelopeReason = Literal[
     "wrong length",
     "symbol out of range",
     "padding bits set",
+    "survey ended",
     "step too old",
     "step in the future",
     "too large",
 ]
 # "unreadable batch" is for the refused part of a batch, "malformed key" for a record whose report key has a wrong form
 Reason = Literal[EnvelopeReason, "unreadable batch", "malformed key"]
-REASONS: Final[tuple[Reason, ...]] = EnvelopeReason.__args__  # type: ignore[attr-defined]
+REASONS: Final[tuple[Reason, ...]] = get_args(EnvelopeReason)
 
 
 class Rejected(Exception):
@@ -137,6 +138,8 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> Envelope:
         raise Rejected("wrong length")
     if envelope.n > MAX_ENVELOPE_REPORTS:
         raise Rejected("too large")
+    if survey.ended(envelope.step):
+        raise Rejected("survey ended")
     if envelope.step < 0 or survey.too_old(envelope.step, appended_ms):
         raise Rejected("step too old")
     if survey.too_early(envelope.step, appended_ms):

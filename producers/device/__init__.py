@@ -1,6 +1,21 @@
-"""One person's client, which an application embeds: memo file, random numbers, reports."""
+"""One person's client, which an application embeds: memo file, random numbers, reports, and a wallet for several surveys."""
 
-from producers.device.device import Device, Spent, StepForgotten, Waiting
-from producers.device.memo_file import DeviceError
+from producers.device.device import Device, Spent, Waiting
+from producers.device.errors import (
+    ClockWentBack,
+    DeviceError,
+    StepForgotten,
+    StoreCleared,
+    StoreFull,
+    StoreHeld,
+    UnknownSurvey,
+    WalletFull,
+    WrongSurvey,
+)
+from producers.device.wallet import Wallet, WalletSpent
+from producers.device.wallet_file import Budget, SurveySpent
 
-__all__ = ["Device", "DeviceError", "Spent", "StepForgotten", "Waiting"]
+__all__ = [
+    "Budget", "ClockWentBack", "Device", "DeviceError", "Spent", "StepForgotten", "StoreCleared", "StoreFull", "StoreHeld",
+    "SurveySpent", "UnknownSurvey", "Waiting", "Wallet", "WalletFull", "WalletSpent", "WrongSurvey",
+]  # fmt: skip

@@ -1,7 +1,7 @@
 """The device: one person's client, which an application embeds. The device turns true values into reports.
 
     device = Device(load_survey("commute.toml"), folder)      # the first use enrolls the device permanently
-    device.report("mode", "bicycle", step)                    # None if this device does not answer "mode"
+    device.report("mode", "bicycle")                          # None if this device does not answer "mode"
     for report in device.waiting():                           # includes reports from before a restart
         if post(report.envelope, report.key):                 # retry freely: the key makes all attempts count once
             device.settle(report)
@@ -19,7 +19,8 @@ device returns the envelope. Therefore:
 No error message, `repr` or log contains a true value. The file contains true values: see docs/device.md.
 """
 
-import secrets
+import time
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -28,29 +29,17 @@ from typing import Any
 
 import numpy as np
 
-from mechanisms import Longitudinal, Mechanism, Reports
 from mechanisms.arguments import integer
 from producers.device import secure_random
-from producers.device.memo_file import DeviceError, Enrolment, MemoFile, Transaction
+from producers.device.errors import ClockWentBack, DeviceError, StepForgotten, StoreCleared, UnknownSurvey, WrongSurvey
+from producers.device.memo_file import Enrolment, MemoFile, Store, Transaction
 from producers.device.secure_random import SecureRandom
 from surveys import Attribute, Survey
-from surveys.envelope import seal
+from surveys.device_survey import Parameters
+from surveys.envelope import VERSION, Envelope, encode
 
 MAX_STEP = 2**62
-
-
-class StepForgotten(DeviceError):
-    """The step is too old to report: its envelope may have been dropped, and a second report would cost more privacy.
-
-    Attributes:
-        attribute: name of the attribute.
-        step: the requested step.
-        earliest: the earliest step that can still be reported for the first time.
-    """
-
-    def __init__(self, attribute: str, step: int, earliest: int) -> None:
-        super().__init__(f"step {step} of {attribute} is too old to report; the earliest that can be reported is {earliest}")
-        self.attribute, self.step, self.earliest = attribute, step, earliest
+KEY_BYTES = 16  # of an idempotency key
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +82,42 @@ class Device:
 
     Args:
         survey: the survey. A file made for another survey is an error.
-        path: the device's file, or an existing folder for a file named after the survey.
+        path: the device's file, or an existing folder for a file named after the survey. `Wallet.device` passes its own store.
         levels: attribute name -> name of the level that the participant chose. An attribute without an entry gets its first
             level. The first use fixes the levels permanently, since a second level would be a second privacy budget.
+        expect_enrolled: true if the application knows that this device has enrolled before.
 
     Raises:
         ValueError: if `levels` names an attribute or level that the survey doesn't have.
-        DeviceError: if the file cannot be used, belongs to another survey or has other levels.
+        UnknownSurvey: if the survey has a mechanism for which this version of the device has no randomizer.
+        WrongSurvey: if the file belongs to another survey.
+        StoreCleared: if `expect_enrolled` is true and the file is missing or has no enrolment.
+        StoreHeld, StoreFull: if another process holds the file for a minute; if the disk is full.
+        DeviceError: if the file is damaged, has other levels or cannot be used for another reason.
     """
 
-    def __init__(self, survey: Survey, path: str | Path, levels: Mapping[str, str] | None = None) -> None:
+    _random = SecureRandom()
+
+    def __init__(
+        self,
+        survey: Survey,
+        path: str | Path | Store,
+        levels: Mapping[str, str] | None = None,
+        *,
+        expect_enrolled: bool = False,
+    ) -> None:
         self._survey = survey
-        self._random = SecureRandom()
+        try:
+            self._parameters = survey.device_survey.mechanisms
+        except TypeError as error:
+            raise UnknownSurvey(f"{survey.name}: {error}") from None
         chosen = self._level_indices(levels or {})
-        path = Path(path)
-        self._path = path / f"{survey.name}.device" if path.is_dir() else path
-        self._file = MemoFile(self._path)
+        if isinstance(path, (str, Path)):
+            path = Path(path)
+            path = MemoFile(path / f"{survey.name}.device" if path.is_dir() else path, create=not expect_enrolled)
+        self._file, self._path = path, path.path
         with self._file.transaction() as memory:
-            if memory.fingerprint() is None:
+            if memory.fingerprint() is None and not expect_enrolled:
                 memory.enroll(survey.fingerprint, self._choices(chosen))
             else:
                 self._require_this_survey(memory)
@@ -119,12 +126,13 @@ class Device:
     def __repr__(self) -> str:
         return "<Device>"
 
-    def report(self, attribute: str, value: str | float, step: int) -> bytes | None:
+    def report(self, attribute: str, value: str | float, step: int | None = None) -> bytes | None:
         """Returns the envelope with this device's report of a value at a step; None if the device makes no report.
 
         A device makes no report of an attribute that it does not answer. At a level with `every_steps` the device reports only
         at the steps of its phase, which are `every_steps` apart. The device never makes up for a missed step. At a level with
-        `lifetime_reports` the device makes no further report after this number of reports.
+        `lifetime_reports` the device makes no further report after this number of reports. A device makes no report of a step
+        after the survey's last step.
 
         The first call for a step draws the report. While the step is among the last `lateness_steps` + 2 reported steps, later
         calls return the same bytes, whatever the value. For an older step at which the device would report, the call raises
@@ -134,28 +142,33 @@ class Device:
             attribute: name of the attribute.
             value: a text as the survey writes it, or a number: the index of one of the survey's `values`, an integer below
                 the `size`, or a number within the `bins`.
-            step: time step, in [0, 2^62].
+            step: time step, in [0, 2^62]; default: the present step by the system's clock.
 
         Raises:
             ValueError: if the attribute or step does not exist, or the value is not in the domain. The message hides the value.
             StepForgotten: if the step is older than the stored envelopes.
-            DeviceError: if the file is missing, damaged, locked for a minute or of another survey, or the disk is full. The
-                call that raises this error releases no report.
+            ClockWentBack: if the present step, as the default, is older than the stored envelopes.
+            StoreCleared: if the file is missing or has no enrolment.
+            StoreHeld, StoreFull, WrongSurvey, DeviceError: as for the constructor.
         """
         a = self._survey.index(attribute)
+        too_old = ClockWentBack if step is None else StepForgotten
+        step = self._survey.step_at(time.time_ns() // 1_000_000) if step is None else step
         integer("step", step, 0, MAX_STEP)
-        index = _value_index(self._survey.attributes[a], value)
+        index = value_index(self._survey.attributes[a], value)
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
             enrolment = memory.enrolment(a)
             if not enrolment.answers:
                 return None
-            m = self._survey.mechanisms[a][enrolment.level].device
-            if step % m.every_steps != enrolment.phase:
+            p = self._parameters[a][enrolment.level]
+            if step % p.every_steps != enrolment.phase or self._survey.ended(step):
                 return None
             envelope = memory.sent(a, step)
-            if envelope is None and not _finished(memory, a, m):
-                envelope = self._first_report(memory, a, m, enrolment, index, step)
+            if envelope is None and not _finished(memory, a, p):
+                if step <= (forgotten := memory.forgotten(a)):
+                    raise too_old(attribute, step, forgotten + 1)
+                envelope = self._first_report(memory, a, p, enrolment, index, step)
         return envelope
 
     def waiting(self) -> list[Waiting]:
@@ -164,7 +177,7 @@ class Device:
         The service rejects older reports as too late.
 
         Raises:
-            DeviceError: if the file is missing, damaged or of another survey.
+            DeviceError: as for `report`.
         """
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
@@ -175,7 +188,7 @@ class Device:
         """Marks a report as settled: the report is in the log or will never count. A repeated call changes nothing.
 
         Raises:
-            DeviceError: if the file is missing, damaged or of another survey.
+            DeviceError: as for `report`.
         """
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
@@ -189,7 +202,8 @@ class Device:
 
         Raises:
             ValueError: if there is no such attribute.
-            DeviceError: if the file is missing, damaged or of another survey.
+            DeviceError: as for `report`.
+            ModuleNotFoundError: if the loss of a memoized level needs SciPy, and SciPy is not installed.
         """
         a = self._survey.index(attribute)
         with self._file.transaction() as memory:
@@ -198,7 +212,10 @@ class Device:
             t, memos = memory.counts(a)
         if t == 0:
             return Spent(0, 0.0, 0.0)
-        return Spent(t, m.eps_t(t) if memos <= 1 else None, m.eps_sequence(t).value)
+        try:
+            return Spent(t, m.eps_t(t) if memos <= 1 else None, m.eps_sequence(t).value)
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(f"the privacy loss of {m.name} needs SciPy: pip install scipy", name=error.name) from None
 
     def forget(self, *, confirm: str) -> None:
         """Erases memos, enrolment, envelopes and counts permanently. The next `Device` on the file enrolls again.
@@ -211,7 +228,7 @@ class Device:
 
         Raises:
             ValueError: if `confirm` differs from the survey's name. Nothing is erased.
-            DeviceError: if the file is missing, damaged or of another survey.
+            DeviceError: as for `report`.
         """
         if confirm != self._survey.name:
             raise ValueError(f"confirm must be the survey's name, {self._survey.name}, got {confirm!r}")
@@ -221,32 +238,27 @@ class Device:
 
     # ---- a report
 
-    def _first_report(self, memory: Transaction, a: int, m: Mechanism, enrolment: Enrolment, index: int, step: int) -> bytes:
+    def _first_report(self, memory: Transaction, a: int, p: Parameters, enrolment: Enrolment, index: int, step: int) -> bytes:
         """Makes the only report of a step and stores the report."""
-        forgotten = memory.forgotten(a)
-        if step <= forgotten:
-            raise StepForgotten(self._survey.attributes[a].name, step, forgotten + 1)
         index = index if enrolment.fake < 0 else enrolment.fake
         key = None
-        if isinstance(m, Longitudinal):
-            key = secure_random.memo_key(m, index, enrolment.function)
-            memo = self._recall(memory, m, a, key, enrolment.function)
-            reports = secure_random.report_memo(m, memo, self._random)
+        if "memo" in p.coins:
+            key = secure_random.memo_key(p, index, enrolment.function)
+            row = secure_random.report_memo(p, self._recall(memory, p, a, key, enrolment.function), self._random)
         else:
-            reports = secure_random.report_once(m, index, self._random)
-        envelope = seal(self._survey, a, enrolment.level, step, reports)
+            row = secure_random.report_once(p, index, self._random)
+        envelope = encode(Envelope(VERSION, self._survey.fingerprint, a, enrolment.level, step, 1, row))
+        idempotency_key = urlsafe_b64encode(self._random.bytes(KEY_BYTES)).rstrip(b"=").decode()
         # the service accepts the current step, late steps within `lateness_steps`, and the next step because of clock skew
-        memory.keep(a, step, envelope, key, self._survey.lateness_steps + 2, secrets.token_urlsafe(16))
+        memory.keep(a, step, envelope, key, self._survey.lateness_steps + 2, idempotency_key)
         return envelope
 
-    def _recall(self, memory: Transaction, m: Longitudinal, a: int, key: int, function: int) -> Reports:
+    def _recall(self, memory: Transaction, p: Parameters, a: int, key: int, function: int) -> bytes:
         """Returns the memo of a key; draws a memo if the key has none."""
-        raw = memory.memo(a, key, lambda: secure_random.memoize(m, key, function, self._random).tobytes())
-        if len(raw) == m.report_dtype.itemsize:
-            rows: Reports = np.frombuffer(raw, m.report_dtype.base).reshape(1, *m.report_dtype.shape)
-            if m.valid(rows).all():
-                return rows
-        raise DeviceError(f"{self._path}: the memo of {self._survey.attributes[a].name} is damaged")
+        memo = memory.memo(a, key, lambda: secure_random.memoize(p, key, function, self._random))
+        if not secure_random.is_memo(p, memo, function):
+            raise DeviceError(f"{self._path}: the memo of {self._survey.attributes[a].name} is damaged")
+        return memo
 
     # ---- enrolment
 
@@ -255,13 +267,13 @@ class Device:
         n = len(self._survey.attributes)
         collection, sampled = self._survey.collection, self._random.below(n)
         choices = []
-        for a, mechanisms in enumerate(self._survey.mechanisms):
+        for a, levels in enumerate(self._parameters):
             level = chosen.get(a, 0)
-            m = mechanisms[level].device
+            p = levels[level]
             answers = collection != "smp" or a == sampled
-            fake = self._random.below(m.k) if collection == "rs+fd" and a != sampled else -1
-            phase = self._random.below(m.every_steps)
-            choices.append(Enrolment(level, answers, secure_random.enroll(m, self._random), fake, phase))
+            fake = self._random.below(p.k) if collection == "rs+fd" and a != sampled else -1
+            function = secure_random.enroll(p, self._random)
+            choices.append(Enrolment(level, answers, function, fake, self._random.below(p.every_steps)))
         return choices
 
     def _level_indices(self, levels: Mapping[str, str]) -> dict[int, int]:
@@ -278,9 +290,9 @@ class Device:
     def _require_this_survey(self, memory: Transaction) -> None:
         kept = memory.fingerprint()
         if kept is None:
-            raise DeviceError(f"{self._path}: the enrolment was erased; make a new Device to enroll again")
+            raise StoreCleared(f"{self._path}: the enrolment was erased; make a new Device to enroll again")
         if kept != self._survey.fingerprint:
-            raise DeviceError(
+            raise WrongSurvey(
                 f"{self._path}: belongs to a survey with fingerprint {kept.hex()}, not to {self._survey.name}"
                 f" with {self._survey.fingerprint.hex()}; each survey needs its own file and its own budget"
             )
@@ -295,12 +307,12 @@ class Device:
                 )
 
 
-def _finished(memory: Transaction, a: int, m: Mechanism) -> bool:
+def _finished(memory: Transaction, a: int, p: Parameters) -> bool:
     """True if the device has made all reports of the attribute that its level allows."""
-    return m.lifetime_reports is not None and memory.counts(a)[0] >= m.lifetime_reports
+    return p.lifetime_reports is not None and memory.counts(a)[0] >= p.lifetime_reports
 
 
-def _value_index(attribute: Attribute, value: Any) -> int:
+def value_index(attribute: Attribute, value: Any) -> int:
     """Returns the index of a value given as a text or a number; see `Device.report`.
 
     Raises:

@@ -1,5 +1,8 @@
 """Randomness of one device: exact coins and uniform integers from the operating system's generator, and the randomizers.
 
+The randomizers read the same integers as devices in other languages (`surveys.device_survey.Parameters`). They draw random
+bytes in the order that docs/write_a_device.md states. The same bytes therefore give the same reports in every language.
+
 A coin's probability is a rational number whose denominator is a power of two (every double is one), written as base-256 digits
 0.d₁d₂…. A toss draws the digits 0.u₁u₂… of a uniform number one by one and compares each digit with the coin's digit:
 
@@ -25,58 +28,15 @@ therefore below 10^-11 nats for a report. The tests compute the deviation with 6
 A draw does not take constant time. Measuring the device's time to a microsecond may reveal something about its draws.
 """
 
-import math
 import secrets
-from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-from mechanisms import Longitudinal, Mechanism, Reports
-from mechanisms.grr import GRR, LongitudinalGRR
-from mechanisms.linear_pool import LinearPool
-from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from mechanisms.subset import SubsetSelection
-from mechanisms.unary import LongitudinalUnary, Round, UnaryEncoding
+from mechanisms.finite_field import field
+from surveys.device_survey import Coin, Parameters
 
 BitArray = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Coin:
-    """An exact probability, stored for tossing.
-
-    Attributes:
-        digits: base-256 digits of the smaller probability after the point, most significant first.
-        inverted: true if "no" has the smaller probability.
-    """
-
-    digits: bytes
-    inverted: bool
-
-    @property
-    def probability(self) -> Fraction:
-        """Pr[yes], exactly."""
-        smaller = Fraction(int.from_bytes(self.digits, "big"), 256 ** len(self.digits))
-        return 1 - smaller if self.inverted else smaller
-
-
-def coin(yes: float, no: float, shares: int = 1) -> Coin:
-    """Returns the coin with Pr[yes] = yes and Pr[no] = shares · no. The smaller of these two probabilities is exact.
-
-    Args:
-        yes: in (0, 1].
-        no: in (0, 1], probability of each of the equally likely "no" outcomes.
-        shares: number of "no" outcomes, at least 1.
-    """
-    exact_yes, exact_no = Fraction(yes), shares * Fraction(no)
-    smaller = min(exact_yes, exact_no)
-    if not 0 < smaller < 1:
-        raise ValueError(f"the probabilities of a coin must be in (0, 1), got {yes!r} and {shares} times {no!r}")
-    length = -(-(smaller.denominator.bit_length() - 1) // 8)
-    digits = smaller.numerator * 256**length // smaller.denominator
-    return Coin(digits.to_bytes(length, "big"), exact_no < exact_yes)
 
 
 class SecureRandom:
@@ -87,14 +47,18 @@ class SecureRandom:
         return secrets.token_bytes(n)
 
     def below(self, n: int) -> int:
-        """A uniform integer in [0, n), without bias."""
-        return secrets.randbelow(n)
+        """A uniform integer in [0, n), without bias. Draws again until the low bits of big-endian bytes are below n."""
+        n_bits = (n - 1).bit_length()
+        while True:
+            drawn = int.from_bytes(self.bytes(-(-n_bits // 8)), "big") & ((1 << n_bits) - 1)
+            if drawn < n:
+                return drawn
 
     def toss(self, coin: Coin, n: int) -> BitArray:
-        """(n,) independent tosses of the coin."""
+        """(n,) independent tosses of the coin. Draws the first digit of every toss, then the second digit where needed, …"""
         smaller = np.zeros(n, np.bool_)
         undecided = np.arange(n)
-        for digit in coin.digits:
+        for digit in bytes.fromhex(coin.digits):
             if not undecided.size:
                 break
             drawn = np.frombuffer(self.bytes(undecided.size), np.uint8)
@@ -106,111 +70,128 @@ class SecureRandom:
 # ---- the families' randomizers
 
 
-def _symbol(symbol: int, n_symbols: int, p: float, q: float, random: SecureRandom) -> int:
-    """Generalized randomized response (GRR): the symbol with probability p, each other symbol with probability q."""
-    if random.toss(coin(p, q, n_symbols - 1), 1)[0]:
+def _symbol(symbol: int, n_symbols: int, keep: Coin, random: SecureRandom) -> int:
+    """Generalized randomized response (GRR): keeps the symbol, or draws one of the other symbols uniformly."""
+    if random.toss(keep, 1)[0]:
         return symbol
     other = random.below(n_symbols - 1)
     return other + (other >= symbol)
 
 
-def _bits(ones: BitArray, bit: Round, random: SecureRandom) -> BitArray:
-    """Unary encoding: applies the randomizing round to every bit."""
+def _cell(value: int, k: int, width: int, keep: Coin, random: SecureRandom) -> int:
+    """Square Wave: a uniform cell near the value, or a uniform one of the k-1 other cells."""
+    if random.toss(keep, 1)[0]:
+        return value + random.below(width)
+    other = random.below(k - 1)
+    return other + width * (other >= value)
+
+
+def _bits(ones: BitArray, coins: dict[str, Coin], random: SecureRandom) -> BitArray:
+    """Unary encoding: tosses for all ones, then for all zeros."""
     out = np.empty_like(ones)
     n_ones = int(np.count_nonzero(ones))
-    out[ones] = random.toss(coin(bit.p, bit.not_p), n_ones)
-    out[~ones] = random.toss(coin(bit.q, bit.not_q), ones.size - n_ones)
+    out[ones] = random.toss(coins["one"], n_ones)
+    out[~ones] = random.toss(coins["zero"], ones.size - n_ones)
     return out
 
 
-def _subset(value: int, m: SubsetSelection, random: SecureRandom) -> BitArray:
+def _subset(value: int, k: int, omega: int, with_value: Coin, random: SecureRandom) -> BitArray:
     """Subset selection: draws whether the set contains the value, then draws the other members uniformly."""
-    outside = (m.k - m.omega) / m.omega * math.exp(-m.eps_1) * m.p  # 1 - p, without cancellation
-    with_value = bool(random.toss(coin(m.p, outside), 1)[0])
-    n_others = m.omega - with_value
+    inside = bool(random.toss(with_value, 1)[0])
+    n_others = omega - inside
     others: set[int] = set()
-    for last in range(m.k - 1 - n_others, m.k - 1):  # Floyd's algorithm: each set of n_others out of k-1 is equally likely
+    for last in range(k - 1 - n_others, k - 1):  # Floyd's algorithm: each set of n_others out of k-1 is equally likely
         drawn = random.below(last + 1)
         others.add(last if drawn in others else drawn)
-    out = np.zeros(m.k, np.bool_)
+    out = np.zeros(k, np.bool_)
     out[[other + (other >= value) for other in others]] = True
-    out[value] = with_value
+    out[value] = inside
     return out
 
 
-def _linear_form(pool: LinearPool, function: int, value: int) -> int:
-    """H_a(v) of `mechanisms.linear_pool`, digit by digit."""
+def hashed(g: int, function: int, value: int) -> int:
+    """The symbol H_a(v) of `mechanisms.linear_pool`, digit by digit."""
+    add, multiply = field(g)
     total = 0
     while value:
-        total = int(pool.add[total, pool.multiply[function % pool.g, value % pool.g]])
-        function, value = function // pool.g, value // pool.g
+        total = int(add[total, multiply[function % g, value % g]])
+        function, value = function // g, value // g
     return total
 
 
-def _packed(bits: BitArray) -> Reports:
-    return np.packbits(bits, bitorder="little")[None]
+# ---- rows, as in an envelope
 
 
-def _pair(m: LocalHashing | LongitudinalHashing, function: int, symbol: int) -> Reports:
-    return np.array([(function, symbol)], m.report_dtype)
+def least_bytes(n_symbols: int) -> int:
+    """The smallest of the sizes 1, 2 and 4 bytes that holds 0 … n_symbols-1."""
+    return 1 if n_symbols <= 2**8 else 2 if n_symbols <= 2**16 else 4
+
+
+def _symbol_row(n_symbols: int, symbol: int) -> bytes:
+    return symbol.to_bytes(least_bytes(n_symbols), "little")
+
+
+def _bits_row(bits: BitArray) -> bytes:
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def _row_bits(p: Parameters, row: bytes) -> BitArray:
+    return np.unpackbits(np.frombuffer(row, np.uint8), count=p.k, bitorder="little").astype(np.bool_)
 
 
 # ---- a device's use of a mechanism
 
 
-def enroll(m: Mechanism, random: SecureRandom) -> int:
+def enroll(p: Parameters, random: SecureRandom) -> int:
     """Draws the device's permanent choice: the number of its hash function; 0 for mechanisms without one."""
-    return random.below(m.pool.size) if isinstance(m, LongitudinalHashing) else 0
+    return random.below(p.functions) if p.functions is not None and "memo" in p.coins else 0
 
 
-def memo_key(m: Longitudinal, value: int, function: int) -> int:
-    """Returns the key of the device's memo, like `Longitudinal.memo_keys`: the value, or the hashed symbol."""
-    return _linear_form(m.pool, function, value) if isinstance(m, LongitudinalHashing) else value
+def memo_key(p: Parameters, value: int, function: int) -> int:
+    """Returns the key of the device's memo: the value, or the hashed symbol."""
+    return value if p.g is None else hashed(p.g, function, value)
 
 
-def memoize(m: Longitudinal, key: int, function: int, random: SecureRandom) -> Reports:
-    """First round: draws a new memo for a memo key, one row of `report_dtype`.
-
-    Raises:
-        TypeError: if the mechanism has no device-side randomizer.
-    """
-    if isinstance(m, LongitudinalGRR):
-        return np.array([_symbol(key, m.k, m.p1, m.q1, random)], m.report_dtype)
-    if isinstance(m, LongitudinalUnary):
-        return _packed(_bits(np.arange(m.k) == key, m.first, random))
-    if isinstance(m, LongitudinalHashing):
-        return _pair(m, function, _symbol(key, m.g, m.p1, m.q1, random))
-    raise TypeError(f"no device-side randomizer of {m.name}")
+def memoize(p: Parameters, key: int, function: int, random: SecureRandom) -> bytes:
+    """First round: draws a new memo for a memo key, one row of `row_bytes`."""
+    return _row_of(p, p.coins["memo"], key, function, random)
 
 
-def report_memo(m: Longitudinal, memo: Reports, random: SecureRandom) -> Reports:
-    """Second round: draws a report from a memo; both are one row of `report_dtype`.
-
-    Raises:
-        TypeError: if the mechanism has no device-side randomizer.
-    """
-    if isinstance(m, LongitudinalGRR):
-        return np.array([_symbol(int(memo[0]), m.k, m.p2, m.q2, random)], m.report_dtype)
-    if isinstance(m, LongitudinalUnary):
-        return _packed(_bits(np.unpackbits(memo[0], count=m.k, bitorder="little").astype(np.bool_), m.second, random))
-    if isinstance(m, LongitudinalHashing):
-        return _pair(m, int(memo["function"][0]), _symbol(int(memo["symbol"][0]), m.g, m.p2, m.q2, random))
-    raise TypeError(f"no device-side randomizer of {m.name}")
+def report_memo(p: Parameters, memo: bytes, random: SecureRandom) -> bytes:
+    """Second round: draws a report from a memo; both are one row of `row_bytes`."""
+    coins = p.coins["report"]
+    if "one" in coins:
+        return _bits_row(_bits(_row_bits(p, memo), coins, random))
+    width = 0 if p.functions is None else least_bytes(p.functions)
+    return _row_of(p, coins, int.from_bytes(memo[width:], "little"), int.from_bytes(memo[:width], "little"), random)
 
 
-def report_once(m: Mechanism, value: int, random: SecureRandom) -> Reports:
-    """Draws a report of a one-time mechanism, one row of `report_dtype`.
+def report_once(p: Parameters, value: int, random: SecureRandom) -> bytes:
+    """Draws a report of a one-time mechanism, one row of `row_bytes`."""
+    coins = p.coins["report"]
+    if p.omega is not None:
+        return _bits_row(_subset(value, p.k, p.omega, coins["with_value"], random))
+    if p.width is not None:
+        return _symbol_row(p.k - 1 + p.width, _cell(value, p.k, p.width, coins["keep"], random))
+    if p.g is None or p.functions is None:
+        return _row_of(p, coins, value, 0, random)
+    function = random.below(p.functions)
+    return _row_of(p, coins, hashed(p.g, function, value), function, random)
 
-    Raises:
-        TypeError: if the mechanism has no device-side randomizer.
-    """
-    if isinstance(m, GRR):
-        return np.array([_symbol(value, m.k, m.p, m.q, random)], m.report_dtype)
-    if isinstance(m, UnaryEncoding):
-        return _packed(_bits(np.arange(m.k) == value, m.report_round, random))
-    if isinstance(m, SubsetSelection):
-        return _packed(_subset(value, m, random))
-    if isinstance(m, LocalHashing):
-        function = random.below(m.pool.size)
-        return _pair(m, function, _symbol(_linear_form(m.pool, function, value), m.g, m.p, m.other_symbol, random))
-    raise TypeError(f"no device-side randomizer of {m.name}")
+
+def is_memo(p: Parameters, row: bytes, function: int) -> bool:
+    """True if a device with this hash function could have drawn the memo."""
+    if len(row) != p.row_bytes:
+        return False
+    if "one" in p.coins["memo"]:
+        return int.from_bytes(row, "little") < 1 << p.k
+    width = 0 if p.functions is None else least_bytes(p.functions)
+    return int.from_bytes(row[:width], "little") == function and int.from_bytes(row[width:], "little") < (p.g or p.k)
+
+
+def _row_of(p: Parameters, coins: dict[str, Coin], symbol: int, function: int, random: SecureRandom) -> bytes:
+    """Randomizes a symbol, or the bits of which only this symbol's bit is one."""
+    if "one" in coins:
+        return _bits_row(_bits(np.arange(p.k) == symbol, coins, random))
+    drawn = _symbol(symbol, p.g or p.k, coins["keep"], random)
+    return _symbol_row(p.k, drawn) if p.functions is None else _symbol_row(p.functions, function) + _symbol_row(p.g or 0, drawn)

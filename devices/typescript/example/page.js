@@ -1,0 +1,78 @@
+/** A page that asks one question and sends a report a day. */
+
+import { Device, fetchSurvey, IndexedDBStore, Sender } from "../build/ldpstream-device.js";
+
+const gateway = { url: document.querySelector('meta[name="ldpstream-gateway"]').content };
+const find = (id) => document.getElementById(id);
+
+function tell(text) {
+  find("status").textContent = text;
+}
+
+function fail(error) {
+  tell("");
+  find("error").textContent = `This does not work at the moment: ${error.message}.`;
+  find("error").hidden = false;
+}
+
+/** Shows a row for each chance of a right guess: an upper bound that follows from a privacy loss of eps nats.
+ * The device has checked the survey's losses. */
+function showChances({ k, levels: [{ losses }] }) {
+  const chance = (eps) => Math.exp(eps) / (Math.exp(eps) + k - 1);
+  const rows = [
+    ["without a report", "", 1 / k],
+    ["after one report", "at most ", chance(losses.eps1)],
+    ["after all reports, if your answer stays the same", "at most ", chance(losses.epsInf)],
+  ];
+  for (const [when, limit, share] of rows) {
+    const row = document.createElement("li");
+    const [text, number, bar] = ["span", "strong", "div"].map((tag) => row.appendChild(document.createElement(tag)));
+    text.textContent = `The guess is right ${when}`;
+    number.textContent = `${limit}${Math.ceil(100 * share)} in 100`;
+    bar.className = "bar";
+    bar.style.setProperty("--share", `${100 * share}%`);
+    find("chances").querySelector("ul").append(row);
+  }
+  find("chances").hidden = false;
+}
+
+function showQuestion({ name, values }) {
+  for (const value of values) {
+    const label = document.createElement("label");
+    const input = Object.assign(document.createElement("input"), { type: "radio", name, value, required: true });
+    label.append(input, value);
+    find("values").append(label);
+  }
+  find("question").hidden = false;
+}
+
+async function start() {
+  const survey = await fetchSurvey(gateway);
+  const device = await Device.open(survey, new IndexedDBStore(survey.name));
+  const sender = new Sender(device, gateway);
+  sender.sendAtPageEnd();
+  const [question] = survey.attributes;
+  showQuestion(question);
+  showChances(question);
+  tell("");
+
+  find("question").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const value = new FormData(event.target).get(question.name);
+    event.target.querySelector("button").disabled = true;
+    report(device, sender, question, value).catch(fail);
+  });
+}
+
+async function report(device, sender, question, value) {
+  const envelope = await device.report(question.name, value);
+  find("reported").textContent = `“${question.values[envelope.at(-1)]}”`; // with GRR, the last byte is the reported value
+  find("sent").hidden = false;
+  tell("Sending the report. If you leave now, your device sends it at your next visit.");
+  await sender.run();
+  tell("The service has today’s report. Another report today would be the same one.");
+}
+
+start()
+  .catch(fail)
+  .finally(() => (document.documentElement.dataset.ready = "yes"));

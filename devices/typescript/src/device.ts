@@ -1,0 +1,353 @@
+/**
+ * The device: one person's client. It turns true values into reports.
+ *
+ * Each report is one transaction of the store. The device looks for an envelope of the step. If the step has no envelope, the device
+ * recalls or draws the memo, draws the report from the memo, counts the report and stores the envelope with its idempotency key.
+ * When the store has written all this to the disk, the device returns the envelope. Therefore:
+ *
+ * 1. a memo key never gets a second memo, and the memo is on the disk before any report from it leaves the device;
+ * 2. each step has one report, despite repeated calls, crashes, tabs and processes: a later call returns the same bytes or fails;
+ * 3. an envelope has one idempotency key, stored with the envelope, and all attempts use that key.
+ *
+ * No error message contains a true value. The store contains true values: see docs/device.md.
+ *
+ * Records of the store: `device` has the fingerprint and a random id of the enrolment; `attribute/A` has the permanent choices, the
+ * counts and the last envelopes; `memo/A/KEY` has a memo.
+ */
+
+import { fromText, toHex, toText } from "./bytes.js";
+import { ClockWentBack, DeviceError, StepForgotten, StoreCleared, WrongSurvey } from "./errors.js";
+import { seal } from "./envelope.js";
+import { drawFunction, drawMemo, isMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "./mechanisms.js";
+import { lossOfReports } from "./promise.js";
+import { below, systemBytes, type RandomBytes } from "./random.js";
+import type { Store, Transaction } from "./store.js";
+import { attributeIndex, stepAt, type Survey } from "./survey.js";
+import { valueIndex } from "./values.js";
+
+const FORMAT = 1; // of the records
+const KEY_BYTES = 16;
+
+/** Options of `Device.open`. */
+export interface DeviceOptions {
+  /** Attribute name -> name of the level that the person chose; by default the first level. The first use fixes the levels. */
+  readonly levels?: Readonly<Record<string, string>>;
+  /** True if the application knows that this device has enrolled before: an empty store is then a `StoreCleared`. */
+  readonly expectEnrolled?: boolean;
+  /** Time in ms since 1970; by default `Date.now`. */
+  readonly clock?: () => number;
+  /** Source of random bytes, for tests; by default Web Crypto. */
+  readonly random?: RandomBytes;
+}
+
+/** A report that may need another attempt. */
+export interface Waiting {
+  readonly attribute: string;
+  readonly step: number;
+  readonly envelope: Uint8Array;
+  readonly key: string; // `Idempotency-Key` of all attempts: 128 random bits
+}
+
+/** Privacy losses of the reports made for an attribute. They depend on the values: show them only to the person. */
+export interface Spent {
+  readonly reports: number; // distinct steps reported
+  readonly memos: number; // memos behind these reports; 0 for a one-time mechanism
+  /**
+   * Privacy loss in nats. One-time mechanism: bound for any values. Memoized mechanism: bound between the device's values and any
+   * unchanged value; null if the reports come from more than one memo, because changes of a value reveal more.
+   */
+  readonly epsT: number | null;
+}
+
+type Sent = {
+  readonly step: number;
+  readonly envelope: string;
+  readonly key: string | null; // null once the report is settled
+};
+
+export type Enrolment = {
+  readonly level: number;
+  readonly answers: boolean;
+  readonly hashFunction: number;
+  readonly fake: number | null; // the value that the device reports in place of the person's value (rs+fd)
+  readonly phase: number; // the device reports only at steps t with t mod everySteps = phase
+  readonly reports: number;
+  readonly memos: number;
+  readonly forgotten: number; // the latest step whose envelope was dropped; -1 for none
+  readonly sent: readonly Sent[]; // by step
+};
+
+export class Device {
+  private readonly unsettled = new Map<string, Waiting>();
+
+  private constructor(
+    readonly survey: Survey,
+    private readonly store: Store,
+    private readonly enrolment: string,
+    private readonly clock: () => number,
+    private readonly random: RandomBytes,
+  ) {}
+
+  /**
+   * Opens a person's device. The first use of a store enrolls permanently: it draws the sampled attribute, the hash functions, the
+   * fake values and the phases, and fixes the levels.
+   *
+   * @throws RangeError if `levels` names an attribute or level that the survey does not have.
+   * @throws WrongSurvey if the store belongs to another survey.
+   * @throws StoreCleared if `expectEnrolled` is true and the store is empty.
+   * @throws DeviceError if the store cannot be used or has other levels.
+   */
+  static async open(survey: Survey, store: Store, options: DeviceOptions = {}): Promise<Device> {
+    const random = options.random ?? systemBytes;
+    const levels = levelIndices(survey, options.levels ?? {});
+    const enrolment = await store.transaction(async (records) => {
+      const id = await enrolledAs(records, survey);
+      if (id !== null) {
+        await requireSameLevels(records, survey, levels);
+        return id;
+      }
+      if (options.expectEnrolled) throw new StoreCleared(`the store of ${survey.name} is empty, but the device had enrolled`);
+      const forgotten = isAccount(records) ? await records.admit(survey.attributes.map((_, a) => levels.get(a) ?? 0)) : -1;
+      return enroll(records, survey, levels, random, forgotten);
+    });
+    return new Device(survey, store, enrolment, options.clock ?? Date.now, random);
+  }
+
+  /**
+   * Returns the envelope with this device's report of a value; null if the device makes no report at this step.
+   *
+   * A device makes no report of an attribute that it does not answer, at a step outside its phase, after its lifetime's reports, and
+   * after the survey's last step.
+   * The first call for a step draws the report. Later calls return the same bytes, whatever the value.
+   *
+   * @param attribute name of the attribute.
+   * @param value a text as the survey writes it, or a number: an index into `values`, an integer below `size`, or a number in `bins`.
+   * @param step time step; by default the present step of the device's clock.
+   * @throws RangeError if the attribute or step does not exist, or the value is not in the domain. The message hides the value.
+   * @throws StepForgotten if the step is older than the stored envelopes.
+   * @throws ClockWentBack if the present step is older than the stored envelopes.
+   * @throws StoreFull, StoreHeld, StoreCleared, WrongSurvey, DeviceError if the store cannot keep the report. No report is made.
+   */
+  async report(attribute: string, value: string | number, step?: number): Promise<Uint8Array | null> {
+    const a = attributeIndex(this.survey, attribute);
+    const t = step ?? stepAt(this.survey, this.clock());
+    if (!Number.isSafeInteger(t) || t < 0) throw new RangeError(`step must be an integer of at least 0, got ${t}`);
+    const index = valueIndex(this.survey.attributes[a]!, value);
+    const sent = await this.transaction(async (records) => {
+      const enrolment = await read(records, a);
+      const m = this.survey.attributes[a]!.levels[enrolment.level]!.mechanism;
+      if (!enrolment.answers || t >= this.survey.ends || t % m.everySteps !== enrolment.phase) return null;
+      const before = enrolment.sent.find((report) => report.step === t);
+      if (before || enrolment.reports >= m.lifetimeReports) return before ?? null;
+      if (t <= enrolment.forgotten) {
+        throw new (step === undefined ? ClockWentBack : StepForgotten)(attribute, t, enrolment.forgotten + 1);
+      }
+      return this.firstReport(records, a, m, enrolment, enrolment.fake ?? index, t);
+    });
+    if (!sent) return null;
+    for (const waiting of unsettled(attribute, [sent])) this.unsettled.set(waiting.key, waiting);
+    return fromText(sent.envelope);
+  }
+
+  /** Returns the unsettled reports among the last `lateness_steps` + 2 reports of each attribute, in the order of steps. */
+  async waiting(): Promise<Waiting[]> {
+    const waiting = await this.transaction(async (records) => {
+      const found: Waiting[] = [];
+      for (const [a, { name }] of this.survey.attributes.entries()) {
+        found.push(...unsettled(name, (await read(records, a)).sent));
+      }
+      return found.sort((left, right) => left.step - right.step);
+    });
+    this.unsettled.clear();
+    for (const report of waiting) this.unsettled.set(report.key, report);
+    return waiting;
+  }
+
+  /** Returns the unsettled reports that this object has returned, without a look at the store: for the end of a page. */
+  known(): Waiting[] {
+    return [...this.unsettled.values()];
+  }
+
+  /** Marks a report as settled: the report is in the log or will never count. A repeated call changes nothing. */
+  async settle(report: Waiting): Promise<void> {
+    const a = attributeIndex(this.survey, report.attribute);
+    await this.transaction(async (records) => {
+      const enrolment = await read(records, a);
+      if (!enrolment.sent.some(({ key }) => key === report.key)) return;
+      const sent = enrolment.sent.map((other) => (other.key === report.key ? { ...other, key: null } : other));
+      records.put(`attribute/${a}`, { ...enrolment, sent });
+    });
+    this.unsettled.delete(report.key);
+  }
+
+  /** Returns what the reports of an attribute have revealed so far. */
+  async spent(attribute: string): Promise<Spent> {
+    const a = attributeIndex(this.survey, attribute);
+    const { level, reports, memos } = await this.transaction((records) => read(records, a));
+    const m = this.survey.attributes[a]!.levels[level]!.mechanism;
+    return { reports, memos, epsT: memos > 1 ? null : lossOfReports(m, reports) };
+  }
+
+  /**
+   * Erases memos, enrolment, envelopes and counts permanently. Past losses remain: a new enrolment adds a fresh budget to them.
+   *
+   * @param confirm the survey's name, to prevent erasing by mistake.
+   * @throws RangeError if `confirm` differs from the survey's name. Nothing is erased.
+   */
+  async forget(confirm: string): Promise<void> {
+    const { name } = this.survey;
+    if (confirm !== name) throw new RangeError(`confirm must be the survey's name, ${name}, got ${JSON.stringify(confirm)}`);
+    await this.transaction(async (records) => (isAccount(records) ? records.leave() : records.remove("")));
+    this.unsettled.clear();
+  }
+
+  private transaction<T>(work: (records: Transaction) => Promise<T>): Promise<T> {
+    return this.store.transaction(async (records) => {
+      if ((await enrolledAs(records, this.survey)) !== this.enrolment) {
+        throw new StoreCleared(`the store of ${this.survey.name} was cleared; open the device again to enroll again`);
+      }
+      return work(records);
+    });
+  }
+
+  /** Makes and stores the only report of a step. */
+  private async firstReport(
+    records: Transaction,
+    a: number,
+    m: Mechanism,
+    enrolment: Enrolment,
+    value: number,
+    step: number,
+  ): Promise<Sent> {
+    const { row, drawn } = await this.row(records, a, m, enrolment.hashFunction, value);
+    const envelope = toText(seal(this.survey.fingerprint, a, enrolment.level, step, row));
+    const report: Sent = { step, envelope, key: toText(this.random(KEY_BYTES)) };
+    // the service accepts the present step, late steps within `lateness_steps`, and the next step because of clock skew
+    const sent = [...enrolment.sent, report].sort((left, right) => left.step - right.step);
+    const dropped = sent.splice(0, Math.max(0, sent.length - this.survey.latenessSteps - 2));
+    const forgotten = Math.max(enrolment.forgotten, ...dropped.map((old) => old.step));
+    const { reports, memos } = enrolment;
+    records.put(`attribute/${a}`, { ...enrolment, reports: reports + 1, memos: memos + Number(drawn), forgotten, sent });
+    return report;
+  }
+
+  /** Draws the row of a report; `drawn` is true if the value had no memo. */
+  private async row(
+    records: Transaction,
+    a: number,
+    m: Mechanism,
+    hashFunction: number,
+    value: number,
+  ): Promise<{ row: Uint8Array; drawn: boolean }> {
+    if (!m.memo) return { row: reportOnce(m, value, this.random), drawn: false };
+    const key = memoKey(m, value, hashFunction);
+    const name = `memo/${a}/${key}`;
+    const kept = await records.get(name);
+    const memo = kept === undefined ? drawMemo(m, key, hashFunction, this.random) : fromText(String(kept));
+    if (!isMemo(m, memo, hashFunction)) throw new DeviceError(`the memo of ${this.survey.attributes[a]!.name} is damaged`);
+    if (kept === undefined) records.put(name, toText(memo));
+    return { row: reportMemo(m, memo, this.random), drawn: kept === undefined };
+  }
+}
+
+// ---- enrolment
+
+/** The records of one device inside a wallet. */
+export interface Account extends Transaction {
+  /** Charges the survey's claim at these levels. Returns the latest step that the device may not report. */
+  admit(levels: readonly number[]): Promise<number>;
+  /** Deletes the device's records and charges what the device has spent. */
+  leave(): Promise<void>;
+}
+
+function isAccount(records: Transaction): records is Account {
+  return "admit" in records;
+}
+
+/** Returns the id of the store's enrolment in this survey; null if the store is empty. */
+async function enrolledAs(records: Transaction, survey: Survey): Promise<string | null> {
+  const kept = (await records.get("device")) as { format: number; fingerprint: string; id: string } | undefined;
+  if (kept === undefined) {
+    if (await records.get("wallet")) throw new DeviceError("the store is a wallet; use Wallet.device to answer a survey");
+    return null;
+  }
+  if (kept.format !== FORMAT) throw new DeviceError(`the store has format ${kept.format}, this program needs format ${FORMAT}`);
+  if (kept.fingerprint !== toHex(survey.fingerprint)) {
+    throw new WrongSurvey(
+      `the store belongs to a survey with fingerprint ${kept.fingerprint}, not to ${survey.name} with ` +
+        `${toHex(survey.fingerprint)}; each survey needs its own store and its own budget`,
+    );
+  }
+  return kept.id;
+}
+
+/** Draws and stores the choices that a device makes at its first use. Returns the enrolment's id. */
+function enroll(
+  records: Transaction,
+  survey: Survey,
+  levels: ReadonlyMap<number, number>,
+  random: RandomBytes,
+  forgotten: number, // no step up to this one will be reported
+): string {
+  const sampled = below(survey.attributes.length, random);
+  survey.attributes.forEach((attribute, a) => {
+    const level = levels.get(a) ?? 0;
+    const m = attribute.levels[level]!.mechanism;
+    const fake = survey.collection === "rs+fd" && a !== sampled ? below(m.k, random) : null;
+    const enrolment: Enrolment = {
+      level,
+      answers: survey.collection !== "smp" || a === sampled,
+      fake,
+      hashFunction: drawFunction(m, random),
+      phase: below(m.everySteps, random),
+      reports: 0,
+      memos: 0,
+      forgotten,
+      sent: [],
+    };
+    records.put(`attribute/${a}`, enrolment);
+  });
+  const id = crypto.randomUUID();
+  records.put("device", { format: FORMAT, fingerprint: toHex(survey.fingerprint), id });
+  return id;
+}
+
+/** Translates the names of attributes and levels into indices. */
+function levelIndices(survey: Survey, levels: Readonly<Record<string, string>>): Map<number, number> {
+  return new Map(
+    Object.entries(levels).map(([attribute, level]) => {
+      const a = attributeIndex(survey, attribute);
+      const names = survey.attributes[a]!.levels.map(({ name }) => name);
+      if (!names.includes(level)) {
+        throw new RangeError(`the level of ${attribute} must be one of ${names.join(", ")}, got ${JSON.stringify(level)}`);
+      }
+      return [a, names.indexOf(level)];
+    }),
+  );
+}
+
+async function requireSameLevels(records: Transaction, survey: Survey, levels: ReadonlyMap<number, number>): Promise<void> {
+  for (const [a, level] of levels) {
+    const kept = (await read(records, a)).level;
+    const { name, levels: known } = survey.attributes[a]!;
+    if (kept !== level) {
+      throw new DeviceError(
+        `the level of ${name} is permanently ${known[kept]!.name}, got ${known[level]!.name}; ` +
+          "a second level would need a second privacy budget",
+      );
+    }
+  }
+}
+
+// ---- records
+
+async function read(records: Transaction, a: number): Promise<Enrolment> {
+  const record = await records.get(`attribute/${a}`);
+  if (record === undefined) throw new DeviceError(`the store is damaged: attribute ${a} is missing`);
+  return record as unknown as Enrolment;
+}
+
+/** Returns the unsettled ones of an attribute's reports. */
+function unsettled(attribute: string, sent: readonly Sent[]): Waiting[] {
+  return sent.flatMap(({ step, envelope, key }) => (key === null ? [] : [{ attribute, step, envelope: fromText(envelope), key }]));
+}

@@ -1,0 +1,95 @@
+/** The errors of a device. No message contains a person's value. */
+
+/** The device cannot do what was asked. Nothing left the device, and the store is as before the call. */
+export class DeviceError extends Error {
+  override readonly name: string = "DeviceError";
+}
+
+/** This version of the device does not know how to answer the survey. */
+export class UnknownSurvey extends DeviceError {
+  override readonly name = "UnknownSurvey";
+}
+
+/** The device survey breaks its own promise: its hash is wrong, or a mechanism would lose more privacy than the survey states. */
+export class UnsafeSurvey extends DeviceError {
+  override readonly name = "UnsafeSurvey";
+}
+
+/** The store, or the application's pin, belongs to a survey with another fingerprint. */
+export class WrongSurvey extends DeviceError {
+  override readonly name = "WrongSurvey";
+}
+
+/** Other processes or tabs hold the store. */
+export class StoreHeld extends DeviceError {
+  override readonly name = "StoreHeld";
+}
+
+/** The storage is full. */
+export class StoreFull extends DeviceError {
+  override readonly name = "StoreFull";
+}
+
+/** The store is empty but should have an enrolment, or has another enrolment than before. */
+export class StoreCleared extends DeviceError {
+  override readonly name = "StoreCleared";
+}
+
+/** The survey asks for more privacy budget than the wallet has left. The wallet is as before the call. */
+export class WalletFull extends DeviceError {
+  override readonly name = "WalletFull";
+
+  /**
+   * @param survey name of the survey.
+   * @param windowSeconds length of the budget's window; null for the budget for ever.
+   * @param asked the survey's claim, in nats; Infinity if nothing bounds its loss.
+   * @param left what the wallet has left, in nats.
+   */
+  constructor(
+    readonly survey: string,
+    readonly windowSeconds: number | null,
+    readonly asked: number,
+    readonly left: number,
+  ) {
+    const span = windowSeconds === null ? "for ever" : `within ${windowSeconds} s`;
+    const unbounded = asked === Infinity ? ": its level has no lifetime_reports and the survey has no end" : "";
+    super(`${survey} asks ${short(asked)} nats ${span}${unbounded}; the wallet has ${short(left)} nats left`);
+  }
+}
+
+function short(nats: number): string {
+  return nats === Infinity ? "inf" : String(Number(nats.toPrecision(6)));
+}
+
+/** The step is too old to report: its envelope may have been dropped, and a second report would cost more privacy. */
+export class StepForgotten extends DeviceError {
+  override readonly name: string = "StepForgotten";
+
+  /**
+   * @param attribute name of the attribute.
+   * @param step the requested step.
+   * @param earliest the earliest step that can still be reported for the first time.
+   */
+  constructor(
+    readonly attribute: string,
+    readonly step: number,
+    readonly earliest: number,
+    message = `step ${step} of ${attribute} is too old to report; the earliest that can be reported is ${earliest}`,
+  ) {
+    super(message);
+  }
+}
+
+/** The device's clock is behind the reports that the device has made. The device reports again when the clock has caught up. */
+export class ClockWentBack extends StepForgotten {
+  override readonly name = "ClockWentBack";
+
+  constructor(attribute: string, step: number, earliest: number) {
+    super(
+      attribute,
+      step,
+      earliest,
+      `the clock went back: it is at step ${step}, and ${attribute} can be reported from step ${earliest} on`,
+    );
+  }
+}

@@ -1,0 +1,29 @@
+/** The hash functions of local hashing: linear forms over the finite field GF(g), g = r^e. */
+
+/** The field, from the device survey. An element 0 … g-1 is a polynomial: its coefficients are the base-r digits, least first. */
+export interface Field {
+  readonly characteristic: number; // r, a prime
+  readonly degree: number; // e
+  readonly polynomial: readonly number[]; // monic, of degree e; coefficients, least power first
+}
+
+/** Returns H_a(v) = Σ a_j v_j in GF(g), over all base-g digits j of the function a and the value v. */
+export function hash(field: Field, hashFunction: number, value: number): number {
+  const { characteristic: r, degree: e, polynomial } = field;
+  const g = r ** e;
+  const sum = new Array<number>(2 * e - 1).fill(0); // of products of polynomials, reduced at the end
+  for (let a = hashFunction, v = value; v > 0; a = Math.floor(a / g), v = Math.floor(v / g)) {
+    const left = coefficients(a % g, field);
+    const right = coefficients(v % g, field);
+    left.forEach((x, i) => right.forEach((y, j) => (sum[i + j] = (sum[i + j]! + x * y) % r)));
+  }
+  for (let power = 2 * e - 2; power >= e; power--) {
+    const top = sum[power]!;
+    for (let i = 0; i <= e; i++) sum[power - e + i] = (sum[power - e + i]! + top * (r - polynomial[i]!)) % r;
+  }
+  return sum.slice(0, e).reduceRight((symbol, coefficient) => symbol * r + coefficient, 0);
+}
+
+function coefficients(element: number, { characteristic, degree }: Field): number[] {
+  return Array.from({ length: degree }, (_, i) => Math.floor(element / characteristic ** i) % characteristic);
+}

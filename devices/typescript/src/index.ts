@@ -1,0 +1,21 @@
+/** One person's ldpstream client. Browsers and Node; `@ldpstream/device/node` adds a store for Node. */
+
+export { Device, type DeviceOptions, type Spent, type Waiting } from "./device.js";
+export {
+  ClockWentBack,
+  DeviceError,
+  StepForgotten,
+  StoreCleared,
+  StoreFull,
+  StoreHeld,
+  UnknownSurvey,
+  UnsafeSurvey,
+  WalletFull,
+  WrongSurvey,
+} from "./errors.js";
+export { IndexedDBStore } from "./indexeddb_store.js";
+export { fetchSurvey, Sender, type Attempt, type GatewayOptions } from "./send.js";
+export type { Losses } from "./promise.js";
+export { MemoryStore, type Json, type Store, type Transaction } from "./store.js";
+export { Wallet, type SurveySpent, type WalletLimits, type WalletOptions, type WalletSpent } from "./wallet.js";
+export { openSurvey, stepAt, type Attribute, type Level, type Survey } from "./survey.js";

@@ -1,0 +1,164 @@
+/** Sending reports through the gateway: docs/write_a_device.md has the table of answers. */
+
+import type { Device, Waiting } from "./device.js";
+import { DeviceError } from "./errors.js";
+import { below, systemBytes } from "./random.js";
+import { openSurvey, type Survey } from "./survey.js";
+
+const NEVER_COUNTS = [400, 413, 415, 422];
+const ANSWER_MS = 15_000; // longer than the gateway's time-outs
+const FIRST_PAUSE_MS = 1_000;
+const LONGEST_PAUSE_MS = 300_000;
+const KEEPALIVE_BYTES = 60_000; // browsers allow 64 KiB in all requests that outlive a page
+
+/** The gateway to which a device posts. */
+export interface GatewayOptions {
+  readonly url: string; // without /v1/reports
+  readonly token?: string; // bearer token, if the gateway needs one
+  readonly fetch?: typeof globalThis.fetch; // for tests
+}
+
+/** The outcome of one attempt for every waiting report. */
+export interface Attempt {
+  readonly accepted: number;
+  readonly refused: number; // never count
+  readonly waiting: number; // may count later
+  readonly retryAfterMs: number; // largest Retry-After of the answers; 0 for none
+  readonly problems: readonly string[]; // such as "step too old (422)"; "no answer" if there was none
+}
+
+/**
+ * Returns the survey that a gateway serves.
+ *
+ * @param pin the fingerprint that the application expects: see `openSurvey`.
+ * @throws DeviceError if the gateway does not answer with a survey; `UnknownSurvey` and others as in `openSurvey`.
+ */
+export async function fetchSurvey(gateway: GatewayOptions, pin?: string): Promise<Survey> {
+  const answer = await post(gateway, "/v1/survey", { signal: AbortSignal.timeout(ANSWER_MS) }).catch(() => null);
+  if (!answer?.ok) throw new DeviceError(`the gateway gave no survey: ${answer ? await problemOf(answer) : "no answer"}`);
+  const document: unknown = await answer.json().catch(() => null);
+  return openSurvey(document, pin);
+}
+
+/** Posts a device's reports to a gateway. All attempts for a report have its idempotency key, so the report counts once. */
+export class Sender {
+  constructor(
+    private readonly device: Device,
+    private readonly gateway: GatewayOptions,
+  ) {}
+
+  /** Posts every waiting report once, and settles the reports that are in the log or will never count. */
+  async attempt(signal?: AbortSignal): Promise<Attempt> {
+    const totals = { accepted: 0, refused: 0, waiting: 0, retryAfterMs: 0, problems: [] as string[] };
+    for (const report of await this.device.waiting()) {
+      signal?.throwIfAborted();
+      const { outcome, problem, retryAfterMs } = await this.deliver(report, signal ? { signal } : {});
+      totals[outcome] += 1;
+      totals.retryAfterMs = Math.max(totals.retryAfterMs, retryAfterMs);
+      if (problem && !totals.problems.includes(problem)) totals.problems.push(problem);
+    }
+    return totals;
+  }
+
+  /**
+   * Calls `attempt` until no report waits.
+   *
+   * The pause before the next attempt is `Retry-After` (if the answer has it) plus a uniformly random part of 1 s, 2 s, 4 s, … up to
+   * 5 minutes ("full jitter"), so that many devices do not return at one moment.
+   *
+   * @param options.signal stops the retries: the promise then rejects with the signal's reason. The reports stay in the store.
+   * @param options.pause waits for a number of ms; for tests.
+   */
+  async run(options: { signal?: AbortSignal; pause?: (ms: number) => Promise<void> } = {}): Promise<void> {
+    const pause = options.pause ?? ((ms: number) => sleep(ms, options.signal));
+    for (let attempts = 0; ; attempts++) {
+      const { waiting, retryAfterMs } = await this.attempt(options.signal);
+      if (waiting === 0) return;
+      options.signal?.throwIfAborted();
+      const range = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts);
+      await pause(retryAfterMs + below(range + 1, systemBytes));
+    }
+  }
+
+  /**
+   * Starts a last attempt for the known reports while the page ends, with `fetch` and `keepalive`. If the page ends before an answer
+   * comes, the report stays in the store, and the next `attempt` posts it again with the same key. `sendBeacon` cannot be used: it
+   * sends neither a key nor a token, so a report could count twice.
+   */
+  lastAttempt(): void {
+    let bytes = 0;
+    for (const report of this.device.known()) {
+      bytes += report.envelope.length;
+      if (bytes > KEEPALIVE_BYTES) return;
+      this.deliver(report, { keepalive: true }).catch(() => undefined); // the report stays in the store
+    }
+  }
+
+  /** Calls `lastAttempt` when the page is hidden or ends. Returns a function that removes the listeners. */
+  sendAtPageEnd(): () => void {
+    const hidden = () => {
+      if (document.visibilityState === "hidden") this.lastAttempt();
+    };
+    document.addEventListener("visibilitychange", hidden);
+    return () => document.removeEventListener("visibilitychange", hidden);
+  }
+
+  /** Posts a report once, and settles it if the answer is final. */
+  private async deliver(report: Waiting, { signal, keepalive = false }: { signal?: AbortSignal; keepalive?: boolean }) {
+    const timeout = AbortSignal.timeout(ANSWER_MS);
+    const headers = { "Content-Type": "application/vnd.ldpstream.envelope", "Idempotency-Key": report.key };
+    let answer: Response;
+    try {
+      answer = await post(this.gateway, "/v1/reports", {
+        method: "POST",
+        headers,
+        body: report.envelope.slice(),
+        keepalive,
+        signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+      });
+    } catch {
+      signal?.throwIfAborted();
+      return { outcome: "waiting" as const, problem: "no answer", retryAfterMs: 0 };
+    }
+    const never = NEVER_COUNTS.includes(answer.status);
+    const accepted = answer.status === 202;
+    if (accepted || never) await this.device.settle(report);
+    const problem = await problemOf(answer); // also ends the answer of an accepted report
+    const outcome = accepted ? ("accepted" as const) : never ? ("refused" as const) : ("waiting" as const);
+    return { outcome, problem: accepted ? null : problem, retryAfterMs: retryAfterMs(answer) };
+  }
+}
+
+function post(gateway: GatewayOptions, path: string, options: RequestInit): Promise<Response> {
+  const headers = new Headers(options.headers);
+  if (gateway.token !== undefined) headers.set("Authorization", `Bearer ${gateway.token}`);
+  const send = gateway.fetch ?? globalThis.fetch.bind(globalThis);
+  return send(gateway.url.replace(/\/+$/, "") + path, { cache: "no-store", credentials: "omit", redirect: "error", ...options, headers });
+}
+
+/** The title of a problem document and the status. */
+async function problemOf(answer: Response): Promise<string> {
+  const document: unknown = await answer.json().catch(() => null);
+  const titled = typeof document === "object" && document !== null && "title" in document;
+  return `${titled ? String(document.title) : "no problem document"} (${answer.status})`;
+}
+
+/** The seconds of Retry-After, in ms; 0 if the answer has none. */
+function retryAfterMs(answer: Response): number {
+  const told = answer.headers.get("Retry-After") ?? "";
+  return /^\d+$/.test(told) ? Math.min(1000 * Number(told), 86_400_000) : 0;
+}
+
+function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal?.reason as Error);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", stop, { once: true });
+  });
+}

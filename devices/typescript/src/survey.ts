@@ -1,0 +1,242 @@
+/** The survey, from the device survey that the gateway serves at `GET /v1/survey`. */
+
+import { fromHex, toHex } from "./bytes.js";
+import { DeviceError, UnknownSurvey, UnsafeSurvey, WrongSurvey } from "./errors.js";
+import type { Field } from "./field.js";
+import { integer, list, number, object, text, type Fields } from "./json.js";
+import { FAMILIES, width, type Family, type Mechanism, type Round } from "./mechanisms.js";
+import { requirePromise, type Losses } from "./promise.js";
+import type { Coin } from "./random.js";
+
+const MAX_K = 2 ** 31 - 1;
+const MAX_FIELD = 1024;
+const MAX_FUNCTIONS = 2 ** 32;
+const MAX_LOSS = 700; // nats; for larger losses the check of the coins would not be accurate
+const MAX_ROW_BYTES = 900_000;
+
+/** One question of the survey. Exactly one of `values`, `edges` and neither (integers below `k`) applies. */
+export interface Attribute {
+  readonly name: string;
+  readonly k: number; // number of values
+  readonly values: readonly string[] | null;
+  readonly edges: readonly number[] | null; // of the bins
+  readonly levels: readonly Level[];
+}
+
+/** A privacy level that a person may choose. */
+export interface Level {
+  readonly name: string;
+  readonly losses: Losses; // that the survey states; the mechanism loses no more
+  readonly mechanism: Mechanism;
+}
+
+/** A checked survey; see `openSurvey`. */
+export interface Survey {
+  readonly name: string;
+  readonly fingerprint: Uint8Array; // 8 bytes
+  readonly startMs: number; // beginning of step 0, in ms since 1970
+  readonly stepMs: number;
+  readonly latenessSteps: number;
+  readonly ends: number; // number of steps; Infinity without end
+  readonly collection: Collection;
+  readonly attributes: readonly Attribute[];
+}
+
+const COLLECTIONS = ["smp", "spl", "rs+fd"] as const;
+export type Collection = (typeof COLLECTIONS)[number];
+
+/** Returns the step that contains a time in ms since 1970; negative before the start. */
+export function stepAt(survey: Survey, timeMs: number): number {
+  return Math.floor((timeMs - survey.startMs) / survey.stepMs);
+}
+
+/** Returns the index of the attribute with this name. */
+export function attributeIndex(survey: Survey, name: string): number {
+  const index = survey.attributes.findIndex((attribute) => attribute.name === name);
+  if (index < 0) {
+    const names = survey.attributes.map((attribute) => attribute.name).join(", ");
+    throw new RangeError(`attribute must be one of ${names}, got ${JSON.stringify(name)}`);
+  }
+  return index;
+}
+
+/**
+ * Checks a device survey and returns the survey.
+ *
+ * The check compares the fingerprint with the hash of the canonical text. It then computes the privacy losses of all mechanisms
+ * from their coins, so a wrong or hostile server cannot weaken the losses that the canonical text states.
+ *
+ * @param document the parsed JSON of the device survey.
+ * @param pin the fingerprint that the application expects, as 16 hexadecimal digits; by default any survey is accepted.
+ * @throws UnknownSurvey if this device does not know how to answer the survey.
+ * @throws UnsafeSurvey if the hash is wrong or a mechanism would lose more privacy than the canonical text states.
+ * @throws WrongSurvey if the fingerprint differs from `pin`.
+ */
+export async function openSurvey(document: unknown, pin?: string): Promise<Survey> {
+  const fields = object(document, "the device survey");
+  const stated = text(fields["fingerprint"], "fingerprint");
+  const canonical = text(fields["canonical"], "canonical");
+  const fingerprint = await hashOf(canonical);
+  if (toHex(fingerprint) !== stated) {
+    throw new UnsafeSurvey(`the device survey states the fingerprint ${stated.slice(0, 60)}, its text has ${toHex(fingerprint)}`);
+  }
+  if (pin !== undefined && pin !== stated) throw new WrongSurvey(`the survey has the fingerprint ${stated}, expected ${pin}`);
+  return parse(parseJson(canonical), list(fields["mechanisms"], "mechanisms"), fingerprint);
+}
+
+async function hashOf(canonical: string): Promise<Uint8Array> {
+  if (!globalThis.crypto?.subtle) throw new DeviceError("a device needs Web Crypto: serve the page over https or from localhost");
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(canonical))).slice(0, 8);
+}
+
+function parseJson(canonical: string): unknown {
+  try {
+    return JSON.parse(canonical);
+  } catch {
+    throw new UnknownSurvey("canonical must be a JSON text");
+  }
+}
+
+function parse(canonical: unknown, parameters: readonly unknown[], fingerprint: Uint8Array): Survey {
+  const survey = object(canonical, "canonical");
+  const collection = COLLECTIONS.find((known) => known === survey["collection"]);
+  if (!collection) throw new UnknownSurvey(`collection must be one of ${COLLECTIONS.join(", ")}, got ${shown(survey["collection"])}`);
+  const attributes = list(survey["attribute"], "attribute");
+  if (parameters.length !== attributes.length) throw new UnknownSurvey("mechanisms must have one entry for each attribute");
+  const share = collection === "spl" ? attributes.length : 1;
+  return {
+    name: text(survey["name"], "name"),
+    fingerprint,
+    startMs: integer(survey["start"], "start", 0, Number.MAX_SAFE_INTEGER),
+    stepMs: 1000 * integer(survey["step_seconds"], "step_seconds", 1, 1e9),
+    latenessSteps: integer(survey["lateness_steps"], "lateness_steps", 0, 10_000),
+    ends: survey["ends"] === undefined ? Infinity : integer(survey["ends"], "ends", 1, Number.MAX_SAFE_INTEGER),
+    collection,
+    attributes: attributes.map((raw, a) => parseAttribute(raw, parameters[a], `attribute[${a}]`, share)),
+  };
+}
+
+function parseAttribute(raw: unknown, parameters: unknown, where: string, share: number): Attribute {
+  const attribute = object(raw, where);
+  const given = ["values", "size", "bins"].filter((key) => attribute[key] !== undefined);
+  if (given.length !== 1) throw new UnknownSurvey(`${where} must have one of values, size and bins, got ${given.length}`);
+  const values = attribute["values"] === undefined ? null : list(attribute["values"], `${where}.values`);
+  const edges = attribute["bins"] === undefined ? null : list(attribute["bins"], `${where}.bins`);
+  const k = values?.length ?? (edges ? edges.length - 1 : integer(attribute["size"], `${where}.size`, 2, MAX_K));
+  if (k < 2) throw new UnknownSurvey(`${where} must have at least 2 values, got ${k}`);
+  const levels = list(attribute["level"], `${where}.level`);
+  const ofLevels = list(parameters, `mechanisms of ${where}`);
+  if (ofLevels.length !== levels.length) throw new UnknownSurvey(`${where} must have one mechanism for each level`);
+  return {
+    name: text(attribute["name"], `${where}.name`),
+    k,
+    values: values && values.map((value) => text(value, `${where}.values`)),
+    edges: edges && edges.map((edge) => number(edge, `${where}.bins`)),
+    levels: levels.map((level, i) => parseLevel(level, ofLevels[i], `${where}.level[${i}]`, k, share)),
+  };
+}
+
+function parseLevel(raw: unknown, parameters: unknown, where: string, k: number, share: number): Level {
+  const level = object(raw, where);
+  const name = text(level["mechanism"], `${where}.mechanism`);
+  const family = Object.hasOwn(FAMILIES, name) ? FAMILIES[name] : undefined;
+  if (!family) throw new UnknownSurvey(`${where}: this device does not know the mechanism ${shown(name)}`);
+  const memoized = name.startsWith("L-");
+  const loss = (key: string) => statedLoss(level[key], `${where}.${key}`) / share;
+  const losses: Losses = memoized ? { epsInf: loss("eps_inf"), eps1: loss("eps_1") } : { epsInf: Infinity, eps1: loss("eps") };
+  const chosen = {
+    mechanism: name,
+    k,
+    every_steps: level["every_steps"] ?? 1,
+    lifetime_reports: level["lifetime_reports"] ?? null,
+    g: level["g"],
+    omega: level["omega"],
+    width: level["width"],
+  };
+  const given = object(parameters, `mechanism of ${where}`);
+  for (const [key, value] of Object.entries(chosen)) {
+    if ((given[key] ?? null) !== (value ?? null)) {
+      throw new UnsafeSurvey(`${where}: the survey states ${key} = ${shown(value)}, its mechanism has ${shown(given[key])}`);
+    }
+  }
+  const mechanism = parseMechanism(given, where, family, memoized);
+  requirePromise(mechanism, losses, where);
+  return { name: text(level["name"], `${where}.name`), losses, mechanism };
+}
+
+/** Returns a loss of the canonical text, in nats. */
+function statedLoss(raw: unknown, where: string): number {
+  const loss = number(raw, where);
+  if (loss > MAX_LOSS) throw new UnsafeSurvey(`${where} must be at most ${MAX_LOSS} nats, got ${loss}`);
+  return loss;
+}
+
+function parseMechanism(given: Fields, where: string, family: Family, memoized: boolean): Mechanism {
+  const k = given["k"] as number;
+  const field = family === "hashed" ? parseField(object(given["field"], `${where}: field`), where) : null;
+  const g = field ? field.characteristic ** field.degree : k;
+  if (field && g !== given["g"]) throw new UnknownSurvey(`${where}: a field of g = ${shown(given["g"])} elements is needed, got ${g}`);
+  if (field && g > MAX_FIELD) throw new UnknownSurvey(`${where}: g must be at most ${MAX_FIELD}, got ${g}`);
+  let functions = field ? g : 1;
+  while (field && functions < k) functions *= g;
+  const near = given["mechanism"] === "SW" ? integer(given["width"], `${where}: width`, 1, k) : 1;
+  const symbols = field ? g : k - 1 + near;
+  const omega = family === "subset" ? integer(given["omega"], `${where}: omega`, 1, k - 1) : 0;
+  const coins = object(given["coins"], `${where}: coins`);
+  const limit = given["lifetime_reports"];
+  const rowBytes = {
+    symbol: width(symbols),
+    bits: Math.ceil(k / 8),
+    subset: Math.ceil(k / 8),
+    hashed: width(functions) + width(g),
+  }[family];
+  if (rowBytes > MAX_ROW_BYTES || functions > MAX_FUNCTIONS) {
+    throw new UnknownSurvey(`${where}: a report must take at most ${MAX_ROW_BYTES} bytes, and have at most ${MAX_FUNCTIONS} functions`);
+  }
+  return {
+    name: given["mechanism"] as string,
+    family,
+    k,
+    rowBytes: integer(given["row_bytes"], `${where}: row_bytes`, rowBytes, rowBytes),
+    everySteps: integer(given["every_steps"], `${where}.every_steps`, 1, 10_000),
+    lifetimeReports: limit === null ? Infinity : integer(limit, `${where}.lifetime_reports`, 1, 1e9),
+    memo: memoized ? parseRound(coins["memo"], family, `${where}: coins.memo`) : null,
+    report: parseRound(coins["report"], family, `${where}: coins.report`),
+    symbols,
+    near,
+    functions: integer(given["functions"] ?? 1, `${where}: functions`, functions, functions),
+    field,
+    omega,
+  };
+}
+
+function parseField(raw: Fields, where: string): Field {
+  const characteristic = integer(raw["characteristic"], `${where}: characteristic`, 2, MAX_FIELD);
+  const degree = integer(raw["degree"], `${where}: degree`, 1, 10);
+  const polynomial = list(raw["polynomial"], `${where}: polynomial`).map((coefficient) =>
+    integer(coefficient, `${where}: polynomial`, 0, characteristic - 1),
+  );
+  if (polynomial.length !== degree + 1 || polynomial[degree] !== 1) {
+    throw new UnknownSurvey(`${where}: polynomial must be monic of degree ${degree}`);
+  }
+  return { characteristic, degree, polynomial };
+}
+
+function parseRound(raw: unknown, family: Family, where: string): Round {
+  const coins = object(raw, where);
+  if (family === "bits") return { one: parseCoin(coins["one"], where), zero: parseCoin(coins["zero"], where) };
+  return family === "subset" ? { withValue: parseCoin(coins["with_value"], where) } : { keep: parseCoin(coins["keep"], where) };
+}
+
+function parseCoin(raw: unknown, where: string): Coin {
+  const coin = object(raw, where);
+  const digits = fromHex(text(coin["digits"], `${where}: digits`));
+  if (!digits || typeof coin["inverted"] !== "boolean") throw new UnknownSurvey(`${where} must have hexadecimal digits and inverted`);
+  // one minus a probability near one, as a floating-point number, would hide a part of the loss
+  if (digits[0]! > 0x80) throw new UnsafeSurvey(`${where}: digits must state the smaller probability`);
+  return { digits, inverted: coin["inverted"] };
+}
+
+function shown(raw: unknown): string {
+  return JSON.stringify(raw)?.slice(0, 60) ?? "nothing";
+}

@@ -1,0 +1,292 @@
+/**
+ * The wallet: one store and one privacy budget of a person, for all surveys of an application.
+ *
+ * A survey is admitted when the claims of all surveys fit the budget. Claims depend only on surveys and chosen levels. If a device
+ * instead stopped when its losses so far reached the budget, its silence could depend on its values.
+ *
+ * Records of the store: `wallet` has the limits and the surveys' charges; `N/…` has the device's records for survey number N.
+ */
+
+import { toHex } from "./bytes.js";
+import { claim, together } from "./claims.js";
+import { Device, type Account, type DeviceOptions, type Enrolment } from "./device.js";
+import { DeviceError, StoreCleared, WalletFull } from "./errors.js";
+import type { Json, Store, Transaction } from "./store.js";
+import { stepAt, type Collection, type Survey } from "./survey.js";
+
+const FORMAT = 1; // of the record `wallet`
+const TOLERANCE = 1e-9; // relative; three claims of 0.1 fit a budget of 0.3
+const [MIN_BUDGET, MAX_BUDGET] = [1e-9, 1e9]; // nats
+const MAX_WINDOW_S = 1e12;
+
+/** A wallet's limits, in nats. At least one of `perWindow` and `forEver` is necessary. The first use fixes them permanently. */
+export interface WalletLimits {
+  /** Largest loss between histories that differ only within `windowSeconds`, for an observer who has all reports of all times. */
+  readonly perWindow?: number;
+  readonly windowSeconds?: number; // necessary with `perWindow`
+  /** Largest loss between any two histories. Only levels with `lifetime_reports` and surveys with `ends` fit this limit. */
+  readonly forEver?: number;
+}
+
+/** Options of `Wallet.open`. */
+export interface WalletOptions {
+  /** True if the application knows that this wallet has been made before: an empty store is then a `StoreCleared`. */
+  readonly expectEnrolled?: boolean;
+  /** Time in ms since 1970; by default `Date.now`. */
+  readonly clock?: () => number;
+}
+
+/** One enrolment in a survey: what the device has spent, and what the wallet charges. No number depends on the values. */
+export interface SurveySpent {
+  readonly survey: string;
+  readonly fingerprint: string; // 16 hexadecimal digits
+  readonly left: boolean; // true if the device has left the survey
+  readonly reports: number; // of all attributes
+  readonly spent: number; // bound of the loss of these reports between any two histories, in nats
+  readonly perWindow: number; // charge for a window, in nats
+  readonly forEver: number; // charge for ever, in nats; Infinity if the claim has no bound
+}
+
+/** What a person has spent in all surveys. */
+export interface WalletSpent {
+  readonly surveys: readonly SurveySpent[]; // in the order of their enrolments
+  readonly spent: number;
+  readonly chargedPerWindow: number; // for the present window
+  readonly chargedForEver: number;
+  readonly limits: WalletLimits;
+}
+
+type Row = {
+  readonly number: number;
+  readonly fingerprint: string;
+  readonly name: string;
+  readonly collection: Collection;
+  readonly startMs: number;
+  readonly stepMs: number;
+  readonly perWindow: number;
+  readonly forEver: number | null; // null: without bound
+  readonly losses: readonly number[]; // of one report of each attribute
+  readonly untilMs: number | null; // end of the last step, or of the last reported step after leaving; null: no end
+  readonly reports: number | null; // null: enrolled
+};
+
+type Book = {
+  readonly format: number;
+  readonly perWindow: number | null;
+  readonly windowSeconds: number | null;
+  readonly forEver: number | null;
+  readonly next: number; // number of the next survey
+  readonly surveys: readonly Row[];
+};
+
+export class Wallet {
+  private constructor(
+    private readonly store: Store,
+    private readonly clock: () => number,
+  ) {}
+
+  /**
+   * Opens a person's wallet. The first use of a store fixes the limits.
+   *
+   * @throws RangeError if a limit is out of its range or missing.
+   * @throws StoreCleared if `expectEnrolled` is true and the store is empty.
+   * @throws DeviceError if the store has other limits, belongs to a single device or cannot be used.
+   */
+  static async open(store: Store, limits: WalletLimits, options: WalletOptions = {}): Promise<Wallet> {
+    const made = newBook(limits);
+    await store.transaction(async (records) => {
+      if (await records.get("device")) throw new DeviceError("the store belongs to a single device, not to a wallet");
+      const kept = (await records.get("wallet")) as Book | undefined;
+      if (kept === undefined) {
+        if (options.expectEnrolled) throw new StoreCleared("the store is empty, but the wallet had been made");
+        return records.put("wallet", made);
+      }
+      if (kept.format !== FORMAT) throw new DeviceError(`the wallet has format ${kept.format}, this program needs format ${FORMAT}`);
+      if (shown(kept) !== shown(made)) {
+        throw new DeviceError(`the wallet's limits are permanently ${shown(kept)}, got ${shown(made)}`);
+      }
+    });
+    return new Wallet(store, options.clock ?? Date.now);
+  }
+
+  /**
+   * Returns the device that answers a survey. The first call for a survey charges the survey's claim and enrolls. The device reports
+   * no step before the present step of its enrolment.
+   *
+   * @throws WalletFull if the claim does not fit the budget. The wallet is as before.
+   * @throws RangeError, StoreCleared, DeviceError as for `Device.open`.
+   */
+  device(survey: Survey, options: Omit<DeviceOptions, "clock"> = {}): Promise<Device> {
+    const place: Store = {
+      transaction: (work) =>
+        this.store.transaction(async (records) => work(new Place(records, await readBook(records), survey, this.clock))),
+    };
+    return Device.open(survey, place, { ...options, clock: this.clock });
+  }
+
+  /**
+   * Erases the memos, envelopes and choices of a survey permanently. `Device.forget` does the same. The wallet then charges the loss
+   * of the reports made instead of the claim. A later `device` for the survey is a new enrolment with a new claim.
+   *
+   * @param fingerprint the survey's fingerprint, as in `spent`.
+   * @throws RangeError if the device is not enrolled in such a survey.
+   */
+  async leave(fingerprint: string): Promise<void> {
+    await this.store.transaction(async (records) => {
+      const book = await readBook(records);
+      const row = enrolled(book, fingerprint);
+      if (!row) {
+        const given = JSON.stringify(fingerprint);
+        throw new RangeError(`fingerprint must be that of a survey in which the device is enrolled, got ${given}`);
+      }
+      await leave(records, book, row);
+    });
+  }
+
+  /** Returns what the person has spent and what the wallet charges. */
+  spent(): Promise<WalletSpent> {
+    return this.store.transaction(async (records) => {
+      const book = await readBook(records);
+      const surveys: SurveySpent[] = [];
+      for (const row of book.surveys) {
+        const { name: survey, fingerprint, perWindow } = row;
+        const left = row.reports !== null;
+        const { reports, spent } = left ? { reports: row.reports!, spent: row.forEver! } : await spentIn(records, row);
+        surveys.push({ survey, fingerprint, left, reports, spent, perWindow, forEver: row.forEver ?? Infinity });
+      }
+      const charged = charges(book, this.clock());
+      const spent = surveys.reduce((sum, row) => sum + row.spent, 0);
+      return { surveys, spent, chargedPerWindow: charged.perWindow, chargedForEver: charged.forEver, limits: limitsOf(book) };
+    });
+  }
+}
+
+/** The records of one survey's device during a transaction of the wallet. */
+class Place implements Account {
+  constructor(
+    private readonly records: Transaction,
+    private readonly book: Book,
+    private readonly survey: Survey,
+    private readonly clock: () => number,
+    private row = enrolled(book, toHex(survey.fingerprint)),
+  ) {}
+
+  async get(key: string): Promise<Json | undefined> {
+    return this.row && this.records.get(`${this.row.number}/${key}`);
+  }
+
+  put(key: string, record: Json): void {
+    this.records.put(`${this.row!.number}/${key}`, record);
+  }
+
+  remove(prefix: string): void {
+    this.records.remove(`${this.row!.number}/${prefix}`);
+  }
+
+  async admit(levels: readonly number[]): Promise<number> {
+    const { book, survey } = this;
+    const first = Math.max(0, stepAt(survey, this.clock()));
+    const asked = claim(survey, levels, book.windowSeconds);
+    const charged = charges(book, survey.startMs + first * survey.stepMs);
+    requireRoom(survey, book.windowSeconds, asked.perWindow, charged.perWindow, book.perWindow);
+    requireRoom(survey, null, asked.forEver, charged.forEver, book.forEver);
+    const row: Row = {
+      number: book.next,
+      fingerprint: toHex(survey.fingerprint),
+      name: survey.name,
+      collection: survey.collection,
+      startMs: survey.startMs,
+      stepMs: survey.stepMs,
+      perWindow: asked.perWindow,
+      forEver: asked.forEver === Infinity ? null : asked.forEver,
+      losses: asked.losses,
+      untilMs: survey.ends === Infinity ? null : survey.startMs + survey.ends * survey.stepMs,
+      reports: null,
+    };
+    this.row = row;
+    this.records.put("wallet", { ...book, next: book.next + 1, surveys: [...book.surveys, row] });
+    return first - 1;
+  }
+
+  leave(): Promise<void> {
+    return leave(this.records, this.book, this.row!);
+  }
+}
+
+async function readBook(records: Transaction): Promise<Book> {
+  const book = await records.get("wallet");
+  if (book === undefined) throw new StoreCleared("the wallet's store was cleared; open the wallet again to enroll again");
+  return book as unknown as Book;
+}
+
+function enrolled(book: Book, fingerprint: string): Row | undefined {
+  return book.surveys.find((row) => row.fingerprint === fingerprint && row.reports === null);
+}
+
+/** Returns the charges of all surveys: for a window that touches a step from this time on, and for ever. */
+function charges(book: Book, fromMs: number): { perWindow: number; forEver: number } {
+  const total = (rows: readonly Row[], charge: (row: Row) => number) => rows.reduce((sum, row) => sum + charge(row), 0);
+  const near = book.surveys.filter(({ untilMs }) => untilMs === null || untilMs + 1000 * (book.windowSeconds ?? 0) > fromMs);
+  return { perWindow: total(near, (row) => row.perWindow), forEver: total(book.surveys, (row) => row.forEver ?? Infinity) };
+}
+
+/** Returns the number of reports made in a survey, and the bound of their loss. */
+async function spentIn(records: Transaction, row: Row): Promise<{ reports: number; spent: number; lastStep: number }> {
+  const kept: Enrolment[] = [];
+  for (const a of row.losses.keys()) kept.push((await records.get(`${row.number}/attribute/${a}`)) as unknown as Enrolment);
+  return {
+    reports: kept.reduce((sum, { reports }) => sum + reports, 0),
+    spent: together(row, kept.map(({ reports }, a) => reports * row.losses[a]!)),
+    lastStep: Math.max(-1, ...kept.flatMap(({ sent }) => sent.map(({ step }) => step))),
+  };
+}
+
+async function leave(records: Transaction, book: Book, row: Row): Promise<void> {
+  const { reports, spent, lastStep } = await spentIn(records, row);
+  const untilMs = row.startMs + (lastStep + 1) * row.stepMs;
+  const left: Row = { ...row, reports, perWindow: Math.min(row.perWindow, spent), forEver: spent, untilMs };
+  const surveys = book.surveys.flatMap((other) => (other.number !== row.number ? [other] : reports ? [left] : []));
+  records.put("wallet", { ...book, surveys });
+  records.remove(`${row.number}/`);
+}
+
+function requireRoom(survey: Survey, windowSeconds: number | null, asked: number, charged: number, limit: number | null): void {
+  if (limit !== null && !(asked + charged <= limit * (1 + TOLERANCE))) {
+    throw new WalletFull(survey.name, windowSeconds, asked, Math.max(0, limit - charged));
+  }
+}
+
+// ---- limits
+
+function newBook({ perWindow, windowSeconds, forEver }: WalletLimits): Book {
+  if (perWindow === undefined && forEver === undefined) {
+    throw new RangeError("a wallet needs a limit: perWindow with windowSeconds, or forEver, or both");
+  }
+  if ((perWindow === undefined) !== (windowSeconds === undefined)) throw new RangeError("perWindow and windowSeconds belong together");
+  for (const [name, nats] of Object.entries({ perWindow, forEver })) {
+    if (nats !== undefined && !(nats >= MIN_BUDGET && nats <= MAX_BUDGET)) {
+      throw new RangeError(`${name} must be a number in [${MIN_BUDGET}, ${MAX_BUDGET}], got ${nats}`);
+    }
+  }
+  if (windowSeconds !== undefined && !(Number.isInteger(windowSeconds) && windowSeconds >= 1 && windowSeconds <= MAX_WINDOW_S)) {
+    throw new RangeError(`windowSeconds must be an integer in [1, ${MAX_WINDOW_S}], got ${windowSeconds}`);
+  }
+  const orNull = (given: number | undefined) => given ?? null;
+  return {
+    format: FORMAT,
+    perWindow: orNull(perWindow),
+    windowSeconds: orNull(windowSeconds),
+    forEver: orNull(forEver),
+    next: 1,
+    surveys: [],
+  };
+}
+
+function limitsOf({ perWindow, windowSeconds, forEver }: Book): WalletLimits {
+  return { ...(perWindow !== null && windowSeconds !== null && { perWindow, windowSeconds }), ...(forEver !== null && { forEver }) };
+}
+
+function shown({ perWindow, windowSeconds, forEver }: Book): string {
+  const window = perWindow === null ? [] : [`${perWindow} nats within ${windowSeconds} s`];
+  return [...window, ...(forEver === null ? [] : [`${forEver} nats for ever`])].join(" and ");
+}

@@ -1,0 +1,169 @@
+/** The device's guarantees: one memo for each key, one report for each step, no value in a message. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { inspect } from "node:util";
+import { ClockWentBack, Device, DeviceError, MemoryStore, StepForgotten, StoreCleared, WrongSurvey } from "../src/index.js";
+import { BITS, HASHED, LONG, ONCE, row, SPACED, survey, type Level } from "./fixtures.js";
+
+const SUBSET: Level = { mechanism: "SS", eps: 1, omega: 7 };
+
+for (const level of [LONG, BITS, HASHED, ONCE, SUBSET]) {
+  test(`${level.mechanism}: a step has one report, also after a restart`, async () => {
+    const asked = await survey([{ k: 20, levels: [level] }]);
+    const store = new MemoryStore();
+    const device = await Device.open(asked, store);
+    const sent = new Map<number, Uint8Array | null>();
+    for (const step of [0, 1, 7]) sent.set(step, await device.report("q0", 3, step));
+    assert.equal(new Set([...sent.values()].map(String)).size, 3);
+    for (const again of [device, await Device.open(asked, store)]) {
+      for (const step of [1, 7]) assert.deepEqual(await again.report("q0", 3, step), sent.get(step));
+      assert.deepEqual(await again.report("q0", 4, 7), sent.get(7)); // the first value of a step decides
+      assert.deepEqual(
+        (await again.waiting()).map(({ step, envelope }) => [step, envelope]),
+        [0, 1, 7].map((step) => [step, sent.get(step)]),
+      );
+    }
+    assert.equal((await device.spent("q0")).reports, 3);
+  });
+}
+
+test("a step older than the stored envelopes is refused", async () => {
+  const asked = await survey([{ k: 5, levels: [LONG] }], { lateness_steps: 2 });
+  let now = asked.startMs;
+  const device = await Device.open(asked, new MemoryStore(), { clock: () => now });
+  for (let step = 0; step < 10; step++) await device.report("q0", 1, step);
+  await assert.rejects(device.report("q0", 1, 5), (error: StepForgotten) => {
+    assert.equal(error.name, "StepForgotten");
+    assert.deepEqual([error.attribute, error.step, error.earliest], ["q0", 5, 6]);
+    return true;
+  });
+  now = asked.startMs + 2 * asked.stepMs;
+  await assert.rejects(device.report("q0", 1), ClockWentBack);
+  now = asked.startMs + 10 * asked.stepMs;
+  assert.ok(await device.report("q0", 1));
+  assert.equal((await device.spent("q0")).reports, 11);
+});
+
+test("a key stays with its envelope until the report is settled", async () => {
+  const asked = await survey([{ k: 5, levels: [LONG] }]);
+  const store = new MemoryStore();
+  const device = await Device.open(asked, store);
+  for (let step = 0; step < 3; step++) await device.report("q0", 1, step);
+  const waiting = await device.waiting();
+  assert.equal(new Set(waiting.map(({ key }) => key)).size, 3);
+  for (const { key } of waiting) assert.match(key, /^[A-Za-z0-9_-]{22}$/);
+  await device.settle(waiting[1]!);
+  await device.settle(waiting[1]!);
+  const left = [waiting[0], waiting[2]];
+  assert.deepEqual(await device.waiting(), left);
+  assert.deepEqual(device.known(), left);
+  assert.deepEqual(await (await Device.open(asked, store)).waiting(), left);
+  assert.deepEqual(await device.report("q0", 4, 1), waiting[1]!.envelope); // settled, and still the step's only report
+});
+
+test("a memo is drawn once for each value, or each hashed symbol", async () => {
+  for (const [level, most] of [[LONG, 5], [HASHED, 4]] as const) {
+    const device = await Device.open(await survey([{ k: 5, levels: [level] }]), new MemoryStore());
+    for (let step = 0; step < 50; step++) await device.report("q0", step % 5, step);
+    const { reports, memos, epsT } = await device.spent("q0");
+    assert.equal(reports, 50);
+    assert.ok(memos >= 2 && memos <= most);
+    assert.equal(epsT, null);
+  }
+});
+
+test("a hashed device never changes its function", async () => {
+  const device = await Device.open(await survey([{ k: 200, levels: [HASHED] }]), new MemoryStore());
+  const functions = new Set<number>();
+  for (let step = 0; step < 30; step++) functions.add(row(await device.report("q0", step, step))[0]!);
+  assert.equal(functions.size, 1);
+});
+
+test("a device reports at the steps of its phase until its limit", async () => {
+  const device = await Device.open(await survey([{ k: 5, levels: [SPACED] }]), new MemoryStore());
+  const made: number[] = [];
+  for (let step = 0; step < 40; step++) if (await device.report("q0", 1, step)) made.push(step);
+  assert.deepEqual(made, [0, 4, 8].map((step) => made[0]! + step));
+  assert.ok(made[0]! < 4);
+  assert.ok(await device.report("q0", 2, made[2])); // the stored envelope, at no further cost
+  const { reports, memos, epsT } = await device.spent("q0");
+  assert.deepEqual([reports, memos, Math.abs(epsT! - 3) < 1e-9], [3, 0, true]);
+});
+
+test("smp answers one attribute, spl all, rs+fd all with a permanent fake value", async () => {
+  const questions = [LONG, LONG, LONG].map((level) => ({ k: 3, levels: [level] }));
+  const answered = async (collection: string) => {
+    const asked = await survey(questions, { collection });
+    const device = await Device.open(asked, new MemoryStore());
+    for (const { name } of asked.attributes) {
+      for (let step = 0; step < 20; step++) await device.report(name, step % 3, step);
+    }
+    return Promise.all(asked.attributes.map(({ name }) => device.spent(name)));
+  };
+  assert.deepEqual((await answered("smp")).map(({ reports }) => reports).sort(), [0, 0, 20]);
+  assert.deepEqual((await answered("spl")).map(({ memos }) => memos), [3, 3, 3]);
+  assert.deepEqual((await answered("rs+fd")).map(({ memos }) => memos).sort(), [1, 1, 3]);
+});
+
+test("the store keeps the survey and the levels", async () => {
+  const asked = await survey([{ k: 5, levels: [LONG, ONCE] }]);
+  const store = new MemoryStore();
+  const device = await Device.open(asked, store, { levels: { q0: "b" } });
+  await device.report("q0", 1, 0);
+  assert.equal((await (await Device.open(asked, store)).spent("q0")).epsT?.toFixed(9), "1.000000000");
+  await assert.rejects(Device.open(asked, store, { levels: { q0: "a" } }), /permanently b, got a/);
+  await assert.rejects(Device.open(asked, store, { levels: { q0: "c" } }), RangeError);
+  await assert.rejects(Device.open(asked, store, { levels: { q9: "a" } }), RangeError);
+  const other = await survey([{ k: 6, levels: [LONG, ONCE] }]);
+  await assert.rejects(Device.open(other, store), WrongSurvey);
+});
+
+test("a cleared store is noticed, and forget needs the survey's name", async () => {
+  const asked = await survey([{ k: 5, levels: [LONG] }]);
+  const store = new MemoryStore();
+  await assert.rejects(Device.open(asked, store, { expectEnrolled: true }), StoreCleared);
+  const device = await Device.open(asked, store);
+  await Device.open(asked, store, { expectEnrolled: true });
+  await assert.rejects(device.forget("yes"), RangeError);
+  await device.report("q0", 1, 0);
+  await device.forget("study");
+  assert.deepEqual(device.known(), []);
+  await assert.rejects(device.report("q0", 1, 1), StoreCleared);
+  await Device.open(asked, store);
+  await assert.rejects(device.waiting(), StoreCleared); // the object belongs to the erased enrolment
+});
+
+test("no message contains a value", async () => {
+  const secret = "a very private answer";
+  const asked = await survey([
+    { k: 2, domain: { values: ["yes", "no"] }, levels: [ONCE] },
+    { k: 2, domain: { bins: [0, 1, 2] }, levels: [ONCE] },
+    { k: 9, levels: [ONCE] },
+    { k: 9, levels: [LONG] },
+  ], { collection: "spl" });
+  const device = await Device.open(asked, new MemoryStore());
+  for (const [attribute, value] of [["q0", secret], ["q0", 73571], ["q1", -73571], ["q1", NaN], ["q2", 73571.5], ["q2", secret]] as const) {
+    await assert.rejects(device.report(attribute, value, 0), (error: Error) => {
+      assert.ok(error instanceof RangeError);
+      assert.doesNotMatch(`${error.stack}`, /private|73571|NaN/);
+      return true;
+    });
+  }
+  for (const step of [-1, 0.5, NaN, 2 ** 53]) await assert.rejects(device.report("q0", "yes", step), RangeError);
+  await assert.rejects(device.report("q7", "yes", 0), RangeError);
+  const store = new MemoryStore();
+  const memos = await Device.open(asked, store);
+  await memos.report("q3", 7, 0);
+  for (const shown of [memos, store]) assert.doesNotMatch(inspect(shown, { depth: 9 }), /memo\/3\/7/);
+});
+
+test("a damaged record is an error, never a new memo", async () => {
+  const asked = await survey([{ k: 5, levels: [LONG] }]);
+  const store = new MemoryStore();
+  const device = await Device.open(asked, store);
+  await device.report("q0", 1, 0);
+  await store.transaction(async (records) => records.put("memo/0/1", "_w"));
+  await assert.rejects(device.report("q0", 1, 1), DeviceError);
+  assert.equal((await device.spent("q0")).reports, 1);
+});

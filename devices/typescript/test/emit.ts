@@ -1,0 +1,53 @@
+/**
+ * Devices for `ldpstream conformance`: a program, not a test.
+ *
+ *     node build/test/emit.js calls SURVEY.json DEVICES SEED    writes the devices' calls to standard output
+ *     node build/test/emit.js send URL DEVICES                  makes reports of the present step and sends them to a gateway
+ */
+
+import { readFileSync } from "node:fs";
+import { toHex } from "../src/bytes.js";
+import { Device, fetchSurvey, MemoryStore, openSurvey, Sender, type Survey } from "../src/index.js";
+import { below } from "../src/random.js";
+import { seeded } from "./fixtures.js";
+
+const STEPS = 8;
+
+/** Each device keeps a value for half of the steps, changes it, returns to it, and repeats some calls after a restart. */
+async function calls(survey: Survey, devices: number, seed: string): Promise<void> {
+  const random = seeded(seed);
+  const lines: string[] = [];
+  for (let n = 0; n < devices; n++) {
+    const levels = Object.fromEntries(survey.attributes.map(({ name, levels }) => [name, levels[n % levels.length]!.name]));
+    const store = new MemoryStore();
+    const options = { levels, random };
+    let device = await Device.open(survey, store, options);
+    const values = survey.attributes.map(({ k }) => [below(k, random), below(k, random)]);
+    for (let step = 0; step < STEPS; step++) {
+      for (let repeat = step % 4 === 3 ? 1 : 0; repeat >= 0; repeat--) {
+        for (const [a, { name }] of survey.attributes.entries()) {
+          const value = values[a]![Number(step >= STEPS / 2 && step < STEPS - 2)]!;
+          const envelope = await device.report(name, value, step);
+          const kept = device.known().find((report) => report.attribute === name && report.step === step);
+          const call = { device: n, attribute: name, value, step, envelope: envelope && toHex(envelope) };
+          lines.push(JSON.stringify(kept ? { ...call, key: kept.key } : call));
+        }
+        if (repeat) device = await Device.open(survey, store, options);
+      }
+    }
+  }
+  process.stdout.write(`${lines.join("\n")}\n`);
+}
+
+async function send(url: string, devices: number): Promise<void> {
+  const survey = await fetchSurvey({ url });
+  for (let n = 0; n < devices; n++) {
+    const device = await Device.open(survey, new MemoryStore());
+    for (const { name } of survey.attributes) await device.report(name, n % 2);
+    await new Sender(device, { url }).run({ pause: async () => {} });
+  }
+}
+
+const [what, source = "", devices = "0", seed = ""] = process.argv.slice(2);
+if (what === "calls") await calls(await openSurvey(JSON.parse(readFileSync(source, "utf8"))), Number(devices), seed);
+else await send(source, Number(devices));

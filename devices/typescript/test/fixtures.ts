@@ -1,0 +1,153 @@
+/** Surveys for tests, made from the formulas of docs/wire_format.md, and a seeded source of bytes. */
+
+import { createCipheriv, createHash } from "node:crypto";
+import { openSurvey, type Survey } from "../src/index.js";
+import type { RandomBytes } from "../src/random.js";
+
+export interface Level {
+  mechanism: string;
+  eps?: number;
+  eps_inf?: number;
+  eps_1?: number;
+  g?: number;
+  omega?: number;
+  width?: number;
+  every_steps?: number;
+  lifetime_reports?: number;
+}
+
+export interface Document {
+  name: string;
+  fingerprint: string;
+  canonical: string;
+  mechanisms: Record<string, unknown>[][];
+}
+
+interface Question {
+  k?: number;
+  domain?: Record<string, unknown>;
+  levels: Level[];
+}
+
+/** Returns the device survey of attributes q0, q1, … with levels a, b, …. */
+export function document(questions: Question[], head: Record<string, unknown> = {}): Document {
+  const share = head["collection"] === "spl" ? questions.length : 1;
+  const canonical = JSON.stringify({
+    name: "study",
+    start: 1_767_571_200_000,
+    step_seconds: 60,
+    window_steps: 10,
+    lateness_steps: 1,
+    collection: "smp",
+    ...head,
+    attribute: questions.map(({ k, domain, levels }, i) => ({
+      name: `q${i}`,
+      ...(domain ?? { size: k }),
+      level: levels.map((level, j) => ({ name: "abcd"[j], ...level })),
+    })),
+  });
+  const fingerprint = createHash("sha256").update(canonical).digest("hex").slice(0, 16);
+  const mechanisms = questions.map(({ k = 0, levels }) => levels.map((level) => parameters(level, k, share)));
+  return { name: "study", fingerprint, canonical, mechanisms };
+}
+
+export const survey = (questions: Question[], head: Record<string, unknown> = {}): Promise<Survey> =>
+  openSurvey(document(questions, head));
+
+function parameters(level: Level, k: number, share: number): Record<string, unknown> {
+  const { mechanism, g, omega } = level;
+  const [eps = 0, epsInf = 0, eps1 = 0] = [level.eps, level.eps_inf, level.eps_1].map((x) => x && x / share);
+  const given: Record<string, unknown> = {
+    mechanism,
+    k,
+    every_steps: level.every_steps ?? 1,
+    lifetime_reports: level.lifetime_reports ?? null,
+    row_bytes: Math.ceil(k / 8),
+  };
+  if (mechanism === "SS") {
+    const inside = 1 / (1 + ((k - omega!) / omega!) * Math.exp(-eps));
+    return { ...given, omega, coins: { report: { with_value: coin(inside) } } };
+  }
+  if (mechanism === "SW") {
+    const near = level.width! * Math.exp(eps);
+    return { ...given, row_bytes: 1, width: level.width, coins: { report: { keep: coin(near / (near + k - 1)) } } };
+  }
+  if (mechanism === "OUE") return { ...given, coins: { report: bits(0.5, 1 / (Math.exp(eps) + 1)) } };
+  if (mechanism === "L-OSUE") {
+    const [p, q] = [0.5, 1 / (Math.exp(epsInf) + 1)];
+    const [n, m] = [1 - p, 1 - q];
+    const a = p * m * (Math.exp(-eps1) - Math.exp(-epsInf));
+    const b = (1 - Math.exp(-eps1)) * (p * q + n * m);
+    const c = p * m * (1 - Math.exp(-eps1 - epsInf));
+    const r = (b + Math.sqrt(b * b + 4 * a * c)) / (2 * a);
+    return { ...given, coins: { memo: bits(p, q), report: bits(r / (r + 1), 1 / (r + 1)) } };
+  }
+  const symbols = g ?? k;
+  const keep = (loss: number) => ({ keep: coin(1 / (1 + (symbols - 1) * Math.exp(-loss))) });
+  const second = Math.log1p(
+    ((1 + (symbols - 1) * Math.exp(-epsInf)) * Math.expm1(eps1)) / (1 - Math.exp(eps1 - epsInf)),
+  );
+  const coins = mechanism.startsWith("L-") ? { memo: keep(epsInf), report: keep(second) } : { report: keep(eps) };
+  const width = (n: number) => (n <= 256 ? 1 : n <= 65536 ? 2 : 4);
+  if (!g) return { ...given, row_bytes: width(k), coins };
+  let [functions, digits] = [g, 1];
+  for (; functions < k; digits++) functions *= g;
+  const field = g === 4 ? { characteristic: 2, degree: 2, polynomial: [1, 1, 1] } : { characteristic: g, degree: 1, polynomial: [0, 1] };
+  return { ...given, g, functions, digits, field, row_bytes: width(functions) + width(g), coins };
+}
+
+/** The coin of a probability, to 2^-53. */
+export function coin(probability: number): { digits: string; inverted: boolean } {
+  const inverted = probability > 0.5;
+  const smaller = BigInt(Math.round((inverted ? 1 - probability : probability) * 2 ** 53)) * 8n; // 56 bits
+  return { digits: smaller.toString(16).padStart(14, "0"), inverted };
+}
+
+const bits = (p: number, q: number) => ({ one: coin(p), zero: coin(q) });
+
+/** A reproducible source of bytes: the key stream of AES in counter mode. */
+export function seeded(seed: string): RandomBytes {
+  const key = createHash("sha256").update(seed).digest();
+  const stream = createCipheriv("aes-128-ctr", key.subarray(0, 16), key.subarray(16));
+  let pool = Buffer.alloc(0);
+  return (n) => {
+    if (pool.length < n) pool = Buffer.concat([pool, stream.update(Buffer.alloc(65536 + n))]);
+    const drawn = Uint8Array.from(pool.subarray(0, n));
+    pool = pool.subarray(n);
+    return drawn;
+  };
+}
+
+/** Returns the given bytes, then throws. */
+export function scripted(hex: string): RandomBytes & { left: () => number } {
+  let bytes = Buffer.from(hex, "hex");
+  const draw = (n: number) => {
+    if (n > bytes.length) throw new Error("no random bytes are left");
+    const drawn = Uint8Array.from(bytes.subarray(0, n));
+    bytes = bytes.subarray(n);
+    return drawn;
+  };
+  return Object.assign(draw, { left: () => bytes.length });
+}
+
+/** The row of an envelope whose step is below 65 536. */
+export function row(envelope: Uint8Array | null): Uint8Array {
+  if (!envelope) throw new Error("no report");
+  const at = { 0xcc: 16, 0xcd: 17 }[envelope[14]!] ?? 15; // the first byte after the step
+  if (envelope[at] !== 1) throw new Error("not one report");
+  return envelope.slice(at + (envelope[at + 1] === 0xc4 ? 3 : 4));
+}
+
+export const LONG: Level = { mechanism: "L-GRR", eps_inf: 2, eps_1: 1 };
+export const BITS: Level = { mechanism: "L-OSUE", eps_inf: 2, eps_1: 1 };
+export const HASHED: Level = { mechanism: "L-OLH", eps_inf: 2, eps_1: 1, g: 4 };
+export const ONCE: Level = { mechanism: "GRR", eps: 1 };
+export const SPACED: Level = { mechanism: "GRR", eps: 1, every_steps: 4, lifetime_reports: 3 };
+
+/** Returns the survey whose only level has these parameters, and states the same losses. */
+export function surveyOf(parameters: Record<string, any>): Promise<Survey> {
+  const keys = ["mechanism", "eps", "eps_inf", "eps_1", "g", "omega", "width", "lifetime_reports"].filter((key) => parameters[key] != null);
+  const level = { every_steps: parameters["every_steps"], ...Object.fromEntries(keys.map((key) => [key, parameters[key]])) };
+  const made = document([{ k: parameters["k"], levels: [level as Level] }]);
+  return openSurvey({ ...made, mechanisms: [[parameters]] });
+}

@@ -1,0 +1,40 @@
+/** The program of the README runs, on the browser's file. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import "fake-indexeddb/auto";
+import { document, LONG, type Level } from "./fixtures.js";
+
+const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");
+
+test("the program for a page reports and delivers once", async (context) => {
+  const cautious = { ...LONG, name: "cautious" };
+  const question = { k: 2, domain: { name: "mode", values: ["walk", "bicycle"] }, levels: [cautious] };
+  const served = document([question], { start: Date.now() - 90_000 });
+  const posted: string[] = [];
+  context.mock.method(globalThis, "fetch", async (url: string, options: RequestInit) => {
+    if (url.endsWith("/v1/survey")) return Response.json(served);
+    posted.push(new Headers(options.headers).get("Idempotency-Key")!);
+    return new Response(null, { status: 202 });
+  });
+  Object.assign(globalThis, { document: new EventTarget() });
+  const program = /```js\n(.*?)```/s.exec(read("README.md"))![1]!
+    .replace("./ldpstream-device.js", new URL("../ldpstream-device.js", import.meta.url).href)
+    .replace(/[0-9a-f]{16}/, served.fingerprint);
+  await import(`data:text/javascript,${encodeURIComponent(program)}`);
+  assert.equal(posted.length, 1);
+});
+
+test("the program with a wallet admits a survey", async () => {
+  const cautious: Level = { mechanism: "GRR", eps: 0.5, every_steps: 1441, lifetime_reports: 100 };
+  const served = document([{ k: 2, domain: { name: "mode", values: ["walk", "bicycle"] }, levels: [cautious] }]);
+  const program = [...read("README.md").matchAll(/```js\n(.*?)```/gs)][1]![1]!.replace("cautious", "a");
+  const run = `
+    import { IndexedDBStore, openSurvey, Wallet } from ${JSON.stringify(new URL("../ldpstream-device.js", import.meta.url).href)};
+    const survey = await openSurvey(${JSON.stringify(served)});
+    ${program}
+    export { spent, surveys };`;
+  const { spent, surveys } = await import(`data:text/javascript,${encodeURIComponent(run)}`);
+  assert.deepEqual([spent, surveys.length, Math.round(surveys[0].forEver)], [0, 1, 50]);
+});

@@ -1,0 +1,131 @@
+/** Sending through a gateway: the answers of docs/device.md, keys, retries, and the end of a page. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { toHex } from "../src/bytes.js";
+import { Device, DeviceError, fetchSurvey, MemoryStore, Sender, UnsafeSurvey, type GatewayOptions } from "../src/index.js";
+import { document, LONG, survey } from "./fixtures.js";
+
+interface Request {
+  url: string;
+  key: string | null;
+  type: string | null;
+  token: string | null;
+  body: string;
+  keepalive: boolean;
+}
+
+/** A gateway that gives these answers in turn; "" stands for a lost answer. The last answer repeats. */
+function gateway(...answers: (Response | number | "")[]): GatewayOptions & { requests: Request[] } {
+  const requests: Request[] = [];
+  const answer = async (url: unknown, options: RequestInit = {}): Promise<Response> => {
+    const headers = new Headers(options.headers);
+    requests.push({
+      url: String(url),
+      key: headers.get("Idempotency-Key"),
+      type: headers.get("Content-Type"),
+      token: headers.get("Authorization"),
+      body: options.body ? toHex(options.body as Uint8Array) : "",
+      keepalive: options.keepalive === true,
+    });
+    const next = answers.length > 1 ? answers.shift()! : answers[0]!;
+    if (next === "") throw new TypeError("fetch failed");
+    return typeof next === "number" ? problem(next) : next.clone();
+  };
+  return { url: "https://gateway.example/", token: "secret", fetch: answer as typeof fetch, requests };
+}
+
+function problem(status: number, headers: Record<string, string> = {}): Response {
+  return new Response(JSON.stringify({ title: `problem ${status}`, status }), { status, headers });
+}
+
+async function deviceWith(reports: number): Promise<Device> {
+  const device = await Device.open(await survey([{ k: 5, levels: [LONG] }]), new MemoryStore());
+  for (let step = 0; step < reports; step++) await device.report("q0", 1, step);
+  return device;
+}
+
+test("an accepted report has its envelope, key, content type and token, and is settled", async () => {
+  const device = await deviceWith(2);
+  const waiting = await device.waiting();
+  const target = gateway(202);
+  const outcome = await new Sender(device, target).attempt();
+  assert.deepEqual(outcome, { accepted: 2, refused: 0, waiting: 0, retryAfterMs: 0, problems: [] });
+  assert.deepEqual(
+    target.requests,
+    waiting.map(({ key, envelope }) => ({
+      url: "https://gateway.example/v1/reports",
+      key,
+      type: "application/vnd.ldpstream.envelope",
+      token: "Bearer secret",
+      body: toHex(envelope),
+      keepalive: false,
+    })),
+  );
+  assert.deepEqual(await device.waiting(), []);
+});
+
+for (const status of [400, 413, 415, 422]) {
+  test(`${status}: the report never counts, and is settled`, async () => {
+    const device = await deviceWith(1);
+    const outcome = await new Sender(device, gateway(status)).attempt();
+    assert.deepEqual(outcome, { accepted: 0, refused: 1, waiting: 0, retryAfterMs: 0, problems: [`problem ${status} (${status})`] });
+    assert.deepEqual(await device.waiting(), []);
+  });
+}
+
+for (const status of [200, 204, 301, 401, 404, 405, 408, 409, 429, 500, 502, 503, 504, ""] as const) {
+  test(`${status || "no answer"}: the report waits, and goes again with the same key`, async () => {
+    const device = await deviceWith(1);
+    const target = gateway(status === "" ? "" : new Response(status === 204 ? null : "<html>", { status, headers: { "Retry-After": "7" } }));
+    const outcome = await new Sender(device, target).attempt();
+    const named = status === "" ? "no answer" : `no problem document (${status})`;
+    assert.deepEqual(outcome, { accepted: 0, refused: 0, waiting: 1, retryAfterMs: status === "" ? 0 : 7000, problems: [named] });
+    await new Sender(device, target).attempt();
+    assert.deepEqual(target.requests[1], target.requests[0]);
+  });
+}
+
+test("run retries with Retry-After and full jitter until nothing waits", async () => {
+  const device = await deviceWith(1);
+  const pauses: number[] = [];
+  const target = gateway(problem(503, { "Retry-After": "30" }), "", ...Array<number>(13).fill(500), 202);
+  await new Sender(device, target).run({ pause: async (ms) => void pauses.push(ms) });
+  assert.equal(new Set(target.requests.map(({ key, body }) => key! + body)).size, 1);
+  assert.equal(pauses.length, 15);
+  assert.ok(pauses[0]! >= 30_000 && pauses[0]! <= 31_000);
+  pauses.slice(1).forEach((ms, i) => assert.ok(ms <= Math.min(300_000, 2000 * 2 ** i)));
+  assert.ok(pauses.slice(9).some((ms) => ms > 10_000)); // all six below 10 s: probability 3e-9
+  assert.deepEqual(await device.waiting(), []);
+});
+
+test("run ends with its signal, and the report stays", async () => {
+  const device = await deviceWith(1);
+  const stop = new AbortController();
+  const running = new Sender(device, gateway(500)).run({ signal: stop.signal });
+  stop.abort(new RangeError("enough"));
+  await assert.rejects(running, RangeError);
+  assert.equal((await device.waiting()).length, 1);
+});
+
+test("a last attempt outlives the page, has the same key, and settles if the page lives on", async () => {
+  const device = await deviceWith(3);
+  const lost = gateway("");
+  new Sender(device, lost).lastAttempt(); // sends before it returns: the page may end now
+  assert.equal(lost.requests.length, 3);
+  const target = gateway(202);
+  new Sender(device, target).lastAttempt();
+  assert.deepEqual(target.requests, lost.requests);
+  assert.ok(target.requests.every(({ keepalive }) => keepalive));
+  while (device.known().length) await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(await device.waiting(), []);
+});
+
+test("the survey of a gateway, checked", async () => {
+  const made = document([{ k: 5, levels: [LONG] }]);
+  const served = gateway(Response.json(made));
+  assert.equal((await fetchSurvey(served, made.fingerprint)).name, "study");
+  assert.deepEqual([served.requests[0]!.url, served.requests[0]!.token], ["https://gateway.example/v1/survey", "Bearer secret"]);
+  await assert.rejects(fetchSurvey(gateway(Response.json({ ...made, canonical: "{}" }))), UnsafeSurvey);
+  await assert.rejects(fetchSurvey(gateway(401)), (error: Error) => error instanceof DeviceError && /problem 401 \(401\)/.test(error.message));
+});

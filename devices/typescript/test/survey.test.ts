@@ -1,0 +1,153 @@
+/** Surveys that a device refuses: unknown ones, and ones that would weaken their own promise. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { openSurvey, stepAt, UnknownSurvey, UnsafeSurvey, WrongSurvey } from "../src/index.js";
+import { valueIndex } from "../src/values.js";
+import { BITS, coin, document, HASHED, LONG, ONCE, SPACED, survey, type Document, type Level } from "./fixtures.js";
+
+const ALL: Level[] = [LONG, BITS, HASHED, ONCE, SPACED, { mechanism: "OUE", eps: 1 }, { mechanism: "SS", eps: 1, omega: 3 }];
+
+const all = (): Document => document([{ k: 9, levels: ALL.slice(0, 4) }, { k: 9, levels: ALL.slice(4) }], { collection: "spl" });
+
+test("the survey's own text decides, not the server", async () => {
+  const made = all();
+  const opened = await openSurvey(made, made.fingerprint);
+  assert.deepEqual([stepAt(opened, opened.startMs - 1), stepAt(opened, opened.startMs), stepAt(opened, opened.startMs + 60_000)], [-1, 0, 1]);
+  await assert.rejects(openSurvey(made, "0123456789abcdef"), WrongSurvey);
+  await assert.rejects(openSurvey({ ...made, canonical: `${made.canonical} ` }), UnsafeSurvey);
+  await assert.rejects(openSurvey({ ...made, fingerprint: "0123456789abcdef" }), UnsafeSurvey);
+});
+
+for (const [name, head] of [
+  ["a collection", { collection: "shuffle" }],
+  ["a step of no length", { step_seconds: 0 }],
+  ["a start that is no integer", { start: "2026-01-05" }],
+] as const) {
+  test(`unknown: ${name}`, () => assert.rejects(survey([{ k: 9, levels: [ONCE] }], head), UnknownSurvey));
+}
+
+for (const [name, level] of [
+  ["a mechanism", { mechanism: "PM", eps: 1 }],
+  ["a mechanism named like a property of objects", { mechanism: "constructor", eps: 1 }],
+  ["a level without its loss", { mechanism: "GRR" }],
+] as const) {
+  test(`unknown: ${name}`, () => assert.rejects(survey([{ k: 9, levels: [level] }]), UnknownSurvey));
+}
+
+test("unknown keys are ignored", async () => {
+  const opened = await survey([{ k: 9, domain: { size: 9, later: 7 }, levels: [{ ...ONCE, later: 3 } as Level] }], { later: true });
+  assert.deepEqual(opened.attributes[0]!.levels[0]!.losses, { epsInf: Infinity, eps1: 1 });
+});
+
+test("unknown: an attribute without a domain, or with a wrong one", async () => {
+  for (const domain of [{}, { size: 9, bins: [1, 2, 3] }, { size: 1 }, { values: ["a", 7] }]) {
+    await assert.rejects(survey([{ k: 9, domain, levels: [ONCE] }]), UnknownSurvey);
+  }
+});
+
+test("unknown: text that is no survey at all", async () => {
+  for (const document of [null, 7, [], {}, { fingerprint: "", canonical: 7 }]) await assert.rejects(openSurvey(document), UnknownSurvey);
+});
+
+/** Every way to name one coin of the survey: attribute, level, round, coin. */
+function* coins({ mechanisms }: Document): Generator<[any, string]> {
+  for (const levels of mechanisms) {
+    for (const { coins } of levels) {
+      for (const round of Object.values(coins as Record<string, any>)) for (const name of Object.keys(round)) yield [round, name];
+    }
+  }
+}
+
+test("unsafe: a coin that loses more than the survey states, whichever it is", async () => {
+  const n = [...coins(all())].length;
+  assert.equal(n, 13);
+  for (let i = 0; i < n; i++) {
+    const made = all();
+    const [round, name] = [...coins(made)][i]!;
+    round[name] = coin(1 - 2 ** -50);
+    await assert.rejects(openSurvey(made), UnsafeSurvey, `coin ${i}`);
+  }
+});
+
+test("unsafe: a memo that loses more, behind reports that lose less", async () => {
+  for (const [eps, safe] of [[2.01, false], [1.99, true]] as const) {
+    const made = document([{ k: 9, levels: [LONG] }]);
+    const keep = (loss: number) => coin(1 / (1 + 8 * Math.exp(-loss)));
+    made.mechanisms[0]![0]!["coins"] = { memo: { keep: keep(eps) }, report: { keep: keep(0.5) } };
+    await (safe ? openSurvey(made) : assert.rejects(openSurvey(made), /a memo loses/));
+  }
+});
+
+test("unsafe: a coin that is certain", async () => {
+  for (const digits of ["", "00"]) {
+    for (const inverted of [true, false]) {
+      const made = document([{ k: 9, levels: [ONCE] }]);
+      made.mechanisms[0]![0]!["coins"] = { report: { keep: { digits, inverted } } };
+      await assert.rejects(openSurvey(made), UnsafeSurvey);
+    }
+  }
+});
+
+test("unsafe: a coin whose digits state the larger probability", async () => {
+  // the probability of no is 0.51 · 2^-53; the nearest double of the probability of yes would make it 2^-53
+  const digits = ((1n << 160n) - (51n << 107n) / 100n).toString(16);
+  const made = document([{ k: 2, levels: [{ mechanism: "GRR", eps: 36.74 }] }]);
+  made.mechanisms[0]![0]!["coins"] = { report: { keep: { digits, inverted: false } } };
+  await assert.rejects(openSurvey(made), /the smaller probability/);
+});
+
+test("unsafe: a survey that states a loss beyond the accuracy of the check", async () => {
+  await assert.rejects(survey([{ k: 9, levels: [{ mechanism: "GRR", eps: 700.1 }] }]), UnsafeSurvey);
+});
+
+test("unsafe: a report's coin that loses one millionth more; safe: a coin that loses less", async () => {
+  const keep = (eps: number) => coin(1 / (1 + 8 * Math.exp(-eps)));
+  for (const [eps, safe] of [[1 + 1e-6, false], [1, true], [0.5, true]] as const) {
+    const made = document([{ k: 9, levels: [ONCE] }]);
+    made.mechanisms[0]![0]!["coins"] = { report: { keep: keep(eps) } };
+    await (safe ? openSurvey(made) : assert.rejects(openSurvey(made), UnsafeSurvey));
+  }
+});
+
+test("a width makes no wave of another mechanism", async () => {
+  const made = document([{ k: 9, levels: [{ ...LONG, width: 3 }] }]);
+  made.mechanisms[0]![0]!["width"] = 3;
+  assert.equal((await openSurvey(made)).attributes[0]!.levels[0]!.mechanism.near, 1);
+});
+
+test("unsafe: parameters that differ from the survey's text", async () => {
+  for (const [key, value] of [["k", 10], ["mechanism", "L-GRR"], ["every_steps", 1], ["lifetime_reports", null], ["omega", 4]] as const) {
+    const made = document([{ k: 9, levels: [key === "omega" ? { mechanism: "SS", eps: 1, omega: 3 } : SPACED] }]);
+    made.mechanisms[0]![0]![key] = value;
+    await assert.rejects(openSurvey(made), UnsafeSurvey);
+  }
+});
+
+test("unknown: sizes beyond the limits of the format", async () => {
+  for (const [k, level] of [
+    [7_200_008, { mechanism: "OUE", eps: 1 }], // a row of 900 001 bytes
+    [2 ** 31 - 1, { ...HASHED, g: 1021 }], // 1021⁴ functions
+    [9, { ...HASHED, g: 1031 }],
+  ] as const) {
+    await assert.rejects(survey([{ k, levels: [level] }]), UnknownSurvey);
+  }
+});
+
+test("values: texts, indices, integers and bins", async () => {
+  const { attributes } = await survey([
+    { k: 3, domain: { values: ["a", "7", "ü"] }, levels: [ONCE] },
+    { k: 9, levels: [ONCE] },
+    { k: 3, domain: { bins: [-1.5, 0, 1, 1e300] }, levels: [ONCE] },
+  ]);
+  const cases: [number, string | number, number | null][] = [
+    [0, "7", 1], [0, "ü", 2], [0, 2, 2], [0, 3, null], [0, -1, null], [0, 0.5, null], [0, "A", null],
+    [1, "8", 8], [1, 0, 0], [1, "9", null], [1, "1e0", null], [1, "", null], [1, NaN, null],
+    [2, -1.5, 0], [2, -1e-9, 0], [2, 0, 1], [2, "1.0", 2], [2, 1e300, 2], [2, "2e300", null], [2, -2, null],
+    [2, "0x1", null], [2, "", null], [2, Infinity, null], [2, NaN, null],
+  ]; // prettier-ignore
+  for (const [a, value, index] of cases) {
+    if (index === null) assert.throws(() => valueIndex(attributes[a]!, value), RangeError);
+    else assert.equal(valueIndex(attributes[a]!, value), index);
+  }
+});

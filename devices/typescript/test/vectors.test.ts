@@ -1,0 +1,110 @@
+/** The test vectors in devices/vectors, which the Python device writes. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { fromHex, toHex } from "../src/bytes.js";
+import { claim } from "../src/claims.js";
+import { seal } from "../src/envelope.js";
+import { hash } from "../src/field.js";
+import { Device, MemoryStore, openSurvey, type DeviceOptions } from "../src/index.js";
+import { drawMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "../src/mechanisms.js";
+import { lossOfReports } from "../src/promise.js";
+import { scripted, surveyOf } from "./fixtures.js";
+
+const read = (name: string): any => JSON.parse(readFileSync(new URL(`../../../vectors/${name}.json`, import.meta.url), "utf8"));
+
+/** The checked mechanism with these parameters: of a survey whose only level has the mechanism's own losses. */
+async function mechanism(parameters: any): Promise<Mechanism> {
+  return (await surveyOf(parameters)).attributes[0]!.levels[0]!.mechanism;
+}
+
+test("surveys: the fingerprint is the hash of the canonical text, and every survey is known", async () => {
+  const [surveys, parameters] = [read("surveys"), read("parameters")];
+  assert.ok(surveys.length >= 4);
+  for (const { canonical, fingerprint } of surveys) {
+    const { mechanisms } = parameters.find((other: any) => other.canonical === canonical);
+    const survey = await openSurvey({ canonical, fingerprint, mechanisms }, fingerprint);
+    assert.equal(toHex(survey.fingerprint), fingerprint);
+  }
+});
+
+test("hashes: the linear forms over every field", () => {
+  for (const { field, cases } of read("hashes")) {
+    for (const [hashFunction, value, symbol] of cases) assert.equal(hash(field, hashFunction, value), symbol);
+  }
+});
+
+test("draws: memo and report from a value and random bytes", async () => {
+  const names = new Set<string>();
+  for (const { parameters, cases } of read("draws")) {
+    const m = await mechanism(parameters);
+    names.add(m.name);
+    for (const { value, function: hashFunction, random, memo, report } of cases) {
+      const bytes = scripted(random);
+      let drawn: Uint8Array;
+      if (m.memo) {
+        const kept = drawMemo(m, memoKey(m, value, hashFunction ?? 0), hashFunction ?? 0, bytes);
+        assert.equal(toHex(kept), memo);
+        drawn = reportMemo(m, kept, bytes);
+      } else {
+        drawn = reportOnce(m, value, bytes);
+      }
+      assert.equal(toHex(drawn), report);
+      assert.equal(bytes.left(), 0);
+    }
+  }
+  assert.ok(names.size >= 14);
+});
+
+test("envelopes: all widths of integers and rows", () => {
+  const ours = read("envelopes").filter(({ n, step }: any) => n === 1 && Number.isSafeInteger(step));
+  assert.ok(ours.length >= 20);
+  for (const { fingerprint, attribute, level, step, rows, envelope } of ours) {
+    assert.equal(toHex(seal(fromHex(fingerprint)!, attribute, level, step, fromHex(rows)!)), envelope);
+  }
+});
+
+test("devices: whole lives, byte for byte", async () => {
+  for (const { survey: document, levels, random, calls } of read("devices")) {
+    const bytes = scripted(random);
+    const options: DeviceOptions = { levels, random: bytes };
+    const device = await Device.open(await openSurvey(document), new MemoryStore(), options);
+    for (const { attribute, value, step, envelope, key } of calls) {
+      if (envelope?.error) {
+        const name = envelope.error === "ValueError" ? "RangeError" : envelope.error;
+        await assert.rejects(device.report(attribute, value, step), { name });
+        continue;
+      }
+      const sent = await device.report(attribute, value, step);
+      assert.equal(sent && toHex(sent), envelope);
+      const kept = (await device.waiting()).find((report) => report.attribute === attribute && report.step === step);
+      if (key) assert.equal(kept?.key, key);
+    }
+    assert.equal(bytes.left(), 0);
+  }
+});
+
+test("ledger: the loss of t reports", async () => {
+  const cases = read("ledger");
+  assert.ok(cases.length >= 40);
+  for (const { parameters, t, eps_t: expected } of cases) {
+    const loss = lossOfReports(await mechanism(parameters), t);
+    assert.ok(Math.abs(loss - expected) <= 1e-9 * expected, `${parameters.mechanism}, t = ${t}: ${loss}, expected ${expected}`);
+  }
+});
+
+test("claims: of every survey, at its first and last levels", async () => {
+  const [surveys, parameters, cases] = [read("surveys"), read("parameters"), read("claims")];
+  assert.ok(cases.length >= 50);
+  const close = (ours: number, expected: number | null) =>
+    assert.ok(expected === null ? ours === Infinity : Math.abs(ours - expected) <= 1e-9 * expected, `${ours}, expected ${expected}`);
+  for (const { fingerprint, levels, window_s, losses, per_window, for_ever } of cases) {
+    const { canonical } = surveys.find((other: any) => other.fingerprint === fingerprint);
+    const { mechanisms } = parameters.find((other: any) => other.canonical === canonical);
+    const ours = claim(await openSurvey({ canonical, fingerprint, mechanisms }), levels, window_s);
+    ours.losses.forEach((loss, a) => close(loss, losses[a]));
+    close(ours.perWindow, per_window);
+    close(ours.forEver, for_ever);
+  }
+});

@@ -1,0 +1,78 @@
+"""The command `conformance`: checks a device that somebody else wrote."""
+
+import signal
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+from typing import Annotated
+
+import msgspec
+import typer
+
+from ldpstream.arguments import SurveyFile
+from ldpstream.outputs import JsonFile, write_json
+from ldpstream.terminal import activity, console, tell
+from surveys import Survey, load_survey
+
+app = typer.Typer()
+
+
+@app.command(name="conformance")
+def conformance_command(
+    survey_file: SurveyFile,
+    calls: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", help="calls of the device, JSON lines; or a folder of .jsonl files", show_default="none"
+        ),
+    ] = None,
+    listen: Annotated[
+        int | None, typer.Option(min=0, max=65535, metavar="PORT", help="check how the device sends to this port, until Ctrl-C")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Check a device of another author. Exit status 1 if the device does not keep the promises of the survey."""
+    if (calls is None) == (listen is None):
+        raise typer.BadParameter("give either a file of calls or --listen", param_hint="FILE")
+    survey = load_survey(survey_file)
+    if calls is not None:
+        failures = _check_calls(survey, calls, json)
+    else:
+        assert listen is not None
+        failures = _check_sending(survey, survey_file.read_text(encoding="utf-8"), listen, json)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _check_calls(survey: Survey, path: Path, json: Path | None) -> list[str]:
+    from experiments.conformance.calls import read_calls
+    from experiments.conformance.conformance import check_device
+    from experiments.conformance.conformance_tables import conformance_tables, conformance_verdict
+
+    with activity() as progress:
+        progress(f"calls of {path}")
+        found = check_device(survey, read_calls(survey, path))
+    for table in conformance_tables(found):
+        console.print(table)
+    for failure in found.failures:
+        tell(failure)
+    tell(conformance_verdict(found))
+    write_json(json, {**msgspec.to_builtins(found), "failures": found.failures, "passed": found.passed})
+    return found.failures
+
+
+def _check_sending(survey: Survey, toml: str, port: int, json: Path | None) -> list[str]:
+    from experiments.conformance.conformance_tables import passed_or_failed
+    from experiments.conformance.listener import listening
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with listening(survey, toml, port) as (sending, url):
+        with suppress(KeyboardInterrupt):
+            tell(f"A gateway at {url}, until Ctrl-C. Its first answer to most requests is a refusal or none.")
+            Event().wait()
+        failures = [str(fault) for fault in sending.verdict()]
+    for failure in failures:
+        tell(failure)
+    tell(f"{passed_or_failed(failures)} ({sending.attempts:,} attempts for {sending.requests:,} requests)")
+    write_json(json, {"attempts": sending.attempts, "requests": sending.requests, "failures": failures, "passed": not failures})
+    return failures

@@ -1,0 +1,76 @@
+"""A survey's claim on a wallet: bounds of the privacy loss that a device's answers can reach, known before the first answer.
+
+Surveys ask one person, so their losses add up: the reports of different surveys are independent given the person's values, and
+the likelihood of all reports is a product with one factor for each survey (basic composition). This also holds if two surveys
+ask the same question. If two histories of a person differ only at steps with n reports of an attribute, the loss of the
+attribute's reports is at most n times `Mechanism.eps_per_report`:
+
+- Within a window of W seconds of the device's clock, n is the largest number of reports at steps that such a window can touch.
+  A window need not begin with a step, so it can touch ⌈W / step⌉ + 1 steps. The bound holds for an observer who has all reports
+  of all times. The bound of a memoized level is high, because the reports outside the window may show the memos.
+- For ever, n is `lifetime_reports`, or the number of reports in all steps of the survey if that is less. Without
+  `lifetime_reports` and `ends` the bound is infinite.
+
+The attributes' bounds add up under spl. Under smp and rs+fd the largest one counts: whichever attribute the device samples,
+only that attribute's reports depend on the values.
+
+A claim depends only on the survey and the chosen levels, not on a value and not on the device's draws. `Wallet` admits surveys
+by their claims. If a device instead stopped when its loss so far reached the budget, its silence could depend on its values.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mechanisms import Mechanism
+from surveys import Survey
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Bounds of the loss of all reports of one survey, in nats.
+
+    Attributes:
+        per_window: between histories that differ only within the wallet's window; 0 for a wallet without a window.
+        for_ever: between any two histories; infinite if the number of reports has no limit.
+        losses: `eps_per_report` of each attribute, at the chosen level.
+    """
+
+    per_window: float
+    for_ever: float
+    losses: tuple[float, ...]
+
+
+def claim(survey: Survey, levels: Sequence[int], window_s: int | None) -> Claim:
+    """Returns a survey's claim.
+
+    Args:
+        levels: index of the chosen level, for each attribute.
+        window_s: length W of the wallet's window in seconds, at least 1; None for a wallet without a window.
+    """
+    chosen = [survey.mechanisms[a][level].device for a, level in enumerate(levels)]
+    losses = tuple(m.eps_per_report for m in chosen)
+    adds_up = survey.collection == "spl"
+    last = math.inf if survey.n_steps is None else survey.n_steps
+    in_window = 0 if window_s is None else min(touched_steps(window_s, survey.step_seconds), last)
+    per_window, for_ever = (
+        together([_reports_in(m, steps) * eps for m, eps in zip(chosen, losses)], adds_up) for steps in (in_window, last)
+    )
+    return Claim(per_window, for_ever, losses)
+
+
+def touched_steps(window_s: int, step_seconds: int) -> int:
+    """Returns the largest number of steps that a window of this length can touch."""
+    return -(-window_s // step_seconds) + 1
+
+
+def together(losses: Sequence[float], adds_up: bool) -> float:
+    """Returns the loss of all attributes together: the sum under spl, else the largest."""
+    return sum(losses) if adds_up else max(losses)
+
+
+def _reports_in(m: Mechanism, steps: float) -> float:
+    """Returns the largest number of reports in this number of consecutive steps, which may be 0 or infinite."""
+    if steps == math.inf:
+        return math.inf if m.lifetime_reports is None else m.lifetime_reports
+    return m.reports_in(int(steps)) if steps else 0

@@ -1,0 +1,69 @@
+"""The errors of a device. A message is one line with the file or attribute and the reason, never a value of a person.
+
+A call that raises one of these errors has released no report.
+"""
+
+import math
+
+
+class DeviceError(Exception):
+    """The device cannot do what was asked."""
+
+
+class UnknownSurvey(DeviceError):
+    """This version of the device does not know how to answer the survey."""
+
+
+class WrongSurvey(DeviceError):
+    """The file belongs to a survey with another fingerprint."""
+
+
+class StoreHeld(DeviceError):
+    """Another process holds the file for longer than the device waits."""
+
+
+class StoreFull(DeviceError):
+    """The disk is full."""
+
+
+class StoreCleared(DeviceError):
+    """The file of an enrolled device is missing or has no enrolment. Only the application can decide to enroll again."""
+
+
+class StepForgotten(DeviceError):
+    """The step is too old to report: its envelope may have been dropped, and a second report would cost more privacy.
+
+    Attributes:
+        attribute: name of the attribute.
+        step: the requested step.
+        earliest: the earliest step that can still be reported for the first time.
+    """
+
+    def __init__(self, attribute: str, step: int, earliest: int) -> None:
+        super().__init__(f"step {step} of {attribute} is too old to report; the earliest that can be reported is {earliest}")
+        self.attribute, self.step, self.earliest = attribute, step, earliest
+
+
+class ClockWentBack(StepForgotten):
+    """The system clock's present step is too old to report. The device reports again when the clock has caught up."""
+
+    def __init__(self, attribute: str, step: int, earliest: int) -> None:
+        super().__init__(attribute, step, earliest)
+        self.args = (f"the clock went back to step {step}; {attribute} can be reported from step {earliest} on",)
+
+
+class WalletFull(DeviceError):
+    """The survey asks for more privacy budget than the wallet has left. The wallet is as before the call.
+
+    Attributes:
+        survey: name of the survey.
+        window_s: length of the budget's window in seconds; None for the budget for ever.
+        asked: the survey's claim, in nats; infinite if nothing bounds its loss.
+        left: what the wallet has left, in nats.
+    """
+
+    def __init__(self, survey: str, window_s: int | None, asked: float, left: float) -> None:
+        span = "for ever" if window_s is None else f"within {window_s} s"
+        unbounded = ": its level has no lifetime_reports and the survey has no end" if asked == math.inf else ""
+        super().__init__(f"{survey} asks {asked:.6g} nats {span}{unbounded}; the wallet has {left:.6g} nats left")
+        self.survey, self.window_s, self.asked, self.left = survey, window_s, asked, left

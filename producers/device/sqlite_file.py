@@ -1,0 +1,106 @@
+"""One SQLite file of a person, safe against restarts, crashes and parallel processes.
+
+Each operation on the file is one immediate transaction, so processes take turns. A transaction's writes are on the disk before
+the transaction ends: SQLite uses a rollback journal, ``synchronous=EXTRA`` and, where the system has it, ``fullfsync``. The
+removal of the journal is the commit. EXTRA also syncs this removal; FULL does not. A write-ahead log would sync less often, but
+the log's two extra files are easily lost or left out of a copy.
+
+A connection lasts for one transaction, so threads may share the object and a fork inherits no connection. Our code opens an
+existing file only through SQLite: on POSIX, closing a second descriptor would drop SQLite's locks.
+"""
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from producers.device.errors import DeviceError, StoreCleared, StoreFull, StoreHeld
+
+DEVICE, WALLET = 3, 1001  # formats of the two kinds of files (SQLite's user_version); 0: empty
+BUSY_S = 60.0  # longest wait for another process's transaction
+
+
+class SQLiteFile:
+    """A person's file. Only the file's owner may read and write the file.
+
+    Args:
+        path: the file; its folder must exist.
+        file_format: `DEVICE` or `WALLET`.
+        create: true to create a missing file.
+
+    Raises:
+        StoreCleared: if the file is missing and `create` is false.
+        StoreFull: if the disk is full.
+        DeviceError: if the path is a folder, or the file cannot be created for another reason.
+    """
+
+    def __init__(self, path: Path, file_format: int, create: bool = True) -> None:
+        self.path, self.format = path.absolute(), file_format
+        try:
+            if self.path.is_dir():
+                raise DeviceError(f"{self.path}: is a folder, not a file")
+            if create:
+                with suppress(FileExistsError):
+                    os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            self.path.chmod(0o600)
+        except OSError as error:
+            if not create and isinstance(error, FileNotFoundError):
+                raise StoreCleared(f"{self.path}: the file is missing, but the device had enrolled") from None
+            kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DeviceError
+            raise kind(f"{self.path}: cannot be created: {error.strerror}") from None
+
+    @contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """One immediate transaction. All its writes are on the disk when the transaction ends, or are undone if an exception
+        occurs.
+
+        Raises:
+            StoreCleared: if the file is missing.
+            StoreHeld: if another process holds the file for longer than `BUSY_S`.
+            StoreFull: if the disk is full.
+            DeviceError: if the file is no SQLite database, is of another format, or cannot be written for another reason.
+        """
+        connection = None
+        try:
+            connection = sqlite3.connect(f"{self.path.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None)
+            for pragma in ("synchronous=EXTRA", "fullfsync=ON", "secure_delete=ON"):
+                connection.execute(f"PRAGMA {pragma}")
+            connection.execute("BEGIN IMMEDIATE")
+            found = format_of(connection)
+            if found == WALLET and self.format == DEVICE:
+                raise DeviceError(f"{self.path}: is a wallet; use Wallet.device to answer a survey")
+            if found not in (0, self.format):
+                raise DeviceError(f"{self.path}: has format {found}, this program needs format {self.format}")
+            yield connection
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._explained(error) from None
+        finally:
+            if connection is not None:
+                connection.close()  # rolls back if not committed
+
+    def _explained(self, error: sqlite3.Error) -> DeviceError:
+        """The device's error for an error of SQLite."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the details of an extended code
+        if code == sqlite3.SQLITE_BUSY:
+            return StoreHeld(f"{self.path}: another process holds the file for more than {BUSY_S:g} s")
+        if code == sqlite3.SQLITE_FULL:
+            return StoreFull(f"{self.path}: the disk is full")
+        try:
+            self.path.stat()
+        except FileNotFoundError:
+            return StoreCleared(f"{self.path}: the file is missing; make a new {self._owner} to enroll again")
+        except OSError:  # the folder is not readable, which SQLite's message says
+            pass
+        return DeviceError(f"{self.path}: {error}")
+
+    @property
+    def _owner(self) -> str:
+        return "Wallet" if self.format == WALLET else "Device"
+
+
+def format_of(connection: sqlite3.Connection) -> int:
+    """The file's format; 0 if the file is empty."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])

@@ -1,0 +1,167 @@
+"""The wallet: one file and one privacy budget of a person, for all surveys of an application.
+
+    wallet = Wallet("person.wallet", per_window=3.0, window_s=86_400, for_ever=100.0)
+    device = wallet.device(load_survey("commute.toml"))    # WalletFull if the survey does not fit the budget
+    device.report("mode", "bicycle")
+    wallet.spent()                                         # to show to the person
+
+A survey is admitted when the claims of all surveys fit the budget (`claims`). `Device` has its guarantees in a wallet too:
+admission and enrolment are one transaction, and so is each report. A device in a wallet reports no step before its enrolment.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mechanisms.arguments import integer, real
+from producers.device.device import Device
+from producers.device.errors import DeviceError, StoreCleared
+from producers.device.sqlite_file import WALLET, SQLiteFile
+from producers.device.wallet_file import Accounts, Budget, Place, SurveySpent
+from surveys import Survey
+
+MIN_BUDGET, MAX_BUDGET = 1e-9, 1e9  # nats
+MAX_WINDOW_S = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class WalletSpent:
+    """What a person has spent in all surveys. No number depends on the values.
+
+    Attributes:
+        surveys: one row for each enrolment, in their order.
+        spent: bound of the loss of all reports so far between any two histories, in nats.
+        charged_per_window: charges for the present window, in nats.
+        charged_for_ever: charges for ever, in nats; infinite if a survey's claim has no bound.
+        budget: the wallet's limits.
+    """
+
+    surveys: tuple[SurveySpent, ...]
+    spent: float
+    charged_per_window: float
+    charged_for_ever: float
+    budget: Budget
+
+
+class Wallet:
+    """A person's budget for all surveys of an application, and the devices that answer them.
+
+    Objects, processes and threads that share one file are one wallet. Reports outside the wallet are not counted.
+
+    Args:
+        path: the wallet's file; its folder must exist.
+        per_window: largest loss between two histories of the person that differ only within `window_s` seconds, for an observer
+            who has all reports of all times; in nats, in [1e-9, 1e9]. None for no limit. Time is that of the device's clock.
+        window_s: length of the window in seconds, in [1, 10^12].
+        for_ever: largest loss of all reports between any two histories, in nats, in [1e-9, 1e9]. None for no limit. With this
+            limit the wallet only admits levels with `lifetime_reports` and surveys with `ends`.
+        expect_enrolled: true if the application knows that this wallet has been made before.
+
+    Raises:
+        ValueError: if a limit is out of its range, both are missing, or only one of `per_window` and `window_s` is given.
+        StoreCleared: if `expect_enrolled` is true and the file is missing or empty.
+        StoreHeld, StoreFull: as for `Device`.
+        DeviceError: if the file has other limits, is damaged or cannot be used for another reason. The first use fixes the
+            limits.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        per_window: float | None = None,
+        window_s: int | None = None,
+        for_ever: float | None = None,
+        expect_enrolled: bool = False,
+    ) -> None:
+        budget = _budget(per_window, window_s, for_ever)
+        self._file = SQLiteFile(Path(path), WALLET, create=not expect_enrolled)
+        with self._file.connection() as connection:
+            accounts = Accounts(connection)
+            kept = accounts.budget()
+            if kept is None and expect_enrolled:
+                raise StoreCleared(f"{self._file.path}: the file is empty, but the wallet had been made")
+            if kept is None:
+                accounts.create(budget)
+            elif kept != budget:
+                raise DeviceError(f"{self._file.path}: the wallet's limits are permanently {kept}, got {budget}")
+
+    def __repr__(self) -> str:
+        return "<Wallet>"
+
+    def device(self, survey: Survey, levels: Mapping[str, str] | None = None, *, expect_enrolled: bool = False) -> Device:
+        """Returns the device that answers a survey. The first call for a survey charges the survey's claim and enrolls.
+
+        The device reports no step before the present step of its enrolment.
+
+        Args:
+            survey, levels: as for `Device`.
+            expect_enrolled: true if the application knows that the person has enrolled in this survey before.
+
+        Raises:
+            WalletFull: if the claim does not fit the budget. The wallet is as before.
+            ValueError, UnknownSurvey, StoreHeld, StoreFull, DeviceError: as for `Device`.
+            StoreCleared: if the wallet's file is missing or empty; or if `expect_enrolled` is true and there is no enrolment.
+        """
+        return Device(survey, Place(self._file, survey, _now_ms), levels, expect_enrolled=expect_enrolled)
+
+    def leave(self, fingerprint: str) -> None:
+        """Erases the memos, envelopes and choices of a survey permanently. `Device.forget` does the same.
+
+        The wallet then charges the loss of the reports made instead of the survey's claim. A later `device` for the survey is a
+        new enrolment with a new claim.
+
+        Args:
+            fingerprint: the survey's fingerprint, 16 hexadecimal digits, as in `spent`.
+
+        Raises:
+            ValueError: if the device is not enrolled in such a survey.
+            StoreHeld, StoreFull, StoreCleared, DeviceError: as for `Device`.
+        """
+        with self._accounts() as accounts:
+            try:
+                number = accounts.enrolled(bytes.fromhex(fingerprint))
+            except ValueError:
+                number = None
+            if number is None:
+                raise ValueError(f"fingerprint must be that of a survey in which the device is enrolled, got {fingerprint!r}")
+            accounts.leave(number)
+
+    def spent(self) -> WalletSpent:
+        """Returns what the person has spent and what the wallet charges.
+
+        Raises:
+            StoreHeld, StoreFull, StoreCleared, DeviceError: as for `Device`.
+        """
+        with self._accounts() as accounts:
+            rows = accounts.rows()
+            per_window, for_ever = accounts.charged(_now_ms())
+            budget = accounts.budget()
+        assert budget is not None
+        return WalletSpent(rows, sum(row.spent for row in rows), per_window, for_ever, budget)
+
+    @contextmanager
+    def _accounts(self) -> Iterator[Accounts]:
+        with self._file.connection() as connection:
+            accounts = Accounts(connection)
+            if accounts.budget() is None:
+                raise StoreCleared(f"{self._file.path}: the file is empty; make a new Wallet to enroll again")
+            yield accounts
+
+
+def _budget(per_window: float | None, window_s: int | None, for_ever: float | None) -> Budget:
+    if per_window is None and for_ever is None:
+        raise ValueError("a wallet needs a limit: per_window with window_s, or for_ever, or both")
+    if (per_window is None) != (window_s is None):
+        raise ValueError(f"per_window and window_s belong together, got {per_window!r} and {window_s!r}")
+    return Budget(
+        None if per_window is None else real("per_window", per_window, MIN_BUDGET, MAX_BUDGET),
+        None if window_s is None else integer("window_s", window_s, 1, MAX_WINDOW_S),
+        None if for_ever is None else real("for_ever", for_ever, MIN_BUDGET, MAX_BUDGET),
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

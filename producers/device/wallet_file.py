@@ -1,0 +1,233 @@
+"""A wallet's file: one SQLite file (`sqlite_file`) for all surveys of a person.
+
+    budget       the wallet's limits, stored by the first use; NULL for no limit
+    survey       for every survey that the device has answered: the fingerprint, the name, and what the wallet charges for it
+    loss         for every survey and attribute: `eps_per_report`, until the device leaves the survey
+    survey_N_…   the device's tables for survey N (`memo_file`), until the device leaves the survey
+
+The charge of a survey is its claim. When the device leaves the survey, the charge for ever becomes the loss of the reports
+made. The charge per window ends when no window can touch both a step of this survey and a step of a later survey. `until_ms` is
+the end of the survey's last step, or of the last reported step of a survey that the device has left; NULL if there is no end.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from producers.device.claims import claim, together
+from producers.device.errors import StoreCleared, WalletFull
+from producers.device.memo_file import Enrolment, Transaction
+from producers.device.sqlite_file import WALLET, SQLiteFile, format_of
+from surveys import Survey
+
+TOLERANCE = 1e-9  # relative; three claims of 0.1 fit a budget of 0.3
+LATEST_MS = 2**62  # a later time is stored as this time
+
+_TABLES = (
+    "CREATE TABLE budget (per_window REAL, window_s INTEGER, for_ever REAL)",
+    "CREATE TABLE survey (number INTEGER PRIMARY KEY AUTOINCREMENT, fingerprint BLOB NOT NULL, name TEXT NOT NULL,"
+    " adds_up INTEGER NOT NULL, start_ms INTEGER NOT NULL, step_ms INTEGER NOT NULL,"
+    " per_window REAL NOT NULL, for_ever REAL NOT NULL, reports INTEGER, until_ms INTEGER)",
+    "CREATE TABLE loss (survey INTEGER, attribute INTEGER, eps REAL NOT NULL, PRIMARY KEY (survey, attribute)) WITHOUT ROWID",
+    "CREATE UNIQUE INDEX enrolled ON survey (fingerprint) WHERE reports IS NULL",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A wallet's limits.
+
+    Attributes:
+        per_window: largest loss between histories that differ only within the window, in nats; None for no limit.
+        window_s: length of the window in seconds; None if `per_window` is None.
+        for_ever: largest loss between any two histories, in nats; None for no limit.
+    """
+
+    per_window: float | None
+    window_s: int | None
+    for_ever: float | None
+
+    def __str__(self) -> str:
+        window = [] if self.per_window is None else [f"{self.per_window:.12g} nats within {self.window_s} s"]
+        return " and ".join([*window, *([] if self.for_ever is None else [f"{self.for_ever:.12g} nats for ever"])])
+
+
+@dataclass(frozen=True, slots=True)
+class SurveySpent:
+    """One enrolment in a survey: what the device has spent, and what the wallet charges.
+
+    Attributes:
+        survey: the survey's name.
+        fingerprint: the survey's fingerprint, 16 hexadecimal digits.
+        left: true if the device has left the survey.
+        reports: number of reports made, of all attributes.
+        spent: bound of the loss of these reports between any two histories, in nats.
+        per_window: charge for a window, in nats.
+        for_ever: charge for ever, in nats; infinite if the survey's claim has no bound.
+    """
+
+    survey: str
+    fingerprint: str
+    left: bool
+    reports: int
+    spent: float
+    per_window: float
+    for_ever: float
+
+
+class Accounts:
+    """A wallet's accounts during one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def budget(self) -> Budget | None:
+        """Returns the wallet's limits; None if the file is empty."""
+        if format_of(self._db) == 0:
+            return None
+        return Budget(*self._db.execute("SELECT per_window, window_s, for_ever FROM budget").fetchone())
+
+    def create(self, budget: Budget) -> None:
+        for statement in _TABLES:
+            self._db.execute(statement)
+        self._db.execute("INSERT INTO budget VALUES (?, ?, ?)", astuple(budget))
+        self._db.execute(f"PRAGMA user_version = {WALLET}")
+
+    def enrolled(self, fingerprint: bytes) -> int | None:
+        """Returns the number of the survey in which the device is enrolled; None if it is not enrolled."""
+        if format_of(self._db) == 0:
+            return None
+        row = self._db.execute("SELECT number FROM survey WHERE fingerprint = ? AND reports IS NULL", (fingerprint,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def admit(self, survey: Survey, levels: list[int], from_ms: int) -> int:
+        """Charges a survey's claim and returns the survey's number.
+
+        Args:
+            levels: index of the chosen level, for each attribute.
+            from_ms: beginning of the first step that the device may report.
+
+        Raises:
+            WalletFull: if the claim does not fit.
+        """
+        budget = self.budget()
+        assert budget is not None
+        asked = claim(survey, levels, budget.window_s)
+        per_window, for_ever = self.charged(from_ms)
+        if budget.per_window is not None:
+            _require(survey.name, budget.window_s, asked.per_window, per_window, budget.per_window)
+        if budget.for_ever is not None:
+            _require(survey.name, None, asked.for_ever, for_ever, budget.for_ever)
+        until_ms = None if survey.n_steps is None else survey.opens_ms(survey.n_steps)
+        number = self._db.execute(
+            "INSERT INTO survey (fingerprint, name, adds_up, start_ms, step_ms, per_window, for_ever, until_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (survey.fingerprint, survey.name, survey.collection == "spl", survey.start_ms, survey.step_ms,
+             asked.per_window, asked.for_ever, until_ms),
+        ).lastrowid  # fmt: skip
+        assert number is not None
+        self._db.executemany("INSERT INTO loss VALUES (?, ?, ?)", [(number, a, eps) for a, eps in enumerate(asked.losses)])
+        return number
+
+    def charged(self, from_ms: int) -> tuple[float, float]:
+        """Returns the charges of all surveys: for a window that touches a step from this time on, and for ever."""
+        window = "SELECT total(survey.per_window) FROM survey, budget WHERE until_ms IS NULL OR until_ms + 1000 * window_s > ?"
+        per_window = self._db.execute(window, (from_ms,)).fetchone()[0]
+        return per_window, self._db.execute("SELECT total(for_ever) FROM survey").fetchone()[0]
+
+    def leave(self, number: int) -> None:
+        """Drops the device's tables of a survey and charges what the device has spent."""
+        start_ms, step_ms = self._db.execute("SELECT start_ms, step_ms FROM survey WHERE number = ?", (number,)).fetchone()
+        reports, spent = self._spent(number)
+        if reports:
+            last_step = self._db.execute(f"SELECT max(step) FROM {prefix(number)}sent").fetchone()[0]
+            self._db.execute(
+                "UPDATE survey SET reports = ?, until_ms = ?, per_window = min(per_window, ?), for_ever = ? WHERE number = ?",
+                (reports, min(start_ms + (last_step + 1) * step_ms, LATEST_MS), spent, spent, number),
+            )
+        else:
+            self._db.execute("DELETE FROM survey WHERE number = ?", (number,))
+        self._db.execute("DELETE FROM loss WHERE survey = ?", (number,))
+        Transaction(self._db, prefix(number)).drop()
+
+    def rows(self) -> tuple[SurveySpent, ...]:
+        """Returns all surveys, in the order of their enrolments."""
+        found = []
+        read = "SELECT number, fingerprint, name, reports, per_window, for_ever FROM survey ORDER BY number"
+        for number, fingerprint, name, reports, per_window, for_ever in self._db.execute(read).fetchall():
+            made, spent = self._spent(number) if reports is None else (reports, for_ever)
+            found.append(SurveySpent(name, fingerprint.hex(), reports is not None, made, spent, per_window, for_ever))
+        return tuple(found)
+
+    def _spent(self, number: int) -> tuple[int, float]:
+        """Returns the number of reports made in a survey, and the bound of their loss."""
+        adds_up = self._db.execute("SELECT adds_up FROM survey WHERE number = ?", (number,)).fetchone()[0]
+        made = self._db.execute(
+            f"SELECT reports, eps FROM {prefix(number)}enrolment JOIN loss USING (attribute) WHERE survey = ?", (number,)
+        ).fetchall()
+        return sum(reports for reports, _ in made), together([reports * eps for reports, eps in made], bool(adds_up))
+
+
+class Place:
+    """A survey's place in a wallet: the memory of the device that answers the survey.
+
+    Args:
+        file: the wallet's file.
+        survey: the survey.
+        now_ms: the present time, in ms since 1970.
+    """
+
+    def __init__(self, file: SQLiteFile, survey: Survey, now_ms: Callable[[], int]) -> None:
+        self.survey, self.now_ms = survey, now_ms
+        self.number: int | None = None  # of the enrolment, once it is known
+        self._file = file
+
+    @property
+    def path(self) -> Path:
+        return self._file.path
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """One transaction, with the errors of `SQLiteFile.connection`."""
+        with self._file.connection() as connection:
+            yield _InWallet(connection, self)
+
+
+class _InWallet(Transaction):
+    """The memory of the device of one survey, inside a wallet."""
+
+    def __init__(self, connection: sqlite3.Connection, place: Place) -> None:
+        self._accounts, self._place = Accounts(connection), place
+        found = self._accounts.enrolled(place.survey.fingerprint)
+        if place.number is None:
+            place.number = found
+        self._enrolled = found is not None and found == place.number
+        super().__init__(connection, prefix(place.number or 0))
+
+    def enroll(self, fingerprint: bytes, choices: list[Enrolment]) -> None:
+        survey, place = self._place.survey, self._place
+        if self._accounts.budget() is None:
+            raise StoreCleared(f"{place.path}: the file is empty; make a new Wallet to enroll again")
+        first = max(0, survey.step_at(place.now_ms()))
+        place.number = self._accounts.admit(survey, [choice.level for choice in choices], survey.opens_ms(first))
+        self._name_tables(prefix(place.number))
+        self._create(choices, forgotten=first - 1)
+
+    def fingerprint(self) -> bytes | None:
+        return self._place.survey.fingerprint if self._enrolled else None
+
+    def forget(self) -> None:
+        assert self._place.number is not None
+        self._accounts.leave(self._place.number)
+
+
+def prefix(number: int) -> str:
+    """The beginning of the names of a survey's tables."""
+    return f"survey_{number}_"
+
+
+def _require(survey: str, window_s: int | None, asked: float, charged: float, limit: float) -> None:
+    if not asked + charged <= limit * (1 + TOLERANCE):
+        raise WalletFull(survey, window_s, asked, max(limit - charged, 0.0))

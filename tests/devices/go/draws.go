@@ -1,0 +1,144 @@
+package ldpdevice
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"math/bits"
+)
+
+// Coin says yes with the probability 0.digits (base 256), or with one minus that if it is inverted.
+type Coin struct {
+	digits   []byte
+	inverted bool
+}
+
+// UnmarshalJSON reads {"digits": hexadecimal digits, "inverted": boolean}.
+func (c *Coin) UnmarshalJSON(text []byte) error {
+	var raw struct {
+		Digits   string `json:"digits"`
+		Inverted bool   `json:"inverted"`
+	}
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return err
+	}
+	digits, err := hex.DecodeString(raw.Digits)
+	c.digits, c.inverted = digits, raw.Inverted
+	return err
+}
+
+func (c Coin) probabilities() (yes, no float64) {
+	s := 0.0
+	for i := len(c.digits) - 1; i >= 0; i-- {
+		s = (s + float64(c.digits[i])) / 256
+	}
+	if c.inverted {
+		return 1 - s, s
+	}
+	return s, 1 - s
+}
+
+// Draws makes the document's random draws from a source of random bytes.
+type Draws struct{ source io.Reader }
+
+type sourceFailed struct{ error }
+
+func (d Draws) bytes(n int) []byte {
+	drawn := make([]byte, n)
+	if _, err := io.ReadFull(d.source, drawn); err != nil {
+		panic(sourceFailed{err})
+	}
+	return drawn
+}
+
+// below draws a uniform integer in 0 ... n-1.
+func (d Draws) below(n int64) int64 {
+	width := bits.Len64(uint64(n - 1))
+	for {
+		r := uint64(0)
+		for _, b := range d.bytes((width + 7) / 8) {
+			r = r<<8 | uint64(b)
+		}
+		if r &= 1<<width - 1; r < uint64(n) {
+			return int64(r)
+		}
+	}
+}
+
+// toss draws n independent answers of a coin.
+func (d Draws) toss(c Coin, n int) []bool {
+	answers := make([]bool, n)
+	undecided := make([]int, n)
+	for i := range undecided {
+		answers[i] = c.inverted
+		undecided[i] = i
+	}
+	for _, digit := range c.digits {
+		still := undecided[:0]
+		drawn := d.bytes(len(undecided))
+		for j, i := range undecided {
+			if drawn[j] < digit {
+				answers[i] = !c.inverted
+			} else if drawn[j] == digit {
+				still = append(still, i)
+			}
+		}
+		undecided = still
+	}
+	return answers
+}
+
+func (d Draws) symbol(s, m int64, keep Coin) int64 {
+	return d.cell(s, m, 1, keep)
+}
+
+func (d Draws) cell(v, k, width int64, keep Coin) int64 {
+	if d.toss(keep, 1)[0] {
+		return v + d.below(width)
+	}
+	r := d.below(k - 1)
+	if r >= v {
+		r += width
+	}
+	return r
+}
+
+func (d Draws) bits(values []bool, coins map[string]Coin) []bool {
+	drawn := make([]bool, len(values))
+	for _, one := range []bool{true, false} {
+		var places []int
+		for i, value := range values {
+			if value == one {
+				places = append(places, i)
+			}
+		}
+		coin := coins["zero"]
+		if one {
+			coin = coins["one"]
+		}
+		for j, answer := range d.toss(coin, len(places)) {
+			drawn[places[j]] = answer
+		}
+	}
+	return drawn
+}
+
+func (d Draws) subset(v, k, omega int64, withValue Coin) []bool {
+	with := d.toss(withValue, 1)[0]
+	c := omega
+	if with {
+		c--
+	}
+	others := make([]bool, k-1)
+	for j := k - 1 - c; j <= k-2; j++ {
+		r := d.below(j + 1)
+		if others[r] {
+			r = j
+		}
+		others[r] = true
+	}
+	members := make([]bool, 0, k)
+	members = append(members, others[:v]...)
+	members = append(members, with)
+	return append(members, others[v:]...)
+}

@@ -1,0 +1,84 @@
+package ldpdevice
+
+// Field is GF(characteristic^degree); Polynomial has its coefficients least power first.
+type Field struct {
+	Characteristic int64   `json:"characteristic"`
+	Degree         int64   `json:"degree"`
+	Polynomial     []int64 `json:"polynomial"`
+}
+
+// has tells whether the field's elements are 0 ... g-1, so that each sum and product is one of them.
+func (f Field) has(g int64) bool {
+	if f.Characteristic < 2 || f.Degree < 1 || !isPower(f.Characteristic, f.Degree, g) {
+		return false
+	}
+	if f.Degree == 1 {
+		return true
+	}
+	if int64(len(f.Polynomial)) != f.Degree+1 || f.Polynomial[f.Degree] != 1 {
+		return false
+	}
+	for _, c := range f.Polynomial {
+		if c < 0 || c >= f.Characteristic {
+			return false
+		}
+	}
+	return true
+}
+
+func (f Field) coefficients(element int64) []int64 {
+	c := make([]int64, f.Degree)
+	for i := range c {
+		c[i] = element % f.Characteristic
+		element /= f.Characteristic
+	}
+	return c
+}
+
+func (f Field) element(coefficients []int64) int64 {
+	e := int64(0)
+	for i := f.Degree - 1; i >= 0; i-- {
+		e = e*f.Characteristic + coefficients[i]
+	}
+	return e
+}
+
+func (f Field) add(a, b int64) int64 {
+	r := f.Characteristic
+	x, y := f.coefficients(a), f.coefficients(b)
+	for i := range x {
+		x[i] = (x[i] + y[i]) % r
+	}
+	return f.element(x)
+}
+
+func (f Field) multiply(a, b int64) int64 {
+	r, e := f.Characteristic, int(f.Degree)
+	if e == 1 {
+		return a * b % r
+	}
+	x, y := f.coefficients(a), f.coefficients(b)
+	product := make([]int64, 2*e)
+	for i, c := range x {
+		for j, d := range y {
+			product[i+j] = (product[i+j] + c*d) % r
+		}
+	}
+	for i := 2*e - 1; i >= e; i-- {
+		lead := product[i]
+		for j, c := range f.Polynomial {
+			product[i-e+j] = (product[i-e+j] + (r-lead)*c) % r
+		}
+	}
+	return f.element(product)
+}
+
+// hash returns H_a(v).
+func (p *Parameters) hash(a, v int64) int64 {
+	sum := int64(0)
+	for range p.Digits {
+		sum = p.Field.add(sum, p.Field.multiply(a%p.G, v%p.G))
+		a, v = a/p.G, v/p.G
+	}
+	return sum
+}

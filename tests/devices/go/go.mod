@@ -1,0 +1,3 @@
+module ldpdevice
+
+go 1.23

@@ -1,0 +1,156 @@
+// Command life writes the calls of many devices for `ldpstream conformance`, or posts one report of many devices to a gateway.
+package main
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	mathrand "math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"ldpdevice"
+)
+
+type call struct {
+	Device    int     `json:"device"`
+	Attribute string  `json:"attribute"`
+	Value     int64   `json:"value"`
+	Step      int64   `json:"step"`
+	Envelope  *string `json:"envelope"`
+	Key       string  `json:"key,omitempty"`
+}
+
+var random io.Reader = rand.Reader
+
+func main() {
+	log.SetFlags(0)
+	path := flag.String("survey", "", "file with the device survey")
+	devices := flag.Int("devices", 5000, "number of devices")
+	steps := flag.Int64("steps", 6, "number of steps")
+	out := flag.String("calls", "", "file for the calls")
+	seed := flag.String("seed", "", "seed of a generator for tests; none for the system's generator")
+	gateway := flag.String("gateway", "", "URL of a gateway that gets one report of each device")
+	flag.Parse()
+	if *seed != "" {
+		random = mathrand.NewChaCha8(sha256.Sum256([]byte(*seed)))
+	}
+	text, err := os.ReadFile(*path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	survey, err := ldpdevice.ParseSurvey(text)
+	if err == nil && *gateway != "" {
+		err = post(survey, *devices, *gateway)
+	} else if err == nil {
+		err = live(survey, *devices, *steps, *out)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// value returns the i-th value of an attribute as its index and as what the device gets.
+func value(a *ldpdevice.Attribute, i int64) (int64, any) {
+	i %= a.K()
+	if a.Values != nil {
+		return i, a.Values[i]
+	}
+	if a.Bins != nil {
+		return i, a.Bins[i]
+	}
+	return i, i
+}
+
+// enrol makes the number-th device; all levels occur about equally often.
+func enrol(survey *ldpdevice.Survey, store ldpdevice.Store, number int) (*ldpdevice.Device, error) {
+	levels, place := map[string]string{}, number
+	for _, a := range survey.Canonical.Attribute {
+		levels[a.Name] = a.Level[place%len(a.Level)].Name
+		place /= len(a.Level)
+	}
+	return ldpdevice.Enrol(survey, store, random, levels)
+}
+
+// live writes all calls. A device keeps its value for half of the steps, changes it, and returns to it at the last step.
+// Every second device repeats each call after a restart.
+func live(survey *ldpdevice.Survey, devices int, steps int64, path string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	buffer := bufio.NewWriter(file)
+	lines := json.NewEncoder(buffer)
+	for number := range devices {
+		store := &ldpdevice.Memory{}
+		device, err := enrol(survey, store, number)
+		for step := int64(0); err == nil && step < steps; step++ {
+			for repeat := 0; repeat < 1+number%2; repeat++ {
+				if repeat == 1 && err == nil {
+					device, err = ldpdevice.Open(survey, store, random)
+				}
+				for i := range survey.Canonical.Attribute {
+					if err == nil {
+						change := int64(0)
+						if step >= steps/2 && step < steps-1 {
+							change = 1
+						}
+						err = report(lines, device, &survey.Canonical.Attribute[i], i, number, int64(number)+change, step)
+					}
+				}
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(buffer.Flush(), file.Close())
+}
+
+func report(lines *json.Encoder, device *ldpdevice.Device, a *ldpdevice.Attribute, i, number int, v, step int64) error {
+	index, given := value(a, v)
+	sealed, err := device.Report(i, given, step)
+	line := call{Device: number, Attribute: a.Name, Value: index, Step: step}
+	if err == nil && sealed != nil {
+		envelope := hex.EncodeToString(sealed.Envelope)
+		line.Envelope, line.Key = &envelope, sealed.Key
+	}
+	return errors.Join(err, lines.Encode(line))
+}
+
+// post sends the present step's reports of all devices, all devices at once.
+func post(survey *ldpdevice.Survey, devices int, gateway string) error {
+	var wait sync.WaitGroup
+	failures := make([]error, devices)
+	for number := range devices {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			device, err := enrol(survey, &ldpdevice.Memory{}, number)
+			for i := range survey.Canonical.Attribute {
+				if err != nil {
+					break
+				}
+				_, given := value(&survey.Canonical.Attribute[i], int64(number))
+				var sealed *ldpdevice.Sealed
+				if sealed, err = device.ReportNow(i, given, time.Now()); err == nil && sealed != nil {
+					var accepted bool
+					if accepted, err = ldpdevice.Post(gateway, "", sealed); err == nil && !accepted {
+						err = fmt.Errorf("the gateway refuses a report of attribute %d", i)
+					}
+				}
+			}
+			failures[number] = err
+		}()
+	}
+	wait.Wait()
+	return errors.Join(failures...)
+}

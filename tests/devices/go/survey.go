@@ -1,0 +1,204 @@
+// Package ldpdevice is a device for ldpstream, written from docs/write_a_device.md and docs/wire_format.md alone.
+package ldpdevice
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// ErrUnknownSurvey means that the device does not know how to answer the survey, or that a check of the survey failed.
+var ErrUnknownSurvey = errors.New("UnknownSurvey")
+
+// Level is what a level of the canonical text promises.
+type Level struct {
+	Name            string   `json:"name"`
+	Mechanism       string   `json:"mechanism"`
+	Eps             *float64 `json:"eps"`
+	EpsInf          *float64 `json:"eps_inf"`
+	Eps1            *float64 `json:"eps_1"`
+	EverySteps      *int64   `json:"every_steps"`
+	LifetimeReports *int64   `json:"lifetime_reports"`
+	G               int64    `json:"g"`
+	Omega           int64    `json:"omega"`
+	Width           int64    `json:"width"`
+}
+
+// Attribute has exactly one of Values, Size and Bins.
+type Attribute struct {
+	Name   string    `json:"name"`
+	Values []string  `json:"values"`
+	Size   int64     `json:"size"`
+	Bins   []float64 `json:"bins"`
+	Level  []Level   `json:"level"`
+}
+
+// Canonical is the part of the canonical text that a device needs.
+type Canonical struct {
+	Start         int64       `json:"start"`
+	StepSeconds   int64       `json:"step_seconds"`
+	LatenessSteps int64       `json:"lateness_steps"`
+	Ends          *int64      `json:"ends"`
+	Collection    string      `json:"collection"`
+	Attribute     []Attribute `json:"attribute"`
+}
+
+// Parameters of one attribute and level.
+type Parameters struct {
+	Mechanism       string                     `json:"mechanism"`
+	K               int64                      `json:"k"`
+	RowBytes        int64                      `json:"row_bytes"`
+	EverySteps      int64                      `json:"every_steps"`
+	LifetimeReports *int64                     `json:"lifetime_reports"`
+	G               int64                      `json:"g"`
+	Functions       int64                      `json:"functions"`
+	Digits          int64                      `json:"digits"`
+	Field           Field                      `json:"field"`
+	Omega           int64                      `json:"omega"`
+	Width           int64                      `json:"width"`
+	Coins           map[string]map[string]Coin `json:"coins"`
+}
+
+// Survey is a device survey that passed every check.
+type Survey struct {
+	Fingerprint [8]byte
+	Canonical   Canonical
+	Mechanisms  [][]Parameters
+}
+
+// Index returns the index of an attribute's value; the value is a string, an int64 or a float64. An error never tells the value.
+func (a *Attribute) Index(value any) (int64, error) {
+	switch v := value.(type) {
+	case string:
+		for i, text := range a.Values {
+			if text == v {
+				return int64(i), nil
+			}
+		}
+	case int64:
+		if v >= 0 && v < a.Size {
+			return v, nil
+		}
+	case float64:
+		last := len(a.Bins) - 1
+		for i := 0; i < last; i++ {
+			if a.Bins[i] <= v && (v < a.Bins[i+1] || (i+1 == last && v == a.Bins[last])) {
+				return int64(i), nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("%w: not a value of the attribute %q", ErrValue, a.Name)
+}
+
+// K returns the number of the attribute's values.
+func (a *Attribute) K() int64 {
+	if a.Values != nil {
+		return int64(len(a.Values))
+	}
+	if a.Bins != nil {
+		return int64(len(a.Bins) - 1)
+	}
+	return a.Size
+}
+
+// ParseSurvey reads a device survey and makes every check of the document.
+func ParseSurvey(text []byte) (*Survey, error) {
+	var raw struct {
+		Canonical   string         `json:"canonical"`
+		Fingerprint string         `json:"fingerprint"`
+		Mechanisms  [][]Parameters `json:"mechanisms"`
+	}
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrUnknownSurvey, err)
+	}
+	hash := sha256.Sum256([]byte(raw.Canonical))
+	if hex.EncodeToString(hash[:8]) != raw.Fingerprint {
+		return nil, fmt.Errorf("%w: the fingerprint is not the hash of the canonical text", ErrUnknownSurvey)
+	}
+	return newSurvey(raw.Canonical, raw.Mechanisms)
+}
+
+func newSurvey(canonical string, mechanisms [][]Parameters) (*Survey, error) {
+	hash := sha256.Sum256([]byte(canonical))
+	survey := &Survey{Fingerprint: [8]byte(hash[:8]), Mechanisms: mechanisms}
+	if err := json.Unmarshal([]byte(canonical), &survey.Canonical); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrUnknownSurvey, err)
+	}
+	c := &survey.Canonical
+	if c.Collection != "smp" && c.Collection != "spl" && c.Collection != "rs+fd" {
+		return nil, fmt.Errorf("%w: collection %q", ErrUnknownSurvey, c.Collection)
+	}
+	if len(c.Attribute) == 0 || len(c.Attribute) != len(mechanisms) || c.StepSeconds < 1 || c.LatenessSteps < 0 {
+		return nil, fmt.Errorf("%w: attributes or steps", ErrUnknownSurvey)
+	}
+	share := 1.0
+	if c.Collection == "spl" {
+		share = float64(len(c.Attribute))
+	}
+	for i := range c.Attribute {
+		a := &c.Attribute[i]
+		if len(a.Level) == 0 || len(a.Level) != len(mechanisms[i]) {
+			return nil, fmt.Errorf("%w: attribute %q: number of levels", ErrUnknownSurvey, a.Name)
+		}
+		for j := range a.Level {
+			if err := check(a, &a.Level[j], &mechanisms[i][j], share); err != nil {
+				return nil, fmt.Errorf("%w: attribute %q, level %q: %v", ErrUnknownSurvey, a.Name, a.Level[j].Name, err)
+			}
+		}
+	}
+	return survey, nil
+}
+
+func check(a *Attribute, l *Level, p *Parameters, share float64) error {
+	kind, known := mechanisms[p.Mechanism]
+	every := int64(1)
+	if l.EverySteps != nil {
+		every = *l.EverySteps
+	}
+	switch {
+	case !known || p.Mechanism != l.Mechanism:
+		return errors.New("mechanism")
+	case p.K != a.K():
+		return errors.New("number of values")
+	case p.EverySteps != every || every < 1:
+		return errors.New("every_steps")
+	case (p.LifetimeReports == nil) != (l.LifetimeReports == nil):
+		return errors.New("lifetime_reports")
+	case p.LifetimeReports != nil && *p.LifetimeReports != *l.LifetimeReports:
+		return errors.New("lifetime_reports")
+	case kind.shape == hashed && (p.G != l.G || !p.Field.has(p.G) || !isPower(p.G, p.Digits, p.Functions) || p.Functions < p.K):
+		return errors.New("hash functions")
+	case kind.shape == subset && p.Omega != l.Omega:
+		return errors.New("omega")
+	case kind.shape == wave && (p.Width != l.Width || p.Width < 1 || p.Width > p.K):
+		return errors.New("width")
+	case p.RowBytes != p.rowBytes():
+		return errors.New("row_bytes")
+	}
+	if !kind.hasCoins(p.Coins) {
+		return errors.New("coins")
+	}
+	first, report := p.losses(kind)
+	if kind.memoized {
+		return errors.Join(atMost(first, l.EpsInf, share), atMost(report, l.Eps1, share))
+	}
+	return atMost(report, l.Eps, share)
+}
+
+func atMost(loss float64, claim *float64, share float64) error {
+	if claim == nil || !(math.Abs(loss) <= *claim/share+1e-9) {
+		return errors.New("the coins lose more than the level promises")
+	}
+	return nil
+}
+
+func isPower(base, exponent, power int64) bool {
+	product := int64(1)
+	for ; exponent > 0 && product <= power; exponent-- {
+		product *= base
+	}
+	return exponent == 0 && product == power
+}

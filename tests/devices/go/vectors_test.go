@@ -1,0 +1,255 @@
+package ldpdevice
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+func read(t *testing.T, name string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(os.Getenv("VECTORS"), name))
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func unhex(text string) []byte {
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func TestSurveys(t *testing.T) {
+	var cases []struct{ Canonical, Fingerprint string }
+	read(t, "surveys.json", &cases)
+	for _, c := range cases {
+		if hash := sha256.Sum256([]byte(c.Canonical)); hex.EncodeToString(hash[:8]) != c.Fingerprint {
+			t.Errorf("%s has another fingerprint", c.Canonical)
+		}
+	}
+	t.Logf("%d surveys", len(cases))
+}
+
+func TestParameters(t *testing.T) {
+	var cases []struct {
+		Canonical  string
+		Mechanisms [][]Parameters
+	}
+	read(t, "parameters.json", &cases)
+	for _, c := range cases {
+		if _, err := newSurvey(c.Canonical, c.Mechanisms); err != nil {
+			t.Errorf("%s: %v", c.Canonical, err)
+		}
+		// A coin that says yes with almost certainty loses more than any level promises.
+		for _, coins := range c.Mechanisms[0][0].Coins {
+			for name := range coins {
+				coins[name] = Coin{[]byte{0, 0, 0, 0, 1}, name != "zero"}
+			}
+		}
+		if _, err := newSurvey(c.Canonical, c.Mechanisms); !errors.Is(err, ErrUnknownSurvey) {
+			t.Errorf("%s: accepts coins that lose too much: %v", c.Canonical, err)
+		}
+	}
+	t.Logf("%d parameters", len(cases))
+}
+
+func TestHashes(t *testing.T) {
+	var cases []struct {
+		Parameters
+		Cases [][3]int64
+	}
+	read(t, "hashes.json", &cases)
+	for _, c := range cases {
+		if !c.Field.has(c.G) || !isPower(c.G, c.Digits, c.Functions) {
+			t.Errorf("g = %d: refuses the field", c.G)
+		}
+		if c.Field.has(c.G * c.G) {
+			t.Errorf("g = %d: takes a field of another size", c.G)
+		}
+		for _, one := range c.Cases {
+			if got := c.hash(one[0], one[1]); got != one[2] {
+				t.Errorf("g = %d: H_%d(%d) is %d, not %d", c.G, one[0], one[1], got, one[2])
+			}
+		}
+	}
+	t.Logf("%d hashes", len(cases))
+}
+
+func TestDraws(t *testing.T) {
+	var cases []struct {
+		Parameters Parameters
+		Cases      []struct {
+			Value          int64
+			Function       *int64
+			Random, Report string
+			Memo           *string
+		}
+	}
+	read(t, "draws.json", &cases)
+	for _, c := range cases {
+		p := &c.Parameters
+		for _, one := range c.Cases {
+			random := bytes.NewReader(unhex(one.Random))
+			d := Draws{random}
+			var report []byte
+			if mechanisms[p.Mechanism].memoized {
+				function := int64(0)
+				if one.Function != nil {
+					function = *one.Function
+				}
+				memo := p.first(d, p.Coins["memo"], p.memoKey(one.Value, function), function)
+				if hex.EncodeToString(memo) != *one.Memo {
+					t.Errorf("%s, value %d, random %s: memo %x, not %s", p.Mechanism, one.Value, one.Random, memo, *one.Memo)
+				}
+				report = p.second(d, memo)
+			} else {
+				report = p.once(d, one.Value)
+			}
+			if hex.EncodeToString(report) != one.Report || random.Len() != 0 {
+				t.Errorf("%s, value %d, random %s: report %x, not %s", p.Mechanism, one.Value, one.Random, report, one.Report)
+			}
+		}
+	}
+	t.Logf("%d draws", len(cases))
+}
+
+func TestEnvelopes(t *testing.T) {
+	var cases []struct {
+		Fingerprint, Rows, Envelope string
+		Attribute, Level, N         int
+		Step                        int64
+	}
+	read(t, "envelopes.json", &cases)
+	for _, c := range cases {
+		got := Seal([8]byte(unhex(c.Fingerprint)), c.Attribute, c.Level, c.Step, c.N, unhex(c.Rows))
+		if hex.EncodeToString(got) != c.Envelope {
+			t.Errorf("step %d: envelope %x, not %s", c.Step, got, c.Envelope)
+		}
+	}
+	t.Logf("%d envelopes", len(cases))
+}
+
+// given turns a vector's value into the text or number that a person's program would give.
+func given(a *Attribute, raw json.RawMessage) any {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		if a.Values != nil {
+			return text
+		}
+	} else {
+		text = string(raw)
+	}
+	if a.Bins != nil {
+		if number, err := strconv.ParseFloat(text, 64); err == nil {
+			return number
+		}
+		return nil
+	}
+	number, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil
+	}
+	if a.Values == nil {
+		return number
+	}
+	if number < 0 || number >= a.K() {
+		return nil
+	}
+	return a.Values[number]
+}
+
+func TestDevices(t *testing.T) {
+	var cases []struct {
+		Survey json.RawMessage
+		Levels map[string]string
+		Random string
+		Calls  []struct {
+			Attribute string
+			Value     json.RawMessage
+			Index     *int64
+			Step      int64
+			Envelope  json.RawMessage
+			Key       *string
+		}
+	}
+	read(t, "devices.json", &cases)
+	for number, c := range cases {
+		survey, err := ParseSurvey(c.Survey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		random, store := bytes.NewReader(unhex(c.Random)), &Memory{}
+		if _, err := Enrol(survey, store, random, c.Levels); err != nil {
+			t.Fatal(err)
+		}
+		for i, call := range c.Calls {
+			device, err := Open(survey, store, random) // every call after a restart
+			if err != nil {
+				t.Fatal(err)
+			}
+			place := 0
+			for survey.Canonical.Attribute[place].Name != call.Attribute {
+				place++
+			}
+			value := given(&survey.Canonical.Attribute[place], call.Value)
+			index, wrong := survey.Canonical.Attribute[place].Index(value)
+			if (call.Index == nil) != (wrong != nil) || (call.Index != nil && *call.Index != index) {
+				t.Errorf("life %d, call %d: another index", number, i)
+			}
+			sealed, err := device.Report(place, value, call.Step)
+			got, want := "null", string(call.Envelope)
+			if err != nil {
+				got = `{"error":"` + errors.Unwrap(err).Error() + `"}`
+			} else if sealed != nil {
+				got = `"` + hex.EncodeToString(sealed.Envelope) + `"`
+				if call.Key == nil || *call.Key != sealed.Key {
+					t.Errorf("life %d, call %d: another key", number, i)
+				}
+			}
+			if got != want {
+				t.Errorf("life %d, call %d: %s, not %s", number, i, got, want)
+			}
+		}
+		if random.Len() != 0 {
+			t.Errorf("life %d: %d random bytes are left", number, random.Len())
+		}
+	}
+	t.Logf("%d devices", len(cases))
+}
+
+func TestFile(t *testing.T) {
+	folder := t.TempDir()
+	store, err := OpenFile(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenFile(folder); !errors.Is(err, ErrStoreHeld) {
+		t.Errorf("two hold one store: %v", err)
+	}
+	if text, err := store.Load(); err != nil || text != nil {
+		t.Errorf("a new store has %q: %v", text, err)
+	}
+	if err := store.Save([]byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	store.Close()
+	if store, err = OpenFile(folder); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := store.Load(); err != nil || string(text) != "one" {
+		t.Errorf("the store has %q: %v", text, err)
+	}
+	store.Close()
+}

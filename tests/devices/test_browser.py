@@ -1,0 +1,212 @@
+"""The TypeScript device in Chromium keeps its promises with two tabs, killed tabs and browsers, and cleared storage."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+
+from producers.gateway.bodies import ENVELOPE
+from runtime.clock import now_ms
+from tests.producers.gateway_rig import Served
+from tests.producers.samples import one_question
+from tests.services.rig import wait_until
+
+from .browser_rig import Chromium, PageServer, crash, tab
+
+SURVEY = one_question("L-OSUE", k=40)  # a second memo of 40 bits certainly differs from the first
+DOCUMENT = msgspec.to_builtins(SURVEY.device_survey)
+KEPT = SURVEY.lateness_steps + 2  # envelopes that a device keeps
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    made = browser.new_context()
+    yield made
+    made.close()
+
+
+def opened(context: BrowserContext, server: PageServer, kind: str = "indexeddb", **options: Any) -> Page:
+    """Opens a tab with a device."""
+    page = tab(context, server)
+    assert page.evaluate("made => open_device(...made)", [DOCUMENT, kind, options]) is None
+    return page
+
+
+def report(page: Page, value: int, step: int) -> Any:
+    """Returns [envelope in hexadecimal digits, key], or the error."""
+    return page.evaluate("made => report(...made)", [value, step])
+
+
+# ---- two tabs
+
+
+def test_two_tabs_are_one_device(context: BrowserContext, server: PageServer) -> None:
+    """The first tab's transaction is open when the second tab asks for the same step, with another value."""
+    first, second = (opened(context, server, "meeting") for _ in range(2))
+    for step in range(6):
+        second.evaluate("made => report_second(...made)", [20, step])
+        first.evaluate("made => report_first(...made)", [10, step])
+        results = [page.evaluate("() => result") for page in (first, second)]
+        first.evaluate("() => (device.store.meets = false)")
+        assert results[0] == results[1]
+        assert len(results[0]) == 2
+    assert list(first.evaluate("() => memos()")) == ["memo/0/10"]  # the first tab was first
+    for page in (first, second):
+        assert page.evaluate("() => spent()")["reports"] == 6
+        assert [step for step, _ in page.evaluate("() => waiting()")] == list(range(6 - KEPT, 6))
+
+
+def test_two_tabs_enroll_once(context: BrowserContext, server: PageServer) -> None:
+    pages = [tab(context, server) for _ in range(2)]
+    for page in pages:
+        page.evaluate("made => { window.result = open_device(...made) }", [DOCUMENT])
+    assert [page.evaluate("() => result") for page in pages] == [None, None]
+    assert report(pages[0], 1, 0) == report(pages[1], 2, 0)
+
+
+def test_two_devices_differ(context: BrowserContext, server: PageServer) -> None:
+    """The control of the tests above: tabs with stores of their own are two devices."""
+    pages = [opened(context, server, "memory") for _ in range(2)]
+    assert report(pages[0], 1, 0) != report(pages[1], 2, 0)
+
+
+# ---- a killed tab, a killed browser
+
+
+class Lives:
+    """A device that dies often: everything that it sent, over all its lives."""
+
+    def __init__(self, server: PageServer, kind: str = "indexeddb") -> None:
+        self.server, self.kind = server, kind
+        self.sent: dict[int, Any] = {}
+        self.memos: dict[str, str] = {}
+        self.next = 0
+
+    def live(self, context: BrowserContext, reports: int) -> Page:
+        """Checks a new tab against the earlier lives, and lets it report until `reports` reports have left the device."""
+        page = opened(context, self.server, self.kind)
+        if self.kind == "indexeddb":
+            memos = page.evaluate("() => memos()")
+            assert memos.items() >= self.memos.items(), "a memo changed"
+            self.memos = memos
+        for step in sorted(self.sent)[-2:]:  # certainly kept: the device may have made one more report, which did not leave
+            assert report(page, 39, step) == self.sent[step], "a second report of a step"
+        self.server.left.clear()
+        page.evaluate("made => void report_on(...made)", [self.next, [1, 2, 3, 4]])
+        wait_until(lambda: len(self.server.left) >= reports, lambda: f"{len(self.server.left)} of {reports} reports")
+        return page
+
+    def died(self) -> None:
+        for step, reports in self.server.left.items():
+            assert all(made == reports[0] and isinstance(made, list) for made in reports)
+            assert self.sent.setdefault(step, reports[0]) == reports[0]
+        self.next = max(self.sent)  # the last step again: its report must be the same
+
+    def end(self, context: BrowserContext) -> None:
+        page = opened(context, self.server, self.kind)
+        spent = page.evaluate("() => spent()")
+        assert spent["reports"] in (max(self.sent) + 1, max(self.sent) + 2)  # the last one may not have left the device
+        assert spent["memos"] == len(page.evaluate("() => memos()")) == 4
+        keys = [key for _, key in self.sent.values()]
+        assert len(set(keys)) == len(keys)
+        page.close()
+
+
+def test_a_killed_tab_draws_nothing_twice(context: BrowserContext, server: PageServer) -> None:
+    random, lives = Random(1), Lives(server)
+    for _ in range(5):
+        crash(lives.live(context, random.randrange(4, 12)))
+        lives.died()
+    lives.end(context)
+
+
+def test_a_killed_browser_draws_nothing_twice(playwright: Playwright, server: PageServer, tmp_path: Path) -> None:
+    random, lives = Random(2), Lives(server)
+    chromium = Chromium(playwright, tmp_path)
+    for _ in range(3):
+        lives.live(chromium.context, random.randrange(4, 12))
+        chromium.kill()
+        lives.died()
+        chromium.start()
+    lives.end(chromium.context)
+    chromium.context.close()
+
+
+def test_a_device_without_a_store_is_noticed(context: BrowserContext, server: PageServer) -> None:
+    """The control of the tests above: a device that forgets its reports with the tab."""
+    lives = Lives(server, "memory")
+    crash(lives.live(context, 3))
+    lives.died()
+    with pytest.raises(AssertionError, match="a second report of a step"):
+        lives.live(context, 3)
+
+
+# ---- cleared
+
+
+def clear_by_a_tab(page: Page, server: PageServer) -> None:
+    tab(page.context, server).evaluate("() => delete_store()")
+
+
+def clear_by_the_person(page: Page, server: PageServer) -> None:
+    session = page.context.new_cdp_session(page)
+    session.send("Storage.clearDataForOrigin", {"origin": server.url, "storageTypes": "all"})
+
+
+@pytest.mark.parametrize("clear", [clear_by_a_tab, clear_by_the_person])
+def test_a_cleared_store_is_an_error_and_never_a_silent_new_enrolment(
+    clear: Any, context: BrowserContext, server: PageServer
+) -> None:
+    page = opened(context, server)
+    before = report(page, 7, 0)
+    clear(page, server)
+    for step in (0, 1):
+        failed = report(page, 7, step)
+        assert failed["error"] == "StoreCleared"
+        assert "7" not in failed["message"]
+    refused = page.evaluate("made => open_device(...made)", [DOCUMENT, "indexeddb", {"expectEnrolled": True}])
+    assert refused["error"] == "StoreCleared"
+    assert report(opened(context, server), 7, 0) != before  # the application has decided to enroll again
+
+
+# ---- the end of a page
+
+
+@pytest.fixture
+def gateway(server: PageServer) -> Iterator[Served]:
+    one = Served(survey=SURVEY, origins=[server.url], now_ms=now_ms)
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["left", "closed"])
+def test_a_page_that_ends_still_sends_its_report_once(
+    closed: bool, context: BrowserContext, server: PageServer, gateway: Served
+) -> None:
+    keeper = tab(context, server)  # keeps the browser's context alive
+    page = opened(context, server)
+    page.evaluate("url => send_at_page_end(url)", gateway.url)
+    envelope, key = report(page, 7, SURVEY.step_at(now_ms()))
+    page.close(run_before_unload=True) if closed else page.goto("about:blank")
+    wait_until(lambda: gateway.rig.log.appended, lambda: "a report at the end of the page")
+    later = opened(context, server)
+    later.evaluate("url => send(url)", gateway.url)  # with the same key, if the page did not see the answer
+    assert later.evaluate("() => waiting()") == []
+    assert gateway.rig.log.counted() == [[bytes.fromhex(envelope)]]
+    assert key is not None
+    keeper.close()
+
+
+def test_a_page_of_another_origin_cannot_report(context: BrowserContext, server: PageServer, gateway: Served) -> None:
+    """The control: the browser asks, and the gateway allows only the origin of its setting."""
+    page = tab(context, server)
+    page.goto(f"{server.url.replace('127.0.0.1', 'localhost')}/empty")
+    tried = (
+        "([url, kind]) => fetch(url, { method: 'POST', body: 'x', headers: { 'Content-Type': kind } }).catch(() => 'refused')"
+    )
+    assert page.evaluate(tried, [f"{gateway.url}/v1/reports", ENVELOPE]) == "refused"
+    assert gateway.rig.log.appended == []

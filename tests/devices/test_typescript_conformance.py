@@ -1,0 +1,45 @@
+"""`ldpstream conformance` checks the TypeScript device like a device of another author.
+
+The reports' seed is fixed. With another seed, the check of a correct device would fail with probability at most 0.001. The
+tests of `experiments.conformance` are the controls: devices with one fault each, which fail the check.
+"""
+
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from experiments.conformance import listener
+from experiments.conformance.calls import read_calls
+from experiments.conformance.conformance import check_device
+from experiments.conformance.listener import LEAST, listening
+from tests.producers.samples import level, make_survey, one_question
+
+WINDOW = {"name": "window", "mechanism": "GRR", "eps": 2.0, "every_steps": 3, "lifetime_reports": 2}
+
+
+def emit(typescript: Path, *arguments: str) -> bytes:
+    """Runs the program of `test/emit.ts` and returns its output."""
+    command = ["node", str(typescript / "build" / "test" / "emit.js"), *arguments]
+    return subprocess.run(command, capture_output=True, timeout=300, check=True).stdout
+
+
+def test_the_reports_pass_the_conformance_check_and_the_audit(typescript: Path, tmp_path: Path) -> None:
+    """The audit's lower bounds of the loss of the reports are below the survey's claims."""
+    survey = make_survey({"a": (6, [level("L-OSUE", 3.0, 1.9), level("L-OLH", 3.0, 1.9), level("SS", 3.0, 1.9), WINDOW])})
+    (tmp_path / "survey.json").write_bytes(msgspec.json.encode(survey.device_survey))
+    (tmp_path / "calls.jsonl").write_bytes(emit(typescript, "calls", str(tmp_path / "survey.json"), "5200", "7"))
+    found = check_device(survey, read_calls(survey, tmp_path / "calls.jsonl"))
+    assert found.failures == []
+    assert found.bounds
+    assert all(loss.bound is None or loss.bound < loss.claimed for loss in found.bounds)
+
+
+def test_the_sending_passes_the_conformance_check(typescript: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "RETRY_S", 0)
+    survey = one_question("L-OSUE", k=300)  # no two reports are equal
+    with listening(survey, "# toml\n", 0) as (sending, url):
+        emit(typescript, "send", url, str(2 * LEAST))
+        assert sending.verdict() == []
+        assert (sending.requests, sending.attempts) == (2 * LEAST, 2 * (LEAST + LEAST * 5 // 6))

@@ -1,0 +1,299 @@
+"""The checked-in vectors are the ones that the code writes, the service agrees with the refusals, and a device written from the
+documents alone (`reference_device.py`) passes all vectors."""
+
+import copy
+import hashlib
+import json
+import math
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from mechanisms import NAMES, NUMERIC
+from surveys import REASONS, Rejected, check_envelope, load_survey
+from tests.devices import reference_device as reference
+from tests.devices.reference_device import Json, Random, ReferenceDevice
+from tests.devices.vectors import SURVEYS, VECTORS, files
+
+MAX_BYTES = 1_500_000
+
+
+def read(name: str) -> Any:
+    return json.loads((VECTORS / name).read_text(encoding="utf-8"))
+
+
+def test_the_vectors_are_the_codes() -> None:
+    """If this test fails after a change on purpose, run `python -m tests.devices.vectors`."""
+    written = {path.name: path.read_text(encoding="utf-8") for path in VECTORS.glob("*.json")}
+    assert written == files()
+    assert sum(map(len, written.values())) < MAX_BYTES
+
+
+def reason_of(raw: bytes, appended_ms: int) -> str | None:
+    try:
+        check_envelope(load_survey(VECTORS / "surveys" / "refusing.toml"), raw, appended_ms)
+    except Rejected as rejected:
+        return rejected.reason
+    return None
+
+
+def test_the_service_refuses_the_refused_envelopes_and_no_others() -> None:
+    document = read("refused.json")
+    cases = [*document["refused"], *document["accepted"]]
+    for case in cases:
+        raw = bytes.fromhex(case["envelope"]) + bytes(case["zeros"])
+        assert reason_of(raw, document["appended_ms"]) == case["reason"], case
+    for case in document["at_the_ends_of_steps"]:
+        assert reason_of(bytes.fromhex(case["envelope"]), case["appended_ms"]) == case["reason"], case
+    assert {case["reason"] for case in document["refused"]} == set(REASONS)
+    assert len(document["refused"]) >= 40
+    assert document["survey"]["fingerprint"] == load_survey(VECTORS / "surveys" / "refusing.toml").fingerprint.hex()
+
+
+# ---- the vectors through a device written from the documents
+
+
+def test_the_parameters_pass_the_documented_checks() -> None:
+    surveys = read("surveys.json")
+    for case, listed in zip(read("parameters.json"), surveys, strict=True):
+        assert case["canonical"] == listed["canonical"]
+        reference.check(listed | case)
+
+
+def test_the_losses_of_all_mechanisms_are_the_claimed_ones() -> None:
+    seen = set()
+    for case in read("draws.json"):
+        p = case["parameters"]
+        claimed = [p["eps_inf"], p["eps_1"]] if "memo" in p["coins"] else [p["eps"]]
+        assert reference.losses(p) == pytest.approx(claimed, rel=1e-9)
+        seen.add(p["mechanism"])
+    assert seen == {*NAMES, *NUMERIC}
+
+
+def _coin(survey: Json, a: int, level: int, part: str, which: str, digits: str) -> None:
+    survey["mechanisms"][a][level]["coins"][part][which]["digits"] = digits
+
+
+def _state(survey: Json, key: str, loss: float) -> None:
+    """Lets the canonical text state another loss at its first such key."""
+    before, after = survey["canonical"].split(key, 1)
+    text = f"{before}{key}{loss}{re.sub('^[0-9.]+', '', after)}"
+    survey.update(canonical=text, fingerprint=hashlib.sha256(text.encode()).hexdigest()[:16])
+
+
+FORGERIES: dict[str, Callable[[Json], Any]] = {
+    "fingerprint": lambda s: s.update(fingerprint="00" * 8),
+    "canonical": lambda s: s.update(canonical=s["canonical"] + " "),
+    "memo": lambda s: _coin(s, 0, 0, "memo", "keep", "0001"),
+    "report": lambda s: _coin(s, 0, 0, "report", "keep", "0001"),
+    "bits": lambda s: _coin(s, 2, 1, "memo", "zero", "0001"),
+    "one-time bits": lambda s: _coin(s, 1, 2, "report", "zero", "0001"),
+    "set": lambda s: _coin(s, 2, 0, "report", "with_value", "f0"),
+    "k": lambda s: s["mechanisms"][0][0].update(k=7),
+    "g": lambda s: s["mechanisms"][1][1].update(g=2, digits=9, functions=512),
+    "functions": lambda s: s["mechanisms"][1][1].update(functions=7),
+    "omega": lambda s: s["mechanisms"][2][0].update(omega=1),
+    "every step": lambda s: s["mechanisms"][0][0].update(every_steps=2),
+    "lifetime": lambda s: s["mechanisms"][0][0].update(lifetime_reports=2),
+    "mechanism": lambda s: s["mechanisms"][0][0].update(mechanism="L-SUE"),
+    "levels": lambda s: s["mechanisms"][0].append(s["mechanisms"][0][0]),
+    "one round of two": lambda s: s["mechanisms"][0][0]["coins"].pop("memo"),
+    "another kind of coin": lambda s: s["mechanisms"][0][0].update(
+        coins={"report": {"guess": {"digits": "80", "inverted": False}}}
+    ),
+    "the larger probability": lambda s: _coin(s, 0, 0, "memo", "keep", "81"),
+    "too large a loss": lambda s: _state(s, '"eps":', 701),
+    "a certain coin": lambda s: _coin(s, 2, 0, "report", "with_value", ""),
+}
+
+
+def test_the_documented_formulas_give_the_claims() -> None:
+    canonical = {case["fingerprint"]: case["canonical"] for case in read("surveys.json")}
+    mechanisms = {case["canonical"]: case["mechanisms"] for case in read("parameters.json")}
+    cases, infinite = read("claims.json"), 0
+    for case in cases:
+        text = canonical[case["fingerprint"]]
+        chosen = [levels[level] for levels, level in zip(mechanisms[text], case["levels"], strict=True)]
+        per_window, for_ever = reference.claim(json.loads(text), chosen, case["window_s"])
+        assert case["losses"] == pytest.approx([reference.loss_per_report(p) for p in chosen], rel=1e-9)
+        assert case["per_window"] == pytest.approx(per_window, rel=1e-9)
+        assert (math.inf if case["for_ever"] is None else case["for_ever"]) == pytest.approx(for_ever, rel=1e-9)
+        infinite += case["for_ever"] is None
+    assert 0 < infinite < len(cases)
+
+
+@pytest.mark.parametrize("forged", FORGERIES)
+def test_the_documented_checks_refuse_a_forged_survey(forged: str) -> None:
+    survey: Json = copy.deepcopy(read("refused.json")["survey"])
+    reference.check(survey)
+    FORGERIES[forged](survey)
+    with pytest.raises(reference.Refused):
+        reference.check(survey)
+
+
+def test_the_documented_hash_functions_give_the_hashes() -> None:
+    for pool in read("hashes.json"):
+        assert pool["g"] ** pool["digits"] == pool["functions"] >= pool["k"]
+        for function, value, symbol in pool["cases"]:
+            assert reference.hash_symbol(pool, function, value) == symbol, pool["g"]
+
+
+def test_the_documented_draws_give_the_memos_and_reports() -> None:
+    for entry in read("draws.json"):
+        p = entry["parameters"]
+        for case in entry["cases"]:
+            random = Random(bytes.fromhex(case["random"]))
+            if case["memo"] is None:
+                row = reference.once(p, case["value"], random)
+            else:
+                function = case["function"]
+                key = case["value"] if function is None else reference.hash_symbol(p, function, case["value"])
+                memo = reference.first_row(p, p["coins"]["memo"], key, function, random)
+                assert memo.hex() == case["memo"]
+                row = reference.second_row(p, memo, random)
+            assert row.hex() == case["report"]
+            assert len(row) == p["row_bytes"]
+            assert not random.left
+
+
+class Counting(Random):
+    """Counts the rare paths of the draws."""
+
+    def __init__(self, script: bytes, seen: Counter[str]) -> None:
+        super().__init__(script)
+        self.seen = seen
+
+    def below(self, n: int) -> int:
+        before = len(self.left)
+        drawn = super().below(n)
+        once = ((n - 1).bit_length() + 7) // 8
+        self.seen["drawn again"] += once > 0 and before - len(self.left) > once
+        self.seen["several bytes"] += once > 1
+        self.seen["no bytes"] += once == 0
+        return drawn
+
+    def toss(self, coin: Json, n: int) -> list[bool]:
+        before, digits = len(self.left), len(coin["digits"]) // 2
+        answers = super().toss(coin, n)
+        drawn = before - len(self.left)
+        self.seen["several digits"] += n == 1 and drawn > 1
+        self.seen["all digits used up"] += 0 < drawn == digits * n
+        self.seen["inverted"] += coin["inverted"]
+        self.seen["many undecided"] += n > 1 and drawn > n + 1
+        self.seen["no tosses"] += n == 0
+        return answers
+
+
+def test_the_draws_take_every_rare_path() -> None:
+    seen = Counter[str]()
+    for entry in read("draws.json"):
+        for case in entry["cases"]:
+            if case["memo"] is None:
+                reference.once(entry["parameters"], case["value"], Counting(bytes.fromhex(case["random"]), seen))
+            else:
+                memo = bytes.fromhex(case["memo"])
+                p, function = entry["parameters"], case["function"]
+                key = case["value"] if function is None else reference.hash_symbol(p, function, case["value"])
+                random = Counting(bytes.fromhex(case["random"]), seen)
+                reference.first_row(p, p["coins"]["memo"], key, function, random)
+                reference.second_row(p, memo, random)
+    assert len(seen) == 8
+    assert min(seen.values()) >= 5, seen
+
+
+def test_the_documented_format_gives_the_envelopes() -> None:
+    for case in read("envelopes.json"):
+        fields = (case["fingerprint"], case["attribute"], case["level"], case["step"], case["n"], bytes.fromhex(case["rows"]))
+        assert reference.seal(*fields).hex() == case["envelope"]
+
+
+@pytest.mark.parametrize("life", read("devices.json"), ids=lambda life: f"{life['survey']['name']}-{life['levels']}")
+def test_the_documented_device_lives_the_same_lives(life: Json) -> None:
+    random = Random(bytes.fromhex(life["random"]))
+    device = ReferenceDevice(life["survey"], life["levels"], random)
+    for call in life["calls"]:
+        expected = None if call["envelope"] is None else (call["envelope"], call["key"])
+        result: Any
+        try:
+            made = device.report(call["attribute"], call["value"], call["step"])
+            result = made and (made[0].hex(), made[1])
+        except (reference.StepForgotten, ValueError) as error:
+            result = ({"error": type(error).__name__}, None)
+        assert result == expected
+    assert not random.left
+
+
+def test_the_service_accepts_every_envelope_of_the_lives() -> None:
+    surveys = {survey.fingerprint.hex(): survey for survey in map(load_survey, SURVEYS)}
+    made = 0
+    for life in read("devices.json"):
+        survey = surveys[life["survey"]["fingerprint"]]
+        for call in life["calls"]:
+            if isinstance(call["envelope"], str):
+                envelope = check_envelope(survey, bytes.fromhex(call["envelope"]), survey.opens_ms(call["step"]))
+                assert survey.attributes[envelope.attribute].name == call["attribute"]
+                assert (envelope.step, envelope.n) == (call["step"], 1)
+                made += 1
+    assert made > 100
+
+
+# ---- the canonical text, from the survey's file by the documented rules
+
+
+def canonical(toml: str, resolved: Json) -> str:
+    """The canonical text of a file. `resolved` supplies only the names and numbers that the service chooses."""
+    document = tomllib.loads(toml)
+    for key in ("title", "description", "purpose", "owner", "contact", "retention_steps", "replaces"):
+        document.pop(key, None)
+    if isinstance(document.get("ends"), datetime):
+        document["ends"] = (document["ends"] - document["start"]) // timedelta(seconds=document["step_seconds"])
+    document["start"] = round(document["start"].timestamp() * 1000)
+    if document.get("skew_seconds") == min(60, document["step_seconds"]):
+        del document["skew_seconds"]
+    for attribute, chosen in zip(document["attribute"], resolved["attribute"], strict=True):
+        for key in ("ordered", "aliases"):
+            attribute.pop(key, None)
+        for level, choice in zip(attribute["level"], chosen["level"], strict=True):
+            if level["mechanism"] == "auto":
+                level["mechanism"] = choice["mechanism"]
+            level |= {key: choice[key] for key in ("g", "omega") if key in choice}
+            for key, default in (("calibration", "exact"), ("every_steps", 1)):
+                if level.get(key) == default:
+                    del level[key]
+    return jcs(document)
+
+
+def jcs(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(key)}:{jcs(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(jcs, value)) + "]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else number(float(value))
+
+
+def number(x: float) -> str:
+    """A double as ECMAScript writes it."""
+    if x == 0:
+        return "0"
+    sign, digits, exponent = Decimal(repr(x)).normalize().as_tuple()
+    text, point = "".join(map(str, digits)), len(digits) + int(exponent)
+    if 0 < point <= 21:
+        text = text[:point].ljust(point, "0") + ("." + text[point:] if text[point:] else "")
+    elif -6 < point <= 0:
+        text = "0." + "0" * -point + text
+    else:
+        text = text[0] + ("." + text[1:] if text[1:] else "") + f"e{point - 1:+d}"
+    return "-" * sign + text
+
+
+def test_the_canonical_text_follows_from_the_file() -> None:
+    for case in read("surveys.json"):
+        assert canonical(case["toml"], json.loads(case["canonical"])) == case["canonical"]
+        assert hashlib.sha256(case["canonical"].encode()).hexdigest()[:16] == case["fingerprint"]
+        assert '"auto"' not in case["canonical"].replace('"name":"auto"', "")

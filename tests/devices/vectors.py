@@ -1,0 +1,284 @@
+"""Writes the test vectors for devices in other languages: `python -m tests.devices.vectors` renews `devices/vectors/*.json`.
+
+The surveys are in `devices/vectors/surveys/`. docs/write_a_device.md explains the files. Every run writes the same bytes: the
+"random" bytes come from a SHA-256 of a counter, and some of them are chosen so that rare paths of the draws occur.
+"""
+
+import hashlib
+import json
+import math
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mechanisms import LONGITUDINAL, NAMES, NUMERIC, Mechanism, mechanism
+from mechanisms.finite_field import prime_powers
+from producers.device import Device, StepForgotten
+from producers.device import secure_random as draw
+from producers.device.claims import claim
+from producers.device.device import value_index
+from producers.device.secure_random import BitArray, SecureRandom
+from surveys import Attribute, Survey, load_survey
+from surveys.device_survey import Coin, Parameters
+from surveys.envelope import VERSION, Envelope, encode
+from surveys.parameters import parameters
+from tests.devices.refusals import refused
+
+EVERY = (*NAMES, *NUMERIC)
+VECTORS = Path(__file__).parents[2] / "devices" / "vectors"
+SURVEYS = sorted((VECTORS / "surveys").glob("*.toml"))
+LARGE_FIELDS = (81, 121, 125, 128, 169, 243, 256, 257, 343, 512, 625, 729, 961, 1021, 1024)
+Case = dict[str, Any]
+
+
+class Recorded(SecureRandom):
+    """Predictable bytes, all of which are recorded.
+
+    Args:
+        label: different labels give different bytes.
+        ties: share of the bytes of a toss that equal the coin's digit, in eighths: such a toss needs another byte.
+    """
+
+    def __init__(self, label: str, ties: int = 0) -> None:
+        self.drawn = b""
+        self._stream, self._ties, self._digits = _stream(label), ties, iter(b"")
+
+    def bytes(self, n: int) -> bytes:
+        digit = next(self._digits, None)
+        drawn = bytes(
+            byte if digit is None or next(self._stream) % 8 >= self._ties else digit for byte in _take(self._stream, n)
+        )
+        self.drawn += drawn
+        return drawn
+
+    def toss(self, coin: Coin, n: int) -> BitArray:
+        self._digits = iter(bytes.fromhex(coin.digits))
+        tossed = super().toss(coin, n)
+        self._digits = iter(b"")
+        return tossed
+
+
+def _stream(label: str) -> Iterator[int]:
+    for block in count():
+        yield from hashlib.sha256(f"{label} {block}".encode()).digest()
+
+
+def _take(stream: Iterator[int], n: int) -> list[int]:
+    return [next(stream) for _ in range(n)]
+
+
+# ---- mechanisms
+
+
+def _mechanisms() -> Iterator[Mechanism]:
+    """Every mechanism at some sizes, and local hashing with some fields."""
+    for name in EVERY:
+        for k in (2, 5, 9, 100):
+            yield _built(name, k, 1.0, 2.5)
+        yield _built(name, 12, 0.02, 0.05)
+    for name in ("GRR", "L-GRR"):
+        yield _built(name, 300, 3.0, 8.0)
+        yield _built(name, 70_000, 20.0, 40.0)
+    for name in ("OLH", "L-OLH"):
+        for k, g in ((1000, 5), (500, 8), (70, 9), (70_000, 7), (40, 16), (600, 257)):
+            yield _built(name, k, 1.0, 2.5, g)
+    yield _built("SW", 1024, 1.0, 2.5)
+    for omega in (1, 8):
+        yield mechanism("SS", 9, eps=1.0, omega=omega)
+
+
+def _built(name: str, k: int, eps_1: float, eps_inf: float, g: int | None = None) -> Mechanism:
+    if name not in LONGITUDINAL:
+        return mechanism(name, k, eps=eps_1, g=g)
+    return mechanism(name, k, eps_1=eps_1, eps_inf=eps_inf, g=g)
+
+
+def draws() -> Iterator[Case]:
+    for m in _mechanisms():
+        p = parameters(m)
+        values = [0, p.k // 2, p.k - 1] if p.k > 2 else [0, 1]
+        rounds = [(value, ties) for ties in (0, 2, 7) for value in values] + [(values[1], 8)]
+        yield {"parameters": p, "cases": [_draw(p, f"{m.signature} {value} {ties}", value, ties) for value, ties in rounds]}
+
+
+def _draw(p: Parameters, label: str, value: int, ties: int) -> Case:
+    random = Recorded(label, ties)
+    if "memo" not in p.coins:
+        report = draw.report_once(p, value, random)
+        return {"value": value, "function": None, "random": random.drawn.hex(), "memo": None, "report": report.hex()}
+    function = draw.enroll(p, Recorded(f"{label} function"))
+    memo = draw.memoize(p, draw.memo_key(p, value, function), function, random)
+    report = draw.report_memo(p, memo, random)
+    number = None if p.functions is None else function
+    return {"value": value, "function": number, "random": random.drawn.hex(), "memo": memo.hex(), "report": report.hex()}
+
+
+def hashes() -> Iterator[Case]:
+    for g in (*prime_powers(64), *LARGE_FIELDS):
+        p = parameters(mechanism("OLH", g * 20, eps=1.0, g=g) if g < 150 else mechanism("OLH", g, eps=1.0, g=g))
+        assert p.functions is not None
+        stream = _stream(f"hash {g}")
+        pairs = [(p.functions - 1, p.k - 1)]
+        pairs += [(_number(stream) % p.functions, _number(stream) % p.k) for _ in range(7)]
+        cases = [[a, v, draw.hashed(g, a, v)] for a, v in pairs]
+        yield {"g": g, "k": p.k, "functions": p.functions, "digits": p.digits, "field": p.field, "cases": cases}
+
+
+def _number(stream: Iterator[int]) -> int:
+    return int.from_bytes(bytes(_take(stream, 4)), "big")
+
+
+def ledger() -> Iterator[Case]:
+    for name in EVERY:
+        for k, eps_1, eps_inf in ((2, 0.5, 1.0), (20, 1.0, 2.5), (300, 3.0, 8.0)):
+            m = _built(name, k, eps_1, eps_inf)
+            for t in (1, 2, 10, 1000):
+                yield {"parameters": parameters(m), "t": t, "eps_t": m.eps_t(t), "eps_sequence": m.eps_sequence(t).value}
+
+
+def claims() -> Iterator[Case]:
+    for _, survey in surveys():
+        first, last = ([choose(range(len(attribute.levels))) for attribute in survey.attributes] for choose in (min, max))
+        for levels in [first] if first == last else [first, last]:
+            for window_s in (None, 1, 3600, 86_400, 10_000_000):
+                bound = claim(survey, levels, window_s)
+                for_ever = None if math.isinf(bound.for_ever) else bound.for_ever
+                yield {"fingerprint": survey.fingerprint.hex(), "levels": levels, "window_s": window_s, "losses": bound.losses,
+                       "per_window": bound.per_window, "for_ever": for_ever}  # fmt: skip
+
+
+# ---- surveys and envelopes
+
+
+def surveys() -> list[tuple[str, Survey]]:
+    return [(path.read_text(encoding="utf-8"), load_survey(path)) for path in SURVEYS]
+
+
+def envelopes() -> Iterator[Case]:
+    survey = load_survey(VECTORS / "surveys" / "symbols.toml")
+    steps = (0, 127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**62)
+    for n, step in [(3, step) for step in steps] + [(n, 7) for n in (1, 127, 128, 255, 256, 1000)]:
+        yield _envelope(survey, 0, 0, step, bytes(i % 6 for i in range(n)), n)
+    for survey in (loaded for _, loaded in surveys()):
+        for a, levels in enumerate(survey.device_survey.mechanisms):
+            for level, p in enumerate(levels):
+                yield _envelope(survey, a, level, 7, _report(p, survey.name), 1)
+
+
+def _report(p: Parameters, label: str) -> bytes:
+    return bytes.fromhex(_draw(p, f"envelope {label}", p.k - 1, 0)["report"])
+
+
+def _envelope(survey: Survey, attribute: int, level: int, step: int, rows: bytes, n: int) -> Case:
+    raw = encode(Envelope(VERSION, survey.fingerprint, attribute, level, step, n, rows))
+    return {"fingerprint": survey.fingerprint.hex(), "attribute": attribute, "level": level, "step": step, "rows": rows.hex(),
+            "n": n, "envelope": raw.hex()}  # fmt: skip
+
+
+# ---- lives
+
+
+class _Scripted(Device):
+    def __init__(self, survey: Survey, folder: str, levels: dict[str, str], random: SecureRandom) -> None:
+        self.survey, self._random = survey, random
+        super().__init__(survey, folder, levels)
+
+
+LIVES: dict[str, list[dict[str, str]]] = {
+    "symbols": [{}, {"city": "once"}, {"city": "paper", "many": "memoized"}, {}],
+    "split": [{}, {"latency": "bits", "colour": "other"}, {"latency": "steep"}],
+    "fake": [{}, {"hashed": "binary", "bits": "symmetric"}, {"bits": "threshold"}],
+    "window": [{}, {"page": "binary"}, {}],
+    "ending": [{}, {}],
+    "refusing": [],
+}
+VALUES: dict[str, list[str | float]] = {
+    "city": ["😀 emoji", "Zürich", "😀 emoji", 2, " "], "many": [69_999, "0", 69_999, 300, 5],
+    "latency": [0.1, 1.5e300, -1e300, "0", -0.25], "colour": ["red", "blue", "red", 1, "green"],
+    "hashed": [999, 0, 999, 12, 500], "set": [19, 0, 7, "19", 3], "bits": [8, 0, 8, 1, "4"],
+    "screen": ["map", "home", "home", 1, "map"], "page": [99, 0, 50, 99, "7"],
+}  # fmt: skip
+WRONG: dict[str, str | float] = {
+    "city": "Zurich", "many": 70_000, "latency": 1.6e300, "colour": 3, "hashed": -1, "set": "x", "bits": 9, "screen": "Home",
+    "page": "100",
+}  # fmt: skip
+STEPS = (0, 1, 1, 2, 3, 5, 4, 9, 10, 2, 15, 20, 25)  # repeated, out of order, with gaps, and too old at the second 2
+
+
+def lives() -> Iterator[Case]:
+    """Whole lives of devices. After each call, `waiting` lists the idempotency keys of the stored envelopes."""
+    for path in SURVEYS:
+        survey = load_survey(path)
+        for number, levels in enumerate(LIVES[survey.name]):
+            random = Recorded(f"life {survey.name} {number}")
+            with tempfile.TemporaryDirectory() as folder:
+                device = _Scripted(survey, folder, levels, random)
+                calls = [
+                    _call(device, attribute.name, VALUES[attribute.name][i % 5], step)
+                    for i, step in enumerate(STEPS)
+                    for attribute in survey.attributes
+                ]
+                calls += [_call(device, attribute.name, WRONG[attribute.name], 25) for attribute in survey.attributes]
+            yield {"survey": survey.device_survey, "levels": levels, "random": random.drawn.hex(), "calls": calls}
+
+
+def _call(device: _Scripted, attribute: str, value: str | float, step: int) -> Case:
+    asked = device.survey.attributes[device.survey.index(attribute)]
+    called: Case = {"attribute": attribute, "value": value, "index": _index(asked, value), "step": step}
+    try:
+        envelope = device.report(attribute, value, step)
+    except StepForgotten:
+        return called | {"envelope": {"error": "StepForgotten"}, "key": None}
+    except ValueError:
+        return called | {"envelope": {"error": "ValueError"}, "key": None}
+    if envelope is None:
+        return called | {"envelope": None, "key": None}
+    (key,) = {report.key for report in device.waiting() if (report.attribute, report.step) == (attribute, step)}
+    return called | {"envelope": envelope.hex(), "key": key}
+
+
+def _index(attribute: Attribute, value: str | float) -> int | None:
+    try:
+        return value_index(attribute, value)
+    except ValueError:
+        return None
+
+
+# ---- files
+
+
+def files() -> dict[str, str]:
+    """The contents of every file, by its name."""
+    listed = surveys()
+    return {
+        "surveys.json": _lines(
+            {"toml": toml, "canonical": survey.canonical, "fingerprint": survey.fingerprint.hex()} for toml, survey in listed
+        ),
+        "parameters.json": _lines(
+            {"canonical": survey.canonical, "mechanisms": survey.device_survey.mechanisms} for _, survey in listed
+        ),
+        "hashes.json": _lines(hashes()),
+        "draws.json": _lines(draws()),
+        "envelopes.json": _lines(envelopes()),
+        "devices.json": _lines(lives()),
+        "ledger.json": _lines(ledger()),
+        "claims.json": _lines(claims()),
+        "refused.json": _text(refused(load_survey(VECTORS / "surveys" / "refusing.toml"))) + "\n",
+    }
+
+
+def _lines(cases: Iterable[Case]) -> str:
+    return "[\n" + ",\n".join(map(_text, cases)) + "\n]\n"
+
+
+def _text(case: Case) -> str:
+    return json.dumps(msgspec.to_builtins(case), ensure_ascii=False, separators=(",", ":"))
+
+
+if __name__ == "__main__":
+    for name, text in files().items():
+        (VECTORS / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,221 @@
+"""The wallet: surveys are admitted by their claims, and a survey that does not fit changes nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from producers.device import Budget, DeviceError, StepForgotten, StoreCleared, SurveySpent, Wallet, WalletFull, WalletSpent
+
+from .test_device import rows
+from .wallet_rig import MEMO, ONCE, TWICE, Clock, survey
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "wallet"
+
+
+def charges(wallet: Wallet) -> tuple[float, float]:
+    spent = wallet.spent()
+    return spent.charged_per_window, spent.charged_for_ever
+
+
+# ---- admission
+
+
+def test_surveys_are_admitted_until_the_budget_is_used(path: Path, clock: Clock) -> None:
+    wallet = Wallet(path, for_ever=5.0)
+    first = wallet.device(survey("first", TWICE))
+    wallet.device(survey("second", TWICE, ONCE), levels={"q0": "a"})
+    before = wallet.spent()
+    with pytest.raises(WalletFull) as caught:
+        wallet.device(survey("third", TWICE))
+    assert str(caught.value) == "third asks 2 nats for ever; the wallet has 1 nats left"
+    assert (caught.value.survey, caught.value.window_s, caught.value.asked, caught.value.left) == ("third", None, 2.0, 1.0)
+    assert wallet.spent() == before
+    assert [row.survey for row in before.surveys] == ["first", "second"]
+    assert first.report("q0", 3)
+    wallet.device(survey("fourth", ONCE | {"lifetime_reports": 1}))
+    assert charges(wallet) == (0.0, 5.0)
+
+
+def test_a_window_holds_the_reports_of_all_steps_that_it_touches(path: Path, clock: Clock) -> None:
+    wallet = Wallet(path, per_window=6.0, window_s=120)
+    wallet.device(survey("minutes", ONCE))  # three steps of a minute
+    wallet.device(survey("hours", ONCE, step_seconds=3600))  # two steps of an hour
+    with pytest.raises(WalletFull) as caught:
+        wallet.device(survey("days", ONCE, step_seconds=86_400))
+    assert str(caught.value) == "days asks 2 nats within 120 s; the wallet has 1 nats left"
+    assert caught.value.window_s == 120
+    wallet.device(survey("spaced", ONCE | {"every_steps": 3}))
+    assert charges(wallet) == (6.0, float("inf"))
+
+
+def test_a_level_without_a_limit_does_not_fit_a_budget_for_ever(path: Path) -> None:
+    wallet = Wallet(path, per_window=100.0, window_s=1, for_ever=1000.0)
+    for level in (ONCE, MEMO):
+        with pytest.raises(WalletFull) as caught:
+            wallet.device(survey("endless", level))
+        assert str(caught.value) == (
+            "endless asks inf nats for ever: its level has no lifetime_reports and the survey has no end; the wallet has 1000 "
+            "nats left"
+        )
+
+
+def test_the_admission_of_a_survey_needs_both_limits(path: Path) -> None:
+    wallet = Wallet(path, per_window=2.0, window_s=60, for_ever=2.5)
+    with pytest.raises(WalletFull, match="within 60 s"):
+        wallet.device(survey("loud", {"mechanism": "GRR", "eps": 1.5, "lifetime_reports": 2}))
+    wallet.device(survey("quiet", TWICE))
+    with pytest.raises(WalletFull, match="within 60 s"):
+        wallet.device(survey("other", TWICE))
+
+
+def test_claims_that_add_up_to_the_budget_fit_despite_rounding(path: Path) -> None:
+    wallet = Wallet(path, for_ever=0.3)
+    for name in "abc":
+        wallet.device(survey(name, {"mechanism": "GRR", "eps": 0.1, "lifetime_reports": 1}))
+    with pytest.raises(WalletFull):
+        wallet.device(survey("d", {"mechanism": "GRR", "eps": 1e-6, "lifetime_reports": 1}))
+
+
+def test_a_second_call_for_a_survey_is_the_same_device(path: Path, clock: Clock) -> None:
+    asked = survey("study", TWICE, MEMO)
+    envelope = Wallet(path, for_ever=3.0).device(asked).report("q0", 1)
+    again = Wallet(path, for_ever=3.0, expect_enrolled=True).device(asked, {"q0": "a"}, expect_enrolled=True)
+    assert again.report("q0", 2) == envelope
+    assert charges(Wallet(path, for_ever=3.0)) == (0.0, 2.0)
+    with pytest.raises(DeviceError, match="a second level would need a second privacy budget"):
+        Wallet(path, for_ever=3.0).device(asked, {"q0": "b"})
+
+
+def test_surveys_of_one_wallet_share_no_memo_and_no_report(path: Path, clock: Clock) -> None:
+    wallet = Wallet(path, per_window=1000.0, window_s=60)
+    surveys = [survey(name, MEMO) for name in "ab"]
+    devices = [wallet.device(asked) for asked in surveys]
+    sent = [[device.report("q0", value, value) for value in range(5)] for device in devices]
+    assert len({envelope for each in sent for envelope in each}) == 10
+    for number, device in enumerate(devices, 1):
+        assert [report.step for report in device.waiting()] == [2, 3, 4]
+        assert device.spent("q0").reports == 5
+        assert len(rows(path, f"SELECT * FROM survey_{number}_memo")) == 5
+        device.settle(device.waiting()[0])
+        assert len(device.waiting()) == 2
+
+
+# ---- what the person sees
+
+
+def test_spent_lists_every_survey_and_the_total(path: Path, clock: Clock) -> None:
+    wallet = Wallet(path, per_window=100.0, window_s=60, for_ever=100.0)
+    split = survey("split", {"mechanism": "GRR", "eps": 1.0, "lifetime_reports": 4}, collection="spl", n_attributes=2)
+    sampled = survey("sampled", TWICE, n_attributes=3)
+    fake = survey("fake", TWICE, collection="rs+fd", n_attributes=2)
+    devices = [wallet.device(asked) for asked in (split, sampled, fake)]
+    for step, names in enumerate((("q0", "q1", "q2"), ("q0", "q1"))):
+        for device, asked in zip(devices, (split, sampled, fake), strict=True):
+            for attribute in asked.attributes:
+                if attribute.name in names or asked is sampled:
+                    device.report(attribute.name, 1, step)
+    assert wallet.spent() == WalletSpent(
+        (
+            SurveySpent("split", split.fingerprint.hex(), False, 4, 2.0, 2.0, 4.0),
+            SurveySpent("sampled", sampled.fingerprint.hex(), False, 2, 2.0, 2.0, 2.0),
+            SurveySpent("fake", fake.fingerprint.hex(), False, 4, 2.0, 2.0, 2.0),
+        ),
+        6.0, 6.0, 8.0, Budget(100.0, 60, 100.0),
+    )  # fmt: skip
+
+
+def test_spent_does_not_depend_on_the_values(tmp_path: Path, clock: Clock) -> None:
+    found = []
+    for number, values in enumerate(((1, 1, 1, 1), (0, 1, 2, 3), (4, 4, 0, 0))):
+        wallet = Wallet(tmp_path / str(number), per_window=1000.0, window_s=60)
+        device = wallet.device(survey("study", MEMO))
+        for step, value in enumerate(values):
+            device.report("q0", value, step)
+        found.append(wallet.spent())
+    assert found[0] == found[1] == found[2]
+    assert found[0].spent == pytest.approx(4 * survey("study", MEMO).mechanisms[0][0].eps_per_report)
+
+
+# ---- leaving
+
+
+@pytest.mark.parametrize("by_device", [False, True])
+def test_leaving_charges_what_was_spent(by_device: bool, path: Path, clock: Clock) -> None:
+    wallet, asked = Wallet(path, for_ever=5.0), survey("study", ONCE | {"lifetime_reports": 4})
+    device = wallet.device(asked)
+    device.report("q0", 1, 0)
+    device.forget(confirm="study") if by_device else wallet.leave(asked.fingerprint.hex())
+    [row] = wallet.spent().surveys
+    assert row == SurveySpent("study", asked.fingerprint.hex(), True, 1, 1.0, 0.0, 1.0)
+    assert not [name for (name,) in rows(path, "SELECT name FROM sqlite_master") if name.startswith("survey_")]
+    for use in (lambda: device.report("q0", 1, 1), device.waiting, lambda: device.spent("q0")):
+        with pytest.raises(StoreCleared):
+            use()
+    again = wallet.device(asked)
+    with pytest.raises(StoreCleared):  # the first device does not answer for the new enrolment
+        device.report("q0", 1, 1)
+    assert again.report("q0", 1, 1)
+    assert charges(wallet) == (0.0, 5.0)
+    with pytest.raises(WalletFull):
+        wallet.device(survey("other", TWICE))
+
+
+def test_a_survey_left_without_a_report_costs_nothing(path: Path) -> None:
+    wallet, asked = Wallet(path, for_ever=2.0), survey("study", TWICE)
+    for _ in range(3):
+        wallet.device(asked)
+        wallet.leave(asked.fingerprint.hex())
+    assert wallet.spent().surveys == ()
+    for unknown in (asked.fingerprint.hex(), "", "zz"):
+        with pytest.raises(ValueError, match="fingerprint must be that of a survey in which the device is enrolled"):
+            wallet.leave(unknown)
+
+
+def test_a_window_is_charged_until_no_window_touches_the_reports(path: Path, clock: Clock) -> None:
+    wallet = Wallet(path, per_window=3.0, window_s=120)
+    old, new = survey("old", ONCE), survey("new", ONCE)
+    device = wallet.device(old)
+    for step in range(8):
+        device.report("q0", 1, step)
+    wallet.leave(old.fingerprint.hex())
+    for clock.seconds in (480, 599):  # the last report is of the minute that ends at 480 s
+        assert wallet.spent().charged_per_window == 3.0
+        with pytest.raises(WalletFull):
+            wallet.device(new)
+    clock.seconds = 600
+    assert wallet.spent().charged_per_window == 0.0
+    assert wallet.device(new).report("q0", 1)
+    assert wallet.spent().charged_per_window == 3.0
+
+
+def test_a_survey_with_an_end_has_a_bound_for_ever_and_frees_the_window(path: Path, clock: Clock) -> None:
+    wallet = Wallet(path, per_window=3.0, window_s=120, for_ever=100.0)
+    asked = survey("ending", ONCE, ends=10)
+    device = wallet.device(asked)
+    assert charges(wallet) == (3.0, 10.0)
+    assert [device.report("q0", 1, step) is not None for step in (9, 10)] == [True, False]
+    clock.seconds = 719
+    with pytest.raises(WalletFull):
+        wallet.device(survey("next", ONCE, ends=20))
+    clock.seconds = 720
+    wallet.device(survey("next", ONCE, ends=20))
+    assert charges(wallet) == (3.0, 30.0)
+    wallet.leave(asked.fingerprint.hex())
+    assert charges(wallet) == (3.0, 21.0)
+
+
+def test_a_device_reports_no_step_before_its_enrolment(path: Path, clock: Clock) -> None:
+    clock.seconds = 330
+    device = Wallet(path, per_window=2.0, window_s=60).device(survey("study", ONCE))
+    with pytest.raises(StepForgotten) as caught:
+        device.report("q0", 1, 4)
+    assert caught.value.earliest == 5
+    assert device.report("q0", 1)

@@ -1,0 +1,137 @@
+"""A wallet keeps its accounts and its devices' promises despite crashes and parallel processes.
+
+A crash leaves the file and its journal as they are. The crash test copies both files before every SQL statement of a wallet's
+life, and opens each copy as a wallet. SQLite then undoes the transaction that the crash interrupted.
+"""
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producers.device import SurveySpent, Wallet, WalletFull
+
+from .test_device import rows
+from .test_device_crashes import ROOT, folder  # noqa: F401 (a fixture)
+from .wallet_rig import survey
+
+LIMITS: dict[str, Any] = {"per_window": 1e6, "window_s": 60, "for_ever": 8.5}
+SURVEYS = {name: survey(name, {"mechanism": "GRR", "eps": 1.0, "lifetime_reports": 3}) for name in ("a", "b", "c")}
+STEP = 10**9  # a step after every enrolment
+Emitted = dict[tuple[str, int], bytes | None]
+
+
+def life(file: Path, emitted: Emitted) -> None:
+    """Joins two surveys, leaves one of them, joins the third survey, and is refused by the wallet."""
+    wallet = Wallet(file, **LIMITS)
+    emitted["a", STEP] = wallet.device(SURVEYS["a"]).report("q0", 1, STEP)
+    device = wallet.device(SURVEYS["b"])
+    for step in (STEP, STEP + 1):
+        emitted["b", step] = device.report("q0", 2, step)
+    device.forget(confirm="b")
+    wallet.device(SURVEYS["c"])
+    with pytest.raises(WalletFull):
+        wallet.device(SURVEYS["b"])
+
+
+def require_whole(file: Path, emitted: Emitted) -> tuple[SurveySpent, ...]:
+    """Checks the accounts in a copy of the file. The enrolled devices return what they had returned before the crash."""
+    wallet = Wallet(file, **LIMITS)
+    accounts = wallet.spent().surveys
+    for row in accounts:
+        assert (row.for_ever, row.spent) == (row.reports if row.left else 3.0, row.reports)
+        assert row.reports >= sum(name == row.survey for name, _ in emitted)
+    assert sum(row.for_ever for row in accounts) <= 8.5
+    assert {name for name, _ in emitted} <= {row.survey for row in accounts}
+    tables = {name for (name,) in rows(file, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+    enrolled = [number for (number,) in rows(file, "SELECT number FROM survey WHERE reports IS NULL")]
+    assert {name for name in tables if name.startswith("survey_")} == {
+        f"survey_{number}_{table}" for number in enrolled for table in ("enrolment", "memo", "sent")
+    }
+    assert {survey for (survey,) in rows(file, "SELECT survey FROM loss")} == set(enrolled)
+    left = {row.survey for row in accounts if row.left}
+    for (name, step), envelope in emitted.items():
+        if name not in left:
+            assert wallet.device(SURVEYS[name], expect_enrolled=True).report("q0", 4, step) == envelope
+    return accounts
+
+
+def test_a_crash_before_any_statement_keeps_the_accounts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    file, emitted, known = folder / "wallet", Emitted(), list[Emitted]()
+    connect = sqlite3.connect
+
+    def copy(_: str) -> None:
+        target = folder / str(len(known))
+        known.append(dict(emitted))
+        for suffix in ("", "-journal"):
+            with suppress(FileNotFoundError):
+                shutil.copy(f"{file}{suffix}", f"{target}{suffix}")
+
+    def traced(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*args, **options)
+        connection.set_trace_callback(copy)
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", traced)
+        life(file, emitted)
+    assert len(known) > 100
+    states = {require_whole(folder / str(number), before) for number, before in enumerate(known)}
+    states.add(require_whole(file, emitted))
+    found = {tuple((row.survey, row.left, row.reports) for row in state) for state in states}
+    a, b, c = ("a", False, 1), ("b", True, 2), ("c", False, 0)
+    lives = [(), (("a", False, 0),), (a,), *((a, ("b", False, n)) for n in range(3)), (a, b), (a, b, c)]
+    assert found == set(lives)
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from producers.device import Wallet, WalletFull
+from surveys import load_survey
+home, first = Path(sys.argv[1]), int(sys.argv[2])
+wallet = Wallet(home / "wallet", per_window=1e6, window_s=60, for_ever=8.5)
+for i in range(3):
+    name = "abc"[(first + i) % 3]
+    try:
+        device = wallet.device(load_survey(home / f"{name}.toml"))
+    except WalletFull:
+        continue
+    for step in range(10**9, 10**9 + 3):
+        print(name, step, device.report("q0", (first + step) % 5, step).hex())
+"""
+TOML = """
+name = "NAME"
+start = 2026-01-05T00:00:00Z
+step_seconds = 60
+window_steps = 10
+lateness_steps = 1
+collection = "smp"
+attribute = [{ name = "q0", size = 5, level = [{ name = "a", mechanism = "GRR", eps = 1.0, lifetime_reports = 3 }] }]
+"""
+
+
+def test_parallel_processes_share_one_budget_and_one_device(tmp_path: Path) -> None:
+    """Every process joins the surveys in an order of its own. The budget has room for two of them."""
+    for name in "abc":
+        (tmp_path / f"{name}.toml").write_text(TOML.replace("NAME", name))
+    processes = [
+        subprocess.Popen([sys.executable, "-c", PROGRAM, tmp_path, str(first)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        for first in range(3)
+    ]
+    outputs = [process.communicate(timeout=600)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    envelopes: dict[str, str] = {}
+    for line in "".join(outputs).splitlines():
+        report, _, envelope = line.rpartition(" ")
+        assert envelopes.setdefault(report, envelope) == envelope
+    assert [output.count("\n") for output in outputs] == [6, 6, 6]
+    assert len(envelopes) == 6
+    spent = Wallet(tmp_path / "wallet", **LIMITS).spent()
+    assert (spent.charged_for_ever, spent.spent) == (6.0, 6.0)
+    assert len(spent.surveys) == 2
