@@ -1,0 +1,1 @@
+"""Estimates for years: the topic of estimates as files for data tools."""

@@ -1,0 +1,38 @@
+"""The command `export`, which copies estimates into files."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from ldpstream.arguments import SurveyFile
+from ldpstream.outputs import JsonFile, OutputError, write_json
+from ldpstream.terminal import job_bar, tell
+from runtime.settings import load_settings
+from surveys import load_survey
+
+app = typer.Typer()
+Format = Literal["parquet", "csv"]
+
+
+@app.command(name="export")
+def export_command(
+    survey_file: SurveyFile,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of the files, one folder for each survey")],
+    fmt: Annotated[
+        Format | None, typer.Option("--format", help="format of the files", show_default="parquet, or as before")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Copy all estimates from Kafka into Parquet or CSV files. A repeated run adds what is new."""
+    if find_spec("polars") is None:
+        raise OutputError("export needs Polars: pip install 'ldpstream[export]'")
+    survey, settings = load_survey(survey_file), load_settings()
+    from estimators.history.export import export
+
+    with job_bar() as bar:
+        done = export(survey, settings, folder, fmt, lambda read, total: bar(read, total, "records"))
+    skipped = f"; {done.skipped} records of another survey or version skipped" if done.skipped else ""
+    tell(f"{done.publications:,} estimates added to {len(done.files)} files in {folder}{skipped}")
+    write_json(json, done)

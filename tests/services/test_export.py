@@ -1,0 +1,138 @@
+"""The export of estimates from a real broker: repeated, interrupted, and after the topic was made again."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import polars as pl
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+
+from estimators.history import export as module
+from estimators.history.export import ExportError, export
+from estimators.history.month_files import MonthFiles
+from estimators.publishing.publication import Publication, conclude
+from estimators.publishing.publishers import KafkaPublisher
+from runtime.settings import Settings
+from runtime.topics import TopicError, ensure_topics
+from surveys import Survey, load_survey
+
+from .rig import wait_until
+
+SAMPLE = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
+
+
+def publication(survey: Survey, step: int, reports: int, complete: bool = True) -> Publication:
+    reported, *others = survey.mechanisms[0]
+    table = reported.tabulate(reported.simulate(np.zeros(reports, np.int64), np.random.default_rng(step)))
+    return conclude(survey, 0, step, "step", [[table, *[m.empty_table() for m in others]]], complete)
+
+
+@pytest.fixture
+def survey(topic: str) -> Survey:
+    return msgspec.structs.replace(SAMPLE, name=topic[-40:])
+
+
+@contextmanager
+def publishing(survey: Survey, settings: Settings) -> Iterator[KafkaPublisher]:
+    ensure_topics(settings, survey)
+    with closing(KafkaPublisher(survey, settings)) as publisher:
+        publisher.take_over(0, lambda: True)
+        yield publisher
+
+
+class Writes:
+    """Ends the process instead of the write after the first `most` writes."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def of(self, write: Callable[..., None]) -> Callable[..., None]:
+        def counted(*arguments: object) -> None:
+            self._left -= 1
+            if self._left < 0:
+                raise KeyboardInterrupt
+            write(*arguments)
+
+        return counted
+
+
+def exported(folder: Path) -> list[tuple[int, int, bool]]:
+    """Step, reports and completeness of all publications in the files."""
+    table = pl.read_parquet(folder / "**/*.parquet")
+    return table.select("step", "reports", "complete").unique().sort("step").rows()
+
+
+def test_a_repeated_export_adds_what_is_new(kafka: str, survey: Survey, tmp_path: Path) -> None:
+    settings = Settings(kafka=kafka)
+    with publishing(survey, settings) as publisher:
+        publisher.publish([publication(survey, 0, 10), publication(survey, 1, 5, complete=False)])
+        first = export(survey, settings, tmp_path)
+        assert (first.publications, first.skipped, len(first.files)) == (2, 0, 1)
+        assert exported(tmp_path) == [(0, 10, True), (1, 5, False)]
+        other = msgspec.structs.replace(publication(survey, 3, 7), fingerprint="00")
+        publisher.publish([publication(survey, 1, 8), other, publication(survey, 2, 9)])
+        with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
+            producer.send(survey.estimates_topic, b"no JSON", b"k").get(timeout=30)
+        second = export(survey, settings, tmp_path)
+        assert (second.publications, second.skipped) == (2, 2)
+    assert exported(tmp_path) == [(0, 10, True), (1, 8, True), (2, 9, True)]
+    assert export(survey, settings, tmp_path).publications == 0
+
+
+def test_an_interrupted_export_goes_on(kafka: str, survey: Survey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends after every possible number of writes; afterwards the files equal those of an undisturbed export."""
+    settings = Settings(kafka=kafka)
+    months = 31 * 24  # steps of an hour
+    with publishing(survey, settings) as publisher:
+        publisher.publish([publication(survey, step * months, 10 + step) for step in range(3)])
+    monkeypatch.setattr(module, "CHUNK_NUMBERS", 1)  # a write after each publication
+    export(survey, settings, tmp_path / "whole")
+    crashes, folder = 0, tmp_path / "crashed"
+    add, write_state = MonthFiles.add, module._write_state
+    for most in range(8):
+        writes = Writes(most)
+        with monkeypatch.context() as crashing:
+            crashing.setattr(MonthFiles, "add", writes.of(add))
+            crashing.setattr(module, "_write_state", writes.of(write_state))
+            try:
+                export(survey, settings, folder)
+            except KeyboardInterrupt:
+                crashes += 1
+    export(survey, settings, folder)
+    assert crashes >= 4
+    assert exported(folder) == exported(tmp_path / "whole") == [(0, 10, True), (months, 11, True), (2 * months, 12, True)]
+
+
+def test_a_topic_made_again_is_read_from_its_beginning(kafka: str, survey: Survey, tmp_path: Path) -> None:
+    """The files keep the old estimates; a poorer estimate of the same step does not replace one of them."""
+    settings = Settings(kafka=kafka)
+    with publishing(survey, settings) as publisher:
+        publisher.publish([publication(survey, step, 10) for step in range(2)])
+    export(survey, settings, tmp_path)
+    with KafkaAdminClient(bootstrap_servers=kafka) as admin:
+        admin.delete_topics([survey.estimates_topic])
+        wait_until(lambda: survey.estimates_topic not in admin.list_topics(), lambda: "the topic is still there")
+    with pytest.raises(TopicError, match="does not exist"):
+        export(survey, settings, tmp_path)
+    with publishing(survey, settings) as publisher:
+        publisher.publish([publication(survey, step, 4, complete=step > 1) for step in range(1, 9)])
+    export(survey, settings, tmp_path)
+    assert exported(tmp_path) == [(0, 10, True), (1, 10, True), *[(step, 4, True) for step in range(2, 9)]]
+
+
+def test_a_folder_has_one_survey_one_format_and_one_export(kafka: str, survey: Survey, tmp_path: Path) -> None:
+    settings = Settings(kafka=kafka)
+    ensure_topics(settings, survey)
+    export(survey, settings, tmp_path, "csv")
+    with pytest.raises(ExportError, match="has files in format csv, got --format parquet"):
+        export(survey, settings, tmp_path, "parquet")
+    with pytest.raises(ExportError, match=r"belongs to survey .* give each survey its own folder"):
+        export(msgspec.structs.replace(SAMPLE, name=survey.name, lateness_steps=3), settings, tmp_path)
+    with module._alone(tmp_path), pytest.raises(ExportError, match="another export"):
+        export(survey, settings, tmp_path)
+    (tmp_path / "export.json").write_text("{}")
+    with pytest.raises(ExportError, match="not written by an export"):
+        export(survey, settings, tmp_path)
