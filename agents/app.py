@@ -3,6 +3,9 @@
 Faust manages the consumer group, the partitions and the process. `agents.consumer.chunks` delivers the records in chunks,
 `agents.counting` counts the records, and `agents.kafka_log` sends all other requests to the broker. Any number of agents may
 run. Each partition has one owner at a time. Counts stay exact even if two agents believe that they own a partition.
+
+An agent counts one survey, or all surveys of a folder (`agents.served_surveys`, `agents.countings`). All agents of a deployment
+are in one consumer group. If the surveys change, each agent changes its subscription, which is one rebalance of the group.
 """
 
 import asyncio
@@ -11,6 +14,8 @@ import sys
 import threading
 from contextlib import suppress
 from functools import partial
+from logging.config import dictConfig
+from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import mode.loop
@@ -22,22 +27,27 @@ with suppress(ImportError):  # uvloop does not exist for Windows
 import faust
 from faust.app import BootStrategy
 
+from agents import metrics
 from agents.consumer.batches import CHUNK_BYTES
-from agents.consumer.chunks import ANSWER_S, ChunkTransport
+from agents.consumer.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
 from agents.consumer.second_client import SecondClient
 from agents.counting import Counting
+from agents.countings import Countings
 from agents.kafka_log import KafkaLog
-from agents.startup import check_kafka, check_redis
+from agents.log import Chunk
+from agents.served_surveys import ServedSurveys
+from agents.startup import check_survey
 from agents.watchdog import Watchdog
 from runtime.logs import logging_config
 from runtime.malloc import keep_freed_memory
 from runtime.monitoring import serve_monitoring
 from runtime.settings import Settings, SettingsError, load_settings
 from runtime.shutdown import end_within
-from runtime.topics import group_id
+from runtime.survey_watch import SurveyWatch
+from runtime.topics import check_session, group_id
 from runtime.waiting import Stopped, wait_for
 from stores.redis_store import RedisCountStore
-from surveys import Survey, load_survey
+from surveys import Survey
 from surveys.errors import UserError
 
 log = structlog.get_logger("ldpstream.agent")
@@ -48,9 +58,9 @@ STOP_S = 8.5  # shutdown deadline in seconds after the signal; leaves time for t
 UNUSABLE = 2  # exit code if the settings, the broker, a topic or Redis cannot be used
 
 
-def create_app(survey: Survey, settings: Settings) -> "AgentApp":
-    """Returns the Faust app that counts a survey. The app connects to nothing until it starts."""
-    return AgentApp(survey, settings)
+def create_app(watch: SurveyWatch, settings: Settings) -> "AgentApp":
+    """Returns the Faust app that counts the surveys. The app connects to nothing until it starts."""
+    return AgentApp(watch, settings)
 
 
 class _WithoutWeb(BootStrategy):
@@ -58,25 +68,28 @@ class _WithoutWeb(BootStrategy):
 
 
 class AgentApp(faust.App):
-    """A Faust app whose only Faust agent counts the records of a survey's reports topic.
+    """A Faust app whose only Faust agent counts the records of the surveys' reports topics.
 
     Args:
-        survey: the survey to count.
+        watch: the survey files.
         settings: where Kafka and Redis are.
     """
 
     BootStrategy = _WithoutWeb
 
-    def __init__(self, survey: Survey, settings: Settings) -> None:
-        self.survey, self.agent_settings = survey, settings
-        self.store, self.watchdog = RedisCountStore(survey, settings), Watchdog()
-        self.second_client = SecondClient(settings, survey.reports_topic)
+    def __init__(self, watch: SurveyWatch, settings: Settings) -> None:
+        self.agent_settings, self.watchdog, self.second_client = settings, Watchdog(), SecondClient(settings)
         self.stopping = threading.Event()
-        self.counting = Counting(
-            survey, self.store, KafkaLog(self, self.second_client, survey), settings.commit_interval_ms / 1000
-        )
+        self.countings = Countings(self._new_counting, self._done, self._failed)
+        surveys = [text.survey for text in watch.surveys.values()]
+        self._only_survey = None if watch.only_file is None else surveys[0]
+        group = settings.group if self._only_survey is None else group_id(self._only_survey)
+        check = partial(check_survey, settings, group=group)
+        self.surveys = ServedSurveys(watch, self.countings, check, self._assigned, self._subscribe)
+        metrics.partitions.set_function(lambda: self.countings.n_partitions)
+        metrics.store_available.set_function(lambda: self.countings.store_answers)
         super().__init__(
-            group_id(survey),
+            group,
             broker=[f"kafka://{address}" for address in settings.kafka.split(",")],
             broker_credentials=broker_credentials(settings),
             Worker=_Worker,
@@ -98,22 +111,62 @@ class AgentApp(faust.App):
             producer_max_request_size=2 * CHUNK_BYTES,
             producer_request_timeout=ANSWER_S,
         )
-        self.agent(self.topic(survey.reports_topic, acks=False), name="count")(self._count)
-        self.task(self.counting.run)
+        self._reports = self.topic(*(survey.reports_topic for survey in surveys), acks=False)
+        self.agent(self._reports, name="count")(self._count)
+        self.task(self._follow)
         self.task(self._watch)
         self.on_partitions_revoked.connect(self._revoked)
         self.on_before_shutdown.connect(self._shut_down)
 
     async def _count(self, chunks: Any) -> None:
-        async for chunk in chunks:
-            try:
-                await self.counting.take(chunk)
-            except Exception as error:
-                log.exception("cannot count")
-                await self.crash(error)
+        async for event in chunks.events():
+            self.countings.take(event.message.topic, event.value)
+
+    async def _follow(self) -> None:
+        await self.surveys.follow()
 
     async def _watch(self) -> None:
-        await self.counting.watch(self.watchdog.alive)
+        await self.countings.watch(self.watchdog.alive)
+
+    # ---- for the surveys
+
+    def _new_counting(self, survey: Survey) -> Counting:
+        settings = self.agent_settings
+        source = KafkaLog(self, self.second_client, survey)
+        return Counting(survey, RedisCountStore(survey, settings), source, settings.commit_interval_ms / 1000)
+
+    @property
+    def _reader(self) -> ChunkConsumer:
+        return cast(ChunkConsumer, self.consumer)
+
+    def _done(self, topic: str, chunk: Chunk) -> None:
+        self._reader.done(topic, chunk)
+
+    async def _failed(self, survey: Survey, error: Exception) -> None:
+        if self._only_survey is not None:
+            await self.crash(error)
+        else:
+            await self.surveys.give_up(survey)
+
+    def _assigned(self) -> set[Any]:
+        return set(self._reader.assignment())
+
+    async def _subscribe(self, topics: set[str]) -> None:
+        """Changes the subscription of the consumer, which makes the group rebalance. Keeps the last topic if there is none."""
+        for topic in self._reports.topics:
+            if topic not in topics:
+                self._reader.stop_reading(topic)
+        if not topics or topics == set(self._reports.topics):
+            return
+        for channel in (self._reports, *self.topics):
+            channel.topics = sorted(topics)
+        await cast(Any, self.topics)._update_indices()
+        await self._reader.subscribe(topics)
+
+    @property
+    def ready(self) -> bool:
+        """True once this process is in the group and counts. See `Countings.ready`."""
+        return self.surveys.started and self.countings.ready
 
     def prepare(self) -> None:
         """Serves the metrics, waits for Kafka, runs the start-up checks, then starts the watchdog.
@@ -127,18 +180,21 @@ class AgentApp(faust.App):
         settings = self.agent_settings
         keep_freed_memory()
         if settings.metrics_port:
-            serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: self.counting.ready)
-        check = partial(check_kafka, settings, self.survey, SESSION_S)
-        wait_for(f"Kafka at {settings.kafka}", check, self.stopping.wait, log.warning)
-        check_redis(self.store)
+            serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: self.ready)
+        usable = wait_for(f"Kafka at {settings.kafka}", self._check, self.stopping.wait, log.warning)
+        self._reports.topics = sorted(usable)
         self.watchdog.start()
+
+    def _check(self) -> set[str]:
+        check_session(self.agent_settings, SESSION_S)
+        return self.surveys.check()
 
     async def _revoked(self, *about: Any, **_: Any) -> None:
         _app, partitions = about
-        await self.counting.revoke({tp.partition for tp in partitions})
+        await self.countings.revoke(partitions)
 
     async def _shut_down(self, *_about: Any, **_: Any) -> None:
-        await self.counting.close()
+        await self.countings.close()
         await asyncio.to_thread(self.second_client.close)
 
     def _new_transport(self) -> Any:
@@ -196,12 +252,12 @@ def broker_credentials(settings: Settings) -> Any:
     return faust.SASLCredentials(username=user, password=password, ssl_context=context, mechanism=options["sasl_mechanism"])
 
 
-def run(survey: Survey, settings: Settings) -> NoReturn:
-    """Counts reports until a stop signal.
+def run(watch: SurveyWatch, settings: Settings) -> NoReturn:
+    """Counts the surveys' reports until a stop signal.
 
     Exits with status 2 and a one-line error if the broker, a topic or Redis cannot be used.
     """
-    _work(create_app(survey, settings))
+    _work(create_app(watch, settings))
 
 
 def _work(app: AgentApp) -> NoReturn:
@@ -210,7 +266,7 @@ def _work(app: AgentApp) -> NoReturn:
 
 
 def _exit_unusable(error: Exception) -> NoReturn:
-    print(f"ldpstream agent: {error}", file=sys.stderr, flush=True)  # noqa: T201
+    sys.stderr.write(f"ldpstream agent: {error}\n")
     sys.exit(UNUSABLE)
 
 
@@ -219,7 +275,8 @@ def _from_environment() -> AgentApp:
         settings = load_settings()
         if settings.survey is None:
             raise SettingsError("LDPSTREAM_SURVEY must name the survey file")
-        return create_app(load_survey(settings.survey), settings)
+        dictConfig(logging_config(settings.log_level))
+        return create_app(SurveyWatch([Path(settings.survey)]), settings)
     except UserError as error:
         _exit_unusable(error)
 

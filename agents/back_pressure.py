@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from agents import metrics
 from agents.log import DeadLetter
 from agents.partition import Partition
 
@@ -61,7 +60,6 @@ class BackPressure:
 
     def update(self) -> None:
         """Decides again whether chunks are accepted, after the number of waiting bytes or `store_answers` has changed."""
-        metrics.store_available.set(self.store_answers)
         if self.store_answers and not self.full:
             self._open.set()
         else:

@@ -52,6 +52,7 @@ SLOWEST_RETRY_S = 5.0
 TELL_S = 10.0  # time between two log lines about a damaged checkpoint
 COMPARE_S = 2.0  # interval between comparisons of the store with our writes
 CLOSE_S = 6.0
+UNCOMMITTED = "could not commit the last changes; the next owner counts these records again"
 
 
 class Counting:
@@ -95,7 +96,12 @@ class Counting:
         """True if we are a member of the group, the store answers, and all our partitions are being read."""
         member = self._joined and not self._log.shut_out()
         placed = all(partition.placement is not None for partition in list(self._partitions.values()))
-        return member and self._back_pressure.store_answers and placed
+        return member and self.store_answers and placed
+
+    @property
+    def store_answers(self) -> bool:
+        """False after a failed request to the store, until a round of `step` succeeds."""
+        return self._back_pressure.store_answers
 
     def assign(self, partitions: Iterable[int]) -> None:
         """Replaces the set of our partitions. Every partition in the new set needs a new seek."""
@@ -106,7 +112,6 @@ class Counting:
             self._forget(gone)
         for number in wanted:
             self._partitions.setdefault(number, Partition(number, moved_s=self._clock())).placement = None
-        metrics.partitions.set(len(self._partitions))
         self._wake.set()
 
     def displace(self, partitions: Iterable[int]) -> None:
@@ -125,13 +130,10 @@ class Counting:
             try:
                 await self._commit(going)
             except (StoreUnavailable, LogUnavailable) as error:
-                log.warning(
-                    "could not commit before the revocation; the next owner counts these records again", error=str(error)
-                )
+                log.warning(UNCOMMITTED, error=str(error))
             await self._commit_group()
             for partition in going:
                 self._forget(partition.number)
-            metrics.partitions.set(len(self._partitions))
 
     async def close(self) -> None:
         """Commits everything a last time and stops, within `CLOSE_S` seconds."""
@@ -140,7 +142,7 @@ class Counting:
         try:
             await asyncio.wait_for(self.revoke(list(self._partitions)), CLOSE_S)
         except TimeoutError:
-            log.warning("could not commit before the shutdown; the next owner counts these records again")
+            log.warning(UNCOMMITTED)
 
     # ---- chunks
 
@@ -181,13 +183,8 @@ class Counting:
             each = result.records
         if fold.next_offset > before:
             partition.moved_s = self._clock()
-        metrics.records.inc(result.records)
-        metrics.reports.inc(result.reports)
-        metrics.redelivered.inc(result.redelivered)
-        metrics.duplicates.inc(result.duplicates)
-        metrics.keys_not_remembered.inc(result.not_remembered)
+        metrics.count(result, each)
         for record, reason in result.rejected:
-            metrics.rejected.labels(reason).inc(each)
             partition.letters.append(DeadLetter(partition.number, record, reason, each))
             self._back_pressure.add(partition.letters[-1])
         if self._back_pressure.full:
@@ -224,11 +221,11 @@ class Counting:
             StoreUnavailable, LogUnavailable: if the round could not finish. Nothing is lost; the next round continues.
         """
         async with self._lock:
-            if not self._back_pressure.store_answers:  # chunks wait until the store answers, even with nothing to write or load
+            if not self.store_answers:  # chunks wait until the store answers, even with nothing to write or load
                 await self._ask_store(self._store.positions)
             await self._commit(list(self._partitions.values()))
             await self._compare_with_store()
-            if not self._back_pressure.store_answers:  # only after the commit: Redis with a full disk still answers reads
+            if not self.store_answers:  # only after the commit: Redis with a full disk still answers reads
                 self._back_pressure.set_store_answers(True)
                 log.info("the count store accepts counts again")
             if waiting := [p for p in self._partitions.values() if p.placement is None]:
@@ -282,9 +279,7 @@ class Counting:
         for partition in self._partitions.values():
             if partition.fold is not None and not partition.fold.agrees(heads.get(partition.number)):
                 metrics.store_losses.inc()
-                log.warning(
-                    "the count store lost or replaced our writes; loading the partition again", partition=partition.number
-                )
+                log.warning("the count store lost or replaced our writes", partition=partition.number)
                 self._start_over(partition)
 
     def _start_over(self, partition: Partition) -> None:
@@ -393,18 +388,11 @@ class Counting:
                 return
         self._group_offsets.clear()
 
-    async def watch(self, alive: Callable[[], None]) -> None:
-        """Calls `alive` every second until closed, except while a partition or the consumer has been stalled for a minute.
+    async def healthy(self) -> bool:
+        """True unless a partition or the consumer has been stalled for a minute. Call this method about every second.
 
         Places a partition again if the partition makes no progress although the log has records and the store answers.
         """
-        while not self._closed:
-            await asyncio.sleep(1)
-            if await self.healthy():
-                alive()
-
-    async def healthy(self) -> bool:
-        """True unless a partition or the consumer has been stalled for a minute; see `watch`."""
         return await self._stall_detector.healthy(waiting=not self._back_pressure.open)
 
     def _forget(self, number: int) -> None:

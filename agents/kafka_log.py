@@ -25,7 +25,7 @@ class KafkaLog:
 
     Args:
         app: the Faust app with the consumer and the producer.
-        second_client: a client for the same topic, independent of the consumer and the producer.
+        second_client: a client that is independent of the consumer and the producer.
         survey: the survey to count.
     """
 
@@ -38,13 +38,13 @@ class KafkaLog:
         return cast(ChunkConsumer, self._app.consumer)
 
     async def identity(self) -> str:
-        return await asyncio.to_thread(self._second_client.topic_id)
+        return await asyncio.to_thread(self._second_client.topic_id, self._topic)
 
     async def partitions(self) -> set[int]:
-        return await asyncio.to_thread(self._second_client.partitions)
+        return await asyncio.to_thread(self._second_client.partitions, self._topic)
 
     async def ask_second_client(self, partitions: Sequence[int]) -> None:
-        await asyncio.to_thread(self._second_client.check, partitions)
+        await asyncio.to_thread(self._second_client.check, self._topic, partitions)
 
     def shut_out(self) -> str:
         return self._consumer.shut_out

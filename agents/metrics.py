@@ -6,6 +6,7 @@ count store.
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from agents.fold import FoldResult
 from surveys.envelope import REASONS
 
 records = Counter("ldpstream_records", "Records processed: counted, rejected, duplicates and markers")
@@ -30,4 +31,23 @@ store_losses = Counter(
 dead_letters_lost = Counter("ldpstream_dead_letters_lost", "Rejected envelopes that the dead-letter topic refused")
 commit_seconds = Histogram("ldpstream_commit_seconds", "Time to write the changes of one partition to the count store")
 partitions = Gauge("ldpstream_partitions", "Partitions that this agent counts now")
+surveys = Gauge(
+    "ldpstream_agent_surveys", "Surveys of this agent, by state: counted, stalled, or waiting for topics", ["state"]
+)
 store_available = Gauge("ldpstream_store_available", "1 while the count store answers, else 0")
+
+
+def count(result: FoldResult, each: int) -> None:
+    """Counts the records of a chunk.
+
+    Args:
+        result: what the fold did with the chunk.
+        each: number of records that each rejection represents.
+    """
+    records.inc(result.records)
+    reports.inc(result.reports)
+    redelivered.inc(result.redelivered)
+    duplicates.inc(result.duplicates)
+    keys_not_remembered.inc(result.not_remembered)
+    for _, reason in result.rejected:
+        rejected.labels(reason).inc(each)

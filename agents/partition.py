@@ -16,4 +16,4 @@ class Partition:
     placed_at: int = 0  # offset of the last seek
     letters: list[DeadLetter] = field(default_factory=list)
     moved_s: float = 0.0  # last time when a record was counted or no record was left to count
-    tried_s: float = 0.0  # last time when the partition was placed or the stall detector checked it
+    tried_s: float = 0.0  # last time when the partition was placed, checked by the stall detector or reported as damaged

@@ -1,9 +1,11 @@
 """The start-up checks of an agent."""
 
+from contextlib import closing
+
 import structlog
 
 from runtime.settings import Settings, SettingsError
-from runtime.topics import check_session, ensure_topics
+from runtime.topics import ensure_topics
 from stores.count_store import StoreUnavailable
 from stores.redis_connection import StoreRefused
 from stores.redis_store import RedisCountStore
@@ -12,14 +14,21 @@ from surveys import Survey
 log = structlog.get_logger("ldpstream.agent")
 
 
-def check_kafka(settings: Settings, survey: Survey, session_s: float) -> None:
-    """Checks that the broker can be used, has our topics, and allows our session timeout. Creates missing topics.
+def check_survey(settings: Settings, survey: Survey, group: str) -> None:
+    """Checks that a survey's topics and its part of Redis can be used. Creates missing topics.
+
+    Args:
+        settings: where Kafka and Redis are.
+        survey: the survey.
+        group: our consumer group.
 
     Raises:
         TopicError: if the broker or a topic cannot be used (the subclass BrokerUnreachable: if the broker is unreachable).
+        StoreRefused, SettingsError: as `check_redis`.
     """
-    ensure_topics(settings, survey, "agent")
-    check_session(settings, session_s)
+    ensure_topics(settings, survey, "agent", group)
+    with closing(RedisCountStore(survey, settings)) as store:
+        check_redis(store)
 
 
 def check_redis(store: RedisCountStore) -> None:

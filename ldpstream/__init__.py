@@ -8,13 +8,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from estimators import combined_mle, gibu, ibu, matrix_inversion, mle, post_process
+    from estimators import (
+        combined_empirical_bayes,
+        combined_mle,
+        combined_ordered_empirical_bayes,
+        empirical_bayes,
+        gibu,
+        ibu,
+        matrix_inversion,
+        mean,
+        mle,
+        ordered_empirical_bayes,
+        post_process,
+        quantiles,
+    )
     from mechanisms import ledger, mechanism
     from surveys import load_survey
 
 __version__ = "0.1.0"
 
-__all__ = ["combined_mle", "gibu", "ibu", "ledger", "load_survey", "matrix_inversion", "mechanism", "mle", "post_process"]
+__all__ = [
+    "combined_empirical_bayes",
+    "combined_mle",
+    "combined_ordered_empirical_bayes",
+    "empirical_bayes",
+    "gibu",
+    "ibu",
+    "ledger",
+    "load_survey",
+    "matrix_inversion",
+    "mean",
+    "mechanism",
+    "mle",
+    "ordered_empirical_bayes",
+    "post_process",
+    "quantiles",
+]
 
 _HOMES = {"mechanism": "mechanisms", "ledger": "mechanisms.ledger", "load_survey": "surveys"}
 

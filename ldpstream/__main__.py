@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from io import TextIOWrapper
+from io import FileIO, TextIOWrapper
 from types import FrameType
 
 
@@ -17,16 +17,23 @@ def main() -> None:
     with_ctrl_c = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if with_ctrl_c:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an exception might be caught by a module being imported
-    from ldpstream.shadow import shadowed
+    from ldpstream.shadow import PACKAGES, shadowed
 
     if (problem := shadowed()) is not None:
         sys.stderr.write(f"ldpstream: {problem}\n")
         sys.exit(2)
-    from ldpstream.cli import run  # only after the check: this module imports every package
+    try:
+        from ldpstream.cli import run  # only after the check: this module imports every package
 
-    if with_ctrl_c:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    run()
+        if with_ctrl_c:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        run()
+    except ModuleNotFoundError as error:  # the device's packages are installed, but not the service's
+        if (error.name or "").partition(".")[0] in ("", "ldpstream", *PACKAGES):
+            raise
+        command = " ".join(["ldpstream", *[word for word in sys.argv[1:2] if word.isalpha()]])
+        sys.stderr.write(f"{command} needs {error.name}, which is not installed: pip install 'ldpstream[service]'\n")
+        sys.exit(2)
 
 
 def _open_streams() -> None:
@@ -36,7 +43,7 @@ def _open_streams() -> None:
     os.close(spare)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (open until the process ends)
+            setattr(sys, name, TextIOWrapper(FileIO(os.devnull, "w"), encoding="utf-8"))  # open until the process ends
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
 

@@ -8,6 +8,9 @@ import typer
 DEMO_SURVEY = Path(__file__).resolve().parent.parent / "surveys" / "samples" / "demo.toml"
 
 SurveyFile = Annotated[Path, typer.Argument(metavar="SURVEY", help="the survey file (TOML)")]
+SurveyPaths = Annotated[
+    list[Path], typer.Argument(metavar="SURVEY...", help="survey files (TOML), or folders of survey files that may change")
+]
 SurveyOrDemo = Annotated[Path, typer.Argument(metavar="[SURVEY]", help="the survey file", show_default="the demo survey")]
 DataFile = Annotated[
     Path | None,

@@ -1,6 +1,8 @@
 """The commands `bench …`. Each imports its benchmark only when it runs, for a fast `--help`."""
 
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +10,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from ldpstream.outputs import JsonFile, writable, write_json
+from ldpstream.outputs import JsonFile, drawable, writable, write_json
 from ldpstream.terminal import activity, console, job_bar
 from runtime.settings import load_settings
 
@@ -42,27 +44,36 @@ def mechanisms_command(
 
 @app.command(name="accuracy")
 def accuracy_command(
-    quick: Annotated[bool, typer.Option(help="a small part of the grid, within seconds")] = False,
-    repeats: Annotated[int, typer.Option(min=1, max=1000, help="repetitions of each setting")] = 3,
+    quick: Annotated[bool, typer.Option("--quick", help="some small cells only")] = False,
+    repeats: Annotated[int, typer.Option(min=2, max=10_000, help="runs of each cell")] = 200,
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
-    peers: Annotated[bool, typer.Option(help="also multi-freq-ldpy, in a separate environment")] = True,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=writable, help="also write every setting's errors")
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; adds their cells")] = None,
+    peers: Annotated[bool, typer.Option(help="also other libraries, in a separate environment")] = True,
+    lines: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=writable, help="keep finished cells here, and continue from there")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw all ratios (png, svg or pdf)")
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Measure every estimator's mean squared error with every mechanism, over domains, ε, distributions and populations."""
-    from experiments.bench import accuracy, accuracy_tables
+    """Compare every estimator's error with the winner's, on the same reports, over a grid of cells.
 
+    A cell is a distribution, a mechanism, a number of values, an ε, a number of people, and a step or a window. The command
+    measures multi-freq-ldpy and pure-ldp too. After a change of an estimator, delete the file of `--lines`.
+    """
+    from experiments.bench.accuracy import cells, compare, measure, shapes, tables
+    from experiments.bench.accuracy import picture as pictures
+
+    known = shapes.shapes(data)
+    asked = cells.quick_grid(known) if quick else cells.grid(known)
     with activity() as progress:
-        result = accuracy.measure(accuracy.settings(quick), repeats, seed, peers, progress)
-    console.print(accuracy_tables.table(result))
-    won = ", ".join(f"{name} {n}" for name, n in accuracy_tables.wins(result).items())
-    console.print(f"Best of {len(result.rows)} settings: {won}.", highlight=False)
-    for name, ratio in accuracy_tables.ratios(result).items():
-        console.print(f"{name}: {ratio:.3g} times the error of our best estimator in the same setting.", highlight=False)
-    if csv is not None:
-        csv.write_text(accuracy_tables.as_csv(result))
+        result = compare.result(measure.measure(asked, known, repeats, seed, peers, progress, lines), repeats, seed)
+    for table in tables.tables(result):
+        console.print(table)
+    console.print(tables.NOTE, highlight=False)
+    if picture is not None:
+        pictures.draw(result, picture)
     write_json(json, msgspec.to_builtins(result))
 
 
@@ -87,12 +98,30 @@ def coverage_command(
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
     json: JsonFile = None,
 ) -> None:
-    """Count how often 95 % intervals contain the truth: steps and windows, every mechanism and estimator."""
-    from experiments.bench.coverage import coverage_table, measure
+    """Count how often 95 % intervals contain the truth: steps and windows, every mechanism and estimator, up to 1000 values."""
+    from experiments.bench.coverage import coverage_table, measure, shaped_table
 
     with activity() as progress:
         rows = measure(runs, seed, progress)
     console.print(coverage_table(rows))
+    console.print(shaped_table(rows))
+    write_json(json, msgspec.to_builtins(rows))
+
+
+@app.command(name="numbers")
+def numbers_command(
+    quick: Annotated[bool, typer.Option(help="four settings only")] = False,
+    runs: Annotated[int, typer.Option(min=2, max=10_000, help="repetitions of each setting")] = 5,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Compare Square Wave with histograms of unordered reports, for distributions, quantiles and means of numbers."""
+    from experiments.bench.numbers import measure, settings, summary_table, wasserstein_table
+
+    with activity() as progress:
+        rows = measure(settings(quick), runs, seed, progress)
+    console.print(wasserstein_table(rows))
+    console.print(summary_table(rows))
     write_json(json, msgspec.to_builtins(rows))
 
 
@@ -158,6 +187,49 @@ def clocks_command(
     write_json(json, msgspec.to_builtins(rows))
 
 
+@app.command(name="export")
+def export_command(
+    steps: Annotated[int, typer.Option(min=1, max=100_000, help="number of hourly steps")] = 8760,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Measure the export of a year of estimates from a topic of its own on the configured Kafka: some minutes."""
+    from experiments.bench.export import bench, export_table
+
+    with activity() as progress:
+        rows = bench(load_settings(), steps, seed, progress)
+    console.print(export_table(rows))
+    write_json(json, msgspec.to_builtins(rows))
+
+
+@app.command(name="device")
+def device_command(
+    runs: Annotated[int, typer.Option(min=1, max=1000, help="fresh interpreters for each row")] = 9,
+    json: JsonFile = None,
+) -> None:
+    """Measure modules, import time and peak memory of the device that an application embeds (Linux only)."""
+    from experiments.bench.device_start import measure, start_table
+
+    with activity():
+        rows = measure(runs)
+    console.print(start_table(rows))
+    write_json(json, msgspec.to_builtins(rows))
+
+
+@contextmanager
+def _on_services() -> Iterator[Callable[[str], None]]:
+    """Shows the progress of a benchmark on real services. A benchmark that fails is one line and exit status 1."""
+    from experiments.bench.service_site import BenchError
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises an exception, so that the clean-up runs
+    try:
+        with activity() as progress:
+            yield progress
+    except BenchError as error:
+        Console(stderr=True).print(f"ldpstream: {error}", markup=False, highlight=False)
+        raise typer.Exit(1) from None
+
+
 @app.command(name="gateway")
 def gateway_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
@@ -170,15 +242,9 @@ def gateway_command(
     """
     from experiments.bench.gateway import FULL, QUICK, bench
     from experiments.bench.gateway_tables import gateway_notes, gateway_table
-    from experiments.bench.service_site import BenchError
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises an exception, so that the clean-up runs
-    try:
-        with activity() as progress:
-            result = bench(load_settings(), QUICK if quick else FULL, progress)
-    except BenchError as error:
-        Console(stderr=True).print(f"ldpstream: {error}", markup=False, highlight=False)
-        raise typer.Exit(1) from None
+    with _on_services() as progress:
+        result = bench(load_settings(), QUICK if quick else FULL, progress)
     console.print(gateway_table(result))
     for line in gateway_notes(result):
         console.print(line, highlight=False)
@@ -194,20 +260,14 @@ def service_command(
 
     Compares agents with a bare consumer and with a stock Faust agent. Also measures a time profile, the time for
     histograms, recovery from a kill, and growth. The command creates its own topics and keys and deletes them. It does not
-    touch other data, but slows other users of Kafka and Redis down. If no Kafka or Redis runs, `python -m
-    tests.services.rig` in the source tree starts both and prints the variables to export.
+    touch other data, but slows other users of Kafka and Redis down. `ldpstream services` starts both,
+    if none run.
     """
     from experiments.bench.service import FULL, QUICK, bench
-    from experiments.bench.service_site import BenchError
     from experiments.bench.service_tables import service_notes, service_tables
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises an exception, so that the clean-up runs
-    try:
-        with activity() as progress:
-            result = bench(load_settings(), QUICK if quick else FULL, progress)
-    except BenchError as error:
-        Console(stderr=True).print(f"ldpstream: {error}", markup=False, highlight=False)
-        raise typer.Exit(1) from None
+    with _on_services() as progress:
+        result = bench(load_settings(), QUICK if quick else FULL, progress)
     for table in service_tables(result):
         console.print(table)
     for line in service_notes(result):

@@ -13,10 +13,20 @@ from threading import Event
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
-from ldpstream import __version__, bench_commands, experiment_commands, local_commands, tables
-from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyFile, Users
+from ldpstream import (
+    __version__,
+    bench_commands,
+    conformance_commands,
+    experiment_commands,
+    history_commands,
+    local_commands,
+    survey_commands,
+    tables,
+)
+from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyFile, SurveyPaths, Users
 from ldpstream.outputs import JsonFile, drawable, write_json
 from ldpstream.plots import draw_ledger
 from ldpstream.promise import promise
@@ -184,6 +194,14 @@ def check(survey_file: SurveyFile, json: JsonFile = None) -> None:
 
 
 @app.command()
+def canonical(survey_file: SurveyFile, json: JsonFile = None) -> None:
+    """Print the survey as devices in other languages need it, as one line of JSON."""
+    survey = load_survey(survey_file)
+    tell(msgspec.json.encode(survey.device_survey).decode())
+    write_json(json, survey.device_survey)
+
+
+@app.command()
 def ledger(
     survey_file: SurveyFile,
     plot: Annotated[
@@ -294,34 +312,48 @@ def gateway_sink(url: str, settings: Settings) -> Sink:
 
 
 @app.command()
-def agent(survey_file: SurveyFile) -> None:
+def agent(surveys: SurveyPaths) -> None:
     """Run a counting agent: a Faust worker from Kafka's reports to count tables in Redis. Several agents share the work."""
-    survey, settings = load_survey(survey_file), load_settings()
+    settings = load_settings()
+    dictConfig(logging_config(settings.log_level))
+    from runtime.survey_watch import SurveyWatch  # only in agents and estimators: it registers their metric
+
+    watch = SurveyWatch(surveys)
     from agents.app import run as run_agent  # only here: this module sets up an event loop for Faust
 
-    run_agent(survey, settings)
+    run_agent(watch, settings)
 
 
 @app.command()
 def estimate(
-    survey_file: SurveyFile,
+    survey_files: SurveyPaths,
     until: Annotated[int | None, typer.Option(min=0, help="end when all steps up to this one are published complete")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Run the estimator: it publishes histograms and privacy loss to Kafka, Redis and Prometheus when steps close."""
-    survey, settings = load_survey(survey_file), load_settings()
+    """Run the estimator: it publishes histograms and privacy loss to Kafka, Redis and Prometheus when steps close.
+
+    With several files or a folder, one process serves all surveys, and follows changes of the files."""
+    settings = load_settings()
     dictConfig(logging_config(settings.log_level))
+    from runtime.survey_watch import SurveyWatch
+
+    watch = SurveyWatch(survey_files)
+    if watch.only_file is None and (until is not None or json is not None):
+        fail("--until and --json need exactly one survey file")
     from estimators.publishing.service import serve
 
     def seen(publication: "Publication") -> None:
         if until is not None and publication.span == "window":
-            console.print(tables.histogram_table(survey, publication, None))
+            (found,) = watch.surveys.values()
+            console.print(tables.histogram_table(found.survey, publication, None))
 
     # The estimator may wait long for an unreachable Kafka. Ending the process is safe: the next estimator estimates the steps
     # that this estimator has not saved.
     stop = ends_on_signal(STOP_S if json is None else None)
-    history = serve(survey, settings, stop, seen, partial(ensure_topics, settings, survey, "estimator"), until)
-    write_json(json, tables.as_json(survey, history, None))
+    history = serve(watch, settings, stop, seen, partial(ensure_topics, settings, role="estimator"), until)
+    if json is not None:
+        (found,) = watch.surveys.values()
+        write_json(json, tables.as_json(found.survey, history, None))
 
 
 @app.command()
@@ -337,4 +369,7 @@ def gateway(survey_file: SurveyFile) -> None:
 
 app.add_typer(local_commands.app)
 app.add_typer(experiment_commands.app)
+app.add_typer(survey_commands.app)
+app.add_typer(history_commands.app)
+app.add_typer(conformance_commands.app)
 app.add_typer(bench_commands.app, name="bench")

@@ -61,12 +61,13 @@ class Demo:
         self.truth = Truth()
 
     def run(self, seen: Callable[[int, list[Publication]], None]) -> None:
-        """Run every step of the source, and then wait on the virtual clock until the last step has closed.
+        """Run every step of the source and the survey. Then wait on the virtual clock until the last step has closed.
 
         Args:
             seen: called after every step with the step's number and publications.
         """
-        survey, log, n_steps, sink = self._survey, self._log, self._source.n_steps, MemorySink(self._log.append)
+        survey, log, sink = self._survey, self._log, MemorySink(self._log.append)
+        n_steps = self._source.n_steps if survey.n_steps is None else min(self._source.n_steps, survey.n_steps)
         for step in range(n_steps):
             log.now_ms = survey.opens_ms(step)
             for (attribute, _), answered in produce_step(survey, self._population, sink, step).items():

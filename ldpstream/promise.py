@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from mechanisms import Longitudinal, Mechanism, choose
 from mechanisms.local_hashing import LongitudinalHashing
@@ -83,6 +84,7 @@ def promise(survey: Survey) -> list[str]:
         f"Survey {survey.name} is valid; fingerprint {survey.fingerprint.hex()}.",
         f"Steps of {duration(survey.step_seconds)} from {survey.start:%Y-%m-%d %H:%M %Z}; a step closes "
         f"{duration(survey.lateness_steps * survey.step_seconds)} after its end; windows of {survey.window_steps} steps.",
+        *([] if survey.n_steps is None else [_end(survey, survey.n_steps)]),
         COLLECTIONS[survey.collection].format(d=d) if d > 1 else "There is one attribute.",
         "A device randomizes a value before it sends it. A single report can still be the true value, and reports of one "
         "device can be linked. For each level we print the chance of a right guess by somebody who sees all reports of a "
@@ -109,6 +111,12 @@ def promise(survey: Survey) -> list[str]:
             "with few symbols (L-BLH, L-OLH) reveals the changes least: compare eps_sequence.",
         ]
     return lines
+
+
+def _end(survey: Survey, n_steps: int) -> str:
+    last = f"{'It has 1 step' if n_steps == 1 else f'It has {n_steps:,} steps'}, the last one ends at "
+    time = datetime.fromtimestamp(survey.opens_ms(n_steps) / 1000, UTC)
+    return f"{last}{time:%Y-%m-%d %H:%M %Z}. Then devices stop, and no later report counts."
 
 
 def _spaced(m: Mechanism, window: int) -> list[str]:

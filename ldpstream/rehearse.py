@@ -9,9 +9,10 @@ from surveys import Survey, SurveyError, load_survey, parse_survey
 
 
 def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey:
-    """Write a copy of `source` to `out` with another name, `start` and `step_seconds`. Change nothing else.
+    """Write a copy of `source` to `out` with another name, `start` and `step_seconds`.
 
-    The name gets the suffix "-rehearsal", so that a rehearsal has its own topics and counts.
+    The name gets the suffix "-rehearsal", so that a rehearsal has its own topics and counts. The copy ends after as many steps
+    as the survey, and replaces no survey. Nothing else changes.
 
     Args:
         source: the survey file.
@@ -28,10 +29,17 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float) -> Survey
     start = datetime.fromtimestamp(int(now_s), UTC)
     name = f"{original.name[:54]}-rehearsal"
     text = source.read_text(encoding="utf-8")
-    for key, value in (("name", f'"{name}"'), ("start", f"{start:%Y-%m-%dT%H:%M:%SZ}"), ("step_seconds", str(step_seconds))):
+    keys = {"name": f'"{name}"', "start": f"{start:%Y-%m-%dT%H:%M:%SZ}", "step_seconds": str(step_seconds)}
+    if original.n_steps is not None:
+        keys["ends"] = str(original.n_steps)
+    for key, value in keys.items():
         text = re.sub(rf"(?m)^\s*{key}\s*=.*$", f"{key} = {value}", text, count=1)
+    text = re.sub(r"(?m)^[ \t]*replaces[ \t]*=.*\n?", "", text, count=1)
     changed = parse_survey(tomllib.loads(text), str(out))
-    if (changed.name, changed.start, changed.step_seconds) != (name, start, step_seconds):
-        raise SurveyError(f"{source}: name, start and step_seconds must each be on a separate line to be replaced")
+    wanted = (name, start, step_seconds, original.n_steps, None)
+    if (changed.name, changed.start, changed.step_seconds, changed.n_steps, changed.replaces) != wanted:
+        raise SurveyError(
+            f"{source}: name, start, step_seconds, ends and replaces must each be on a separate line to be replaced"
+        )
     out.write_text(text, encoding="utf-8")
     return changed

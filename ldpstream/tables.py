@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from rich.markup import escape
 from rich.table import Table
 
@@ -46,20 +47,29 @@ def privacy_line(publication: "Publication") -> str:
     return "privacy loss in nats · " + " · ".join(parts)
 
 
+def numbers_lines(publication: "Publication") -> list[str]:
+    """Returns one line with the mean and the percentiles, or no line for an attribute without numbers."""
+    numbers = [
+        f"{name} {x.value:.4g}" + ("" if x.low is None or x.high is None else f" ({x.low:.4g} … {x.high:.4g})")
+        for name, x in publication.numbers.items()
+    ]
+    return [f"with 95 % intervals: {' · '.join(numbers)}"] if numbers else []
+
+
 def histogram_table(survey: Survey, publication: "Publication", truth: list[float] | None) -> Table:
-    """Table of a publication: every estimator, one 95 % interval, the truth if known; only the 20 largest values."""
+    """Table of a publication: every estimator, the default's 95 % interval, the truth if known; only the 20 largest values."""
     attribute = survey.attributes[survey.index(publication.attribute)]
     spans = {"step": "step", "window": f"window of {publication.panes} steps up to", "filtered": "filtered curve at step"}
     late = "" if publication.complete else ", incomplete"
     reports = f"{publication.reports:,} reports" if publication.reports else "nobody reported"
     table = Table(
         title=f"{attribute.name} · {spans[publication.span]} {publication.step} · {reports}{late}",
-        caption=privacy_line(publication),
+        caption="\n".join([*numbers_lines(publication), privacy_line(publication)]),
         title_justify="left",
         caption_justify="left",
     )
     table.add_column("value")
-    names, interval = list(publication.estimators), "filter" if publication.span == "filtered" else "mi"
+    names, interval = list(publication.estimators), publication.main
     for name in names:
         table.add_column(name.upper(), justify="right")
     table.add_column(f"95 % interval ({interval.upper()})", justify="right")
@@ -155,7 +165,7 @@ def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, A
             changed = "eps" if level.eps_1 is None else "eps_1"
 
             def build(eps: float, attribute: Attribute = attribute, level: Level = level, changed: str = changed) -> Mechanism:
-                return level.model_copy(update={changed: eps}).build(attribute.k, survey.share)
+                return replace(level, **{changed: eps}).build(attribute.k, survey.share)
 
             for values, loss in losses.items():
                 found = largest_within(build, loss, share)

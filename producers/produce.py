@@ -71,7 +71,8 @@ def produce_live(
     """At the beginning of each step of the survey, sends all reports of one step of the population.
 
     The population's step 0 is sent at the survey's current step, or at the survey's step 0 if the survey has not begun. If
-    sending takes longer than a step, the steps that pass meanwhile get no reports.
+    sending takes longer than a step, the steps that pass meanwhile get no reports. No step after
+    the survey's last step is sent.
 
     Args:
         survey, population, sink, envelope_bytes: as for `produce_step`.
@@ -82,12 +83,18 @@ def produce_live(
         A step of the survey, once all its reports are acknowledged, and the result of `produce_step` for this step.
 
     Raises:
-        SurveyError: if a step has closed before all its reports were sent. The service rejects late reports.
+        SurveyError: if the survey has ended, or if a step has closed before all its reports were sent. The service rejects late
+            reports.
         SinkError: if the sink fails.
     """
     step = -1
     for turn in range(population.n_steps):
         step = max(step + 1, survey.step_at(now_ms()))
+        if survey.ended(step):
+            if turn == 0:
+                last = (survey.n_steps or 0) - 1
+                raise SurveyError(f"survey {survey.name} has ended: the present step is {step}, the last step was {last}")
+            return
         while not sleep(max(0, survey.opens_ms(step) - now_ms()) / 1000):
             if now_ms() >= survey.opens_ms(step):
                 break

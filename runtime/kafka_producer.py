@@ -6,7 +6,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 
-class Producer(KafkaProducer):  # type: ignore[misc]
+class Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no types
     """A producer whose flush never raises an error. The result of sending a record is in the record's future.
 
     The library's `close` begins with a flush, also when the program ends. If the flush raised an error, the library's thread

@@ -5,6 +5,8 @@ from typing import Any
 
 import structlog
 
+_NO_DEBUG = ("aiokafka", "kafka", "numba")
+
 
 def logging_config(level: str) -> dict[str, Any]:
     """Logging configuration for our own log and the libraries' logs: one JSON object per line on standard error."""
@@ -37,8 +39,8 @@ def logging_config(level: str) -> dict[str, Any]:
         "filters": {"seldom": {"()": _Seldom}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["seldom"]}},
         "root": {"level": libraries, "handlers": ["stderr"]},
-        # at DEBUG the Kafka clients would write whole requests, reports included
-        "loggers": {"ldpstream": {"level": level.upper()}, "aiokafka": {"level": "WARNING"}, "kafka": {"level": "WARNING"}},
+        # at DEBUG the Kafka clients would write whole requests, reports included, and numba hundreds of lines for each kernel
+        "loggers": {"ldpstream": {"level": level.upper()}, **{name: {"level": "WARNING"} for name in _NO_DEBUG}},
     }
 
 

@@ -15,7 +15,8 @@ from prometheus_client import disable_created_metrics, make_wsgi_app
 
 from runtime.settings import cannot_listen
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # removes the unused `_created` series of every counter
+# removes the unused `_created` series of every counter
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
 
 
 def serve_monitoring(host: str, port: int, ready: Callable[[], bool]) -> None:

@@ -11,11 +11,12 @@ Sentinels, and are percent-encoded.
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 from urllib.parse import unquote
 
 from pydantic import SecretStr
 
+Kind = Literal["single", "sentinel", "cluster"]
 ALLOWED = (
     "must read redis://[user:password@]host:port/db (rediss:// with TLS), unix:///path?db=N, "
     "redis+sentinel://[user:password@]host:port,…/NAME/db or redis+cluster://[user:password@]host:port,…"
@@ -44,7 +45,7 @@ class RedisUrl:
         password: the user's password; None if the URL has none.
     """
 
-    kind: Literal["single", "sentinel", "cluster"]
+    kind: Kind
     addresses: tuple[tuple[str, int], ...] = ()
     socket: str | None = None
     service: str = ""
@@ -76,7 +77,7 @@ def parse_redis_url(url: str) -> RedisUrl:
     if found is None:
         raise ValueError(ALLOWED)
     user, password = _credentials(found)
-    kind: Literal["single", "sentinel", "cluster"] = found["kind"] or "single"  # type: ignore[assignment]
+    kind = cast(Kind, found["kind"] or "single")
     addresses = tuple(_address(server, 26379 if kind == "sentinel" else 6379) for server in found["hosts"].split(","))
     service, db = _path(kind, (found["path"] or "").removeprefix("/"))
     if kind == "single" and len(addresses) > 1:

@@ -50,6 +50,13 @@ def _networks(value: str) -> str:
     return value
 
 
+def _origins(value: str) -> str:
+    for origin in value.split(",") if value else ():
+        if not re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]+)?", origin):
+            raise ValueError("must be web origins separated by commas, as in https://app.example,http://localhost:8000")
+    return value
+
+
 def _readable(value: Path) -> Path:
     try:
         with value.open("rb"):
@@ -105,15 +112,15 @@ class Settings(BaseSettings):
     redis_key_file: File | None = None
     """as `LDPSTREAM_KAFKA_KEY_FILE`"""
     survey: str | None = None
-    """survey file for `faust -A agents.app worker`; the commands take it as an argument"""
+    """survey file, or folder of survey files, for `faust -A agents.app worker`; the commands take it as an argument"""
+    group: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")] = "ldpstream-agents"
+    """consumer group of agents that count a folder or several survey files; agents of one survey file use the survey's own"""
     partitions: Annotated[int, Field(ge=1, le=1024)] = 4
     """partitions of the reports topic when a process makes it"""
     replication: Annotated[int, Field(ge=1, le=7)] = 1
     """replication factor of the topics when a process makes them"""
     commit_interval_ms: Annotated[int, Field(ge=10, le=60_000)] = 500
     """how often an agent writes to the count store, in ms"""
-    post: Literal["none", "base-pos", "norm", "norm-sub", "norm-mul", "norm-cut", "power", "power-ns"] = "none"
-    """post-processing of the published matrix inversion, a method of `estimators.post_processing`"""
     margin_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 500
     """delay, in ms, after a step's close until the log is considered complete; must exceed clock differences between
     brokers, and replica lag"""
@@ -145,6 +152,8 @@ class Settings(BaseSettings):
     """PEM file of the gateway certificate's key"""
     gateway_proxies: Annotated[str, AfterValidator(_networks)] = ""
     """trusted proxies, as addresses or networks separated by commas; their X-Forwarded-For names the client"""
+    gateway_origins: Annotated[str, AfterValidator(_origins)] = ""
+    """web origins whose pages may report, such as `https://app.example`, separated by commas"""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """`debug`, `info`, `warning` or `error`"""
 

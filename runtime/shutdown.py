@@ -3,17 +3,18 @@
 import atexit
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-ALARM_AFTER_S = 0.5  # the alarm ends the process this many seconds after the deadline
+ALARM_AFTER_S = 1.0  # the alarm ends the process this many seconds after the deadline
 
 
 def end_within(seconds: float, last_words: Callable[[], object] = lambda: None) -> None:
     """Ends the process with exit status 0 after `seconds`. A signal handler calls this function; later calls have no effect.
 
-    A thread ends the process. If that thread cannot run, the system's alarm (SIGALRM) ends the process 0.5 s later. The exit
+    A thread ends the process. If that thread cannot run, the system's alarm (SIGALRM) ends the process 1 s later. The exit
     skips the interpreter's teardown: the teardown takes a second on a busy machine and would stop the thread first.
 
     Args:
@@ -35,6 +36,6 @@ def end_within(seconds: float, last_words: Callable[[], object] = lambda: None) 
 
 
 def _leave() -> None:
-    with suppress(OSError, ValueError):  # standard output may be closed
-        print(end="", flush=True)  # noqa: T201
+    with suppress(AttributeError, OSError, ValueError):  # standard output may be missing or closed
+        sys.stdout.flush()
     os._exit(0)

@@ -57,7 +57,7 @@ class BrokerUnreachable(TopicError, Unreachable):
 
 
 def group_id(survey: Survey) -> str:
-    """Returns the consumer group of a survey's agents. A changed survey has another group, which counts from the start."""
+    """Returns the consumer group of agents that count only this survey. A changed survey has another group."""
     return f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
 
 
@@ -65,6 +65,19 @@ def check_broker(settings: Settings) -> None:
     """Raises TopicError within a few seconds, with the address in the message, unless the broker answers."""
     with _admin(settings) as admin:
         admin.describe_cluster()
+
+
+def topic_id(settings: Settings, topic: str) -> str:
+    """Returns the id that the broker gave a topic. A topic that was deleted and made again has another id.
+
+    Raises:
+        TopicError: if the broker is unreachable, or the topic does not exist or is hidden from us.
+    """
+    with _admin(settings) as admin:
+        about = _describe(admin, [topic]).get(topic)
+        if about is None:
+            raise TopicError(f"Kafka at {settings.kafka}: topic {topic} does not exist or is hidden from {_who(settings)}")
+        return str(about.get("topic_id") or "")
 
 
 def check_session(settings: Settings, session_s: float) -> None:
@@ -91,7 +104,7 @@ def check_session(settings: Settings, session_s: float) -> None:
             )
 
 
-def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) -> None:
+def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None, group: str | None = None) -> None:
     """Creates the survey's topics unless they exist, and checks that the topics are usable.
 
     Args:
@@ -99,6 +112,7 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) 
         survey: the survey.
         role: the function creates and checks only this role's topics, and checks the role's rights to these topics. With None,
             the function creates and checks all topics, and checks no rights.
+        group: the consumer group of an agent; by default the group of the survey's own agents.
 
     Raises:
         TopicError: if the broker is unreachable, or denies our login or a request, or if agents cannot count the reports topic
@@ -117,7 +131,7 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None) 
         for kind, name in names.items():
             _check_rights(settings, f"topic {name}", rights[kind], seen.get(name))
         if role == "agent":
-            _check_group(admin, settings, group_id(survey))
+            _check_group(admin, settings, group or group_id(survey))
         if role == "estimator" and (n := len(seen[names["estimates"]]["partitions"])) != 1:
             raise TopicError(f"topic {names['estimates']} must have 1 partition, got {n}: publications need one order")
         _check_reports(survey.reports_topic, _configs(admin, survey.reports_topic))

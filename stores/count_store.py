@@ -24,7 +24,7 @@ class StoreUnavailable(UserError):
 
 
 class StoreDamaged(UserError):
-    """What the store has of one partition does not fit together. No retry helps; the message says what does."""
+    """The store's entries of one partition contradict each other. No retry helps; the message names a repair."""
 
 
 class CountStore(ABC):

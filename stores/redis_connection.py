@@ -56,14 +56,16 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
     ours = common | {"username": user, "password": password}
     at_once = Retry(NoBackoff(), 0)
     if url.kind == "cluster":
-        nodes = [ClusterNode(host, port) for host, port in url.addresses]  # type: ignore[no-untyped-call]
+        node: Any = ClusterNode  # redis-py has no type for it
+        nodes = [node(host, port) for host, port in url.addresses]
         with store_errors(settings):  # one retry: if a node has failed, the other nodes know the new master
             return RedisCluster(startup_nodes=nodes, retry=Retry(NoBackoff(), 1), **ours)
     if url.kind == "sentinel":
         secret = settings.redis_sentinel_password
         theirs: dict[str, Any] = {"username": settings.redis_sentinel_user, "retry": at_once}
         theirs["password"] = None if secret is None else secret.get_secret_value()
-        sentinel: Any = Sentinel(url.addresses, sentinel_kwargs=common | theirs, **ours)  # type: ignore[no-untyped-call]
+        untyped: Any = Sentinel  # redis-py has no type for it
+        sentinel = untyped(url.addresses, sentinel_kwargs=common | theirs, **ours)
         client: redis.Redis = sentinel.master_for(url.service, redis_class=_SentinelClient, db=url.db, retry=at_once)
         return client
     if url.socket is not None:

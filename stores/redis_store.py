@@ -97,12 +97,13 @@ class RedisCountStore(CountStore):
         survey: the survey to count.
         settings: the address of Redis and our credentials.
         timeout_s: longest wait for a connection and for each piece of an answer, in seconds.
+        client: a client to share, which `close` leaves open; None for a client of the store's own.
     """
 
-    def __init__(self, survey: Survey, settings: Settings, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, survey: Survey, settings: Settings, timeout_s: float = TIMEOUT_S, client: Client | None = None) -> None:
         self.survey = survey
         self._settings, self._timeout_s = settings, timeout_s
-        self._client: Client | None = None
+        self._client, self._shares = client, client is not None
         self._connecting = threading.Lock()
         self._id = f"{survey.name}:{survey.fingerprint.hex()}"
 
@@ -114,8 +115,8 @@ class RedisCountStore(CountStore):
             return self._client
 
     def close(self) -> None:
-        """Closes the connections."""
-        if self._client is not None:
+        """Closes the store's own connections."""
+        if self._client is not None and not self._shares:
             self._client.close()
 
     def check_counting(self) -> None:

@@ -1,12 +1,13 @@
 """Surveys, their questions, and the wire format of reports.
 
 A survey is read once, and checked together with its mechanisms. Afterwards a survey never changes. An envelope carries reports
-of one attribute, level and step. The reader knows an envelope's exact length before it reads the payload. Only `load_survey`
-reads a file; no other code here reads or writes anything.
+of one attribute, level and step. The reader knows an envelope's exact length before it reads the payload. Only `survey_file`
+and `folder` read files; no code here writes anything.
 """
 
 from surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal
-from surveys.survey import Attribute, Level, Survey, SurveyError
+from surveys.questions import Attribute, Level
+from surveys.survey import Survey, SurveyError
 from surveys.survey_file import load_survey, parse_survey
 
 __all__ = [

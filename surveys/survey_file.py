@@ -1,21 +1,39 @@
 """Reads a survey from TOML, and explains what is wrong with it in one line."""
 
+import re
 import tomllib
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
+import msgspec
 
 from surveys.errors import did_you_mean
-from surveys.survey import Attribute, Level, Survey, SurveyError
+from surveys.questions import LABEL, NAME, Attribute, Calibration, Level
+from surveys.survey import HEX, Collection, Survey, SurveyError
+
+_PATTERNS = {
+    NAME: "must be 1 to 64 letters, digits, dots, underscores or hyphens",
+    LABEL: "must not contain control characters",
+    HEX: "must be a fingerprint: 16 lower-case hexadecimal digits, as `ldpstream check` prints them",
+}
+_CHOICES = {"collection": get_args(Collection), "calibration": get_args(Calibration)}
+_WORDS = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "a text",
+    "array": "a list",
+    "object": "a table",
+    "datetime": "a date and time without quotes (2026-01-05T00:00:00Z)",
+}
 
 
 def parse_survey(document: dict[str, Any], source: str = "survey") -> Survey:
     """A survey from a parsed TOML document; error messages name `source` as the document's origin."""
     try:
-        return Survey.model_validate(_tuples(document))
-    except ValidationError as error:
-        raise SurveyError(f"{source}: {_explain(error)}") from error
+        return msgspec.convert(document, Survey, builtin_types=(datetime,))
+    except msgspec.ValidationError as error:
+        raise SurveyError(f"{source}: {_explain(str(error), document)}") from error
 
 
 def load_survey(path: str | Path) -> Survey:
@@ -24,43 +42,49 @@ def load_survey(path: str | Path) -> Survey:
     Raises:
         SurveyError: if the file cannot be read, is not TOML, or is not a survey.
     """
+    return read_survey(path)[0]
+
+
+def read_survey(path: str | Path) -> tuple[Survey, str]:
+    """Like `load_survey`, and also returns the file's text."""
     try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        document = tomllib.loads(text)
     except OSError as error:
         raise SurveyError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # the file is not UTF-8 or not TOML, or has excessive numbers or nesting
         raise SurveyError(f"{path}: not TOML: {error}") from None
     try:
-        return parse_survey(document, str(path))
+        return parse_survey(document, str(path)), text
     except RecursionError:
         raise SurveyError(f"{path}: nested too deeply") from None
 
 
-def _tuples(value: Any) -> Any:
-    """The document with tuples in place of lists, as strict validation expects."""
-    if isinstance(value, dict):
-        return {key: _tuples(inner) for key, inner in value.items()}
-    return tuple(_tuples(inner) for inner in value) if isinstance(value, list) else value
+def _explain(message: str, document: dict[str, Any]) -> str:
+    """Returns msgspec's message as "key: what is wrong, got value"."""
+    located = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message, re.DOTALL)
+    message, where = located.groups() if located else (message, "")
+    path = [int(part) if part.isdigit() else part for part in re.findall(r"\w+", where)]
+    if key := re.fullmatch(r"Object (?:contains unknown|missing required) field `(.*)`", message, re.DOTALL):
+        named = key[1] if key[1].isprintable() else repr(key[1])
+        where = f"{where}.{named}" if where else named
+        return f"{where}: {'the key is missing' if 'missing' in message else _unknown_key(path, key[1])}"
+    given: Any = document
+    for part in path:
+        given = given[part]
+    if message.startswith("Invalid enum value"):
+        message = f"must be one of {', '.join(map(repr, _CHOICES[str(path[-1])]))}"
+    for pattern, allowed in _PATTERNS.items():
+        if message.endswith(f"matching regex {pattern!r}"):
+            message = allowed
+    if isinstance(given, (str, int, float)):
+        message = f"{re.sub(', got `.*`$', '', message)}, got {given!r}"
+    message = message.replace("Expected", "must be").replace(" | null", "")
+    message = re.sub("`(.*?)`", lambda word: " or ".join(_WORDS.get(part, part) for part in word[1].split(" | ")), message)
+    return f"{where}: {message}" if where else message
 
 
-def _explain(error: ValidationError) -> str:
-    # a misspelt key causes two errors: the key itself is unknown, and the key that was meant is missing
-    first, *more = sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-    where = ""
-    for part in first["loc"]:
-        where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else str(part)
-    message = first["msg"].removeprefix("Value error, ")
-    given = first["input"]
-    shown = f", got {given!r}" if isinstance(given, (str, int, float, bool)) else ""
-    if first["type"] == "extra_forbidden":
-        message, shown = _unknown_key(first["loc"]), ""
-    elif first["type"] == "missing":
-        message = "the key is missing"
-    rest = f" (and {len(more)} more)" if more else ""
-    return f"{where + ': ' if where else ''}{message}{shown}{rest}"
-
-
-def _unknown_key(place: tuple[int | str, ...]) -> str:
-    part: type[BaseModel] = Survey if len(place) == 1 else Attribute if len(place) == 3 else Level
-    known = [field.alias or name for name, field in part.model_fields.items()]
-    return "unknown key" + (did_you_mean(str(place[-1]), known) or f"; allowed are {', '.join(known)}")
+def _unknown_key(path: list[int | str], key: str) -> str:
+    part: type[msgspec.Struct] = Level if "level" in path else Attribute if path else Survey
+    known = [field.encode_name for field in msgspec.structs.fields(part)]
+    return "unknown key" + (did_you_mean(key, known) or f"; allowed are {', '.join(known)}")

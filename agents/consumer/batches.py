@@ -129,7 +129,7 @@ def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
     return taken
 
 
-class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # the base class is compiled
+class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # aiokafka has no types
     """A fetch answer that keeps its bytes for our checksum function.
 
     Our function is eight times as fast as the library's function.

@@ -8,12 +8,18 @@ A partition is read only after `place` has done a seek in that partition. A seek
 number. Every chunk carries the number of the partition's last placement and a sequence number that starts at 0 after that
 placement. The consumer's own thread sets both numbers when it reads the chunk. A chunk read before a seek therefore has another
 number than a chunk read after the seek. If Faust drops a chunk, the gap in the offsets shows the loss.
+
+The reader gives all surveys fair shares (`ChunkThread._turn`). A read takes one chunk from each of some partitions, those read
+longest ago first. A survey whose chunks wait to be counted gets no further chunk beyond a limit, and the other surveys go on.
+Only the partition that caused an error must be read again.
 """
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
@@ -23,9 +29,9 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import ConsumerMessage
 
-from agents.consumer.batches import FetchedBatches, Markers, Piece, ReadableBatch, RefusedBatch, joined
+from agents.consumer.batches import CHUNK_BYTES, FetchedBatches, Markers, Piece, ReadableBatch, RefusedBatch, joined
 from agents.consumer.membership import Membership
-from agents.counting import Counting
+from agents.countings import Countings
 from agents.log import Chunk, Refusal
 from agents.tally import Record
 from runtime.errors import LogUnavailable
@@ -37,13 +43,22 @@ log = structlog.get_logger("ldpstream.agent")
 ANSWER_S = 5.0  # timeout of a request to the broker
 LOG_APPEND_TIME = 1  # timestamp type of a record that got its time from the broker
 AFTER_ERROR_S = 1.0
+AFTER_WRONG_TIME_S = 10.0  # only a change of the topic helps: a faster retry would only fill the log
 FETCH_S = 0.25  # longest wait of one fetch; after a seek, a partition waits for the next fetch
+FULL_S = 0.01  # wait for room, while only surveys without room have records
+SURVEY_CHUNKS = 8  # limit of the chunks of one survey that wait to be counted
+ALL_CHUNKS = 16  # limit of the waiting chunks of all surveys together; a survey without waiting chunks may always read one
+TURN_PARTITIONS = 8  # limit of the partitions in one read
+FETCHED_BYTES = 2**26  # approximate limit of the fetched bytes of all partitions
+LEAST_FETCH_BYTES = 2**17  # of a partition, however many partitions there are
 
 
 @dataclass(slots=True)
 class _Placement:
     number: int
-    chunks: int = 0
+    chunks: int = 0  # read; set by the consumer's thread
+    done: int = 0  # counted or dropped; set by Faust's thread
+    turn: int = 0  # order of the last reads of all partitions
 
 
 class ChunkConsumer(driver.Consumer):
@@ -79,7 +94,8 @@ class ChunkConsumer(driver.Consumer):
         answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(question, self._thread.thread_loop))
         try:
             return await asyncio.wait_for(answer, ANSWER_S)
-        except (KafkaError, IllegalStateError, TimeoutError, ValueError) as error:
+        except (KafkaError, IllegalStateError, TimeoutError, ValueError, AssertionError) as error:
+            # AssertionError: a new subscription has no assignment yet
             raise LogUnavailable(f"{type(error).__name__}: {error}") from None
 
     # ---- in the consumer's thread
@@ -111,16 +127,33 @@ class ChunkConsumer(driver.Consumer):
     async def perform_seek(self) -> None:
         """Stops reading each partition until the partition's next seek. Faust calls this method after every rebalance."""
         self.placements.clear()
-        self._counting.assign({tp.partition for tp in self.assignment()})
+        assigned = self.assignment()
+        if (fetcher := self.library._fetcher) is not None:
+            share = FETCHED_BYTES // max(1, len(assigned))
+            fetcher._max_partition_fetch_bytes = min(CHUNK_BYTES, max(LEAST_FETCH_BYTES, share))
+        self.countings.assign(assigned)
 
-    def displaced(self, partitions: set[int]) -> None:
+    def displaced(self, partitions: set[TopicPartition]) -> None:
         """Reports partitions whose position is no longer valid."""
-        self._counting.displace(partitions)
+        self.countings.displace(partitions)
+
+    def stop_reading(self, topic: str) -> None:
+        """Stops reading a topic until its partitions are placed again."""
+        for partition in tuple(self.placements):
+            if partition[0] == topic:
+                self.placements.pop(partition, None)
+
+    def done(self, topic: str, chunk: Chunk) -> None:
+        """Notes that a chunk no longer waits to be counted."""
+        placement = self.placements.get(TopicPartition(topic, chunk.partition))
+        if placement is not None and placement.number == chunk.placement:
+            placement.done = chunk.sequence + 1
 
     @property
-    def _counting(self) -> Counting:
-        counting: Counting = cast(Any, self.app).counting
-        return counting
+    def countings(self) -> Countings:
+        """The surveys that get the chunks."""
+        countings: Countings = cast(Any, self.app).countings
+        return countings
 
     def _new_consumer_thread(self) -> "ChunkThread":
         return ChunkThread(self, loop=self.loop, beacon=self.beacon)
@@ -150,6 +183,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     _ahead: asyncio.Task[dict[Any, list[Chunk]]] | None = None
     membership: Membership | None = None
     _keeping: asyncio.Task[None] | None = None
+    _turns = 0
 
     async def on_start(self) -> None:
         """Starts the thread. Checks our group membership from the first join attempt on."""
@@ -199,30 +233,82 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
             return {}
         if not isinstance(consumer._fetcher._records, FetchedBatches):
             consumer._fetcher._records = FetchedBatches(consumer._fetcher._records)
-        try:
-            fetched = await super()._fetch_records(consumer, placed, FETCH_S)
-        except KafkaError as error:
-            # the records read before the error are lost, so the positions are no longer valid
-            lost = set(error.args[0]) if isinstance(error, OffsetOutOfRangeError) else placed
-            for partition in lost:
-                placements.pop(partition, None)
-            if not isinstance(error, OffsetOutOfRangeError):
-                log.warning("fetch failed", error=f"{type(error).__name__}: {error}")
-                await asyncio.sleep(AFTER_ERROR_S)
-            self.parent_loop.call_soon_threadsafe(self.consumer.displaced, {partition.partition for partition in lost})
-            return {}
+        turn = self._turn(placed, consumer._fetcher._records)
+        if not turn:
+            full = not placed.isdisjoint(consumer._fetcher._records)
+            try:
+                await _fetched(consumer._fetcher, FULL_S if full else FETCH_S)
+            except KafkaError as error:
+                self._lose(placed, error)
+                return {}
+            turn = self._turn(placed, consumer._fetcher._records)
         chunks: dict[Any, list[Chunk]] = {}
-        for partition, pieces in fetched.items():
-            placement = placements.get(partition)
+        for partition in turn:
+            try:
+                fetched = await super()._fetch_records(consumer, {partition}, 0)
+            except KafkaError as error:
+                self._lose({partition}, error)
+                continue
+            pieces, placement = fetched.get(partition), placements.get(partition)
+            if placement is None or not pieces:
+                continue
             if any(timestamp_type != LOG_APPEND_TIME for piece in pieces for timestamp_type in piece.timestamp_types):
-                raise RuntimeError(f"topic {partition.topic} no longer has message.timestamp.type=LogAppendTime")
-            if placement is not None and pieces:
-                chunks[partition] = [
-                    Chunk(partition.partition, placement.number, placement.chunks + i, *run)
-                    for i, run in enumerate(_runs(pieces))
-                ]
-                placement.chunks += len(chunks[partition])
+                wrong = RuntimeError(f"topic {partition.topic} has records without LogAppendTime")
+                self._lose({partition}, wrong, AFTER_WRONG_TIME_S)
+                continue
+            chunks[partition] = [
+                Chunk(partition.partition, placement.number, placement.chunks + i, *run) for i, run in enumerate(_runs(pieces))
+            ]
+            placement.chunks += len(chunks[partition])
         return chunks
+
+    def _turn(self, placed: set[Any], fetched: Iterable[Any]) -> list[Any]:
+        """Returns the partitions that the next read takes a chunk from, those read longest ago first."""
+        placements = dict(self.consumer.placements)  # a copy, because Faust's thread may change it
+        waiting: Counter[str] = Counter()
+        for (topic, _), placement in placements.items():
+            waiting[topic] += placement.chunks - placement.done
+        total = waiting.total()
+        readable = placed & placements.keys()
+        ready = [(placements[partition].turn, partition) for partition in fetched if partition in readable]
+        turn: list[Any] = []
+        for _, partition in sorted(ready):
+            mine = waiting[partition.topic]
+            if mine == 0 or (mine < SURVEY_CHUNKS and total < ALL_CHUNKS):
+                turn.append(partition)
+                self._turns += 1
+                placements[partition].turn = self._turns
+                waiting[partition.topic] += 1
+                total += 1
+                if len(turn) == TURN_PARTITIONS:
+                    break
+        return turn
+
+    def _lose(self, partitions: set[Any], error: Exception, after_s: float | None = None) -> None:
+        """Stops reading partitions whose positions are no longer valid, and has them placed again.
+
+        The records read before the error are lost, so each partition needs a new seek, `after_s` seconds later (by default
+        `AFTER_ERROR_S`).
+        """
+        for partition in partitions:
+            self.consumer.placements.pop(partition, None)
+        tell = partial(self.parent_loop.call_soon_threadsafe, self.consumer.displaced, partitions)
+        if isinstance(error, OffsetOutOfRangeError):
+            tell()
+        else:
+            topics = ", ".join(sorted({partition.topic for partition in partitions}))
+            log.warning("fetch failed", topics=topics, error=f"{type(error).__name__}: {error}")
+            asyncio.get_running_loop().call_later(AFTER_ERROR_S if after_s is None else after_s, tell)
+
+
+async def _fetched(fetcher: Any, timeout_s: float) -> None:
+    """Waits until the fetcher has fetched something. Raises KafkaError if the group shuts us out."""
+    waiter = fetcher._create_fetch_waiter()
+    done, _ = await asyncio.wait([waiter], timeout=timeout_s)
+    if done:
+        waiter.result()
+    else:
+        waiter.cancel()
 
 
 def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal | None, int]]:

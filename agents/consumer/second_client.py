@@ -18,45 +18,45 @@ ANSWER_MS = 3_000
 
 
 class SecondClient:
-    """A client for requests about one topic. The client shares no connection and no thread with the consumer.
+    """A client for requests about topics. The client shares no connection and no thread with the consumer.
 
     Raises (all methods):
         LogUnavailable: if the broker does not answer or does not serve the topic.
     """
 
-    def __init__(self, settings: Settings, topic: str) -> None:
-        self._settings, self._topic = settings, topic
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._client: KafkaAdminClient | None = None
         self._lock = threading.Lock()
 
-    def topic_id(self) -> str:
+    def topic_id(self, topic: str) -> str:
         """Returns the topic id, which the broker sets at creation; "" from a broker without topic ids (before Kafka 2.8)."""
-        return str(self._describe().get("topic_id") or "")
+        return str(self._describe(topic).get("topic_id") or "")
 
-    def partitions(self) -> set[int]:
+    def partitions(self, topic: str) -> set[int]:
         """Returns the numbers of the topic's partitions."""
-        return {int(partition["partition_index"]) for partition in self._describe()["partitions"]}
+        return {int(partition["partition_index"]) for partition in self._describe(topic)["partitions"]}
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe(self, topic: str) -> dict[str, Any]:
         def ask(client: KafkaAdminClient) -> dict[str, Any]:
-            [topic] = client.describe_topics([self._topic])
-            if topic["error_code"]:
-                raise for_code(topic["error_code"])(self._topic)
-            return dict(topic)
+            [about] = client.describe_topics([topic])
+            if about["error_code"]:
+                raise for_code(about["error_code"])(topic)
+            return dict(about)
 
-        return self._ask(ask)
+        return self._ask(topic, ask)
 
-    def check(self, partitions: Sequence[int]) -> None:
+    def check(self, topic: str, partitions: Sequence[int]) -> None:
         """Checks that the broker returns the end offsets of these partitions (of partition 0 if the list is empty)."""
-        wanted = {TopicPartition(self._topic, partition): OffsetSpec.LATEST for partition in partitions or [0]}
-        self._ask(lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
+        wanted = {TopicPartition(topic, partition): OffsetSpec.LATEST for partition in partitions or [0]}
+        self._ask(topic, lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
 
     def close(self) -> None:
         """Closes the connection."""
         with self._lock:
             self._drop()
 
-    def _ask(self, question: Callable[[KafkaAdminClient], T]) -> T:
+    def _ask(self, topic: str, question: Callable[[KafkaAdminClient], T]) -> T:
         with self._lock:
             try:
                 if self._client is None:
@@ -65,7 +65,7 @@ class SecondClient:
                 return question(self._client)
             except KafkaError as error:
                 self._drop()
-                raise LogUnavailable(f"{self._topic}: {type(error).__name__}: {error}") from None
+                raise LogUnavailable(f"{topic}: {type(error).__name__}: {error}") from None
 
     def _drop(self) -> None:
         client, self._client = self._client, None

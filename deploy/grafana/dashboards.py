@@ -10,39 +10,43 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grafana_foundation_sdk.builders import dashboard, prometheus, stat, table, timeseries
-from grafana_foundation_sdk.builders.common import (
-    GraphThresholdsStyleConfig,
-    ReduceDataOptions,
-    ScaleDistributionConfig,
-    VizLegendOptions,
-)
+from grafana_foundation_sdk.builders.common import GraphThresholdsStyleConfig
 from grafana_foundation_sdk.builders.dashboard import ThresholdsConfig
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.common import (
-    BigValueColorMode,
-    BigValueGraphMode,
-    BigValueTextMode,
-    GraphThresholdsStyleMode,
-    LegendDisplayMode,
-    LegendPlacement,
-    ScaleDistribution,
-)
+from grafana_foundation_sdk.models.common import GraphThresholdsStyleMode
 from grafana_foundation_sdk.models.dashboard import (
     DashboardCursorSync,
     DataSourceRef,
-    DataTransformerConfig,
-    DynamicConfigValue,
     GridPos,
     Threshold,
     ThresholdsMode,
-    ValueMap,
-    ValueMapping,
-    ValueMappingResult,
     VariableOption,
     VariableRefresh,
     VariableSort,
 )
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+from panel_shapes import (
+    CHANGING,
+    LEAST_P,
+    NO_REPORT,
+    UNCHANGED,
+    USED,
+    chances,
+    completeness,
+    counts,
+    fits,
+    histogram,
+    interval,
+    late,
+    lines,
+    many_lines,
+    number,
+    p_values,
+    percentiles,
+    promises,
+    recoveries,
+    reports,
+)
 
 FOLDER = Path(__file__).parent / "dashboards"
 SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
@@ -55,10 +59,9 @@ VALUE = '{survey="$survey", attribute="$attribute", span="$span", estimator=~"$e
 LEVELS = '{survey="$survey"}'
 BY_LEVEL = "max by (attribute, level)"  # standby estimators export the same values as the working estimator
 BY_VALUE = "max by (index, value)"  # `index` first: Prometheus sorts series by their labels, so values keep the survey's order
-HALF = "1.96 * ldpstream_frequency_standard_error_ratio"  # half of the 95 % interval
-LEAST_P = 1e-9  # end of the p-values' axis, which is logarithmic; a smaller p-value is drawn here
 
 Shape = Callable[[], timeseries.Panel | stat.Panel | table.Panel]
+Variable = dashboard.QueryVariable | dashboard.CustomVariable
 Steps = tuple[tuple[float | None, str], ...]
 
 
@@ -82,144 +85,8 @@ class Panel:
     empty: str = "no estimate yet"
 
 
-# ---- shapes of panels
-
-
-def lines() -> timeseries.Panel:
-    legend = VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM).show_legend(True)
-    return timeseries.Panel().legend(legend).fill_opacity(0)
-
-
-def many_lines() -> timeseries.Panel:
-    """Returns lines with the last value of each in the legend."""
-    legend = VizLegendOptions().display_mode(LegendDisplayMode.TABLE).placement(LegendPlacement.RIGHT).show_legend(True)
-    return timeseries.Panel().legend(legend.calcs(["lastNotNull"])).fill_opacity(0).min(0)
-
-
-def counts() -> timeseries.Panel:
-    """Returns lines of numbers that are never negative. Without the soft maximum, Grafana draws zeros on an axis up to 100."""
-    return lines().min(0).axis_soft_max(0.1)
-
-
-def late() -> timeseries.Panel:
-    return lines().min(0).axis_soft_max(150)  # shows the threshold
-
-
-def chances() -> timeseries.Panel:
-    return lines().min(0).max(1)
-
-
-def fits() -> timeseries.Panel:
-    return lines().axis_soft_min(-7).axis_soft_max(7)  # shows the thresholds
-
-
-def p_values() -> timeseries.Panel:
-    scale = ScaleDistributionConfig().type(ScaleDistribution.LOG).log(10)
-    return lines().scale_distribution(scale).min(LEAST_P).max(1)
-
-
-def interval() -> timeseries.Panel:
-    """Returns a line and its shaded interval."""
-    blue = DynamicConfigValue("color", {"mode": "fixed", "fixedColor": "blue"})
-    edge = [blue, DynamicConfigValue("custom.lineWidth", 0), DynamicConfigValue("custom.showPoints", "never")]
-    shade = [DynamicConfigValue("custom.fillBelowTo", "95 % from"), DynamicConfigValue("custom.fillOpacity", 25)]
-    return (
-        lines()
-        .override_by_name("estimate", [blue, DynamicConfigValue("custom.lineWidth", 2)])
-        .override_by_name("95 % from", edge)
-        .override_by_name("95 % to", edge + shade)
-    )
-
-
-def number() -> stat.Panel:
-    return (
-        stat.Panel()
-        .reduce_options(ReduceDataOptions().calcs(["lastNotNull"]))
-        .graph_mode(BigValueGraphMode.NONE)
-        .color_mode(BigValueColorMode.VALUE)
-    )
-
-
-def reports() -> stat.Panel:
-    return number().mappings([words({"0": ("nobody reported", "orange")})])
-
-
-def completeness() -> stat.Panel:
-    return number().mappings([words({"1": ("complete", "green"), "0": ("reports missing", "orange")})])
-
-
-def recoveries() -> stat.Panel:
-    red = {"mode": "absolute", "steps": [{"value": None, "color": "green"}, {"value": 1, "color": "red"}]}
-    return (
-        number()
-        .text_mode(BigValueTextMode.VALUE_AND_NAME)
-        .override_by_name("records lost", [DynamicConfigValue("thresholds", red)])
-    )
-
-
-def words(shown: dict[str, tuple[str, str]]) -> ValueMapping:
-    """Returns a mapping from numbers to a text and its colour."""
-    return ValueMap(options={key: ValueMappingResult(text=text, color=colour) for key, (text, colour) in shown.items()})
-
-
-TEXT = DynamicConfigValue("unit", "string")  # otherwise Grafana would show the value "3" as 300 %
-UNKNOWN = DynamicConfigValue("noValue", "–")  # for example, an interval that is withheld
-
-
-def rows(sorted_by: tuple[str, ...], hidden: tuple[str, ...], named: dict[str, str]) -> table.Panel:
-    """Returns a table with a row for each combination of labels, and a column for each query.
-
-    Args:
-        sorted_by: labels, the most important last.
-        hidden: columns that the table does not show.
-        named: titles of the columns, in order.
-    """
-    made = table.Panel().show_header(True).with_transformation(DataTransformerConfig(id_val="merge", options={}))
-    for label in sorted_by:
-        made = made.with_transformation(DataTransformerConfig(id_val="sortBy", options={"sort": [{"field": label}]}))
-    places = {name: i for i, name in enumerate(named)}
-    organize = {"excludeByName": dict.fromkeys(hidden, True), "indexByName": places, "renameByName": named}
-    return made.with_transformation(DataTransformerConfig(id_val="organize", options=organize))
-
-
-def bar(*more: DynamicConfigValue) -> list[DynamicConfigValue]:
-    """Returns the properties of a column that is drawn as bars."""
-    gauge = {"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}
-    return [DynamicConfigValue("custom.cellOptions", gauge), DynamicConfigValue("min", 0), *more]
-
-
-def histogram() -> table.Panel:
-    """Returns rows in the survey's order: sorted by the hidden column `index`. By name, 100 would be before 20."""
-    named = {"value": "Value", "Value #A": "Share", "Value #B": "95 % from", "Value #C": "95 % to"}
-    made = rows(("index",), ("Time", "index"), named).override_by_name("Value", [TEXT])
-    made = made.override_by_name("Share", bar(UNKNOWN))
-    for edge in ("95 % from", "95 % to"):
-        made = made.override_by_name(edge, [UNKNOWN, DynamicConfigValue("custom.width", 100)])
-    return made
-
-
-def promises() -> table.Panel:
-    named = {
-        "attribute": "Attribute", "level": "Level", "Value #A": NO_REPORT, "Value #B": UNCHANGED, "Value #C": CHANGING,
-        "Value #D": USED, "Value #E": "ε_t", "Value #F": "ε∞", "Value #G": "ε_sequence",
-    }  # fmt: skip
-    whole, nats = DynamicConfigValue("max", 1), [DynamicConfigValue("unit", "none"), DynamicConfigValue("decimals", 2), UNKNOWN]
-    orange = {"mode": "absolute", "steps": [{"value": None, "color": "blue"}, {"value": 0.8, "color": "orange"}]}
-    made = rows(("level", "attribute"), ("Time",), named)
-    for column in ("Attribute", "Level"):
-        made = made.override_by_name(column, [TEXT])
-    for column in (UNCHANGED, CHANGING):
-        made = made.override_by_name(column, bar(whole))
-    made = made.override_by_name(USED, bar(whole, UNKNOWN, DynamicConfigValue("thresholds", orange)))
-    for column in ("ε_t", "ε∞", "ε_sequence"):
-        made = made.override_by_name(column, [*nats, DynamicConfigValue("custom.width", 100)])
-    return made
-
-
 # ---- the panels
 
-NO_REPORT, UNCHANGED, CHANGING = "Without a report", "Value never changed", "Value may change: at most"
-USED = "Part of the bound used"
 GUESS = 'max(ldpstream_privacy_guess_%s_ratio{survey="$survey", attribute="$attribute"})'
 RIGHT = "Chance that somebody who sees all reports of a participant so far guesses the value"
 # the values that were most frequent last, in the time shown; the estimates of a stopped estimator remain
@@ -235,7 +102,7 @@ def happened(counter: str) -> str:
 POPULATION = (
     Panel(reports, "Reports", "Reports in the latest estimate.", "locale",
           ((f"max(ldpstream_estimate_reports{SPAN})", "reports"),), 4, 4),
-    Panel(completeness, "Complete?", "Whether no report can be missing from the latest estimate.", "none",
+    Panel(completeness, "Complete?", "Complete means that no report can be missing from the latest estimate.", "none",
           ((f"max(ldpstream_estimate_complete{SPAN})", "complete"),), 4, 4),
     Panel(number, "Right guess: unchanged value",
           f"{RIGHT}, if it never changed. The level with the weakest promise.", "percentunit",
@@ -250,14 +117,23 @@ POPULATION = (
     Panel(histogram, "Histogram",
           "Estimated share of every value that has a series, latest estimate, with its 95 % interval.", "percentunit",
           ((f"{BY_VALUE} (ldpstream_frequency_ratio{ESTIMATE})", "Share"),
-           (f"{BY_VALUE} (ldpstream_frequency_ratio{ESTIMATE} - {HALF}{ESTIMATE})", "95 % from"),
-           (f"{BY_VALUE} (ldpstream_frequency_ratio{ESTIMATE} + {HALF}{ESTIMATE})", "95 % to")), 12, 14),
-    Panel(interval, "$value, with its interval of 95 %", "The estimate ± 1.96 standard errors.", "percentunit",
+           (f"{BY_VALUE} (ldpstream_frequency_low_ratio{ESTIMATE})", "95 % from"),
+           (f"{BY_VALUE} (ldpstream_frequency_high_ratio{ESTIMATE})", "95 % to")), 12, 14),
+    Panel(interval, "$value, with its interval of 95 %", "The estimated share and its interval.", "percentunit",
           ((f"max(ldpstream_frequency_ratio{VALUE})", "estimate"),
-           (f"max(ldpstream_frequency_ratio{VALUE} - {HALF}{VALUE})", "95 % from"),
-           (f"max(ldpstream_frequency_ratio{VALUE} + {HALF}{VALUE})", "95 % to")), 12, 14),
+           (f"max(ldpstream_frequency_low_ratio{VALUE})", "95 % from"),
+           (f"max(ldpstream_frequency_high_ratio{VALUE})", "95 % to")), 12, 14),
     Panel(many_lines, "Most frequent values over time", "The ten most frequent values of the latest estimate.", "percentunit",
           ((f"{BY_VALUE} (ldpstream_frequency_ratio{ESTIMATE}) and on (value) {TOP}", "{{value}}"),), 24, 10),
+    Panel(percentiles, "Mean and percentiles of the numbers, with intervals of 95 %",
+          "For an attribute with bins or ordered numbers, in their unit; within a bin, numbers count as evenly spread.", "none",
+          ((f"max(ldpstream_mean{SPAN})", "mean"),
+           (f"max(ldpstream_mean_low{SPAN})", "mean from"),
+           (f"max(ldpstream_mean_high{SPAN})", "mean to"),
+           (f"max by (percentile) (ldpstream_quantile{SPAN})", "p{{percentile}}"),
+           (f"max by (percentile) (ldpstream_quantile_low{SPAN})", "p{{percentile}} from"),
+           (f"max by (percentile) (ldpstream_quantile_high{SPAN})", "p{{percentile}} to")), 24, 10,
+          empty="no numbers: this attribute has neither bins nor ordered numbers"),
     Panel(counts, "Reports behind the estimate", "In the step, and in the sliding window.", "locale",
           ((f"max by (span) (ldpstream_estimate_reports{COUNTED})", "{{span}}"),), 8),
     Panel(p_values, "Significance of differences (p-value)",
@@ -338,7 +214,7 @@ def choice(name: str, label: str, options: tuple[str, ...]) -> dashboard.CustomV
     return dashboard.CustomVariable(name).label(label).values(",".join(options)).current(first)
 
 
-def build(uid: str, title: str, panels: tuple[Panel, ...], variables: tuple[object, ...]) -> str:
+def build(uid: str, title: str, panels: tuple[Panel, ...], variables: tuple[Variable, ...]) -> str:
     """Returns a dashboard as JSON."""
     made = (
         dashboard.Dashboard(title)
@@ -351,7 +227,7 @@ def build(uid: str, title: str, panels: tuple[Panel, ...], variables: tuple[obje
         .readonly()
     )
     for each in variables:
-        made = made.with_variable(each)  # type: ignore[arg-type]
+        made = made.with_variable(each)
     x = y = row = 0
     for number_of, panel in enumerate(panels, 1):
         if x + panel.width > 24:
@@ -380,7 +256,7 @@ def dashboards() -> dict[str, str]:
     attribute = variable("attribute", "Attribute", 'label_values(ldpstream_estimate_step{survey="$survey"}, attribute)')
     value = variable("value", "Value", f"label_values(ldpstream_frequency_ratio{OF}, value)")
     span = choice("span", "Span", ("window", "step", "filtered"))
-    estimator = choice("estimator", "Estimator (window, step)", ("ibu", "mi", "mle"))
+    estimator = choice("estimator", "Estimator (window, step)", ("eb", "mi", "ibu", "mle"))
     return {
         "population.json": build(
             "ldpstream-population", "ldpstream: population", POPULATION, (survey, attribute, span, estimator, value)

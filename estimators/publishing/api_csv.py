@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from fastapi.responses import Response
 
 from estimators.publishing.api_responses import NotAllowed
-from estimators.publishing.api_schema import Comparison, Histogram, Series
+from estimators.publishing.api_schema import Comparison, Histogram, NumberSeries, Series
 
 HISTOGRAM_COLUMNS = (
     "value", "label", "frequency", "standard_error", "low", "high", "truth",
@@ -23,6 +23,7 @@ COMPARISON_COLUMNS = (
     "value", "label", "before", "after", "difference", "standard_error", "low", "high", "clear", "truth",
     "before_step", "after_step", "before_end", "after_end", "basis", "interval_withheld",
 )  # fmt: skip
+NUMBER_COLUMNS = ("step", "reports", "complete", "number", "value", "low", "high", "start", "end")
 
 
 class Csv(Response):
@@ -72,6 +73,17 @@ def comparison_csv(c: Comparison, zone: ZoneInfo | None) -> Response:
     times = _local(zone, c.before.end_ms, c.after.end_ms)
     header = _header(COMPARISON_COLUMNS, zone, "before_end", "after_end")
     return _csv(header, ((*row, *same, *times) for row in zip(*columns, strict=True)))
+
+
+def numbers_csv(s: NumberSeries, zone: ZoneInfo | None) -> Response:
+    """Returns one line per step and number."""
+    rows = (
+        (step, s.reports[i], s.complete[i], line.name, line.values[i], line.low[i], line.high[i],
+         utc(s.start_ms[i]), utc(s.end_ms[i]), *_local(zone, s.start_ms[i], s.end_ms[i]))
+        for i, step in enumerate(s.steps)
+        for line in s.lines
+    )  # fmt: skip
+    return _csv(_header(NUMBER_COLUMNS, zone, "start", "end"), rows)
 
 
 def utc(time_ms: int) -> str:

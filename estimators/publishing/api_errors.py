@@ -9,6 +9,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from estimators.publishing.api_responses import NotAllowed, NotFound
+from runtime.openapi import with_formats
 from stores.count_store import StoreUnavailable
 
 
@@ -18,16 +19,6 @@ class Api(FastAPI):
     def openapi(self) -> dict[str, Any]:
         document: dict[str, Any] = with_formats(super().openapi())
         return document
-
-
-def with_formats(part: Any) -> Any:
-    """Returns an OpenAPI document, or a part of one, with a format for every integer and number."""
-    if isinstance(part, list):
-        return [with_formats(inner) for inner in part]
-    if not isinstance(part, dict):
-        return part
-    width = {"integer": "int64", "number": "double"}.get(part["type"]) if isinstance(part.get("type"), str) else None
-    return {key: with_formats(inner) for key, inner in part.items()} | ({"format": width} if width else {})
 
 
 def handle_errors(api: FastAPI) -> None:

@@ -17,7 +17,8 @@ from estimators.publishing.api_schema import (
     Comparison,
     Histogram,
     Level,
-    Line,
+    NumberLine,
+    NumberSeries,
     Outlook,
     Overview,
     Series,
@@ -26,8 +27,20 @@ from estimators.publishing.api_schema import (
     Status,
     SurveyInfo,
 )  # fmt: skip
-from estimators.publishing.publication import MAX_FILTERED, LevelEstimate, Publication, Span, publication_key, spans, spent
-from estimators.publishing.schedule import KEPT_STEPS, Progress
+from estimators.publishing.earlier import Replaced, Shown, earlier_parts, lines, plain
+from estimators.publishing.frequencies import NUMBERS
+from estimators.publishing.publication import (
+    MAX_FILTERED,
+    LevelEstimate,
+    Publication,
+    Span,
+    edges_of,
+    estimators,
+    publication_key,
+    spans,
+    spent,
+)
+from estimators.publishing.schedule import Progress
 from mechanisms import Mechanism
 from mechanisms.arguments import FloatArray
 from mechanisms.location import ChannelMechanism
@@ -61,8 +74,8 @@ class ApiResponses:
     Args:
         survey: the survey.
         source: reads the survey's publications.
-        post: the post-processing of the published "mi".
         truth: returns the true frequencies of a publication's span; only a simulation has true frequencies.
+        replaced: returns the survey that `survey` replaces, then the one that that survey replaces, and so on.
 
     Raises (all methods):
         NotFound: if the attribute is unknown, or the estimate does not exist yet.
@@ -70,8 +83,10 @@ class ApiResponses:
         StoreUnavailable: if the source raises this error.
     """
 
-    def __init__(self, survey: Survey, source: Source, post: str, truth: Truths | None) -> None:
-        self._survey, self._source, self._post, self._truth = survey, source, post, truth
+    def __init__(
+        self, survey: Survey, source: Source, truth: Truths | None, replaced: Callable[[], Sequence[Replaced]] = tuple
+    ) -> None:
+        self._survey, self._source, self._truth, self.replaced = survey, source, truth, replaced
         self._attributes = {attribute.name: attribute for attribute in survey.attributes}
 
     def survey_info(self) -> SurveyInfo:
@@ -96,16 +111,16 @@ class ApiResponses:
                     )
                     for level, m in zip(a.levels, mechanisms, strict=True)
                 ],
-                estimators=["ibu", "mle", "mi"],
+                estimators=list(estimators(a, mechanisms)),
                 spans=list(spans(a)),
+                numbers=[] if edges_of(a, mechanisms) is None else list(NUMBERS),
             )
             for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)
         ]
         return SurveyInfo(
             name=s.name, fingerprint=s.fingerprint.hex(), start_ms=s.start_ms, step_seconds=s.step_seconds,
             window_steps=s.window_steps, lateness_steps=s.lateness_steps, collection=s.collection, attributes=attributes,
-            post=self._post, post_methods=list(POST_NAMES) if self._post == "none" else [self._post],
-            simulated=self._truth is not None,
+            post_methods=list(POST_NAMES), simulated=self._truth is not None,
         )  # fmt: skip
 
     def latest_step(self) -> int | None:
@@ -118,10 +133,10 @@ class ApiResponses:
         return Status(
             attributes=[] if latest is None else self._overviews(span, latest),
             rejected=rejected,
-            first_step=None if progress is None or latest is None else max(progress.first_step, latest - KEPT_STEPS + 1),
+            first_step=None if progress is None or latest is None else max(progress.first_step, latest - s.retention_steps + 1),
             latest_step=latest,
             now_ms=now_ms,
-            due_ms=None if self._truth else s.closes_ms(due),
+            due_ms=None if self._truth or s.ended(due) else s.closes_ms(due),
         )
 
     def _overviews(self, span: Span, step: int) -> list[Overview]:
@@ -144,7 +159,7 @@ class ApiResponses:
             attribute=p.attribute, span=p.span, step=p.step,
             reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
             step_reports=of_step.reports, step_complete=of_step.complete, outlook=self.outlook(p.attribute, p.step),
-            top=[Share(label=label(v), frequency=_plain(f)) for v, f in _largest(p, 3)],
+            top=[Share(label=label(v), frequency=plain(f)) for v, f in _largest(p, 3)],
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
             drift_label=None if said.drift_value is None else label(said.drift_value),
             levels_sigma=levels.levels_sigma, levels_p=levels.levels_p, levels_pair=levels.levels_pair,
@@ -153,11 +168,13 @@ class ApiResponses:
         )  # fmt: skip
 
     def outlook(self, name: str, step: int) -> dict[str, Outlook]:
-        """Returns the privacy losses after this step and a year later, by level."""
+        """Returns the privacy losses after this step and a year later, or after the survey's last step, by level."""
         attribute = self._survey.index(name)
-        steps, year = step + 1, self._survey.steps_a_year
+        steps, last = step + 1, self._survey.n_steps
+        later = steps + self._survey.steps_a_year
+        later = later if last is None else max(steps, min(later, last))  # devices stop after the last step
         levels = zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True)
-        return {level.name: Outlook(now=_chances(m, steps), year=_chances(m, steps + year)) for level, m in levels}
+        return {level.name: Outlook(now=_chances(m, steps), year=_chances(m, later)) for level, m in levels}
 
     def histogram(
         self, name: str, step: int | None, span: Span, estimator: str | None, post: str, confidence: float, top: int | None
@@ -170,8 +187,8 @@ class ApiResponses:
         if post != "none":
             if post.startswith("power") and p.estimators["mi"].interval_withheld:
                 raise NotAllowed(f"post {post} needs the standard errors of mi, which are withheld here")
-            if chosen != "mi" or self._post != "none" or post not in POST_NAMES:
-                allowed = POST_NAMES if chosen == "mi" and self._post == "none" else ("none",)
+            if chosen != "mi" or post not in POST_NAMES:
+                allowed = POST_NAMES if chosen == "mi" else ("none",)
                 raise NotAllowed(f"post must be one of {', '.join(allowed)} for {chosen}, got {post!r}")
             frequencies = post_process(frequencies, post, variance=np.maximum(estimate.standard_errors, 1e-150) ** 2)
         low, high = estimate.interval(confidence)
@@ -179,17 +196,18 @@ class ApiResponses:
         shown = np.arange(attribute.k) if top is None else np.argsort(-frequencies, kind="stable")[:top]
         return Histogram(
             survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, panes=p.panes, reports=p.reports,
-            start_ms=self._start_ms(p), end_ms=self._end_ms(p), people_at_least=math.ceil(self._people(p)),
+            start_ms=self._start_ms(p), end_ms=self._end_ms(p), people_at_least=math.ceil(self.people(p)),
             complete=p.complete, estimator=chosen, post=post if chosen == "mi" else "none", confidence=confidence,
-            iterations=estimate.iterations, converged=estimate.converged, gap=_plain(estimate.gap),
+            iterations=estimate.iterations, converged=estimate.converged, gap=plain(estimate.gap),
             interval_withheld=p.estimators[chosen].interval_withheld, privacy=p.privacy,
             diagnostics=p.diagnostics,
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
             frequencies=_plains(frequencies[shown]), standard_errors=_plains(estimate.standard_errors[shown]),
             low=_plains(low[shown]), high=_plains(high[shown]),
             truth=None if truth is None else [truth[v] for v in shown],
-            others=_plain(frequencies.sum() - frequencies[shown].sum()) if len(shown) < attribute.k else None,
-            levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()}, change=p.change,
+            others=plain(frequencies.sum() - frequencies[shown].sum()) if len(shown) < attribute.k else None,
+            numbers=p.numbers, change=p.change,
+            levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()},
         )  # fmt: skip
 
     def comparison(
@@ -202,9 +220,9 @@ class ApiResponses:
         chosen = self._estimator(second, estimator)
         one, other = first.estimators[self._estimator(first, chosen)].estimate(), second.estimators[chosen].estimate()
         mechanisms = self._survey.mechanisms[self._survey.index(name)]
-        exact = chosen == "mi" and self._post == "none" and len(mechanisms) == 1
+        exact = chosen == "mi" and len(mechanisms) == 1
         exact = exact and not isinstance(mechanisms[0], ChannelMechanism)  # its inversion may be biased
-        people = max(self._people(first), self._people(second))
+        people = max(self.people(first), self.people(second))
         errors = difference_errors(one, other, mechanisms[0], people) if exact and people else difference_errors(one, other)
         differences = other.frequencies - one.frequencies
         half, wide = (float(norm.isf((1 - confidence) / 2 / n)) * errors for n in (1, attribute.k))
@@ -225,45 +243,65 @@ class ApiResponses:
     def _side(self, p: Publication, frequencies: FloatArray) -> Side:
         return Side(
             step=p.step, start_ms=self._start_ms(p), end_ms=self._end_ms(p), panes=p.panes, reports=p.reports,
-            people_at_least=math.ceil(self._people(p)), complete=p.complete, frequencies=_plains(frequencies),
+            people_at_least=math.ceil(self.people(p)), complete=p.complete, frequencies=_plains(frequencies),
         )  # fmt: skip
 
     def series(
         self, name: str, span: Span, estimator: str | None, values: str | None, last: int, confidence: float, step: int | None
     ) -> Series:
         attribute = self._known(name, span)
+        found = self._last(name, span, last, step)
+        chosen = self._estimator(found[-1], estimator)
+        found = [p for p in found if chosen in p.estimators]  # an older software version published fewer estimators
+        if values is None:
+            shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5))), [])
+        else:
+            shown = _indices(values, attribute.k)
+        results = [p.estimators[chosen] for p in found]
+        drawn = lines(results, [Shown(v, attribute.label(v), v) for v in shown], confidence)
+        changes = [p.change for p in found if p.change is not None]
+        before = last - (found[-1].step + 1)  # steps before this survey's first step
+        return Series(
+            attribute=name, span=span, estimator=chosen, confidence=confidence, steps=[p.step for p in found],
+            start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
+            reports=[p.reports for p in found], complete=[p.complete for p in found],
+            interval_withheld=[result.interval_withheld for result in results], lines=drawn,
+            changes=changes, change_labels=[attribute.label(change.value) for change in changes],
+            eps_t={level: [p.privacy[level].eps_t for p in found] for level in found[-1].privacy},
+            earlier=earlier_parts(self._survey, self.replaced(), name, span, chosen, shown, confidence, before),
+        )  # fmt: skip
+
+    def numbers(self, name: str, span: Span, last: int, step: int | None) -> NumberSeries:
+        attribute = self._known(name, span)
+        if edges_of(attribute, self._survey.mechanisms[self._survey.index(name)]) is None:
+            raise NotFound(f"attribute {name} has no published mean and no percentiles: it needs bins or ordered numbers")
+        found = self._last(name, span, last, step)
+        lines = []
+        for number in NUMBERS:
+            of_steps = [p.numbers.get(number) for p in found]
+            lines.append(
+                NumberLine(
+                    name=number, values=[None if x is None else x.value for x in of_steps],
+                    low=[None if x is None else x.low for x in of_steps],
+                    high=[None if x is None else x.high for x in of_steps],
+                )
+            )  # fmt: skip
+        return NumberSeries(
+            attribute=name, span=span, steps=[p.step for p in found],
+            start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
+            reports=[p.reports for p in found], complete=[p.complete for p in found], lines=lines,
+        )  # fmt: skip
+
+    def _last(self, name: str, span: Span, last: int, step: int | None) -> list[Publication]:
+        """Returns the publications of this number of steps, up to `step` or the latest step; at least one."""
         latest = self.latest_step() if step is None else step
         steps = range(0) if latest is None else range(max(0, latest - last + 1), latest + 1)
         found = [p for p in self._source.get([publication_key(name, span, step) for step in steps]) if p is not None]
         if not found:
             raise NotFound(f"no estimate of {name} yet")
-        chosen = self._estimator(found[-1], estimator)
-        if values is None:
-            shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5))), [])
-        else:
-            shown = _indices(values, attribute.k)
-        results = [p.estimators[chosen] for p in found if chosen in p.estimators]
-        estimates = [result.estimate() for result in results]
-        ends = [estimate.interval(confidence) for estimate in estimates]
-        lines = [
-            Line(
-                value=v, label=attribute.label(v),
-                frequencies=[_plain(e.frequencies[v]) for e in estimates],
-                low=[_plain(low[v]) for low, _ in ends], high=[_plain(high[v]) for _, high in ends],
-            )
-            for v in shown
-        ]  # fmt: skip
-        changes = [p.change for p in found if p.change is not None]
-        return Series(
-            attribute=name, span=span, estimator=chosen, confidence=confidence, steps=[p.step for p in found],
-            start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
-            reports=[p.reports for p in found], complete=[p.complete for p in found],
-            interval_withheld=[result.interval_withheld for result in results], lines=lines,
-            changes=changes, change_labels=[attribute.label(change.value) for change in changes],
-            eps_t={level: [p.privacy[level].eps_t for p in found] for level in found[-1].privacy},
-        )  # fmt: skip
+        return found
 
-    def _people(self, p: Publication) -> float:
+    def people(self, p: Publication | Overview) -> float:
         """Returns a lower bound of the number of people who reported: reports divided by the most reports of one person."""
         width = self._survey.window_steps if p.span == "window" else 1
         most = max(m.reports_in(width) for m in self._survey.mechanisms[self._survey.index(p.attribute)])
@@ -331,9 +369,5 @@ def _indices(values: str, k: int) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _plain(x: float) -> float | None:
-    return None if math.isnan(x) else float(x)
-
-
 def _plains(numbers: Iterable[float]) -> list[float | None]:
-    return [_plain(x) for x in numbers]
+    return [plain(x) for x in numbers]

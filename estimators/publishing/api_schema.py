@@ -4,7 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from estimators.publishing.publication import Diagnostics, Jump, LevelEstimate, Privacy, Span, Withheld
+from estimators.publishing.frequencies import NumberEstimate, Withheld
+from estimators.publishing.publication import Diagnostics, Jump, LevelEstimate, Privacy, Span
 from surveys import Reason
 
 
@@ -38,6 +39,7 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     `estimators`: the estimators of the spans "step" and "window", the default estimator first. The only estimator of the span
     "filtered" is "filter". `spans`: the published spans; an attribute with more than 10 000 values has no span "filtered".
+    `numbers`: names of the published numbers, such as "mean" and "p50"; none for an attribute without numbers.
     """
 
     name: str
@@ -45,10 +47,11 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
     levels: list[Level]
     estimators: list[str]
     spans: list[Span]
+    numbers: list[str]
 
 
 class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The survey. `post`: post-processing of "mi". `post_methods`: methods allowed in requests. `simulated`: truth is known."""
+    """The survey. `post_methods`: post-processings of "mi" that requests may name. `simulated`: the truth is known."""
 
     name: str
     fingerprint: str
@@ -58,7 +61,6 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     lateness_steps: int
     collection: str
     attributes: list[AttributeInfo]
-    post: str
     post_methods: list[str]
     simulated: bool
 
@@ -87,7 +89,10 @@ class Chances(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """Privacy loss at one level: `now`, after the latest step, and `year`, if the survey goes on for 365 days."""
+    """Privacy loss at one level: `now`, after the latest step, and `year`, 365 days later.
+
+    `year` is the loss after the survey's last step, if the survey ends within these days.
+    """
 
     now: Chances
     year: Chances
@@ -131,8 +136,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of all attributes. `rejected` counts envelopes by reason.
 
     `latest_step` is None before the first publication. `first_step` is the first step whose publications may still exist. The
-    next step is published at `due_ms` or soon after (None in a simulation, whose clock is virtual). `now_ms` is the server's
-    time. Times are Unix times.
+    next step is published at `due_ms` or soon after (None after the last step, and in a simulation, whose clock is virtual).
+    `now_ms` is the server's time. Times are Unix times.
     """
 
     attributes: list[Overview]
@@ -148,9 +153,12 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
 
     Without reports all numbers of the estimate are None, and `converged` is false. For the span "filtered" this applies until
     the first step with reports; a later step without reports is predicted. `interval_withheld` is the reason why an
-    estimate has no standard errors and no intervals: see `publication.Frequencies`. The span begins at `start_ms`
+    estimate has no standard errors and no intervals: see `frequencies.Frequencies`. The span begins at `start_ms`
     and ends at `end_ms`, in Unix time. With several levels, `levels` has each level's own estimate of the values shown. The
-    intervals are computed before post-processing. `change`: see `publication.Publication`.
+    intervals are computed before post-processing. `change` and `numbers`: see `publication.Publication`.
+
+    The intervals of "eb" are published for a confidence of 0.95. For another confidence, each end's distance from the share is
+    scaled as for a normal distribution, which is an approximation. The intervals of `numbers` always have a confidence of 0.95.
 
     `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span: at
     least so many people reported. `others` is the sum of the frequencies of the values that are not shown; None if all values
@@ -184,6 +192,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     high: list[float | None]
     truth: list[float] | None
     others: float | None
+    numbers: dict[str, NumberEstimate]
     levels: dict[str, LevelEstimate]
     change: Jump | None
 
@@ -241,13 +250,35 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     high: list[float | None]
 
 
+class EarlierPart(msgspec.Struct, frozen=True, kw_only=True):
+    """Part of a series from a survey that the series' survey replaces. The steps are the earlier survey's steps.
+
+    `joined`: the shares mean the same in both surveys. `reason`: what differs, or why the part is not joined and therefore has
+    no steps. `survey` is "" if the earlier survey is not served here. `lines` has the values of the series; the numbers of an
+    added value are None. Other names are as in `Series`.
+    """
+
+    survey: str
+    fingerprint: str
+    joined: bool
+    reason: str
+    steps: list[int]
+    start_ms: list[int]
+    end_ms: list[int]
+    reports: list[int]
+    complete: list[bool]
+    interval_withheld: list[Withheld | None]
+    lines: list[Line]
+
+
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Some values over time; the arrays have one entry per step. `eps_t` is by level, in nats. Times are as in `Histogram`.
 
     The numbers of a step without an estimate are None. If the request names no values, the lines are the five most frequent
     values of the last step with an estimate. If no step has an estimate, there are no lines. For the span "filtered", `changes`
     has the jumps of all values that the filter detected at these steps, and `change_labels` the labels of these values. For
-    other spans both are empty.
+    other spans both are empty. `earlier`: parts from the surveys that this survey replaces, the oldest first, if the series has
+    fewer steps than the request allows.
     """
 
     attribute: str
@@ -264,3 +295,30 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     changes: list[Jump]
     change_labels: list[str]
     eps_t: dict[str, list[float]]
+    earlier: list[EarlierPart]
+
+
+class NumberLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One number over the steps, such as the mean or a percentile, with the ends of its 95 % intervals."""
+
+    name: str
+    values: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+
+
+class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean and percentiles of an attribute with numbers over time; see `publication.Publication`.
+
+    The arrays have one entry per step. The numbers of a step without an estimate are None. If only the intervals are withheld,
+    only their ends are None. Times are as in `Histogram`.
+    """
+
+    attribute: str
+    span: Span
+    steps: list[int]
+    start_ms: list[int]
+    end_ms: list[int]
+    reports: list[int]
+    complete: list[bool]
+    lines: list[NumberLine]

@@ -8,8 +8,10 @@ publishes the step again later.
 
 If the state is lost or belongs to a later step, the filter starts anew at the published step. If the schedule restores a step
 from the topic of estimates, the filter takes the step's raw inversion from the publication. It passes over the step if the
-inversion was published with post-processing, or without the reports of each level.
+publication lacks the reports of each level.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,7 +19,9 @@ from estimators.changes import Change
 from estimators.estimate import Estimate
 from estimators.local_level import Filtered, LocalLevel
 from estimators.matrix_inversion import combined_inversion
-from estimators.publishing.publication import LEVELS_CHANCE, Diagnostics, Frequencies, Jump, Publication
+from estimators.ordered import smoothed_shares
+from estimators.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of
+from estimators.publishing.publication import LEVELS_CHANCE, Diagnostics, Jump, Publication
 from estimators.step_noise import step_noise
 from mechanisms import CountTable, Mechanism
 from mechanisms.arguments import FloatArray
@@ -29,6 +33,7 @@ def conclude_filtered(
     made: list[Publication],
     state: bytes | None,
     final: bool = True,
+    edges: Sequence[float] | None = None,
 ) -> tuple[Publication, bytes]:
     """Returns the publication of the span "filtered" and the filter's state after the step.
 
@@ -38,12 +43,14 @@ def conclude_filtered(
         made: the publications of the step and of its window.
         state: the filter's state after an earlier step; None if there is no state.
         final: false for a preliminary publication. It states no jump: a filter that passed over steps dates a jump wrongly.
+        edges: edges of the values' numbers (`Attribute.edges`); None for an attribute without numbers.
     """
     step = made[0]
     raw = combined_inversion(list(zip(mechanisms, tables, strict=True))).frequencies
     level = _restored(state, mechanisms[0].k, step.step)
     found = _observe(level, step.step, mechanisms, raw, [table.n for table in tables])
     biased = any(p.diagnostics.levels_p is not None and p.diagnostics.levels_p < LEVELS_CHANCE for p in made)
+    withheld: Withheld | None = "levels" if biased else None
     estimate = Estimate(found.frequencies, found.standard_errors, step.reports, converged=level.observed > 0)
     publication = Publication(
         survey=step.survey,
@@ -54,7 +61,8 @@ def conclude_filtered(
         panes=level.observed,
         reports=step.reports,
         complete=step.complete,
-        estimators={"filter": Frequencies.of(estimate, "levels" if biased else None)},
+        estimators={"filter": Frequencies.of(estimate, withheld)},
+        numbers=_numbers(found, step.reports, edges, withheld),
         privacy=step.privacy,
         diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
         change=_jump(found.change) if final and found.change is not None else None,
@@ -62,17 +70,16 @@ def conclude_filtered(
     return publication, level.to_bytes()
 
 
-def replay(mechanisms: tuple[Mechanism, ...], step: Publication, post: str, state: bytes | None) -> bytes:
+def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | None) -> bytes:
     """Returns the filter's state after a step whose publication was restored.
 
     Args:
         mechanisms: each level's mechanism.
         step: the publication of the step alone.
-        post: the post-processing of the publication's "mi".
         state: the filter's state after an earlier step; None if there is no state.
     """
     reports = [step.reports] if len(mechanisms) == 1 else [level.reports for level in step.levels.values()]
-    known = post == "none" and len(reports) == len(mechanisms)
+    known = len(reports) == len(mechanisms)
     raw = step.estimators["mi"].estimate().frequencies if known else np.full(mechanisms[0].k, np.nan)
     level = _restored(state, mechanisms[0].k, step.step)
     _observe(level, step.step, mechanisms, raw, reports)
@@ -88,6 +95,16 @@ def _observe(level: LocalLevel, step: int, mechanisms: tuple[Mechanism, ...], ra
     expected = level.predicted if level.observed else raw
     noise = step_noise(list(zip(mechanisms, reports, strict=True)), expected)
     return level.step(raw, noise.fresh, noise.lasting, noise.skewness)
+
+
+def _numbers(
+    found: Filtered, reports: int, edges: Sequence[float] | None, withheld: Withheld | None
+) -> dict[str, NumberEstimate]:
+    """Returns the mean and percentiles of the filtered shares, after the shares of neighbouring bins are smoothed."""
+    if edges is None:
+        return {}
+    shares = smoothed_shares(found.frequencies, found.standard_errors, reports, np.diff(edges))
+    return numbers_of(shares, edges, withheld)
 
 
 def _restored(state: bytes | None, k: int, step: int) -> LocalLevel:

@@ -13,24 +13,35 @@ from runtime.settings import Settings
 from surveys import Survey
 
 
+def connect_admin(settings: Settings, timeout_ms: int = 10_000) -> KafkaAdminClient:
+    """Returns a client for `KafkaLogPosition`.
+
+    Raises:
+        LogUnavailable: if no broker answers.
+    """
+    with hearing(settings) as heard:
+        try:
+            return KafkaAdminClient(**settings.kafka_options(), bootstrap_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms)
+        except KafkaError as error:
+            raise LogUnavailable(f"no Kafka broker answers at {settings.kafka}: {heard.why(error)}") from None
+
+
 class KafkaLogPosition:
     """Offsets and append times of the survey's reports topic.
 
     The topic's timestamps are append times (LogAppendTime), so `offsets_at` searches by append time.
 
+    Args:
+        survey: the survey.
+        settings: Kafka's address, for messages.
+        admin: a client of Kafka (`connect_admin`). Several surveys may share it.
+
     Raises (all methods):
         LogUnavailable: if the brokers do not answer in time; the error names the brokers.
     """
 
-    def __init__(self, survey: Survey, settings: Settings, timeout_ms: int = 10_000) -> None:
-        self._topic, self._bootstrap = survey.reports_topic, settings.kafka
-        with hearing(settings) as heard:
-            try:
-                self._admin = KafkaAdminClient(
-                    **settings.kafka_options(), bootstrap_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms
-                )
-            except KafkaError as error:
-                raise LogUnavailable(f"no Kafka broker answers at {settings.kafka}: {heard.why(error)}") from None
+    def __init__(self, survey: Survey, settings: Settings, admin: KafkaAdminClient) -> None:
+        self._topic, self._bootstrap, self._admin = survey.reports_topic, settings.kafka, admin
 
     def _about(self) -> dict[str, Any]:
         """Returns the broker's current description of the topic. The client's cache may not yet know a new partition."""
@@ -70,10 +81,6 @@ class KafkaLogPosition:
         except KafkaError as error:
             raise self._unavailable(error) from error
         return found
-
-    def close(self) -> None:
-        """Closes the connection."""
-        self._admin.close()
 
     def _unavailable(self, error: KafkaError) -> LogUnavailable:
         return LogUnavailable(f"Kafka at {self._bootstrap} does not answer requests for {self._topic}: {error}")

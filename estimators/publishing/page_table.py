@@ -1,5 +1,6 @@
 """The latest estimates as a plain HTML page, for browsers without JavaScript."""
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
@@ -28,7 +29,7 @@ HEAD = """<!doctype html>
 """
 FOOT = """</main>
 <footer>
-<p>Estimates from randomized reports. <a href="/">The live page</a> needs JavaScript. <a href="/openapi.json">API</a></p>
+<p>Estimates from randomized reports. <a href="./">The live page</a> needs JavaScript. <a href="/openapi.json">API</a></p>
 </footer>
 </body>
 </html>
@@ -37,7 +38,7 @@ FOOT = """</main>
 
 def with_query(index: str, query: str) -> str:
     """Returns the live page with its query in the links for browsers without JavaScript."""
-    return index.replace('/table"', f'/table?{escape(query)}"') if query else index
+    return re.sub(r'(?<=["=])table"', lambda _: f'table?{escape(query)}"', index) if query else index
 
 
 def page_table(
@@ -66,20 +67,20 @@ def page_table(
             parts.append(_section(a, h, responses.outlook(a.name, h.step), survey.window_steps, alone=attribute is not None))
     except (NotFound, NotAllowed) as error:
         status = 404 if isinstance(error, NotFound) else 422
-        parts.append(f'<section class="card"><p>{escape(str(error))}</p><p><a href="/table">All attributes</a></p></section>')
+        parts.append(f'<section class="card"><p>{escape(str(error))}</p><p><a href="table">All attributes</a></p></section>')
     return "".join([*parts, FOOT]), status
 
 
 def _section(a: Attribute, h: Histogram, outlook: dict[str, Outlook], window: int, alone: bool) -> str:
     here = {"attribute": a.name, "step": h.step}
     query = escape(urlencode({**here, "span": h.span, "estimator": h.estimator}))
-    csv = f'<a href="/api/v1/attributes/{quote(a.name)}/histogram.csv?{query}">CSV</a>'
+    csv = f'<a href="api/v1/attributes/{quote(a.name)}/histogram.csv?{query}">CSV</a>'
     if alone:
         others = [span for span in spans(a) if span != h.span]
-        links = [f'<a href="/table?{escape(urlencode({**here, "span": span}))}">{SPANS[span]}</a>' for span in others]
-        links += ['<a href="/table">All attributes</a>', csv]
+        links = [f'<a href="table?{escape(urlencode({**here, "span": span}))}">{SPANS[span]}</a>' for span in others]
+        links += ['<a href="table">All attributes</a>', csv]
     else:
-        links = [f'<a href="/table?{query}">All values</a>', csv]
+        links = [f'<a href="table?{query}">All values</a>', csv]
     head = "".join(f'<th scope="col"{"" if i == 0 else NUMBER}>{name}</th>' for i, name in enumerate(_names(h)))
     rows = "".join(_row(cells) for cells in _rows(h))
     left = "" if h.others is None else f" The other {a.k - len(h.values):,} values have {_percent(h.others)} together."
@@ -102,12 +103,13 @@ def _privacy(a: Attribute, outlook: dict[str, Outlook]) -> str:
 
 def _about(h: Histogram, window: int) -> str:
     if not h.converged and h.reports == 0:
-        return f"{_time(h.start_ms)} to {_time(h.end_ms)} (step {h.step}): nobody reported."
+        return f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}): nobody reported."
     kept = "" if h.complete else " <strong>Incomplete: reports may be missing.</strong>"
     withheld = "" if h.interval_withheld is None else " The intervals are withheld: this estimate is biased."
     width = f" of {window} steps" if h.span == "window" else ""
     return (
-        f"{_time(h.start_ms)} to {_time(h.end_ms)} (step {h.step}), {SPANS[h.span]}{width}, estimator {escape(h.estimator)}: "
+        f"{time_text(h.start_ms)} to {time_text(h.end_ms)} "
+        f"(step {h.step}), {SPANS[h.span]}{width}, estimator {escape(h.estimator)}: "
         f"{h.reports:,} reports of at least {h.people_at_least:,} people.{kept}{withheld}"
     )
 
@@ -130,5 +132,6 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.2f} %".replace("-", "−")
 
 
-def _time(time_ms: int) -> str:
+def time_text(time_ms: int) -> str:
+    """Returns a Unix time as text, in UTC."""
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

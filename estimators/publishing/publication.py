@@ -1,74 +1,33 @@
 """The publication of one attribute, step and span: its estimates, privacy losses and diagnostics."""
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
 
 from estimators.diagnostics import drift, fit, mass_below_zero
+from estimators.empirical_bayes import combined_empirical_bayes
+from estimators.ems import combined_ems
 from estimators.estimate import Estimate, Group
 from estimators.intervals import MAX_BIAS, bias, free_maximum
 from estimators.levels import levels_difference
 from estimators.likelihood import combined_mle, gibu
 from estimators.matrix_inversion import combined_inversion, matrix_inversion
-from estimators.post_processing import post_process
-from mechanisms import CountTable, Mechanism
+from estimators.ordered import combined_ordered_empirical_bayes
+from estimators.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, plain
+from mechanisms import ChannelMechanism, CountTable, Mechanism
 from mechanisms.arguments import FloatArray
 from surveys import Attribute, Survey
 
 Span = Literal["step", "window", "filtered"]
-Withheld = Literal["bias", "levels"]
 LEVELS_CHANCE = 5.7e-7  # threshold of `levels_p` for the alert
 MAX_FILTERED = 10_000  # values; an attribute with more values has no filtered curve (a state of 1.2 kB per value)
+MAX_LIKELIHOOD = 10_000  # values; for more, IBU and maximum likelihood are not published (time, and bytes of a publication)
 MAX_LEVEL_NUMBERS = 10_000  # values times levels; if there are more, the levels' own estimates are not published
 MAX_IBU_WORK = 200_000_000  # limit of iterations × values × levels (a third of a second); above it, IBU gets fewer iterations
-
-
-class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
-    """One estimator's result, as in `Estimate`; None stands for NaN, since JSON has no such number.
-
-    `interval_withheld` is the reason why an estimate has no standard errors. "bias": the estimate differs from the unbiased
-    estimate by more than `estimators.intervals.MAX_BIAS` standard errors. "levels": the levels' histograms differ, so every
-    estimate over all levels is biased (`estimators.levels`).
-    """
-
-    frequencies: list[float | None]
-    standard_errors: list[float | None]
-    iterations: int
-    converged: bool
-    gap: float | None = None
-    interval_withheld: Withheld | None = None
-
-    @classmethod
-    def of(cls, estimate: Estimate, withheld: Withheld | None = None) -> "Frequencies":
-        """Converts an estimate; leaves out the standard errors if `withheld` gives a reason."""
-        errors: list[float | None] = [None] * estimate.frequencies.size
-        return cls(
-            frequencies=_plain(estimate.frequencies),
-            standard_errors=errors if withheld else _plain(estimate.standard_errors),
-            iterations=estimate.iterations,
-            converged=estimate.converged,
-            gap=None if math.isnan(estimate.gap) else estimate.gap,
-            interval_withheld=withheld,
-        )
-
-    def estimate(self) -> Estimate:
-        """Converts back to an `Estimate`, without the number of reports and the log-likelihood."""
-        gap = math.nan if self.gap is None else self.gap
-        errors = _array(self.standard_errors)
-        return Estimate(_array(self.frequencies), errors, 0, self.iterations, self.converged, gap=gap)
-
-
-def _plain(numbers: FloatArray) -> list[float | None]:
-    plain: list[Any] = numbers.tolist()
-    return [None if math.isnan(x) else x for x in plain] if np.isnan(numbers).any() else plain
-
-
-def _array(numbers: list[float | None]) -> FloatArray:
-    return np.array([math.nan if x is None else x for x in numbers])
 
 
 class Privacy(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,18 +122,23 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         fingerprint: the survey's fingerprint, in hex.
         panes: number of steps with reports in the span. For the span "filtered", number of steps that the filter has seen.
-        reports: number of reports counted in the span; for the span "filtered", in the step alone. If 0, all numbers of "mi",
-            "ibu" and "mle" are None, and no estimator has converged. "filter" then predicts from earlier steps.
+        reports: number of reports counted in the span; for the span "filtered", in the step alone. If 0, all numbers of "eb",
+            "mi", "ibu" and "mle" are None, and no estimator has converged. "filter" then predicts from earlier steps.
         complete: true if no report could be missing when the publication was made. For the span "filtered", true if no report
             of the step could be missing. Reports missing from earlier steps only make the standard errors larger.
-        estimators: each estimator's result by name, for all levels together. "mi" is matrix inversion, "mle" the maximum
-            likelihood. "ibu" is expectation maximisation (EM) from uniform. EM stops after at most 10 000 iterations as in the
-            literature, or earlier if values times levels exceed 20 000. For few values or many reports, "ibu" and "mle" agree;
-            otherwise "ibu" is nearer to uniform. `gap` is an upper bound of the distance of "ibu" from the maximum. "ibu" and
-            "mle" use the likelihood of the support counts and no earlier steps, so a step's estimate depends on nothing but the
-            step's counts.
+        estimators: each estimator's result by name, for all levels together. "eb" is the default: the empirical-Bayes estimate,
+            which uses the order of bins and other ordered values. "mi" is matrix inversion, "mle" the maximum likelihood. "ibu"
+            is expectation maximisation (EM) from uniform. EM stops after at most 10 000 iterations as in the literature, or
+            earlier if values times levels exceed 20 000. For few values or many reports, "ibu" and "mle" agree; otherwise "ibu"
+            is nearer to uniform. `gap` is an upper bound of the distance of "ibu" from the maximum. "ibu" and "mle" use the
+            likelihood of the support counts; both are missing for more than 10 000 values. No estimator uses earlier steps, so
+            a step's estimate depends on nothing but the step's counts. If a level of the attribute has Square Wave, the
+            estimators are "ems" (`estimators.ems`), without intervals, and "mi".
         privacy: privacy losses by level.
         diagnostics: fit of the counts, drift, and differences between levels.
+        numbers: mean and percentiles of the people's numbers ("mean", "p50", "p90", "p99"; `estimators.quantiles`), for an
+            attribute with `bins`, or with `size` and `ordered`. Empty for other attributes, for Square Wave, without reports,
+            and for more than 10 000 values. For the span "filtered" they come from the filter's shares.
         levels: each level's own estimate, if there are several levels and at most 10 000 values times levels; otherwise empty.
         change: the jump that the filter detected at this step; None without a jump, in a preliminary publication (before all
             reports of the step and of earlier steps are counted or known to be lost), and for other spans.
@@ -191,13 +155,14 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     estimators: dict[str, Frequencies]
     privacy: dict[str, Privacy]
     diagnostics: Diagnostics
+    numbers: dict[str, NumberEstimate] = {}
     levels: dict[str, LevelEstimate] = {}
     change: Jump | None = None
 
     @property
     def main(self) -> str:
-        """Name of the estimator that is shown by default."""
-        return "filter" if self.span == "filtered" else "ibu"
+        """Name of the estimator that is shown by default: the first."""
+        return next(iter(self.estimators))
 
     @property
     def key(self) -> str:
@@ -220,6 +185,18 @@ def spans(attribute: Attribute) -> tuple[Span, ...]:
     return ("step", "window", "filtered") if attribute.k <= MAX_FILTERED else ("step", "window")
 
 
+def estimators(attribute: Attribute, mechanisms: Sequence[Mechanism]) -> tuple[str, ...]:
+    """Returns the names of the estimators of the spans "step" and "window", the default first."""
+    if is_numeric(mechanisms):
+        return "ems", "mi"
+    return ("eb", "mi", "ibu", "mle") if attribute.k <= MAX_LIKELIHOOD else ("eb", "mi")
+
+
+def edges_of(attribute: Attribute, mechanisms: Sequence[Mechanism]) -> tuple[float, ...] | None:
+    """Returns the edges of the values' numbers, or None if no mean and percentiles are published."""
+    return None if is_numeric(mechanisms) else attribute.edges
+
+
 def conclude(
     survey: Survey,
     attribute: int,
@@ -227,7 +204,6 @@ def conclude(
     span: Span,
     panes: list[list[CountTable]],
     complete: bool,
-    post: str = "none",
     before: list[CountTable] | None = None,
 ) -> Publication:
     """Estimates one attribute over the panes of a span.
@@ -239,23 +215,23 @@ def conclude(
         span: ``"step"`` (one pane) or ``"window"``.
         panes: for each step of the span, the count table of every level.
         complete: true if no report can be missing.
-        post: post-processing of the matrix inversion.
         before: the count tables of the previous step, to compute the drift; None to skip the drift.
     """
     asked = survey.attributes[attribute]
     mechanisms = survey.mechanisms[attribute]
     held = max(1, sum(any(table.n for table in pane) for pane in panes))
     groups: list[Group] = [(m, sum((pane[i] for pane in panes), m.empty_table())) for i, m in enumerate(mechanisms)]
-    iterations = min(10_000, max(100, MAX_IBU_WORK // (asked.k * len(groups))))
     reports = [_most_reports(m, panes) for m in mechanisms]
     raw = combined_inversion(groups, steps=reports)
     moved = drift(combined_inversion(list(zip(mechanisms, before, strict=True))), raw) if before is not None else None
-    estimates = {
-        "mi": raw if post == "none" else _processed(raw, post),
-        "ibu": gibu(groups, iterations, steps=reports, likelihood="support"),
-        "mle": combined_mle(groups, reports, likelihood="support"),
-    }
-    free = free_maximum(groups, raw)
+    if is_numeric(mechanisms):
+        estimates, free = {"ems": combined_ems(groups), "mi": raw}, raw.frequencies
+    else:
+        estimates, free = {"eb": _default(asked, groups, reports), "mi": raw}, free_maximum(groups, raw)
+    if "ibu" in estimators(asked, mechanisms):
+        iterations = min(10_000, max(100, MAX_IBU_WORK // (asked.k * len(groups))))
+        estimates["ibu"] = gibu(groups, iterations, steps=reports, likelihood="support")
+        estimates["mle"] = combined_mle(groups, reports, likelihood="support")
     differ = levels_difference(groups, reports)
     withheld: Withheld | None = "levels" if differ and differ.p < LEVELS_CHANCE else None
     fits = {level.name: fit(*group, n) for level, group, n in zip(asked.levels, groups, reports, strict=True)}
@@ -269,8 +245,12 @@ def conclude(
         reports=sum(table.n for _, table in groups),
         complete=complete,
         estimators={
-            name: Frequencies.of(estimate, withheld or _withheld(estimate, raw, free)) for name, estimate in estimates.items()
+            name: Frequencies.of(
+                estimate, withheld or (_withheld(estimate, raw, free) if name in ("ibu", "mle", "ems") else None)
+            )
+            for name, estimate in estimates.items()
         },
+        numbers=numbers_of(estimates["eb"], asked.edges, withheld) if "eb" in estimates else {},
         privacy={level.name: spent(m, step + 1) for level, m in zip(asked.levels, mechanisms, strict=True)},
         diagnostics=Diagnostics(
             mass_below_zero=_number(mass_below_zero(raw)),
@@ -289,6 +269,18 @@ def conclude(
     )
 
 
+def is_numeric(mechanisms: Sequence[Mechanism]) -> bool:
+    """True if a level of an attribute has a mechanism for numbers: then "ems" is its estimate instead of "ibu" and "mle"."""
+    return any(isinstance(m, ChannelMechanism) for m in mechanisms)
+
+
+def _default(asked: Attribute, groups: list[Group], reports: list[int]) -> Estimate:
+    """Returns the empirical-Bayes estimate, which uses the values' order if they have one."""
+    if not asked.in_order:
+        return combined_empirical_bayes(groups, reports)
+    return combined_ordered_empirical_bayes(groups, None if asked.edges is None else np.diff(asked.edges), reports)
+
+
 def _most_reports(m: Mechanism, panes: list[list[CountTable]]) -> int:
     """Returns the largest possible number of reports of one device in these panes of successive steps, at least 1.
 
@@ -305,18 +297,16 @@ def _levels(names: list[str], groups: list[Group], reports: list[int]) -> dict[s
         return {}
     estimates = [matrix_inversion(m, table, steps=n) for (m, table), n in zip(groups, reports, strict=True)]
     return {
-        name: LevelEstimate(reports=e.n, frequencies=_plain(e.frequencies), standard_errors=_plain(e.standard_errors))
+        name: LevelEstimate(reports=e.n, frequencies=plain(e.frequencies), standard_errors=plain(e.standard_errors))
         for name, e in zip(names, estimates, strict=True)
     }
 
 
-def _processed(raw: Estimate, post: str) -> Estimate:
-    return replace(raw, frequencies=post_process(raw.frequencies, post, variance=raw.standard_errors**2))
-
-
 def _withheld(estimate: Estimate, raw: Estimate, free: FloatArray) -> Withheld | None:
-    """Returns "bias" if the estimate is too biased to publish its intervals, otherwise None. The raw inversion has no bias."""
-    return "bias" if estimate is not raw and bias(estimate, raw, free) > MAX_BIAS else None
+    """Returns "bias" if the estimate is too biased to publish its normal intervals, otherwise None."""
+    if np.isnan(estimate.standard_errors).all() and not np.isnan(estimate.frequencies).any():
+        return "bias"  # EMS is always biased and has no standard errors
+    return "bias" if bias(estimate, raw, free) > MAX_BIAS else None
 
 
 def _number(x: float) -> float | None:

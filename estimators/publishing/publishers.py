@@ -12,8 +12,10 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, TransactionalIdAuthorizationFailedError
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from estimators.publishing.publication import Publication, spans
+from estimators.publishing.frequencies import NUMBERS
+from estimators.publishing.publication import Publication, edges_of, spans
 from estimators.publishing.schedule import PublicationSummary
+from estimators.quantiles import PERCENTILES
 from mechanisms import guessing
 from runtime.errors import LogUnavailable
 from runtime.kafka_errors import hearing
@@ -29,6 +31,7 @@ RETRY_MS = 20
 POLL_MS = 200
 CLOSE_S = 5.0
 MAX_LISTED = 256  # an attribute with at most MAX_LISTED listed values has a time series for each value
+BRIEF_VALUES = 10
 TOP_VALUES = 20  # other attributes: a time series for each of the most frequent values of the first estimate
 
 
@@ -229,10 +232,16 @@ class PrometheusPublisher:
     always exported. If the survey lists an attribute's values (at most 256), each value has a time series of its frequency.
     For other attributes only the 20 most frequent values of the first estimate have a time series; later estimates do not
     change this choice of values.
+
+    Args:
+        survey: the survey.
+        registry: registry of the gauges.
+        brief: True in a process with many surveys: only the default estimate has time series of frequencies, of at most the 10
+            most frequent values of the first estimate.
     """
 
-    def __init__(self, survey: Survey, registry: CollectorRegistry) -> None:
-        self._survey = survey
+    def __init__(self, survey: Survey, registry: CollectorRegistry, brief: bool = False) -> None:
+        self._survey, self._brief = survey, brief
         self._shown: dict[str, list[int]] = {}
         self._latest: dict[tuple[str, str], int] = {}
         self._jumped: dict[str, int] = {}  # step of the publication whose jump the gauges show, by attribute
@@ -243,7 +252,19 @@ class PrometheusPublisher:
             return Gauge(f"ldpstream_{name}", text, labels, registry=registry)
 
         self._frequency = gauge("frequency_ratio", "Estimated share of a value.", value)
-        self._error = gauge("frequency_standard_error_ratio", "Standard error of the estimated share of a value.", value)
+        self._low = gauge("frequency_low_ratio", "Lower end of the 95 % interval of a share.", value)
+        self._high = gauge("frequency_high_ratio", "Upper end of the 95 % interval of a share.", value)
+        quantile = [*span, "percentile"]  # Prometheus reserves the label "quantile" for its summaries
+        self._quantiles = [
+            gauge("quantile", "Quantile of an attribute's numbers, in the numbers' unit.", quantile),
+            gauge("quantile_low", "Lower end of the 95 % interval of a quantile.", quantile),
+            gauge("quantile_high", "Upper end of the 95 % interval of a quantile.", quantile),
+        ]
+        self._means = [
+            gauge("mean", "Mean of an attribute's numbers, in the numbers' unit.", span),
+            gauge("mean_low", "Lower end of the 95 % interval of a mean.", span),
+            gauge("mean_high", "Upper end of the 95 % interval of a mean.", span),
+        ]
         self._reports = gauge("estimate_reports", "Reports used by the latest estimate.", span)
         self._panes = gauge("estimate_panes", "Steps with reports in the latest estimate's span.", span)
         self._step = gauge("estimate_step", "Time step of the latest estimate.", span)
@@ -318,13 +339,16 @@ class PrometheusPublisher:
             self._panes.labels(*labels).set(p.panes)
             self._step.labels(*labels).set(p.step)
             self._complete.labels(*labels).set(p.complete)
-            for name, result in p.estimators.items():
-                found = result.estimate()
+            for name in [p.main] if self._brief else p.estimators:
+                found = p.estimators[name].estimate()
+                low, high = found.interval()
                 attribute = self._survey.attributes[self._survey.index(p.attribute)]
                 for i in self._values(p):
                     value = (str(i).zfill(len(str(attribute.k - 1))), attribute.label(i))  # zeros keep the numeric order
                     self._frequency.labels(*labels, name, *value).set(found.frequencies[i])
-                    self._error.labels(*labels, name, *value).set(found.standard_errors[i])
+                    self._low.labels(*labels, name, *value).set(low[i])
+                    self._high.labels(*labels, name, *value).set(high[i])
+            self._show_numbers(p)
             if p.span == "step":
                 self._show_guesses(p)
             for level, privacy in p.privacy.items():
@@ -346,6 +370,18 @@ class PrometheusPublisher:
                 self._drift.labels(p.survey, p.attribute).set(_known(said.drift_sigma))
                 self._drift_p.labels(p.survey, p.attribute).set(_known(said.drift_p))
 
+    def _show_numbers(self, p: Publication) -> None:
+        """Sets the mean and the quantiles of an attribute with numbers."""
+        attribute = self._survey.index(p.attribute)
+        if edges_of(self._survey.attributes[attribute], self._survey.mechanisms[attribute]) is None:
+            return
+        for name, q in zip(NUMBERS, (None, *PERCENTILES), strict=True):
+            x = p.numbers.get(name)
+            numbers = (None, None, None) if x is None else (x.value, x.low, x.high)
+            labels = (p.survey, p.attribute, p.span)
+            for gauge, number in zip(self._means if q is None else self._quantiles, numbers, strict=True):
+                gauge.labels(*labels, *([] if q is None else [f"{100 * q:g}"])).set(_known(number))
+
     def _show_guesses(self, p: Publication) -> None:
         """Sets the chances that an observer of all reports of a participant guesses the value, from a uniform prior."""
         attribute = self._survey.index(p.attribute)
@@ -359,13 +395,14 @@ class PrometheusPublisher:
         """Returns the indices of the values that have a time series."""
         if p.attribute not in self._shown:
             attribute = self._survey.attributes[self._survey.index(p.attribute)]
-            if attribute.size is None and attribute.k <= MAX_LISTED:
+            if attribute.k <= BRIEF_VALUES if self._brief else attribute.size is None and attribute.k <= MAX_LISTED:
                 self._shown[p.attribute] = list(range(attribute.k))
             else:
                 first = p.estimators[p.main].estimate().frequencies
                 if np.isnan(first).any():  # nobody has reported
                     return []
-                self._shown[p.attribute] = sorted(range(len(first)), key=lambda i: -first[i])[:TOP_VALUES]
+                self._shown[p.attribute] = sorted(range(len(first)), key=lambda i: -first[i])
+                del self._shown[p.attribute][BRIEF_VALUES if self._brief else TOP_VALUES :]
         return self._shown[p.attribute]
 
 

@@ -3,12 +3,13 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import cast
 
 import msgspec
 
-from estimators.publishing.publication import Publication
-from estimators.publishing.schedule import KEPT_STEPS, Filters, Progress
+from estimators.publishing.publication import Jump, Publication, publication_key, publication_keys, spans
+from estimators.publishing.schedule import Filters, Progress
 from runtime.settings import Settings
 from stores.count_store import StoreUnavailable
 from stores.redis_connection import ERRORS, Client, Command, check_rights
@@ -18,6 +19,15 @@ LEASE_MS = 5_000  # the leader renews the lease before every attribute of a step
 
 _publication = msgspec.json.Decoder(Publication)
 _progress = msgspec.json.Decoder(Progress)
+
+
+class _Change(msgspec.Struct):
+    """The change of a publication alone, which is faster to decode."""
+
+    change: Jump | None = None
+
+
+_change = msgspec.json.Decoder(_Change)
 
 # KEYS: progress, estimates, filters. ARGV: progress before ("" for none), progress after, number of old fields, old fields,
 # number of filters, attribute and state of each filter, then field and value of each publication.
@@ -41,8 +51,27 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
 """
 
+# KEYS: lease. ARGV: name of the estimator, duration in ms.
+_RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end"
+
 # KEYS: lease. ARGV: name of the estimator.
 _RESIGN = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
+
+# KEYS: lease, rival. ARGV: name of the estimator, duration in ms.
+_BALANCE = """
+local function rank(name) return redis.sha1hex(KEYS[1] .. name) end
+local leader, rival = redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
+if leader == ARGV[1] then
+  if not rival or rank(rival) <= rank(leader) then return 0 end
+  redis.call('DEL', KEYS[2])
+  redis.call('SET', KEYS[1], rival, 'PX', ARGV[2])
+  return 1
+end
+if leader and rank(ARGV[1]) > rank(leader) and (not rival or rank(ARGV[1]) >= rank(rival)) then
+  redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
+end
+return 0
+"""
 
 
 class MemoryResults:
@@ -81,28 +110,32 @@ class MemoryResults:
 
 
 class RedisResults:
-    """Results in Redis, four keys per survey. The keys contain the fingerprint, so surveys never mix:
+    """Results in Redis, five keys per survey. The keys contain the fingerprint, so surveys never mix:
 
         ldpstream:{name:fingerprint}:progress      JSON of `Progress`
-        ldpstream:{name:fingerprint}:estimates     hash: `Publication.key` -> JSON, of the last 1000 steps
+        ldpstream:{name:fingerprint}:estimates     hash: `Publication.key` -> JSON, of the last `retention_steps` steps
         ldpstream:{name:fingerprint}:filters       hash: attribute -> state of the filter (`LocalLevel.to_bytes`)
         ldpstream:{name:fingerprint}:leader        name of the leading estimator; expires after 5 s (the lease)
+        ldpstream:{name:fingerprint}:rival         name of an estimator that should lead instead (`balance`); expires after 5 s
 
-    One script writes `progress`, `estimates` and `filters`. All four keys have the same hash tag, so the script also works on
-    a Redis Cluster.
+    One script writes `progress`, `estimates` and `filters`. All keys have the same hash tag, so the scripts also work on a
+    Redis Cluster.
 
     Raises (all methods):
         StoreUnavailable: if Redis does not answer.
     """
 
     def __init__(self, survey: Survey, client: Client) -> None:
+        self._survey = survey
         prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
         self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
         self._filters_key = f"{prefix}:filters"
         self._save = client.register_script(_SAVE)
         self._seen: tuple[Progress | None, bytes] = (None, b"")  # the progress last read, and its bytes in Redis
         self._leader_key, self._name = f"{prefix}:leader", secrets.token_hex(8)
+        self._rival_key = f"{prefix}:rival"
         self._lead, self._resign = client.register_script(_LEAD), client.register_script(_RESIGN)
+        self._renew, self._balance = client.register_script(_RENEW), client.register_script(_BALANCE)
 
     def check(self, settings: Settings) -> None:
         """Checks that Redis allows our commands. Writes nothing.
@@ -114,15 +147,16 @@ class RedisResults:
         saved: list[Command] = [("EVALSHA", "", 3, progress, estimates, filters), ("GET", progress), ("SET", progress, 0)]
         saved += [("HGETALL", filters), ("HSET", filters, 0, 0)]
         kept: list[Command] = [("HMGET", estimates, 0), ("HVALS", estimates), ("HSET", estimates, 0, 0), ("HDEL", estimates, 0)]
-        leader = self._leader_key
-        led: list[Command] = [("EVALSHA", "", 1, leader), ("GET", leader), ("SET", leader, 0, "PX", 1), ("DEL", leader)]
+        led: list[Command] = [("EVALSHA", "", 2, self._leader_key, self._rival_key)]
+        for key in (self._leader_key, self._rival_key):
+            led += [("GET", key), ("SET", key, 0, "PX", 1), ("DEL", key)]
         check_rights(self._client, settings, [*saved, *kept, *led])
 
     def progress(self) -> Progress | None:
         with _reachable():
             raw = cast(bytes | None, self._client.get(self._progress_key))
-        self._seen = (None, b"") if raw is None else (_progress.decode(raw), raw)
-        return self._seen[0]
+        self._seen = seen = (None, b"") if raw is None else (_progress.decode(raw), raw)
+        return seen[0]
 
     def filters(self) -> dict[str, bytes]:
         with _reachable():
@@ -137,9 +171,10 @@ class RedisResults:
         Redis compares bytes, and another software version may encode the same progress differently. For `before` we therefore
         send the bytes that we read from Redis.
         """
-        old = [msgspec.structs.replace(p, step=p.step - KEPT_STEPS).key for p in publications]
+        old = [msgspec.structs.replace(p, step=p.step - self._survey.retention_steps).key for p in publications]
+        seen, raw = self._seen  # read once: the page's threads also read the progress
         written = b"" if before is None else msgspec.json.encode(before)
-        arguments: list[bytes | str | int] = [self._seen[1] if before == self._seen[0] else written]
+        arguments: list[bytes | str | int] = [raw if before == seen else written]
         arguments += [msgspec.json.encode(progress), len(old), *old, len(filters or {})]
         for attribute, state in (filters or {}).items():
             arguments += [attribute, state]
@@ -152,6 +187,24 @@ class RedisResults:
         with _reachable():
             return bool(self._lead(keys=[self._leader_key], args=[self._name, for_ms or LEASE_MS]))
 
+    def renew(self) -> None:
+        """Renews the lease if this estimator has it; otherwise has no effect."""
+        with _reachable():
+            self._renew(keys=[self._leader_key], args=[self._name, LEASE_MS])
+
+    def balance(self) -> bool:
+        """Shares the surveys among several estimators: of the estimators of a survey, the one with the highest rank leads it.
+
+        The rank is the hash of the survey and the estimator's name, so each estimator has the highest rank for about the same
+        number of surveys. An estimator without the lease announces itself to a leader of lower rank. The leader gives its lease
+        to the announced estimator. The caller must be between two runs of the schedule.
+
+        Returns:
+            True if this estimator gave its lease away.
+        """
+        with _reachable():
+            return bool(self._balance(keys=[self._leader_key, self._rival_key], args=[self._name, LEASE_MS]))
+
     def resign(self) -> None:
         """Releases the lease, so that another estimator can lead at once."""
         with _reachable():
@@ -163,6 +216,25 @@ class RedisResults:
         with _reachable():
             raw = self._client.hmget(self._estimates_key, list(keys))
         return [None if value is None else _publication.decode(value) for value in raw]
+
+    def landmarks(self) -> list[Publication]:
+        """Returns the publications of the first kept step, then of each attribute the last publication with a jump.
+
+        A restarted estimator needs them for its gauges (`PrometheusPublisher`).
+        """
+        progress = self.progress()
+        if progress is None:
+            return []
+        steps = range(max(progress.first_step, progress.next_step - self._survey.retention_steps), progress.next_step)
+        found = self.get(publication_keys(self._survey, steps[0])) if steps else []
+        for attribute in self._survey.attributes:
+            keys = [publication_key(attribute.name, "filtered", step) for step in reversed(steps)]
+            if keys and "filtered" in spans(attribute):
+                with _reachable():
+                    raw = self._client.hmget(self._estimates_key, keys)
+                jumps = (value for value in raw if value is not None and _change.decode(value).change is not None)
+                found += [_publication.decode(value) for value in islice(jumps, 1)]
+        return [p for p in found if p is not None]
 
     def history(self) -> list[Publication]:
         """Returns all publications kept, oldest step first."""

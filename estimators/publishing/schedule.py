@@ -22,7 +22,7 @@ An estimator takes the topic over if the stored progress is not the progress tha
 reads the publications:
 
     a step that is complete in the topic but not in the results     results saved from the topic, not estimated again
-    any other step                                                  estimated; never replaces a better publication (`_quality`)
+    any other step                                                  estimated; never replaces a better publication (`quality`)
 
 """
 
@@ -33,14 +33,13 @@ from typing import Protocol
 import msgspec
 
 from estimators.publishing.filtering import conclude_filtered, replay
-from estimators.publishing.publication import Publication, conclude, publication_key, publication_keys, spans, spent
+from estimators.publishing.publication import Publication, conclude, edges_of, publication_key, publication_keys, spans, spent
 from mechanisms import CountTable, Mechanism
 from stores import PaneKey
 from stores.checkpoint import Checkpoint, Missing, sum_tables
 from stores.count_store import CountStore
 from surveys import Survey
 
-KEPT_STEPS = 1000  # steps of history in the results; the topic keeps all steps
 TAKE_OVER_MS = 60_000  # duration of the lease while an estimator takes over and reads a topic
 
 Filters = Mapping[str, bytes]  # states of the filters by attribute
@@ -149,7 +148,6 @@ class Schedule:
         results: store of the results and the progress.
         publishers: other receivers, called before the results are saved.
         topic: the topic of estimates; None to publish without a topic.
-        post: post-processing of the matrix inversion, a method of `estimators.post_processing`.
         margin_ms: time from a step's close until the schedule treats the log as complete for this step. The end offset of an
             idle partition is final only if the broker's clock has passed the close and earlier records have reached the
             replicas.
@@ -162,14 +160,13 @@ class Schedule:
         position: LogPosition,
         results: Results,
         publishers: list[Publisher],
-        post: str = "none",
         margin_ms: int = 500,
         topic: EstimatesTopic | None = None,
     ) -> None:
         self._survey, self._store, self._position = survey, store, position
         self._results, self._publishers, self._topic = results, publishers, topic
-        self._post, self._margin_ms = post, margin_ms
-        self._leads = False  # True if the last run finished: then the store has `_saved`, and we own the topic
+        self._margin_ms = margin_ms
+        self._leads = False  # True after a run without conflict: then the store has `_saved`, and we own the topic
         self._saved: Progress | None = None
         self._in_topic: Mapping[str, PublicationSummary] = {}
         self._next_step: int | None = None
@@ -199,10 +196,13 @@ class Schedule:
                 if not self._results.save([], saved, owned):
                     return []  # another estimator has continued
                 saved = owned
-        self._leads = False  # stays False until this run finishes
+        self._leads = False  # stays False until this run finishes or is stopped
         progress = saved or self._begin(now_ms)
         made: list[Publication] = []
-        while not stop():
+        while True:
+            if stop():
+                self._leads, self._saved = True, saved
+                break
             if restored := self._restored(progress):
                 step, publications = restored
                 after = _without(progress, step)
@@ -235,7 +235,7 @@ class Schedule:
             self._prune(after, checkpoints)
             saved = progress = after
             made += publications
-        self._look_ahead(progress.next_step)
+        self._look_ahead(None if self._survey.ended(progress.next_step) else progress.next_step)
         return made
 
     def _still_leads(self) -> bool:
@@ -245,15 +245,23 @@ class Schedule:
         """Computes one mechanism's privacy loss for the next step before this step closes. This takes less than a second.
 
         Returns:
-            False if no loss was computed: all losses are already known, `run` has not started, or another estimator works.
+            False if no loss was computed: all losses are already known, or `due_ms` is None.
         """
         if self._next_step is None or not self._unprepared:
             return False
         spent(self._unprepared.pop(), self._next_step + 1)
         return True
 
+    @property
+    def leads(self) -> bool:
+        """True if the last run finished without conflict, so this estimator has the lease and owns the topic."""
+        return self._leads
+
     def due_ms(self) -> int | None:
-        """Returns the earliest time to estimate the next step; None before `run`, or while another estimator works."""
+        """Returns the earliest time to estimate the next step.
+
+        Returns None before `run`, while another estimator works, and after the survey's last step.
+        """
         return None if self._next_step is None else self._survey.closes_ms(self._next_step) + self._margin_ms
 
     def _look_ahead(self, step: int | None) -> None:
@@ -285,7 +293,7 @@ class Schedule:
         for attribute, mechanisms in zip(self._survey.attributes, self._survey.mechanisms, strict=True):
             if "filtered" in spans(attribute):
                 step = found[publication_key(attribute.name, "step", publications[0].step)]
-                after[attribute.name] = replay(mechanisms, step, self._post, states.get(attribute.name))
+                after[attribute.name] = replay(mechanisms, step, states.get(attribute.name))
         return after
 
     def _best(self, concluded: list[Publication]) -> list[Publication]:
@@ -293,20 +301,20 @@ class Schedule:
         poor = [p.key for p in concluded if not p.complete]
         best = {p.key: p for p in self._results.get(poor) if p is not None}
         if self._topic is not None:
-            better = [key for key in poor if _quality(self._in_topic.get(key)) > _quality(best.get(key))]
+            better = [key for key in poor if quality(self._in_topic.get(key)) > quality(best.get(key))]
             best |= {p.key: p for p in self._topic.read(better)}
-        return [best[p.key] if _quality(best.get(p.key)) > _quality(p) else p for p in concluded]
+        return [best[p.key] if quality(best.get(p.key)) > quality(p) else p for p in concluded]
 
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
         """Returns the next step to publish and the progress after its publication.
 
-        Returns None if no step is due, or if the next step is not yet passed (`_passed`). Steps close in order, so only the
-        first incomplete step is checked.
+        Returns None if no step is due, if the next step is not yet passed (`_passed`), or after the survey's last step. Steps
+        close in order, so only the first incomplete step is checked.
         """
         if progress.incomplete and self._passed(progress.incomplete[0]):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
         step = progress.next_step
-        if self._survey.closes_ms(step) + self._margin_ms > now_ms:
+        if self._survey.ended(step) or self._survey.closes_ms(step) + self._margin_ms > now_ms:
             return None
         passed = not progress.incomplete and self._passed(step)
         if not passed and now_ms < self.deadline_ms(step):
@@ -324,7 +332,7 @@ class Schedule:
         begin_ms = now_ms if earliest is None else min(earliest, now_ms)
         first = max(0, self._survey.step_at(begin_ms) - self._survey.lateness_steps)
         if steps := [found.step for found in self._in_topic.values()]:
-            first = min(first, max(min(steps), max(steps) - KEPT_STEPS + 1))
+            first = min(first, max(min(steps), max(steps) - self._survey.retention_steps + 1))
         return Progress(first_step=first, next_step=first)
 
     def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
@@ -368,12 +376,15 @@ class Schedule:
             panes = [pane(s) for s in range(first, step + 1)]
             before = pane(step - 1) if pruned < step else None
             made = [
-                conclude(survey, attribute, step, "step", panes[-1:], complete(step), self._post, before),
-                conclude(survey, attribute, step, "window", panes, complete(first), self._post),
+                conclude(survey, attribute, step, "step", panes[-1:], complete(step), before),
+                conclude(survey, attribute, step, "window", panes, complete(first)),
             ]
             asked = survey.attributes[attribute]
             if "filtered" in spans(asked):
-                curve, filters[asked.name] = conclude_filtered(mechanisms, panes[-1], made, before_step.get(asked.name), final)
+                state = before_step.get(asked.name)
+                curve, filters[asked.name] = conclude_filtered(
+                    mechanisms, panes[-1], made, state, final, edges_of(asked, mechanisms)
+                )
                 made.append(curve)
             publications += made
         return publications, filters
@@ -394,7 +405,7 @@ def _without(progress: Progress, step: int) -> Progress:
     return msgspec.structs.replace(progress, incomplete=tuple(s for s in progress.incomplete if s != step))
 
 
-def _quality(p: Publication | PublicationSummary | None) -> tuple[bool, int]:
+def quality(p: Publication | PublicationSummary | None) -> tuple[bool, int]:
     """Returns the rank of a publication: greater is better. None (no publication) has the lowest rank."""
     return (False, -1) if p is None else (p.complete, p.reports)
 

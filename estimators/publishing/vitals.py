@@ -1,5 +1,7 @@
 """Health of the estimator and of the counting agents, for Prometheus and for `/ready`."""
 
+import math
+
 from prometheus_client import CollectorRegistry, Gauge
 
 from estimators.publishing.publication import publication_keys
@@ -46,7 +48,7 @@ class Vitals:
         lag = Gauge("ldpstream_lag_records", "Records in the log that are not counted yet.", ["survey"], registry=registry)
         due = Gauge(
             "ldpstream_next_estimate_due_timestamp_seconds",
-            "Earliest time to estimate the next step, Unix time.",
+            "Earliest time to estimate the next step, Unix time; infinite after the last step.",
             ["survey"],
             registry=registry,
         )
@@ -73,7 +75,7 @@ class Vitals:
         if self._first_step is None:
             self._first_step = max(0, self._survey.step_at(now_ms))
         due = progress.next_step if progress is not None else self._first_step
-        self._due.set((self._survey.closes_ms(due) + self._margin_ms) / 1000)
+        self._due.set(math.inf if self._survey.ended(due) else (self._survey.closes_ms(due) + self._margin_ms) / 1000)
         if now_ms - self._looked_ms >= LAG_EVERY_MS:
             counted = self._store.positions()
             ends = self._position.offsets_at(FAR_FUTURE_MS)

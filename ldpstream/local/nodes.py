@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -30,7 +31,7 @@ class NodeError(UserError, RuntimeError):
     """A node did not start, or died. The message is one line; a note (PEP 678) has the end of the node's log."""
 
 
-class Node:
+class Node(ABC):
     """Base class: one server process with a folder for its data and its log.
 
     A context manager: `__enter__` starts the process, `__exit__` ends it.
@@ -60,9 +61,9 @@ class Node:
         """The process id. Raises `NodeError` if the process is not running."""
         return self._alive().pid
 
+    @abstractmethod
     def start(self) -> None:
         """Starts the server and returns when the server answers. A restarted server uses the same folder and ports."""
-        raise NotImplementedError
 
     def tell_to_end(self) -> None:
         """Sends SIGTERM if the process is running."""

@@ -2,7 +2,7 @@
 
     POST /v1/reports      one envelope (application/vnd.ldpstream.envelope, application/octet-stream), or a batch of them
                           (application/vnd.ldpstream.envelopes); 202 {"accepted": reports} once the log has acknowledged
-    GET  /v1/survey       the survey: name, fingerprint, its JSON and its TOML
+    GET  /v1/survey       the device survey (`surveys.device_survey`), and the text of the survey's file
     GET  /health, /ready  liveness of the process; readiness to accept reports
     GET  /openapi.json    this API as an OpenAPI document
 
@@ -40,7 +40,7 @@ address.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
@@ -54,7 +54,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from producers.gateway.intake import Intake
-from producers.gateway.openapi import description
+from producers.gateway.openapi import ServedSurvey, description
+from producers.gateway.origins import allow
 from producers.gateway.problems import Cause, Problem
 from runtime.security_headers import SecurityHeaders
 
@@ -67,7 +68,7 @@ SECURITY = {
 }
 
 
-def create_gateway(intake: Intake, toml: str) -> Starlette:
+def create_gateway(intake: Intake, toml: str, origins: Sequence[str] = ()) -> Starlette:
     """Returns the ASGI application.
 
     The application uses no validating framework: validation would take longer than the request itself.
@@ -75,9 +76,10 @@ def create_gateway(intake: Intake, toml: str) -> Starlette:
     Args:
         intake: receives the reports.
         toml: text of the survey's file, for devices.
+        origins: web origins whose pages may report.
     """
     survey = intake.survey
-    definition = {"name": survey.name, "fingerprint": survey.fingerprint.hex(), "canonical": survey.canonical, "toml": toml}
+    served = msgspec.json.encode(ServedSurvey(**msgspec.structs.asdict(survey.device_survey), toml=toml))
     openapi = description(survey.name, intake.tokens.required)
 
     async def reports(request: Request) -> Response:
@@ -91,7 +93,7 @@ def create_gateway(intake: Intake, toml: str) -> Starlette:
             intake.admit(request)
         except Problem as problem:
             return problem.response()
-        return _json(definition)
+        return Response(served, media_type="application/json")
 
     async def health(_: Request) -> Response:
         return _json({"status": "alive"})
@@ -118,7 +120,7 @@ def create_gateway(intake: Intake, toml: str) -> Starlette:
             Route("/ready", ready),
             Route("/openapi.json", describe),
         ],
-        middleware=[Middleware(SecurityHeaders, headers=SECURITY)],
+        middleware=[Middleware(SecurityHeaders, headers=SECURITY), Middleware(allow, origins=origins)],
         exception_handlers={HTTPException: _unknown, Exception: _broken},
         lifespan=lifespan,
     )

@@ -43,6 +43,9 @@ class Limits(NamedTuple):
     reports: float = 100_000.0
 
 
+DEFAULT_LIMITS = Limits()
+
+
 class Intake:
     """Accepts requests with reports, and answers them.
 
@@ -60,7 +63,7 @@ class Intake:
         survey: Survey,
         log: GatewayLog,
         tokens: Iterable[str] = (),
-        limits: Limits = Limits(),  # noqa: B008  # it is immutable
+        limits: Limits = DEFAULT_LIMITS,
         memory_bytes: int = MEMORY_BYTES,
         now_ms: Callable[[], int] = now_ms,
     ) -> None:

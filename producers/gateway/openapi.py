@@ -2,9 +2,20 @@
 
 from typing import Any
 
+import msgspec
+
 from producers.gateway.bodies import BATCH, ENVELOPES, KEY
 from producers.gateway.problems import MAX_ELEMENTS, MAX_RETRY_S, RETRY_S, STATUS, urn
+from runtime.openapi import with_formats
 from surveys import REASONS
+from surveys.device_survey import DeviceSurvey
+
+
+class ServedSurvey(DeviceSurvey, frozen=True, kw_only=True):
+    """The device survey, and the text of the survey's file (`toml`)."""
+
+    toml: str
+
 
 _STRING = {"type": "string"}
 _INTEGER = {"type": "integer", "format": "int64"}  # without a format, code generators assume 32 bits
@@ -43,12 +54,13 @@ def description(survey: str, tokens_required: bool) -> dict[str, Any]:
         },
         **guarded,
     }
+    (served,), schemas = msgspec.json.schema_components([ServedSurvey], ref_template="#/components/schemas/{name}")
     asked = {
-        "summary": "The survey.",
-        "description": "`fingerprint`: the first 8 bytes of the SHA-256 of `canonical` (JSON), in hex; `toml`: its file.",
+        "summary": "The survey, as devices need it.",
+        "description": "`fingerprint`: the first 8 bytes of the SHA-256 of `canonical`, in hex; `toml`: the survey's file.",
         "operationId": "getSurvey",
         "responses": {
-            "200": _answer("The survey.", name=_STRING, fingerprint=_STRING, canonical=_STRING, toml=_STRING),
+            "200": {"description": "The survey.", "content": {"application/json": {"schema": served}}},
             **_problems(401, 429, 503),
         },
         **guarded,
@@ -76,7 +88,8 @@ def description(survey: str, tokens_required: bool) -> dict[str, Any]:
             "/health": {"get": health},
             "/ready": {"get": ready},
         },
-        "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}} if tokens_required else {},
+        "components": {"schemas": with_formats(schemas)}
+        | ({"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}} if tokens_required else {}),
     }
 
 

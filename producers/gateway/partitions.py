@@ -11,7 +11,7 @@ So the partitions that got a record within `BASE_MS` of partition 0's first reco
 later takes the steps that open more than the margin after its first record. A gateway that finds a partition without a record
 appends a *marker*, a record with an empty value, which agents skip.
 
-**Why all gateways agree.** A gateway looks at the log every second; `View` holds one look. T_p of a partition with a record is
+**Gateways agree.** A gateway looks at the log every second; `View` holds one look. T_p of a partition with a record is
 the same in every look. Gateways can thus disagree about usable(s) only through a partition q that had no committed record in an
 older look and belongs to usable(s) in a later look. The older look began at b, so T_q >= b - d, where d bounds differences
 between clocks, the delay of replication and the delay of metadata together. Two rules exclude T_q from usable(s):

@@ -56,6 +56,7 @@ STATUS: Final[dict[Cause, int]] = {
     "wrong length": 422,
     "symbol out of range": 422,
     "padding bits set": 422,
+    "survey ended": 422,
     "step too old": 422,
     "too many requests": 429,
     "internal error": 500,

@@ -12,18 +12,19 @@ gets 503 `busy` for its first request and is closed.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 import structlog
 from starlette.types import Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import _TrustedHosts
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from producers.gateway import metrics
 from producers.gateway.admission import Connections
 from producers.gateway.intake import Intake
+from producers.gateway.origins import allow, permissions
 from producers.gateway.problems import Problem
 from runtime.security_headers import SecurityHeaders
 
@@ -39,7 +40,11 @@ INDIRECT: Final = frozenset((b"transfer-encoding", b"expect", b"upgrade"))  # a 
 
 
 def gateway_protocol(
-    intake: Intake, headers: Mapping[str, str], proxies: str = "", connections: int | None = None
+    intake: Intake,
+    headers: Mapping[str, str],
+    proxies: str = "",
+    connections: int | None = None,
+    origins: Sequence[str] = (),
 ) -> type[HttpToolsProtocol]:
     """Returns the gateway's protocol.
 
@@ -48,11 +53,14 @@ def gateway_protocol(
         headers: headers of every answer.
         proxies: trusted proxies, as in `Settings.gateway_proxies`.
         connections: largest number of simultaneous connections from one address; None for no limit.
+        origins: web origins whose pages may report.
     """
     fixed = b"".join(b"%s: %s\r\n" % (name.lower().encode(), value.encode()) for name, value in headers.items())
     attributes = {
         "intake": intake, "fixed": fixed, "proxies": _TrustedHosts(proxies) if proxies else None,
-        "addresses": None if connections is None else Connections(connections), "crowded": SecurityHeaders(_crowded, headers),
+        "addresses": None if connections is None else Connections(connections),
+        "crowded": SecurityHeaders(allow(_crowded, origins), headers),
+        "permissions": permissions(origins),
     }  # fmt: skip
     return type("_GatewayProtocol", (GatewayProtocol,), attributes)
 
@@ -66,11 +74,11 @@ async def _crowded(scope: Scope, receive: Receive, send: Send) -> None:
 class _Direct:
     """A request on the direct path, in the place of uvicorn's cycle: the attributes are those that uvicorn's protocol uses."""
 
-    __slots__ = ("disconnected", "keep_alive", "protocol", "response_complete")
+    __slots__ = ("disconnected", "keep_alive", "permission", "protocol", "response_complete")
     more_body = False
 
-    def __init__(self, protocol: "GatewayProtocol") -> None:
-        self.protocol = protocol
+    def __init__(self, protocol: "GatewayProtocol", permission: bytes) -> None:
+        self.protocol, self.permission = protocol, permission
         self.disconnected = self.response_complete = False
         self.keep_alive = True
 
@@ -85,7 +93,7 @@ class _Direct:
         """Sends the answer, unless the client has disconnected."""
         self.response_complete = True
         if not self.protocol.transport.is_closing():
-            self.protocol.send(result, self.keep_alive)
+            self.protocol.send(result, self.keep_alive, self.permission)
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -97,6 +105,7 @@ class GatewayProtocol(HttpToolsProtocol):
         proxies: the trusted proxies, or None.
         addresses: the limit on the connections of an address, or None.
         crowded: the application of connections beyond `MAX_CONNECTIONS`.
+        permissions: for each allowed origin, the headers of an answer to its pages.
     """
 
     intake: ClassVar[Intake]
@@ -104,6 +113,7 @@ class GatewayProtocol(HttpToolsProtocol):
     proxies: ClassVar[_TrustedHosts | None]
     addresses: ClassVar[Connections | None]
     crowded: ClassVar[SecurityHeaders]
+    permissions: ClassVar[dict[bytes, bytes]]
 
     _loose_bytes = 0  # bytes received since the head began, or since the last piece of the body
     _timer: asyncio.TimerHandle | None = None
@@ -113,8 +123,8 @@ class GatewayProtocol(HttpToolsProtocol):
 
     # ---- the connection
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast(asyncio.Transport, transport))
         self._wait()
         if len(self.connections) > MAX_CONNECTIONS:
             self.app = self.crowded
@@ -200,8 +210,9 @@ class GatewayProtocol(HttpToolsProtocol):
             super().on_message_complete()
             return
         body, self._body = b"".join(self._body), None
-        self.cycle = direct = _Direct(self)  # type: ignore[assignment]
         headers = dict(reversed(self.headers))
+        direct = _Direct(self, self.permissions.get(headers.get(b"origin", b""), b""))
+        self.cycle = cast(RequestResponseCycle, direct)
         try:
             self.intake.take(headers, self._client_host(headers), body, direct.answer)
         except Exception:
@@ -222,9 +233,9 @@ class GatewayProtocol(HttpToolsProtocol):
 
     # ---- an answer
 
-    def send(self, result: int | Problem, keep_alive: bool) -> None:
+    def send(self, result: int | Problem, keep_alive: bool, permission: bytes) -> None:
         """Sends the answer of a request on the direct path: the number of reports acknowledged, or the problem."""
-        headers = b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers]) + self.fixed
+        headers = b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers]) + self.fixed + permission
         if not keep_alive:
             headers += b"connection: close\r\n"
         if isinstance(result, Problem):

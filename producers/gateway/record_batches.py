@@ -23,7 +23,7 @@ RECORD_BYTES: Final = 36  # upper bound of a record's size without its value
 
 
 class Outcome(Enum):
-    """What became of the envelopes of a request."""
+    """The outcome of a request's envelopes."""
 
     APPENDED = "appended"  # every in-sync replica has them
     NOT_APPENDED = "not appended"  # they are not in the log and never will be

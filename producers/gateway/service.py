@@ -53,7 +53,7 @@ def serve(survey: Survey, toml: str, settings: Settings, check_topics: Callable[
     """
     tokens = read_tokens(settings)
     _check_tls(settings)
-    disable_created_metrics()  # type: ignore[no-untyped-call]
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
     with _listen("GATEWAY", settings.gateway_host, settings.gateway_port) as front:
         if not settings.metrics_port:
             _run(survey, toml, settings, tokens, check_topics, front, None)
@@ -126,9 +126,10 @@ def _run(
     intake = Intake(survey, kafka, tokens, limits)
     # behind a proxy all connections have the proxy's address; the proxy must limit its clients
     connections = None if settings.gateway_proxies else settings.gateway_connections
-    protocol = gateway_protocol(intake, SECURITY, settings.gateway_proxies, connections)
+    origins = settings.gateway_origins.split(",") if settings.gateway_origins else []
+    protocol = gateway_protocol(intake, SECURITY, settings.gateway_proxies, connections, origins)
     config = uvicorn.Config(
-        create_gateway(intake, toml), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
+        create_gateway(intake, toml, origins), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
         lifespan="on", timeout_graceful_shutdown=GRACEFUL_S, backlog=MAX_CONNECTIONS,
         proxy_headers=bool(settings.gateway_proxies), forwarded_allow_ips=settings.gateway_proxies or None,
         ssl_certfile=settings.gateway_tls_cert, ssl_keyfile=settings.gateway_tls_key,

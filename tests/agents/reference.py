@@ -88,6 +88,8 @@ def judge(survey: Survey, raw: bytes, appended_ms: int) -> Counted | str:
     width = row_bytes(mechanism)
     if n < 1 or len(payload) != n * width:
         return "wrong length"
+    if isinstance(survey.ends, int) and step >= survey.ends:
+        return "survey ended"
     opens = survey.start_ms + step * survey.step_seconds * 1000
     if step < 0 or appended_ms >= opens + (1 + survey.lateness_steps) * survey.step_seconds * 1000:
         return "step too old"

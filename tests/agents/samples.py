@@ -12,6 +12,7 @@ from surveys.envelope import MAX_ENVELOPE_BYTES
 START = datetime(2026, 1, 5, tzinfo=UTC)
 # attribute and level of each pane; the reports are symbols, bits (with padding) and hashed symbols
 PANES = ((0, 0), (1, 0), (1, 1))
+N_STEPS = 10**8  # of the survey
 
 Fields = list[object]
 
@@ -25,7 +26,7 @@ def survey_document(name: str, start: datetime, step_seconds: int, lateness_step
     """Returns the parsed TOML of `make_survey`."""
     return {
         "name": name, "start": start, "step_seconds": step_seconds, "window_steps": 3, "lateness_steps": lateness_steps,
-        "skew_seconds": step_seconds, "collection": "smp",
+        "skew_seconds": step_seconds, "collection": "smp", "ends": N_STEPS,
         "attribute": [
             {
                 "name": "mode", "values": ["car", "bus", "bicycle", "train", "foot"],
@@ -51,11 +52,15 @@ def sound(survey: Survey, rng: np.random.Generator, step: int, pane: int, n: int
 
 
 def spoilt(survey: Survey, rng: np.random.Generator, step: int, reason: Reason) -> bytes:
-    """Makes an envelope that is rejected for exactly this reason if the log appends the envelope during `step`."""
+    """Makes an envelope that is rejected for exactly this reason if the log appends the envelope during `step`.
+
+    For "survey ended" the survey must have an end.
+    """
     pane = 1 if reason == "padding bits set" else 0
-    early_or_late = {"step too old": step - 2 - survey.lateness_steps, "step in the future": step + 1000}
+    too_old = step - 2 - survey.lateness_steps
+    steps = {"survey ended": survey.n_steps, "step too old": too_old, "step in the future": step + 1000}
     fields: Fields = msgspec.msgpack.decode(sound(survey, rng, 0, pane, n=3))
-    fields[4] = early_or_late.get(reason, step)
+    fields[4] = steps.get(reason, step)
     payload = fields[6]
     assert isinstance(payload, bytes)
     changes: dict[Reason, tuple[int, object]] = {

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import structlog
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import CorruptRecordException, KafkaConnectionError, OffsetOutOfRangeError
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
@@ -286,7 +287,8 @@ async def test_the_next_chunks_are_read_ahead() -> None:
     assert (await chunks(), library.asked) == ([(5, 0)], 1)
     await asyncio.sleep(0.01)
     assert library.asked == 2
-    thread.consumer.placements[PARTITION], library.pieces = _Placement(6), {}
+    thread.consumer.placements[PARTITION] = _Placement(6)
+    library._fetcher._records.clear()
     assert (await chunks(), library.asked) == ([(5, 1)], 2)  # the chunk was read before the new seek
     assert (await chunks(), library.asked) == ([], 3)
     await asyncio.sleep(0.01)
@@ -302,14 +304,21 @@ class Library:
         self.error, self.committed = error, dict[Any, Any]()
         self.pieces, self.asked = {PARTITION: list(pieces)} if pieces else {}, 0
         self._fetcher = SimpleNamespace(
-            _closed=False, _records={}, fetched_records=self.fetched, _subscriptions=SimpleNamespace(fetch_context=nullcontext)
-        )
+            _closed=False, _records={}, fetched_records=self.fetched, _subscriptions=SimpleNamespace(fetch_context=nullcontext),
+            _create_fetch_waiter=self.waiter,
+        )  # fmt: skip
+        if error is not None or pieces:
+            self._fetcher._records[PARTITION] = None
 
     async def fetched(self, *_: Any, **__: Any) -> dict[Any, Any]:
         self.asked += 1
         if self.error is not None:
             raise self.error
         return self.pieces
+
+    def waiter(self) -> "asyncio.Future[None]":
+        self.asked += 1
+        return asyncio.get_running_loop().create_future()
 
     def assignment(self) -> set[TopicPartition]:
         return {PARTITION}
@@ -320,23 +329,41 @@ class Library:
 
 @pytest.mark.parametrize(
     ("error", "displaced"),
-    [(CorruptRecordException(), {0, 1}), (OffsetOutOfRangeError({PARTITION: 3}), {0}), (None, set())],
+    [(CorruptRecordException(), {0}), (OffsetOutOfRangeError({PARTITION: 3}), {0}), (None, set())],
 )
-async def test_after_an_error_partitions_are_placed_again(
+async def test_after_an_error_the_partition_is_placed_again(
     error: Exception | None, displaced: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records read before the error are lost. A read from the library's position would skip the lost records."""
     monkeypatch.setattr("agents.consumer.chunks.AFTER_ERROR_S", 0.0)
-    other, told = TopicPartition("reports", 1), list[set[int]]()
+    other, told = TopicPartition("reports", 1), list[set[TopicPartition]]()
     thread: Any = ChunkThread.__new__(ChunkThread)
-    thread.consumer = SimpleNamespace(placements=dict.fromkeys((PARTITION, other)), flow_active=True, displaced=told.append)
+    thread.consumer = SimpleNamespace(
+        placements={PARTITION: _Placement(1), other: _Placement(2)}, flow_active=True, displaced=told.append
+    )
     thread.parent_loop = asyncio.get_running_loop()
     assert await thread._fetch_records(Library(error), {PARTITION, other}) == {}
-    await asyncio.sleep(0)
-    assert (set().union(*told), set(thread.consumer.placements)) == (
+    await asyncio.sleep(0.1)  # a timer of 0 s has ended, however slow the machine
+    assert ({where.partition for where in set[TopicPartition]().union(*told)}, set(thread.consumer.placements)) == (
         displaced,
         {where for where in (PARTITION, other) if where.partition not in displaced},
     )
+
+
+async def test_a_record_without_log_append_time_stops_only_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a record is never counted: its time is the producer's. The next read comes later, after a change of the topic."""
+    monkeypatch.setattr("agents.consumer.chunks.AFTER_WRONG_TIME_S", 0.3)
+    thread, told = _reader(), list[set[TopicPartition]]()
+    thread.consumer.displaced, thread.parent_loop = told.append, asyncio.get_running_loop()
+    thread.consumer.placements[TopicPartition("reports", 1)] = _Placement(6)
+    piece = ReadableBatch((0,), (1,), (b"a",), {0})
+    with structlog.testing.capture_logs() as lines:
+        assert await thread._fetch_records(Library(pieces=[piece]), {PARTITION}) == {}
+    assert "has records without LogAppendTime" in lines[0]["error"]
+    assert set(thread.consumer.placements) == {TopicPartition("reports", 1)}
+    assert told == []
+    await asyncio.sleep(0.5)
+    assert told == [{PARTITION}]
 
 
 async def test_group_commits_skip_partitions_we_no_longer_own() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from agents import PartitionFold, Record, report_keys
 from agents.report_keys import ReportKeys
@@ -190,7 +191,7 @@ def test_the_counts_depend_only_on_the_log(
 def test_a_generation_is_kept_exactly_as_long_as_needed(lateness: int, skew: int) -> None:
     """An envelope is sent again every 500 ms until it is rejected: it is never counted again. The control: a generation that
     is dropped one step earlier counts an envelope of the latest step again."""
-    survey = make_survey().model_copy(update={"lateness_steps": lateness, "skew_seconds": skew})
+    survey = replace(make_survey(), lateness_steps=lateness, skew_seconds=skew)
     for at_s in range(10):
         accepted_ms = survey.opens_ms(5) + 1000 * at_s + 499
         step = survey.step_at(accepted_ms + survey.skew_ms)  # the latest step that is accepted

@@ -17,7 +17,7 @@ import trustme
 
 from producers.gateway.service import read_tokens
 from runtime.settings import Settings, load_settings
-from runtime.topics import RIGHTS, group_id
+from runtime.topics import RIGHTS, Role, group_id
 from surveys import Survey, parse_survey
 from tests.deploy.conftest import wanted
 from tests.deploy.manifests import KUBERNETES, ROOT, Resource, is_custom, refused, refused_customs, rendered, resources
@@ -199,8 +199,9 @@ def test_users_have_rights_to_the_surveys_topics_only() -> None:
         },
         "ldpstream-gateway": {("topic", asked.reports_topic, "Write")},
     }
-    for role, name in {"agent": "agent", "estimator": "estimator", "producer": "gateway"}.items():
-        needed = {(topic, right) for topic, allowed in RIGHTS[role].items() for right in allowed}  # type: ignore[index]
+    services: dict[Role, str] = {"agent": "agent", "estimator": "estimator", "producer": "gateway"}
+    for role, name in services.items():
+        needed = {(topic, right) for topic, allowed in RIGHTS[role].items() for right in allowed}
         granted = {(n.rpartition(".")[2], spelt(right)) for kind, n, right in rights[f"ldpstream-{name}"] if kind == "topic"}
         assert granted == needed
     assert all(settings_of("overlays/production", c)["LDPSTREAM_KAFKA_USER"] == f"ldpstream-{c}" for c in OURS)

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,11 @@ def module(path: Path) -> Any:
     assert spec is not None
     assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
+    sys.path.insert(0, str(path.parent))  # as for a script: it may import modules of its folder
+    try:
+        spec.loader.exec_module(made)
+    finally:
+        sys.path.remove(str(path.parent))
     return made
 
 

@@ -7,6 +7,7 @@
   interface.
 - Grafana's panel components, bundled by esbuild into one script of 3.6 MB. A lock file pins all packages. An empty package
   replaces packages that our panels do not need (maps, code editors, calendars).
+- the TypeScript compiler and the bundler of the TypeScript device, pinned by the device's lock file
 - checkov, in a separate virtual environment, because checkov's hundred dependencies would constrain our own dependencies
 """
 
@@ -27,7 +28,9 @@ MODELS = {
     "typescript": "5.9.3",
 }
 CHECKOV = "3.3.30"
+INSTALL_S = 600  # limit of one attempt to fetch a checker; other downloads run at the same time
 PANELS = Path(__file__).parent / "grafana"
+TYPESCRIPT = Path(__file__).resolve().parents[2] / "devices" / "typescript"
 
 
 class ToolError(RuntimeError):
@@ -68,7 +71,7 @@ def checkov() -> list[str]:
     def install(folder: Path) -> None:
         _run([sys.executable, "-m", "venv", str(folder)])
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run([*pip, f"checkov=={CHECKOV}"])
+        _run([*pip, "--no-compile", f"checkov=={CHECKOV}"])  # checkov runs once, and imports a part of its modules
 
     return [str(_fetch(f"checkov-{CHECKOV}", install) / "bin" / "python"), "-m", "checkov.main"]
 
@@ -90,6 +93,25 @@ def panel_bundle() -> Path:
             _run(["npm", "run", "--silent", "--prefix", scratch, "bundle", "--", f"--outfile={folder / 'app.js'}"])
 
     return _fetch("grafana-panels-" + sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16], install)
+
+
+def typescript_modules() -> Path:
+    """Returns the `node_modules` that the lock file of the TypeScript device pins.
+
+    Raises:
+        ToolError: if Node is missing, or npm cannot fetch the packages.
+    """
+    _check_node()
+    files = [TYPESCRIPT / name for name in ("package.json", "package-lock.json")]
+
+    def install(folder: Path) -> None:
+        folder.mkdir()
+        for file in files:
+            shutil.copy(file, folder)
+        _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix", str(folder)])
+
+    name = "typescript-device-" + sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    return _fetch(name, install) / "node_modules"
 
 
 def _check_node() -> None:
@@ -120,7 +142,7 @@ def _run(command: Sequence[str]) -> None:
     """Runs the command. If the first attempt hangs, as downloads sometimes do, runs the command again."""
     for attempt in range(2):
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
             break
         except subprocess.TimeoutExpired:
             if attempt:
@@ -130,11 +152,12 @@ def _run(command: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Fetches the models and checkov. On an error, prints the error to standard error and exits with status 1."""
+    """Fetches all checkers. On an error, prints the error to standard error and exits with status 1."""
     try:
         models()
         checkov()
         panel_bundle()
+        typescript_modules()
     except ToolError as error:
         print(f"tools: {error}", file=sys.stderr)
         return 1

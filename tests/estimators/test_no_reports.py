@@ -52,7 +52,7 @@ def client() -> Iterator[TestClient]:
         yield client
 
 
-@pytest.mark.parametrize("estimator", ["ibu", "mle", "mi"])
+@pytest.mark.parametrize("estimator", ["eb", "ibu", "mle", "mi"])
 @pytest.mark.parametrize("span", ["step", "window"])
 def test_a_histogram_without_reports_has_no_numbers(client: TestClient, estimator: str, span: str) -> None:
     query = {"estimator": estimator, "span": span}
@@ -110,7 +110,8 @@ def test_gauges_without_reports_are_nan_not_old_numbers() -> None:
     publisher.publish(made)
     samples = [sample for metric in registry.collect() for sample in metric.samples]
     named = {
-        "ldpstream_frequency_ratio", "ldpstream_frequency_standard_error_ratio", "ldpstream_mass_below_zero_ratio",
+        "ldpstream_frequency_ratio", "ldpstream_frequency_low_ratio", "ldpstream_frequency_high_ratio",
+        "ldpstream_mass_below_zero_ratio",
         "ldpstream_fit_z", "ldpstream_drift_sigma", "ldpstream_drift_p",
     }  # fmt: skip
     assert {sample.name for sample in samples} >= named
@@ -126,7 +127,7 @@ def test_values_get_gauges_only_after_a_first_report() -> None:
     publisher.publish(made[:2])
     assert not any(sample.name == "ldpstream_frequency_ratio" for metric in registry.collect() for sample in metric.samples)
     publisher.publish(made[2:])
-    labels = {"survey": "silent", "attribute": "a", "span": "step", "estimator": "ibu", "index": "03", "value": "3"}
+    labels = {"survey": "silent", "attribute": "a", "span": "step", "estimator": "eb", "index": "03", "value": "3"}
     assert registry.get_sample_value("ldpstream_frequency_ratio", labels) == pytest.approx(0.4, abs=0.15)
 
 

@@ -51,7 +51,7 @@ def test_late_pruning_keeps_tables_that_were_counted_again(kind: type[MemoryCoun
     log = full(store, steps, "before")
     now = SURVEY.closes_ms(steps - 1) + MARGIN_MS
 
-    class Hanging(kind):  # type: ignore[misc, valid-type]
+    class Hanging(kind):  # type: ignore[misc, valid-type]  # the base class is a parameter
         def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
             store._checkpoints.clear()
             full(store, steps, "after")

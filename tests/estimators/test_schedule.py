@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from estimators.publishing.publication import Publication, spent
 from estimators.publishing.results import MemoryResults
 from estimators.publishing.schedule import Progress, Schedule
-from estimators.publishing.service import _pause_s
+from estimators.publishing.survey_estimator import pause_ms, reached
 from stores import PaneKey
 from stores.checkpoint import Checkpoint, Missing
 from stores.memory_store import MemoryCountStore
@@ -84,11 +85,16 @@ def test_privacy_losses_are_computed_before_the_close(store: MemoryCountStore, m
 
 
 @pytest.mark.parametrize(
-    ("due_ms", "pause_s"),
-    [(None, 0.2), (9_000, 0.2), (1_150, 0.15), (1_001, 0.02), (1_000, 0.02), (950, 0.05), (-50_000, 0.2)],
+    ("due_ms", "expected_ms"),
+    [(None, 200), (9_000, 200), (1_150, 150), (1_001, 20), (1_000, 20), (950, 50), (-50_000, 200)],
 )
-def test_the_service_polls_often_only_near_a_due_step(due_ms: int | None, pause_s: float) -> None:
-    assert _pause_s(due_ms, 1_000) == pause_s
+def test_the_service_polls_often_only_near_a_due_step(due_ms: int | None, expected_ms: int) -> None:
+    assert pause_ms(due_ms, 1_000, n_surveys=1) == expected_ms
+
+
+def test_many_surveys_are_polled_less_often_but_a_due_step_in_time() -> None:
+    assert [pause_ms(None, 1_000, n) for n in (1, 5, 50, 500)] == [200, 1_000, 2_000, 2_000]
+    assert [pause_ms(1_150, 1_000, n) for n in (1, 50)] == [150, 150]
 
 
 def test_a_late_step_is_published_at_its_deadline_and_again(store: MemoryCountStore) -> None:
@@ -255,6 +261,28 @@ def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) 
     for p in told.publications:  # no publication was complete without all reports
         if p.complete and p.span == "step" and p.attribute == "screen":
             assert p.reports == sum(SURVEY.step_at(t) == p.step for partition in log.times for t in partition)
+
+
+def test_the_schedule_finishes_the_last_step_and_then_rests() -> None:
+    ending = replace(SURVEY, ends=3)
+    store, log, results = MemoryCountStore(ending), Log([ending.opens_ms(s) for s in range(5)]), MemoryResults()
+    panes = {k: t for s in range(3) for k, t in pane(s).items()}
+    store.commit(0, None, Checkpoint(5, ending.opens_ms(4), panes))
+    schedule = Schedule(ending, store, log, results, [])
+    made = schedule.run(ending.closes_ms(9))
+    assert keys(made) == [(0, True), (1, True), (2, True)]
+    assert (schedule.run(ending.closes_ms(99)), schedule.due_ms(), schedule.prepare()) == ([], None, False)
+    assert reached(results.progress(), 2)
+    assert len(keys(Schedule(SURVEY, store, log, MemoryResults(), []).run(SURVEY.closes_ms(9)))) == 9  # the control
+
+
+def test_an_incomplete_last_step_is_published_again_after_the_end() -> None:
+    ending = replace(SURVEY, ends=1)
+    store, log, results = MemoryCountStore(ending), Log([ending.start_ms]), MemoryResults()
+    schedule = Schedule(ending, store, log, results, [])
+    assert keys(schedule.run(ending.closes_ms(5))) == [(0, False)]
+    store.commit(0, None, Checkpoint(1, ending.start_ms, pane(0)))
+    assert keys(schedule.run(ending.closes_ms(6))) == [(0, True)]
 
 
 def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountStore) -> None:

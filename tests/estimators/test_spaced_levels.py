@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from estimators import combined_inversion, combined_mle, matrix_inversion, mle
 from estimators.publishing.publication import Span, conclude, spent
 from mechanisms import LONGITUDINAL, ONE_TIME, CountTable, mechanism
 from producers.population import Population
-from surveys import parse_survey
 from tests.producers.samples import WrittenValues, level, make_survey
 
 EPS, W = 1.0, 6
@@ -80,7 +80,7 @@ def test_steps_and_windows_are_estimates_of_the_whole_population(active: tuple[i
     Both controls must exceed 1.5: errors from the reports' noise alone, and a window's errors as if each device had reported
     once.
     """
-    survey = parse_survey(make_survey({"zone": (2, [LARGE])}).model_dump(by_alias=True) | {"window_steps": 6})
+    survey = replace(make_survey({"zone": (2, [LARGE])}), window_steps=6)
     m, n, share = survey.mechanisms[0][0], 300, 0.3
     found: dict[str, list[float]] = {"step": [], "window": [], "reports alone": [], "once": []}
     for seed in range(150):
@@ -119,5 +119,5 @@ def test_the_published_losses_are_those_of_the_possible_reports() -> None:
 def test_fake_data_and_a_split_budget_keep_the_spacing() -> None:
     attributes = {name: (5, [SPACED]) for name in ("one", "two")}
     for collection, eps in (("rs+fd", EPS), ("spl", EPS / 2)):
-        m = parse_survey(make_survey(attributes, collection).model_dump(by_alias=True, mode="python")).mechanisms[0][0]
+        m = make_survey(attributes, collection).mechanisms[0][0]
         assert (m.every_steps, m.eps_window, m.device.every_steps) == (3, eps, 3)

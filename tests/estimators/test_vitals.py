@@ -6,12 +6,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from estimators.publishing.publication import Jump, Publication
 from estimators.publishing.publishers import PrometheusPublisher
 from estimators.publishing.results import MemoryResults
-from estimators.publishing.schedule import Schedule
+from estimators.publishing.schedule import Progress, Schedule
 from estimators.publishing.vitals import LAG_EVERY_MS, Vitals
 from stores import PaneKey
 from stores.checkpoint import Checkpoint
@@ -45,7 +46,7 @@ class Watched:
         self.registry = CollectorRegistry()
         prometheus = PrometheusPublisher(SURVEY, self.registry)
         self.vitals = Vitals(SURVEY, store, log, results, MARGIN_MS, prometheus, self.registry)
-        self.schedule = Schedule(SURVEY, store, log, results, [prometheus], "none", MARGIN_MS)
+        self.schedule = Schedule(SURVEY, store, log, results, [prometheus], MARGIN_MS)
 
     def gauge(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(f"ldpstream_{name}", LABELS | labels)
@@ -75,6 +76,18 @@ def test_an_estimator_without_progress_becomes_overdue(now_step: int, due: int) 
     for later in range(3):
         watched.vitals.look(SURVEY.opens_ms(now_step + later) + 1)
         assert watched.gauge("next_estimate_due_timestamp_seconds") == due_s(due)
+
+
+def test_an_ended_survey_is_never_overdue() -> None:
+    ending, registry = replace(SURVEY, ends=4), CollectorRegistry()
+    results, prometheus = MemoryResults(), PrometheusPublisher(ending, registry)
+    vitals = Vitals(ending, MemoryCountStore(ending), Log({0: 0}), results, MARGIN_MS, prometheus, registry)
+    due = []
+    for next_step in (3, 4):
+        assert results.save([], results.progress(), Progress(first_step=0, next_step=next_step))
+        vitals.look(ending.closes_ms(9))
+        due.append(registry.get_sample_value("ldpstream_next_estimate_due_timestamp_seconds", LABELS))
+    assert due == [due_s(3), math.inf]
 
 
 def test_a_standby_estimator_shows_the_working_ones_estimates() -> None:
@@ -120,7 +133,9 @@ def test_the_filtered_curve_has_gauges_of_its_shares_and_none_of_counts() -> Non
     of = {"attribute": "latency_ms", "span": "filtered"}
     value = of | {"estimator": "filter", "index": "00", "value": SURVEY.attributes[1].label(0)}
     assert watched.gauge("frequency_ratio", **value) == curve.estimators["filter"].frequencies[0]
-    assert watched.gauge("frequency_standard_error_ratio", **value) == curve.estimators["filter"].standard_errors[0]
+    low, high = curve.estimators["filter"].estimate().interval()
+    assert watched.gauge("frequency_low_ratio", **value) == low[0]
+    assert watched.gauge("frequency_high_ratio", **value) == high[0]
     assert watched.gauge("estimate_reports", **of) == alone.reports == 1000
     assert watched.gauge("estimate_panes", **of) == 2
     assert (watched.gauge("estimate_step", **of), watched.gauge("estimate_complete", **of)) == (1, 1)

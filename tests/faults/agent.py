@@ -55,7 +55,7 @@ class Agent:
         make = world.code.counting.Counting
         more = {"now_ms": self._log.now_ms} if "now_ms" in inspect.signature(make).parameters else {}
         self.counting = make(SURVEY, world.redis, self, COMMIT_S, clock=self._loop.time, **more)
-        for life in (self.counting.run(), self.counting.watch(self._well), self._read(), self._take()):
+        for life in (self.counting.run(), self._watch(), self._read(), self._take()):
             self.spawn(life)
 
     # ---- start and end
@@ -72,8 +72,12 @@ class Agent:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._world.fail(error)
 
-    def _well(self) -> None:
-        self.well_s = self._loop.time()
+    async def _watch(self) -> None:
+        """Stands in for `Countings.watch`."""
+        while True:
+            await asyncio.sleep(1)
+            if await self.counting.healthy():
+                self.well_s = self._loop.time()
 
     def kill(self) -> None:
         """Ends the process immediately, as by SIGKILL."""

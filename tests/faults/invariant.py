@@ -209,14 +209,19 @@ def judged_in_order(survey: Survey, records: Sequence[Record]) -> list[tuple[Rec
     return list(zip(records, judge_log(records, _judgement(survey)), strict=True))
 
 
-@cache
+_judgements: dict[bytes, Callable[[bytes, int], tuple[PaneKey, int, Any] | str]] = {}  # by fingerprint
+
+
 def _judgement(survey: Survey) -> Callable[[bytes, int], tuple[PaneKey, int, Any] | str]:
+    if (known := _judgements.get(survey.fingerprint)) is not None:
+        return known
+
     @cache
     def judged(value: bytes, appended_ms: int) -> tuple[PaneKey, int, Any] | str:
         found = judge(survey, value, appended_ms)
         return (PaneKey(*found.pane), found.n, np.array(found.counts)) if isinstance(found, Counted) else found
 
-    return judged
+    return _judgements.setdefault(survey.fingerprint, judged)
 
 
 def _compared(want: tuple[int, Any] | None, have: tuple[int, Any] | None) -> str:
@@ -240,13 +245,13 @@ def conclude(
 
 
 def conclude_filtered(
-    _: object, tables: list[CountTable], made: list[Published], state: bytes | None, __: bool
+    _: object, tables: list[CountTable], made: list[Published], state: bytes | None, __: bool, ___: object
 ) -> tuple[Published, bytes]:
     """Replaces `estimators.publishing.filtering.conclude_filtered`. The state lists the steps and reports seen."""
-    return replace(made[0], span="filtered", counts=tuple(map(numbers_of, tables))), replay((), made[0], "none", state)
+    return replace(made[0], span="filtered", counts=tuple(map(numbers_of, tables))), replay((), made[0], state)
 
 
-def replay(_: object, step: Published, __: str, state: bytes | None) -> bytes:
+def replay(_: object, step: Published, state: bytes | None) -> bytes:
     """Replaces `estimators.publishing.filtering.replay`."""
     seen = [] if state is None else json.loads(state)
     return json.dumps([*seen, (step.step, step.reports)]).encode()

@@ -165,7 +165,7 @@ class MemoryRedis:
         """Returns a subclass of `fold` that notes the counted offsets."""
         redis = self
 
-        class Traced(fold):  # type: ignore[misc]
+        class Traced(fold):  # type: ignore[misc]  # the base class is a parameter
             def __init__(self, survey: Any, checkpoint: Any, *more: Any) -> None:
                 super().__init__(survey, checkpoint, *more)
                 self.ranges: list[Range] = [] if checkpoint is None else list(redis._ranges[id(checkpoint)][1])

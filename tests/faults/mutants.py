@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from agents.fold import PartitionFold
 from agents.log import Chunk, DeadLetter
 from agents.report_keys import HEADER_BYTES
 from agents.tally import Record, tally
@@ -39,7 +40,7 @@ def writes_whatever_is_stored(code: Code) -> None:
 def counts_redelivered_records(code: Code) -> None:
     """A record below the expected offset is counted again."""
 
-    class Fold(code.fold):  # type: ignore[misc, name-defined]
+    class Fold(PartitionFold):
         def feed(self, records: Sequence[Record]) -> Any:
             again = [record for record in records if record.offset < self.next_offset]
             result = super().feed(records)
@@ -54,7 +55,7 @@ def counts_redelivered_records(code: Code) -> None:
 def takes_any_gap(code: Code) -> None:
     """The fold skips a missing record without asking the broker."""
 
-    class Fold(code.fold):  # type: ignore[misc, name-defined]
+    class Fold(PartitionFold):
         def feed(self, records: Sequence[Record]) -> Any:
             result = super().feed(records)
             if result.gap is not None:
@@ -68,7 +69,7 @@ def takes_any_gap(code: Code) -> None:
 def takes_chunks_of_former_placements(code: Code) -> None:
     """A chunk read before a seek is treated as read after the seek."""
 
-    class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]
+    class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]  # a copy of the module
         async def take(self, chunk: Chunk) -> None:
             partition = self._partitions.get(chunk.partition)
             await super().take(chunk if partition is None else chunk._replace(placement=partition.placement))
@@ -89,7 +90,7 @@ def reads_from_the_groups_offset(code: Code) -> None:
 def forgets_what_came_during_a_commit(code: Code) -> None:
     """Panes that change during a write are treated as written."""
 
-    class Fold(code.fold):  # type: ignore[misc, name-defined]
+    class Fold(PartitionFold):
         def committed(self, change: Checkpoint) -> None:
             self._dirty.clear()
             super().committed(change)
@@ -126,7 +127,9 @@ def starts_rejections_anew(code: Code) -> None:
 def judges_lateness_by_its_own_clock(code: Code) -> None:
     """The time of counting, not the append time, decides whether a record is late."""
 
-    class Fold(code.fold):  # type: ignore[misc, name-defined]
+    class Fold(PartitionFold):
+        now_ms: Callable[[], int]  # set by the run (`traced`)
+
         def feed(self, records: Sequence[Record]) -> Any:
             return super().feed([record._replace(appended_ms=self.now_ms()) for record in records])
 
@@ -136,7 +139,7 @@ def judges_lateness_by_its_own_clock(code: Code) -> None:
 def publishes_when_some_partitions_are_done(code: Code) -> None:
     """A step is treated as complete once one partition has passed the close of the step."""
 
-    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
+    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]  # a copy of the module
         def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
             needed = self._position.offsets_at(self._survey.closes_ms(step))
             reached = self._store.positions()
@@ -148,7 +151,7 @@ def publishes_when_some_partitions_are_done(code: Code) -> None:
 def believes_offsets_asked_for_before(code: Code) -> None:
     """To decide if a step is complete, the schedule uses offsets that it read before the step's tables."""
 
-    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
+    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]  # a copy of the module
         def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None) -> bool:
             return checkpoints is not None or bool(super()._passed(step))
 
@@ -158,7 +161,7 @@ def believes_offsets_asked_for_before(code: Code) -> None:
 def forgets_what_is_missing(code: Code) -> None:
     """The fold skips records that expired before they were counted, and does not note the missing records."""
 
-    class Fold(code.fold):  # type: ignore[misc, name-defined]
+    class Fold(PartitionFold):
         def lose(self, offset: int, now_ms: int) -> None:
             self.jump(offset)
 
@@ -190,7 +193,7 @@ def forgets_what_was_told(code: Code) -> None:
 def replaces_better_by_poorer(code: Code) -> None:
     """A new estimate is published even if a more complete estimate was published before."""
 
-    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
+    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]  # a copy of the module
         def _best(self, concluded: list[Any]) -> list[Any]:
             return concluded
 
@@ -200,7 +203,7 @@ def replaces_better_by_poorer(code: Code) -> None:
 def filters_preliminary_counts(code: Code) -> None:
     """The filter's state is saved after every step, although the counts of the step may still change."""
 
-    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]
+    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]  # a copy of the module
         def _is_final(self, step: int, after: Progress) -> bool:
             return True
 
@@ -210,7 +213,7 @@ def filters_preliminary_counts(code: Code) -> None:
 def never_compares_with_the_store(code: Code) -> None:
     """An agent without new records does not notice that the store has lost the agent's writes."""
 
-    class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]
+    class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]  # a copy of the module
         async def _compare_with_store(self) -> None:
             """Does nothing."""
 
@@ -250,7 +253,7 @@ def writes_keys_apart_from_the_counts(code: Code) -> None:
 def forgets_keys_at_each_commit(code: Code) -> None:
     """Only the report keys since the last commit are remembered."""
 
-    class Fold(code.fold):  # type: ignore[misc, name-defined]
+    class Fold(PartitionFold):
         def committed(self, change: Checkpoint) -> None:
             super().committed(change)
             for generation in self._keys._generations.values():
@@ -262,7 +265,7 @@ def forgets_keys_at_each_commit(code: Code) -> None:
 def remembers_keys_of_rejected_records(code: Code) -> None:
     """An envelope that was rejected as too early is not counted when it is sent again."""
 
-    class Fold(code.fold):  # type: ignore[misc, name-defined]
+    class Fold(PartitionFold):
         def feed(self, records: Sequence[Record]) -> Any:
             result = super().feed(records)
             for record, _ in result.rejected:
@@ -276,7 +279,7 @@ def remembers_keys_of_rejected_records(code: Code) -> None:
 def drops_a_generation_one_step_early(code: Code) -> None:
     """The report keys of a step are forgotten while an envelope accepted in that step may still be accepted again."""
 
-    class Fold(code.fold):  # type: ignore[misc, name-defined]
+    class Fold(PartitionFold):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             self._keys._ahead -= 1
@@ -367,7 +370,7 @@ class _GroupOffsets(_Passing):
 
 
 def _with_log(code: Code, log: Callable[[Any], Any]) -> None:
-    class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]
+    class Counting(code.counting.Counting):  # type: ignore[misc, name-defined]  # a copy of the module
         def __init__(self, survey: Any, store: Any, source: Any, *more: Any, **named: Any) -> None:
             super().__init__(survey, store, log(source), *more, **named)
 

@@ -6,7 +6,11 @@ Simulated hours take seconds, and runs with the same seed are identical.
 import asyncio
 import selectors
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Deadlock(RuntimeError):
@@ -41,7 +45,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.now_s
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":  # type: ignore[override]
-        future = self.create_future()
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self.create_future()
         self.thread(future, func)
         return future

@@ -14,7 +14,7 @@ from surveys import parse_survey, seal
 STEP = 7
 SURVEY = parse_survey({
     "name": "fuzz", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 10, "window_steps": 3, "lateness_steps": 1,
-    "collection": "smp",
+    "ends": 10**9, "collection": "smp",
     "attribute": [
         {"name": "symbols", "size": 5, "level": [
             {"name": "once", "mechanism": "GRR", "eps": 1.0},

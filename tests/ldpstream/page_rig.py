@@ -11,8 +11,9 @@ import numpy as np
 from playwright.sync_api import Page, expect
 
 from estimators.publishing.api import create_api
+from estimators.publishing.frequencies import Frequencies
 from estimators.publishing.page_server import PageServer
-from estimators.publishing.publication import Diagnostics, Frequencies, Jump, Publication, Span, conclude, spans, spent
+from estimators.publishing.publication import Diagnostics, Jump, Publication, Span, conclude, spans, spent
 from estimators.publishing.results import MemoryResults
 from estimators.publishing.schedule import Progress
 from surveys import Reason, Survey, load_survey, parse_survey
@@ -86,7 +87,7 @@ def extend(
         )
         for span in spans(attribute):
             filtered = span == "filtered"
-            names = ("filter",) if filtered else ("mi", "ibu", "mle")
+            names = ("filter",) if filtered else ("eb", "mi", "ibu", "mle")
             made += [
                 Publication(
                     survey=survey.name, fingerprint=survey.fingerprint.hex(), attribute=attribute.name, step=step,

@@ -49,9 +49,9 @@ def test_demo_prints_and_writes_estimates_with_the_truth(tmp_path: Path) -> None
         if not e["reports"]:
             assert e["truth"] is None
             continue
-        assert list(e["estimators"]) == (["filter"] if e["span"] == "filtered" else ["mi", "ibu", "mle"])
+        assert list(e["estimators"]) == (["filter"] if e["span"] == "filtered" else ["eb", "mi", "ibu", "mle"])
         assert sum(e["truth"]) == pytest.approx(1)
-        shares = e["estimators"]["filter" if e["span"] == "filtered" else "ibu"]["frequencies"]
+        shares = e["estimators"]["filter" if e["span"] == "filtered" else "eb"]["frequencies"]
         assert sum(shares) == pytest.approx(1, abs=0.3 if e["span"] == "filtered" else 1e-6)
         asked = survey.attributes[survey.index(e["attribute"])]
         assert set(e["privacy"]) == {level.name for level in asked.levels}
@@ -92,33 +92,6 @@ def one_line(done: Done, *words: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_an_invalid_survey_gives_a_one_line_error(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.toml"
-    broken.write_text(DEMO.read_text().replace("eps_1 = 1.0", "eps_1 = 5.0"))
-    for command in ("check", "ledger", "produce", "agent", "estimate", "gateway"):
-        one_line(ldpstream(command, broken), "broken.toml", "attribute[1].level[1]", "eps_1", "5.0")
-    one_line(ldpstream("demo", "--survey", tmp_path / "none.toml"), "none.toml")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "shown"),
-    [
-        ("KAFKA", "nonsense", "nonsense"), ("KAFKA", "..:9092", "..:9092"), ("KAFKA", "host:99999", "99999"),
-        ("KAFKA", "x" * 80 + ":9092", "host:port"), ("PARTITIONS", "0", "0"), ("POST", "best", "norm-sub"),
-        ("REDIS", "redis://u:secret@host:abc/0", "redis://["), ("REDIS", "secret", "redis://["),
-    ],
-)  # fmt: skip
-def test_an_invalid_setting_gives_a_one_line_error(name: str, value: str, shown: str) -> None:
-    done = ldpstream("estimate", DEMO, env={f"LDPSTREAM_{name}": value})
-    one_line(done, f"LDPSTREAM_{name}", shown)
-    assert "secret" not in done.stderr
-
-
-def test_an_unwritable_output_is_refused_before_the_work(tmp_path: Path) -> None:
-    for target in (tmp_path, tmp_path / "none" / "out.json", Path("/")):
-        one_line(ldpstream("check", DEMO, "--json", target), "--json", str(target))
-
-
 def test_labels_with_markup_are_printed_literally(tmp_path: Path) -> None:
     survey = tmp_path / "labels.toml"
     survey.write_text(DEMO.read_text().replace('"home"', '"[home]"').replace('"help"', '"[/b]"'))
@@ -136,14 +109,6 @@ def test_an_invalid_value_gives_one_line_without_the_value(tmp_path: Path) -> No
     assert "99h" not in done.stderr
     assert "p2" not in done.stderr
     assert not out.exists()
-
-
-def test_a_table_of_people_is_refused_as_a_sample(tmp_path: Path) -> None:
-    people = tmp_path / "people.csv"
-    people.write_text("name,city\n" + "".join(f"Secret{i},Ulm\n" for i in range(300)))
-    done = ldpstream("advise", "--n", "300", "--eps", "1", "--sample", people)
-    one_line(done, "people.csv", "2 fields", "--column")
-    assert "Secret" not in done.stdout + done.stderr
 
 
 def test_a_package_that_shadows_ours_is_detected(tmp_path: Path) -> None:
@@ -261,9 +226,11 @@ def test_the_package_lists_and_lazily_loads_its_names() -> None:
 def test_the_ledger_draws_a_picture_and_solves_for_eps_1(tmp_path: Path) -> None:
     picture = tmp_path / "ledger.svg"
     out = tmp_path / "ledger.json"
-    done = ldpstream("ledger", DEMO, "--plot", picture, "--horizon", "4", "--budget", "10", "--json", out)
+    done = ldpstream("ledger", DEMO.with_name("ms_fimu.toml"), "--plot", picture)
     assert done.returncode == 0, done.stderr
     assert b"<svg" in picture.read_bytes()
+    done = ldpstream("ledger", DEMO, "--horizon", "4", "--budget", "10", "--json", out)
+    assert done.returncode == 0, done.stderr
     solved = json.loads(out.read_text())["solved"]
     assert [row["values"] for row in solved] == ["the same", "any"] * 3
     assert all(str(row["eps_1"]) in done.stdout for row in solved)
@@ -285,11 +252,12 @@ def test_a_running_demo_ends_at_sigterm() -> None:
 
 def test_a_process_that_ignores_its_deadline_is_ended() -> None:
     """The control is a process without a deadline, which continues."""
-    program = "import os, signal, time; from ldpstream.cli import ends_on_signal; stop = ends_on_signal({}); "
+    program = "import os, signal, time; from ldpstream.cli import ends_on_signal; from runtime import shutdown\n"
+    program += "shutdown.ALARM_AFTER_S = 600; stop = ends_on_signal({}); "  # the deadline's thread must end the process
     program += (
         "os.kill(os.getpid(), signal.SIGTERM); end = time.monotonic() + {}\nwhile time.monotonic() < end: time.sleep(0.1)\n"
     )
     program += "raise SystemExit(7 if stop.is_set() else 8)"
-    commands = [[sys.executable, "-c", program.format(limit, runs_s)] for limit, runs_s in (("0.2", 60), ("", 1))]
+    commands = [[sys.executable, "-c", program.format(limit, runs_s)] for limit, runs_s in (("0.2", 600), ("", 1))]
     ended = [subprocess.run(command, check=False).returncode for command in commands]
     assert ended == [0, 7]

@@ -62,6 +62,7 @@ PLAIN, STEPS = "id,screen,latency_ms\n", "person,step,screen,latency_ms\n"
 MISTAKES = {
     # the survey file
     "no survey": Mistake("check nowhere.toml", ("nowhere.toml: ", "No such file")),
+    "no survey for the demo": Mistake("demo --survey nowhere.toml", ("nowhere.toml: ", "No such file")),
     "a folder": Mistake("ledger .", (".: ", "Is a directory")),
     "not TOML": Mistake("check data.csv", ("data.csv: ", "not TOML", "line 1"), data=b"a,b\n1,2\n"),
     "text without quotes": survey('"smp"', "smp", "not TOML", "line 7"),
@@ -70,18 +71,24 @@ MISTAKES = {
     "misspelt key of a level": survey("eps_inf", "epsinf", "level[0].epsinf: unknown key; did you mean eps_inf?"),
     "key of another program": survey("mechanism", "method", "level[0].method: unknown key; allowed are name, mechanism,"),
     "missing key": survey('name = "screen"', "", "attribute[0].name: the key is missing"),
-    "unknown collection": survey('"smp"', '"all"', "collection", "'smp', 'spl' or 'rs+fd'", "got 'all'"),
+    "unknown collection": survey('"smp"', '"all"', "collection", "'smp', 'spl', 'rs+fd'", "got 'all'"),
     "misspelt mechanism": survey('"auto"', '"L-GGR"', "(screen, standard)", "one of GRR,", "did you mean L-GRR?"),
     "negative ε": survey("eps_1 = 2.0", "eps_1 = -1.0", "eps_1 must be a number in [1e-09, 700], got -1.0"),
     "impossible ε": survey("eps_inf = 4.0", "eps_inf = 800.0", "eps_inf must be a number in [1e-09, 700], got 800.0"),
     "ε of a report above ε of all": survey("eps_1 = 2.0", "eps_1 = 5.0", "eps_1 must be in (0, eps_inf) = (0, 4), got 5.0"),
-    "ε as a text": survey("eps_inf = 4.0", 'eps_inf = "4"', "level[0].eps_inf", "a valid number", "got '4'"),
+    "ε as a text": survey("eps_inf = 4.0", 'eps_inf = "4"', "level[0].eps_inf", "must be a number", "got '4'"),
     "start without a time zone": survey("00Z", "00", "start must have a time zone, as in 2026-01-05T00:00:00Z"),
-    "duration with a unit": survey("3600", '"1h"', "step_seconds", "a valid integer", "got '1h'"),
+    "duration with a unit": survey("3600", '"1h"', "step_seconds", "must be an integer", "got '1h'"),
     "bins in disorder": survey("[0, 10,", "[10, 0,", "attribute[1]", "3 finite edges in ascending order"),
     "one value": survey('"search", "map", "chat", "settings", "help"', "", "attribute[0]", "at least 2 different texts"),
     "two attributes of one name": survey('"latency_ms"', '"screen"', "two attributes are named screen"),
     "name with a space": survey('"screen"', '"my screen"', "attribute[0].name", "letters, digits", "got 'my screen'"),
+    **{
+        f"wrong survey for {command}": Mistake(
+            f"{command} survey.toml", ("survey.toml: ", "attribute[1].level[1]", "eps_1", "5.0"), ("eps_1 = 1.0", "eps_1 = 5.0")
+        )
+        for command in ("ledger", "produce", "agent", "estimate", "gateway")
+    },
     # people's values
     "no data": Mistake("demo --data nowhere.csv", ("nowhere.csv: ", "No such file")),
     "empty data": data("", "is empty; the first line must name the columns"),
@@ -95,6 +102,10 @@ MISTAKES = {
     "sample with two columns of a name": init(f"{SECRET},{SECRET}\n1,2\n", "line 1: columns 1 and 2 have the same name"),
     "sample without a header": init(f"{SECRET},a\nx,b\n{SECRET},b\n", "line 1: not a header, since", "column 1 occurs"),
     "sample of few people": init(f"a,b\n1,{SECRET}\n2,y\n", "no column is suitable: column 1: only 2 people have a value"),
+    "sample of a table of people": Mistake(
+        "advise --n 300 --eps 1 --sample data.csv", ("data.csv: ", "2 fields", "--column"),
+        data=b"name,city\n" + f"{SECRET},Ulm\n".encode() * 300,
+    ),
     "sample with an impossible ε": Mistake(
         "init --from data.csv -o new.toml --eps-inf -2", ("eps_inf must be a number", "got -2.0"), data=b"a\n" + b"1\n2\n" * 99
     ),
@@ -107,6 +118,8 @@ MISTAKES = {
     "text for a number": Mistake("demo --steps many", ("'--steps'", "a valid integer", "demo --help")),
     "missing argument": Mistake("check", ("Missing argument 'SURVEY'", "check --help")),
     "no folder for the output": Mistake("check survey.toml --json no/out.json", ("--json no/out.json: ", "does not exist")),
+    "folder as the output": Mistake("check survey.toml --json full", ("--json full: ",)),
+    "root folder as the output": Mistake("check survey.toml --json /", ("--json /: ",)),
     "rehearsal into no folder": Mistake("rehearse survey.toml no/now.toml", ("no/now.toml: No such file or directory",)),
     "rehearsal onto itself": Mistake("rehearse survey.toml survey.toml", ("survey.toml: is the survey itself", "another file")),
     "half a pair": Mistake("ledger survey.toml --horizon 3", ("--horizon and --budget must be given together",)),
@@ -115,8 +128,13 @@ MISTAKES = {
     # settings and services
     "misspelt setting": setting("KAFAK", "x:1", "unknown setting; did you mean LDPSTREAM_KAFKA?"),
     "address without a port": setting("KAFKA", "broker", "must be host:port", "got 'broker'"),
+    "address without a host": setting("KAFKA", "..:9092", "must be host:port", "got '..:9092'"),
+    "impossible port of the broker": setting("KAFKA", "host:99999", "99999"),
+    "long host": setting("KAFKA", "x" * 80 + ":9092", "must be host:port"),
+    "no partitions": setting("PARTITIONS", "0", "got '0'", command="estimate survey.toml"),
+    "secret in an address": setting("REDIS", f"redis://u:{SECRET}@host:abc/0", "redis://["),
+    "secret as an address": setting("REDIS", SECRET, "redis://["),
     "wrong kind of address": setting("REDIS", f"http://{SECRET}", "redis://[user:password@]host:port/db"),
-    "unknown method": setting("POST", "best", "'norm-sub'", "got 'best'"),
     "unknown log level": setting("LOG_LEVEL", "loud", "'debug', 'info', 'warning' or 'error', got 'loud'"),
     "impossible port": setting("PAGE_PORT", "99999", "less than or equal to 65535, got '99999'"),
     "proxies by name": setting("GATEWAY_PROXIES", "proxy", "addresses or networks separated by commas", "got 'proxy'"),

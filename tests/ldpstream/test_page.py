@@ -43,7 +43,7 @@ def test_the_page_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page:
     assert page.locator("#when").inner_text() == "5 Jan 2026, 00:00–06:00 UTC (step 5)"
     assert page.locator("#state-text").inner_text() == "Latest step ended 5 Jan 2026, 06:00 UTC (simulated time; step 5)"
     row = page.locator("#values tr").nth(1).inner_text().split("\t")
-    found, truth = p.estimators["ibu"].estimate(), pipeline.truth.of(SURVEY, p)
+    found, truth = p.estimators["eb"].estimate(), pipeline.truth.of(SURVEY, p)
     assert truth is not None
     assert row[0] == SURVEY.attributes[0].label(0)
     assert row[1] == f"{100 * found.frequencies[0]:.2f} %"
@@ -102,7 +102,7 @@ def test_every_control_changes_the_page(demo: tuple[Demo, str], open_page: OpenP
     page.locator("[data-attribute=latency_ms]").click()
     expect(page.locator("#histogram-title")).to_have_text("latency_ms")
     assert "attribute=latency_ms" in page.url
-    assert page.locator("#estimator option").count() == 3
+    assert page.locator("#estimator option").count() == 4
     assert page.locator("#post").is_enabled()
 
 
@@ -231,7 +231,7 @@ def test_a_withheld_interval_is_explained(open_page: OpenPage) -> None:
     made = [conclude(survey, 0, 1, "window", [[table]], True), conclude(survey, 0, 1, "step", [[table]], True)]
     assert results.save(made, results.progress(), Progress(first_step=0, next_step=2))
     with served(survey, results) as url:
-        page = open_page(url)
+        page = open_page(f"{url}?estimator=mle")
         summary = page.locator("#summary")
         expect(summary).to_contain_text(
             "500 reports of at least 500 people in 1 step, with no intervals. Intervals would not cover"

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from urllib.parse import urljoin
 
 import msgspec
 import numpy as np
@@ -39,7 +40,7 @@ def test_the_filtered_curve_has_one_estimator(demo: tuple[Demo, str], open_page:
         assert href is not None
         assert "span=filtered" in href
         assert "post" not in href
-        assert page.request.get(url.rstrip("/") + href).ok
+        assert page.request.get(urljoin(url, href)).ok
     row = page.locator("#values tr").nth(1).inner_text().split("\t")
     assert row[1] == f"{100 * p.estimators['filter'].estimate().frequencies[0]:.2f} %"
     assert "Filter (all steps), the 5 most frequent values" in page.locator("#series-hint").inner_text()

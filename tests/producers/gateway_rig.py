@@ -88,13 +88,14 @@ class Rig:
 
     Args:
         survey: the survey.
+        origins: web origins whose pages may report.
         options: arguments of the `Intake`.
     """
 
-    def __init__(self, survey: Survey = SURVEY, **options: Any) -> None:
+    def __init__(self, survey: Survey = SURVEY, origins: Sequence[str] = (), **options: Any) -> None:
         self.log = FakeLog()
         self.intake = Intake(survey, self.log, **{"limits": Limits(1e6, 1e12, 1e12), "now_ms": lambda: NOW, **options})
-        self.app: Starlette = create_gateway(self.intake, TOML)
+        self.app: Starlette = create_gateway(self.intake, TOML, origins)
 
     async def ask(self, method: str, path: str, address: str = "192.0.2.1", **options: Any) -> httpx2.Response:
         transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False, client=(address, 1))
@@ -117,11 +118,11 @@ class Rig:
 class Served:
     """A rig behind uvicorn, with the server and protocol classes of the service."""
 
-    def __init__(self, connections: int | None = None, proxies: str = "", **options: Any) -> None:
-        self.rig, self.socket = Rig(**options), socket.create_server(("127.0.0.1", 0))
+    def __init__(self, connections: int | None = None, proxies: str = "", origins: Sequence[str] = (), **options: Any) -> None:
+        self.rig, self.socket = Rig(origins=origins, **options), socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         config = uvicorn.Config(
-            self.rig.app, http=gateway_protocol(self.rig.intake, SECURITY, proxies, connections), log_config=None,
+            self.rig.app, http=gateway_protocol(self.rig.intake, SECURITY, proxies, connections, origins), log_config=None,
             access_log=False, server_header=False, timeout_graceful_shutdown=1, proxy_headers=bool(proxies),
             forwarded_allow_ips=proxies or None,
         )  # fmt: skip

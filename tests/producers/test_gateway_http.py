@@ -5,6 +5,7 @@ import re
 import socket
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -75,9 +76,9 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Records the bodies of the requests on the direct path."""
     taken, take = list[bytes](), Intake.take
 
-    def record(self: Intake, headers: object, host: object, body: bytes, answer: object) -> None:
+    def record(self: Intake, headers: Any, host: Any, body: bytes, answer: Any) -> None:
         taken.append(body)
-        take(self, headers, host, body, answer)  # type: ignore[arg-type]
+        take(self, headers, host, body, answer)
 
     monkeypatch.setattr(Intake, "take", record)
     return taken

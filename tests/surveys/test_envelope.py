@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from surveys import REASONS, Rejected, check_envelope, load_survey, open_envelope, seal
 from surveys.envelope import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_REPORTS, reports_per_envelope
@@ -88,6 +89,16 @@ def test_an_envelope_has_the_golden_bytes() -> None:
 def test_each_broken_envelope_has_the_right_reason(envelope: bytes, reason: str) -> None:
     assert reason in REASONS
     assert reason_of(envelope) == reason
+
+
+def test_after_its_end_a_survey_has_no_step() -> None:
+    """The step is refused for good: not as a step in the future, which a device would send again."""
+    ending = replace(SURVEY, ends=6)
+    last, after, far = (raw(1, ending.fingerprint, 0, 0, step, 1, b"\x00") for step in (5, 6, 99))
+    assert open_envelope(ending, last, ending.closes_ms(5) - 1).step == 5
+    for envelope, now_ms in ((after, NOW), (after, ending.opens_ms(6)), (after, ending.closes_ms(9)), (far, NOW)):
+        with pytest.raises(Rejected, match="survey ended"):
+            open_envelope(ending, envelope, now_ms)
 
 
 @pytest.mark.parametrize(

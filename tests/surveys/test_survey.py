@@ -1,6 +1,8 @@
 """The survey file: accepted surveys, error messages for invalid surveys, and time arithmetic."""
 
 import copy
+import hashlib
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -59,14 +61,19 @@ def test_the_sample_surveys_load(path: Path) -> None:
     [
         ("name", "a b", ["name", "'a b'", "letters, digits"]),
         ("name", None, ["name", "missing"]),
-        ("start", "2026-01-05", ["start"]),
-        ("step_seconds", 0, ["step_seconds", "greater than or equal to 1", "got 0"]),
+        ("start", "2026-01-05T00:00:00Z", ["start", "without quotes", "got '2026"]),
+        ("na\x1bme", 1, ["na\\x1bme", "unknown key"]),
+        ("step_seconds", 0, ["step_seconds", "an integer >= 1", "got 0"]),
         ("step_seconds", 1.5, ["step_seconds", "1.5"]),
         ("step_seconds", True, ["step_seconds", "True"]),
         ("window_steps", -1, ["window_steps", "-1"]),
         ("collection", "all", ["collection", "'smp'", "'all'"]),
         ("colection", "smp", ["colection", "did you mean collection?"]),
-        ("attribute", [], ["attribute", "at least 1"]),
+        ("attribute", [], ["attribute", "a list of length >= 1"]),
+        ("attribute", {}, ["attribute", "a list, got a table"]),
+        ("attribute.0", 3, ["attribute[0]", "a table, got 3"]),
+        ("attribute.0.values", ["x", 3], ["attribute[0].values[1]", "a text, got 3"]),
+        ("attribute.0.level.0.calibration", "x", ["attribute[0].level[0].calibration", "'exact', 'paper'", "got 'x'"]),
         ("attribute.0.values", ["x", "x"], ["attribute[0]", "different"]),
         ("attribute.0.values", ["x", "y\x1b[31m"], ["attribute[0].values[1]", "control characters"]),
         ("attribute.0.values", None, ["attribute[0]", "exactly one of", "none"]),
@@ -85,7 +92,7 @@ def test_the_sample_surveys_load(path: Path) -> None:
         ("attribute.0.level.0.eps_inf", None, ["attribute[0].level[0]", "eps_inf"]),
         ("attribute.0.level.0.mechanism", "L-XUE", ["attribute[0].level[0]", "L-XUE", "L-OSUE"]),
         ("attribute.1.level.0.eps_inf", 2.0, ["attribute[1].level[0]", "eps_inf", "GRR"]),
-        ("attribute.1.level.0.every_steps", 0, ["attribute[1].level[0].every_steps", "greater than or equal to 1", "got 0"]),
+        ("attribute.1.level.0.every_steps", 0, ["attribute[1].level[0].every_steps", "an integer >= 1", "got 0"]),
         (
             "attribute.1.level.0.every_steps",
             25,
@@ -94,6 +101,21 @@ def test_the_sample_surveys_load(path: Path) -> None:
         ("attribute.1.level.0.lifetime_reports", 0, ["attribute[1].level[0].lifetime_reports", "got 0"]),
         ("attribute.0.level.0.every_steps", 2, ["attribute[0].level[0]", "every_steps", "one-time", "L-OSUE", "memo"]),
         ("attribute.0.level.0.lifetime_reports", 2, ["attribute[0].level[0]", "lifetime_reports", "one-time"]),
+        ("ends", 0, ["ends", ">= 1", "got 0"]),
+        ("ends", "2026-01-06", ["ends", "an integer or a date and time without quotes", "got '2026-01-06'"]),
+        ("ends", tomllib.loads("t = 2026-01-06T00:00:00")["t"], ["ends", "time zone"]),
+        ("ends", tomllib.loads("t = 2026-01-05T00:00:59Z")["t"], ["ends", "one step after start", "00:00:59"]),
+        ("ends", 2**53, ["ends", "before the year 9000", "got 9007199254740992"]),
+        ("ends", tomllib.loads("t = 0001-01-01T00:00:00+14:00")["t"], ["ends", "between the years 1971 and 8999"]),
+        ("skew_seconds", 10**400, ["skew_seconds", "<= 1000000000"]),
+        ("title", "", ["title", "length >= 1"]),
+        ("owner", "a\x1b[31m", ["owner", "control characters"]),
+        ("retention_steps", 0, ["retention_steps", ">= 1", "got 0"]),
+        ("replaces", "CD834F94B66F32B5", ["replaces", "16 lower-case hexadecimal digits", "got 'CD83"]),
+        ("attribute.0.aliases", {"w": "v"}, ["attribute[0]", "aliases", "'v'", "one of the values"]),
+        ("attribute.0.aliases", {"y": "x"}, ["attribute[0]", "aliases", "'y'"]),
+        ("attribute.0.aliases", {"v": "x", "w": "x"}, ["attribute[0]", "two values cannot become one"]),
+        ("attribute.1.aliases", {"v": "1"}, ["attribute[1]", "aliases", "'1'"]),
         ("attribute.0.level.0.epsilon", 1.0, ["attribute[0].level[0].epsilon", "unknown key", "eps_inf"]),
     ],
 )
@@ -130,6 +152,85 @@ def test_the_fingerprint_depends_only_on_the_contents() -> None:
     assert parse_survey(changed("start", elsewhere)).fingerprint == base  # the same instant in another time zone
     for path, value in [("window_steps", 4), ("attribute.0.level.0.eps_1", 0.9), ("attribute.1.size", 6)]:
         assert parse_survey(changed(path, value)).fingerprint != base
+
+
+def test_a_key_at_its_default_does_not_change_the_fingerprint() -> None:
+    base = parse_survey(DOCUMENT)
+    defaults = [("skew_seconds", min(60, DOCUMENT["step_seconds"])), ("attribute.0.level.0.calibration", "exact"),
+                ("attribute.1.level.0.every_steps", 1)]  # fmt: skip
+    for path, value in defaults:
+        assert parse_survey(changed(path, value)).canonical == base.canonical
+    others = [("skew_seconds", 7), ("attribute.0.level.0.calibration", "paper"), ("attribute.1.level.0.every_steps", 2),
+              ("attribute.1.level.0.lifetime_reports", 9)]  # fmt: skip
+    for path, value in others:
+        text = parse_survey(changed(path, value)).canonical
+        assert f'"{path.rpartition(".")[2]}":{json.dumps(value)}' in text
+        assert path.rpartition(".")[2] not in base.canonical
+
+
+def test_the_last_step_ends_at_or_before_the_end() -> None:
+    def ending(time: str) -> Survey:
+        return parse_survey(changed("ends", tomllib.loads(f"t = {time}")["t"]))
+
+    survey = ending("2026-01-05T00:10:00Z")
+    assert survey.n_steps == 10
+    assert survey.opens_ms(10) == survey.start_ms + 600_000
+    assert [survey.ended(step) for step in (-1, 9, 10, 11)] == [False, False, True, True]
+    assert not parse_survey(DOCUMENT).ended(2**62)
+    for same in (ending("2026-01-05T00:10:59.999Z"), ending("2026-01-05T01:10:00+01:00"), parse_survey(changed("ends", 10))):
+        assert same.canonical == survey.canonical
+    assert '"ends":10,' in survey.canonical
+    assert ending("2026-01-05T00:09:59.999Z").n_steps == 9
+    assert survey.fingerprint != parse_survey(DOCUMENT).fingerprint
+    assert (survey.steps_a_year, parse_survey(DOCUMENT).steps_a_year) == (10, 365 * 24 * 60)
+
+
+def test_devices_need_not_know_what_is_for_people_and_for_the_history() -> None:
+    base = parse_survey(DOCUMENT)
+    for path, value in [
+        ("title", "Moving"), ("description", "How people move."), ("purpose", "Planning."), ("owner", "Ö team"),
+        ("contact", "moving@example.org"), ("retention_steps", 9), ("replaces", "cd834f94b66f32b5"),
+        ("attribute.0.aliases", {"w": "x"}),
+    ]:  # fmt: skip
+        survey = parse_survey(changed(path, value))
+        *_, key = path.split(".")
+        assert value in (getattr(survey, key, None), survey.attributes[0].aliases)
+        assert survey.canonical == base.canonical
+
+
+def test_the_canonical_text_resolves_every_choice() -> None:
+    """The expected text is written by hand from RFC 8785: sorted keys, no spaces, the shortest numbers, UTF-8."""
+    level = [{"name": "auto", "mechanism": "auto", "eps_inf": 2.0, "eps_1": 1.0},
+             {"name": "hash", "mechanism": "OLH", "eps": 1e-7}, {"name": "set", "mechanism": "SS", "eps": 0.5}]  # fmt: skip
+    survey = parse_survey(DOCUMENT | {"attribute": [
+        {"name": "a", "level": level, "values": ["ü€😀", '"\\']},
+        {"name": "b", "bins": [-0.0, 0.1, 1e21, 1.5e300], "level": level[:1]},
+    ]})  # fmt: skip
+    assert json.loads(survey.canonical)["attribute"][0]["level"][1]["g"] == 2
+    expected = (
+        '{"attribute":[{"level":[{"eps_1":1,"eps_inf":2,"mechanism":"L-GRR","name":"auto"},'
+        '{"eps":1e-7,"g":2,"mechanism":"OLH","name":"hash"},{"eps":0.5,"mechanism":"SS","name":"set","omega":1}],'
+        '"name":"a","values":["ü€😀","\\"\\\\"]},'
+        '{"bins":[0,0.1,1e+21,1.5e+300],"level":[{"eps_1":1,"eps_inf":2,"mechanism":"L-GRR","name":"auto"}],"name":"b"}],'
+    )
+    assert survey.canonical.startswith(expected)
+    assert survey.fingerprint == hashlib.sha256(survey.canonical.encode()).digest()[:8]
+
+
+def test_an_ordered_attribute_has_edges_if_its_values_are_numbers() -> None:
+    """The order changes no fingerprint: devices need not know it."""
+    plain = parse_survey(copy.deepcopy(DOCUMENT))
+    assert [(a.in_order, a.edges) for a in plain.attributes] == [(False, None), (False, None)]
+    ordered = parse_survey(changed("attribute.0.ordered", True))
+    assert (ordered.attributes[0].in_order, ordered.attributes[0].edges) == (True, None)
+    ordered = parse_survey(changed("attribute.1.ordered", True))
+    assert (ordered.attributes[1].in_order, ordered.attributes[1].edges) == (True, (-0.5, 0.5, 1.5, 2.5, 3.5, 4.5))
+    assert ordered.fingerprint == plain.fingerprint
+    bins = {"name": "b", "bins": [0, 1, 3], "level": LEVEL}
+    binned = parse_survey(changed("attribute.1", bins)).attributes[1]
+    assert (binned.in_order, binned.edges) == (True, (0, 1, 3))
+    with pytest.raises(SurveyError, match="ordered"):
+        parse_survey(changed("attribute.1.ordered", 1))
 
 
 def test_spl_divides_budgets_by_the_number_of_attributes() -> None:

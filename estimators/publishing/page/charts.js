@@ -185,9 +185,16 @@ function marks(list) {
 const timeAxis = () => axis({ size: 46, space: 60, incrs: increments(), values: (_, ticks, __, ___, increment) => timeLabels(ticks, increment) });
 const tzDate = (second) => (zoneName() === "UTC" ? uPlot.tzDate(new Date(1000 * second), "Etc/UTC") : new Date(1000 * second));
 
+// A logarithmic scale for positive numbers of very different sizes.
+function numberScale(lines) {
+  const found = lines.flatMap((line) => [...line.frequencies, ...line.low]).filter((x) => x !== null);
+  const [least, most] = [Math.min(...found), Math.max(...found)];
+  return least > 0 && most > 20 * least ? { distr: 3 } : {};
+}
+
 // Lines of shares over time, with bands for the intervals. s: seconds (ends of the spans), lines (value, frequencies, low,
-// high). view: [from, to] in seconds. list: the marks.
-export function lineChart(box, s, { view, zoom, list, read }) {
+// high). view: [from, to] in seconds. list: the marks. numbers: true if the lines are numbers instead of shares.
+export function lineChart(box, s, { view, zoom, list, read, numbers = false }) {
   const data = [s.seconds];
   const series = [{}];
   const bands = [];
@@ -202,8 +209,8 @@ export function lineChart(box, s, { view, zoom, list, read }) {
   const zoomed = zooming(zoom);
   draw(box, {
     tzDate,
-    scales: { x: { time: true, range: () => view } },
-    axes: [timeAxis(), percentAxis()],
+    scales: { x: { time: true, range: () => view }, y: numbers ? numberScale(s.lines) : {} },
+    axes: [timeAxis(), numbers ? axis({ size: 62 }) : percentAxis()],
     series,
     bands,
     cursor: { drag: zoomed.drag, bind: zoomed.bind },

@@ -22,33 +22,65 @@ function steps(s, seconds) {
   return to > from ? [from, to] : null;
 }
 
+// The series with the joined parts of the surveys that this survey replaces, as one series. A step without numbers separates the
+// parts, so that no line connects them. `part` has the index of each step's part; null for this survey.
+function whole(s) {
+  const parts = state.period ? [] : s.earlier.filter((part) => part.steps.length);
+  const all = { ...s, lines: s.lines.map((line) => ({ ...line })), part: s.steps.map(() => null), seconds: s.end_ms.map((ms) => ms / 1000) };
+  for (const part of parts.reverse()) {
+    for (const key of ["steps", "start_ms", "end_ms", "reports"]) all[key] = [...part[key], part[key].at(-1), ...all[key]];
+    all.seconds = [...part.end_ms.map((ms) => ms / 1000), part.end_ms.at(-1) / 1000 + 0.001, ...all.seconds];
+    all.reports[part.steps.length] = null;
+    all.part = [...part.steps.map(() => part), part, ...all.part];
+    all.lines.forEach((line, i) => {
+      for (const key of ["frequencies", "low", "high"]) line[key] = [...part.lines[i][key], null, ...line[key]];
+    });
+  }
+  return all;
+}
+
+// The end of each part of an earlier survey, in seconds.
+const joints = (all) => all.seconds.filter((_, i) => all.part[i] !== null && all.part[i + 1] !== all.part[i]);
+
 // Draws the curves. actions: toggle(value) removes a curve, period(steps) zooms.
 export function drawCurves(s, actions) {
-  shown = s;
+  shown = whole(s);
   state.curves = s.lines.map((line) => line.value);
   const known = s.lines.length > 0;
-  const withTimes = { ...s, seconds: s.steps.map(end) };
   const view = ends(s);
+  if (shown.part[0] !== null) view[0] = shown.start_ms[0] / 1000 - 0.02 * (view[1] - shown.seconds[0]);
   const zoom = (seconds) => actions.period(seconds && steps(s, seconds));
   const jumps = s.changes.filter((change) => state.curves.includes(change.value)).map((change) => [end(change.changed_at), colourOf(change.value)]);
   const here = [[state.step, "soft"], [state.before, "accent"]].filter(([step]) => step !== null && step !== s.steps.at(-1))
     .map(([step, name]) => [end(step), colour(name)]);
-  const read = (i) => readCurves(i ?? s.steps.length - 1);
+  const joined = joints(shown).map((seconds) => [seconds, colour("soft")]);
+  const read = (i) => readCurves(i ?? shown.steps.length - 1);
   drawLegend(s, actions);
-  lineChart($("series"), withTimes, { view, zoom, list: [...here, ...jumps], read });
-  stepsChart($("reports"), withTimes, { view, zoom });
-  readCurves(s.steps.length - 1);
+  lineChart($("series"), shown, { view, zoom, list: [...joined, ...here, ...jumps], read });
+  const counted = shown.reports.map((n) => n !== null); // a bar needs no separator, which would make all bars thin
+  stepsChart($("reports"), { seconds: shown.seconds.filter((_, i) => counted[i]), reports: shown.reports.filter((_, i) => counted[i]) }, { view, zoom });
+  readCurves(shown.steps.length - 1);
   drawJumps(s);
   $("whole-period").hidden = !state.period;
   $("series").setAttribute("aria-label", known ? `Shares over time of ${s.lines.map((line) => line.label).join(", ")}. The legend and the CSV have the numbers.` : "Nobody reported in these steps");
   $("reports").setAttribute("aria-label", `Reports of ${s.attribute} in each step. The CSV has the numbers.`);
-  words(s, jumps.length, here.length);
+  words(s, jumps.length, here.length, joined.length);
+  $("earlier").replaceChildren(...(state.period ? [] : s.earlier).map((part) => element("li", earlierText(part))));
   const query = seriesQuery();
   $("series-csv").href = path("series.csv", withZone(query));
   $("series-json").href = path("series", query);
 }
 
-function words(s, jumps, here) {
+// Says how the history of a replaced survey continues, or why it does not.
+function earlierText(part) {
+  const which = `survey ${part.survey}${part.survey && " "}(${part.fingerprint})`;
+  if (!part.joined) return `The history of the replaced ${which} is not shown here: ${part.reason}.`;
+  if (!part.steps.length) return `The replaced ${which} has no estimates of earlier steps.`;
+  const until = periodOf({ start_ms: part.start_ms[0], end_ms: part.end_ms.at(-1), step: `${part.steps[0]} to ${part.steps.at(-1)}` });
+  return `${until}: from the replaced ${which}, up to the grey dashed line${part.reason ? `; ${part.reason}` : ""}.`;
+}
+
+function words(s, jumps, here, joined) {
   const each = s.span === "filtered" ? "in each step" : `used by the estimate of each step${s.span === "window" ? ", from its whole window" : ""}`;
   $("reports-hint").textContent = `Reports of ${s.attribute} ${each}.`;
   if (!s.lines.length) {
@@ -59,7 +91,7 @@ function words(s, jumps, here) {
   const now = s.lines.some((line) => line.frequencies.at(-1) !== null) ? "" : "in the last step with reports";
   const which = state.values ? "the chosen values" : `the ${s.lines.length} most frequent values ${now}`.trim();
   const trusted = s.interval_withheld.some(Boolean) ? " where they can be trusted" : "";
-  const gap = s.span === "filtered" ? "A step without reports is predicted from earlier steps." : "In a gap nobody reported.";
+  const gap = s.span === "filtered" ? "A step without reports is predicted from earlier steps." : `In a gap nobody reported${joined ? ", or the value is unknown" : ""}.`;
   const marked = `${jumps ? " A dashed line in a value's colour marks a jump." : ""}${here ? " A grey or blue dashed line marks the times shown above." : ""}`;
   $("series-hint").textContent = `${name}, ${which}, with ${Math.round(100 * s.confidence)} % intervals${trusted}. Each point stands at the end of its step. ${gap}${marked}`;
 }
@@ -91,7 +123,8 @@ function readCurves(i) {
     box.textContent = `${percent(line.frequencies[i], 1)}${interval}`;
   });
   $("legend-when").hidden = !s.lines.length;
-  $("legend-period").textContent = periodOf({ start_ms: s.start_ms[i], end_ms: s.end_ms[i], step: s.steps[i] });
+  const step = s.part[i] === null ? s.steps[i] : `${s.steps[i]} of survey ${s.part[i].survey}`;
+  $("legend-period").textContent = periodOf({ start_ms: s.start_ms[i], end_ms: s.end_ms[i], step });
 }
 
 // Lists the jumps of all values, also of the values without a curve.
@@ -120,10 +153,12 @@ export function drawRejected(rejected) {
 
 export function caption() {
   const s = shown;
+  const first = s.steps[s.part.indexOf(null)];
+  const earlier = [...$("earlier").children].map((item) => item.textContent);
   return {
     title: `${state.survey.name}: ${s.attribute} over time`,
-    lines: [`${periodOf({ start_ms: s.start_ms[0], end_ms: s.end_ms.at(-1), step: `${s.steps[0]} to ${s.steps.at(-1)}` })}`, $("series-hint").textContent],
-    name: `${state.survey.name}-${s.attribute}-steps-${s.steps[0]}-${s.steps.at(-1)}`,
+    lines: [`${periodOf({ start_ms: s.start_ms[0], end_ms: s.end_ms.at(-1), step: `${first} to ${s.steps.at(-1)}` })}`, $("series-hint").textContent, ...earlier],
+    name: `${state.survey.name}-${s.attribute}-steps-${first}-${s.steps.at(-1)}`,
     keys: s.lines.map((line) => [`${line.label} ${percent(line.frequencies.at(-1), 1)}`, colourOf(line.value), dashOf(line.value)]),
   };
 }

@@ -9,7 +9,10 @@ const WITHHELD = {
   bias: "Intervals would not cover the truth: with few reports and many values this estimator is biased. Matrix inversion has intervals.",
   levels: "Intervals would not cover the truth: the levels' histograms differ, so an estimate over all levels is biased.",
 };
-export const ESTIMATORS = { ibu: "IBU (likelihood)", mle: "maximum likelihood", mi: "matrix inversion (unbiased)", filter: "filter (all steps)" };
+export const ESTIMATORS = {
+  eb: "empirical Bayes (default)", ems: "EMS (smoothed likelihood)", mi: "matrix inversion (unbiased)", ibu: "IBU (likelihood)", mle: "maximum likelihood",
+  filter: "filter (all steps)",
+};
 export const MOST_ROWS = 250; // of a table
 let shown = null; // the histogram last drawn
 let rows = null; // what of it is shown: indices, then the bars

@@ -7,12 +7,13 @@ import { keepFocus, startExplaining } from "./explain.js";
 import * as histogram from "./histogram.js";
 import { drawOverview } from "./overview.js";
 import { download } from "./picture.js";
+import { drawQuantiles } from "./quantiles.js";
 import {
-  ORDERS, SPANS, address, asked, chooseStep, comparisonQuery, followLatest, histogramQuery, path, readAddress, seriesQuery, shownValues, state, writeAddress,
+  ORDERS, SPANS, address, asked, chooseStep, comparisonQuery, followLatest, histogramQuery, numbersQuery, path, readAddress, seriesQuery, shownValues, state, writeAddress,
 } from "./state.js";
 import { LOCAL, duration, moment, nextZone, opens, periodOfStep, useSurvey, zoneName } from "./times.js";
 
-const shown = { status: null, histogram: null, series: null, comparison: null };
+const shown = { status: null, histogram: null, series: null, numbers: null, comparison: null };
 let problem = null; // what the address asks for and the survey does not have
 let connected = true;
 let ahead = 0; // the server's clock minus ours, in ms
@@ -106,6 +107,7 @@ function drawValues() {
 
 function drawCharts() {
   if (shown.series) curves.drawCurves(shown.series, actions);
+  if (shown.numbers) drawQuantiles(shown.numbers, state.period, actions.period);
   drawValues();
 }
 
@@ -137,32 +139,34 @@ async function refresh() {
 
 const kept = (step) => step >= state.first && step <= state.latest;
 
-// Why there is no estimate of a step, or null.
+// The reason why a step has no estimate, or null.
 function missing(step) {
   if (step === null || state.latest === null || kept(step)) return null;
   return `There is no estimate of step ${step}${step > state.latest ? " yet" : `: steps before ${moment(opens(state.first))} are no longer kept`}.`;
 }
 
 async function update() {
-  const status = await get(`/api/v1/status?span=${state.span}`);
+  const status = await get(`api/v1/status?span=${state.span}`);
   if (shown.status !== status) ahead = status.now_ms - Date.now();
   [state.latest, state.first] = [status.latest_step, status.first_step ?? 0];
   followLatest();
   const compares = state.before !== null && state.before !== state.step && kept(state.before);
+  const numbers = asked().numbers.length > 0;
   const wanted = status.latest_step === null || !kept(state.step) ? [] : [path("histogram", histogramQuery()), path("series", seriesQuery()),
-    ...(compares ? [path("comparison", comparisonQuery())] : [])];
+    ...(numbers ? [path("numbers", numbersQuery())] : []), ...(compares ? [path("comparison", comparisonQuery())] : [])];
   const answers = await Promise.allSettled(wanted.map(get));
   if (again && answers[0]?.value?.attribute !== state.attribute) return;
   const failed = answers.find((answer) => answer.status === "rejected")?.reason;
   if (failed && ![404, 422].includes(failed.status)) throw failed;
   notice([problem, failed?.message, ...[state.step, state.before].map(missing)].filter(Boolean).join(" "));
   shown.status = status;
-  [shown.histogram, shown.series, shown.comparison] = [0, 1, 2].map((i) => answers[i]?.value ?? null);
+  [shown.histogram, shown.series, shown.numbers, shown.comparison] = [0, 1, numbers ? 2 : -1, numbers ? 3 : 2].map((i) => answers[i]?.value ?? null);
   writeAddress(false);
   offerControls();
   $("comparison").hidden = !shown.comparison;
   $("estimate").hidden = !shown.histogram; // never the numbers of another step
   $("over-time").hidden = !shown.series;
+  $("quantiles-card").hidden = !shown.numbers;
   if (!shown.histogram) $("when").textContent = "";
   redraw();
   keepFocus(() => drawOverview(status, actions.choose));
@@ -179,7 +183,7 @@ function say(text, how = "lost") {
   $("dot").className = `dot ${how}`;
 }
 
-// How old the numbers are, and when the next are due.
+// Shows the age of the numbers and the time of the next estimate.
 function tick() {
   const { status } = shown;
   if (!connected) { forget(); refresh(); }
@@ -288,7 +292,7 @@ async function start() {
   startExplaining();
   startHeader();
   try {
-    state.survey = await get("/api/v1/survey");
+    state.survey = await get("api/v1/survey");
   } catch {
     say("the service does not answer; retrying");
     return setTimeout(() => location.reload(), 3000);
@@ -304,7 +308,7 @@ async function start() {
   addEventListener("popstate", () => { histogram.unread(); readState(); refresh(); });
   new ResizeObserver(redraw).observe($("histogram"));
   await refresh();
-  const events = new EventSource("/api/v1/events");
+  const events = new EventSource("api/v1/events");
   let first = true;
   events.addEventListener("published", ({ data }) => {
     if (!first || Number(data) !== (state.latest ?? -1)) { forget(); refresh(); } // the first event repeats what we have read

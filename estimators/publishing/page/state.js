@@ -108,12 +108,12 @@ export function chooseStep(step) {
   if (state.before !== null && state.before >= step) state.before = step > state.first ? step - 1 : null;
 }
 
-// What the histogram shows by default: all values if there are few.
+// Number of values in the histogram; all values by default, if there are few.
 export const shownValues = () => state.show ?? (asked().k > 60 ? 25 : Infinity);
 
 // ---- queries of the API
 
-export const path = (what, query) => `/api/v1/attributes/${encodeURIComponent(state.attribute)}/${what}?${query}`;
+export const path = (what, query) => `api/v1/attributes/${encodeURIComponent(state.attribute)}/${what}?${query}`;
 
 const MOST = 2000; // values that the page asks for
 
@@ -134,6 +134,12 @@ export function seriesQuery() {
   made.set("last", state.last);
   if (state.until !== null) made.set("step", state.until);
   if (state.values) made.set("values", state.values.join(","));
+  return made;
+}
+
+export function numbersQuery() {
+  const made = new URLSearchParams({ span: state.span, last: state.last });
+  if (state.until !== null) made.set("step", state.until);
   return made;
 }
 

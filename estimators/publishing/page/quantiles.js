@@ -1,0 +1,53 @@
+// The mean and the percentiles of an attribute's numbers: of the chosen step, and over time.
+import { colourOf, lineChart } from "./charts.js";
+import { $, element } from "./dom.js";
+import { explained } from "./explain.js";
+import { numbersQuery, path, state } from "./state.js";
+import { opens, periodOf, withZone } from "./times.js";
+
+const NAMES = { mean: "mean", p50: "median", p90: "90th percentile", p99: "99th percentile" };
+let shown = null;
+
+// Number in the attribute's unit, with four digits.
+const value = (x) => (x === null ? "–" : Number(x.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 10 }).replace("-", "−"));
+
+// Draws the numbers. view: [first, last] step, or null for all. period(steps) zooms.
+export function drawQuantiles(s, view, period) {
+  shown = s;
+  const ends = (steps) => [opens(steps[0]) / 1000, opens(steps[1] + 1) / 1000];
+  const pad = 0.1 * state.survey.step_seconds;
+  const [from, to] = ends(view ?? [s.steps[0], s.steps.at(-1)]);
+  $("quantiles-legend").replaceChildren(...s.lines.map((line, i) => {
+    const [item, key] = [element("li"), element("span", "", { class: "key line" })];
+    key.style.background = colourOf(i);
+    item.append(key, explained(NAMES[line.name], line.name === "mean" ? "mean" : "percentile"), " ", element("span", "", { class: "now" }));
+    return item;
+  }));
+  const lines = s.lines.map((line, i) => ({ value: i, frequencies: line.values, low: line.low, high: line.high }));
+  const steps = ([first, last]) => s.steps.filter((step) => opens(step + 1) / 1000 >= first && opens(step + 1) / 1000 <= last);
+  lineChart($("quantiles"), { seconds: s.steps.map((step) => opens(step + 1) / 1000), lines }, {
+    view: [from - pad, to + pad], list: [], numbers: true, read: (i) => read(i ?? here()),
+    zoom: (seconds) => { const kept = seconds && steps(seconds); period(kept && kept.length > 1 ? [kept[0], kept.at(-1)] : null); },
+  });
+  read(here());
+  const known = s.lines.some((line) => line.values.some((x) => x !== null));
+  $("quantiles-hint").textContent = known ? "In the unit of the bins, with 95 % intervals. Within a bin, the numbers count as evenly spread." : "Nobody reported in these steps.";
+  $("quantiles").setAttribute("aria-label", `Mean and percentiles of ${s.attribute} over time. The list and the CSV have the numbers.`);
+  $("quantiles-csv").href = path("numbers.csv", withZone(numbersQuery()));
+  $("quantiles-json").href = path("numbers", numbersQuery());
+}
+
+// Index of the chosen step; the last step if it is not among the steps.
+function here() {
+  const i = shown.steps.indexOf(state.step);
+  return i < 0 ? shown.steps.length - 1 : i;
+}
+
+// The numbers of one step, in the legend.
+function read(i) {
+  $("quantiles-legend").querySelectorAll(".now").forEach((box, j) => {
+    const line = shown.lines[j];
+    box.textContent = value(line.values[i]) + (line.low[i] === null ? "" : ` (${value(line.low[i])} to ${value(line.high[i])})`);
+  });
+  $("quantiles-period").textContent = periodOf({ start_ms: shown.start_ms[i], end_ms: shown.end_ms[i], step: shown.steps[i] });
+}

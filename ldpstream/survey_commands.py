@@ -1,0 +1,176 @@
+"""The commands `surveys` and `diff`, which show a team's surveys and how a survey differs from the one that it replaces."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Column, Table
+
+from ldpstream.outputs import JsonFile, write_json
+from ldpstream.promise import device_loss
+from ldpstream.tables import number
+from ldpstream.terminal import console, fail, say, tell
+from runtime.clock import now_ms
+from surveys import Survey, SurveyError, load_survey
+from surveys.differences import Difference, differences
+from surveys.folder import survey_files
+from surveys.lineage import join, predecessors, state
+
+app = typer.Typer()
+LONGEST = 60  # characters of a value in the table of `diff`
+
+
+@app.command(name="surveys")
+def surveys_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of survey files (*.toml)")],
+    json: JsonFile = None,
+) -> None:
+    """List the surveys of a folder: state, steps, end, owner, fingerprint."""
+    if not folder.is_dir():
+        fail(f"{folder}: is not a folder")
+    files = survey_files(folder)
+    if not files:
+        fail(f"{folder}: no survey found; a folder's surveys are its files *.toml")
+    found, broken = _read(files)
+    now = now_ms()
+    rows = [_row(survey, path, found, now) for path, survey in found.items()]
+    table = Table(Column("name", overflow="fold"), "state", "steps", "ends (UTC)", "owner", Column("fingerprint", no_wrap=True))
+    for row in rows:
+        steps = f"{row['steps']:,}" + ("" if row["of_steps"] is None else f" of {row['of_steps']:,}")
+        shown = [row["name"], row["state"], steps, row["ends"], row["owner"], row["fingerprint"]]
+        table.add_row(*(escape(cell or "–") for cell in shown))
+    console.print(table)
+    write_json(json, {"surveys": rows, "broken": broken})
+    for path, why in broken.items():
+        say(f"{path}: {why}")
+    if broken:
+        raise typer.Exit(2)
+
+
+def _read(files: list[Path]) -> tuple[dict[Path, Survey], dict[str, str]]:
+    """Returns the surveys, and what is wrong with the other files or with the way in which the surveys refer to each other."""
+    found: dict[Path, Survey] = {}
+    broken: dict[str, str] = {}
+    for path in files:
+        try:
+            found[path] = load_survey(path)
+        except SurveyError as error:
+            broken[_text(path)] = str(error).removeprefix(f"{path}: ")
+    known = {survey.fingerprint.hex(): survey for survey in found.values()}
+    first: dict[str, Path] = {}
+    for path, survey in found.items():
+        twin = first.setdefault(survey.name, path)
+        if found[twin].fingerprint != survey.fingerprint:
+            broken[_text(path)] = f"two different surveys are named {survey.name}: {_text(twin)} has this name too"
+            continue
+        try:
+            predecessors(survey, known)
+        except SurveyError as error:
+            broken[_text(path)] = str(error)
+    return found, broken
+
+
+def _text(path: Path) -> str:
+    """The path as text for JSON, which cannot have the bytes of a file name that is not UTF-8."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def _row(survey: Survey, path: Path, found: dict[Path, Survey], now: int) -> dict[str, Any]:
+    fingerprint = survey.fingerprint.hex()
+    by = next((s.name for s in found.values() if s.replaces == fingerprint and s.step_at(now) >= 0), None)
+    begun = max(0, survey.step_at(now) + 1)
+    return {
+        "name": survey.name, "state": state(survey, now, by is not None), "replaced_by": by, "file": _text(path),
+        "steps": begun if survey.n_steps is None else min(begun, survey.n_steps), "of_steps": survey.n_steps,
+        "ends": None if survey.n_steps is None else _utc(survey.opens_ms(survey.n_steps)), "owner": survey.owner,
+        "fingerprint": fingerprint, "title": survey.title,
+    }  # fmt: skip
+
+
+def _utc(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M}"
+
+
+@app.command(name="diff")
+def diff_command(
+    old_file: Annotated[Path, typer.Argument(metavar="OLD", help="the survey file before the change")],
+    new_file: Annotated[Path, typer.Argument(metavar="NEW", help="the survey file after the change")],
+    json: JsonFile = None,
+) -> None:
+    """Show what changes from one survey to another: keys, devices' budgets, and how the histories join."""
+    old, new = load_survey(old_file), load_survey(new_file)
+    found = differences(old, new)
+    if found:
+        console.print(_table(found))
+    devices = _devices(old, new)
+    histories = _histories(old, new)
+    for line in (*devices, *(f"History of {attribute}: {said}." for attribute, said in histories.items())):
+        tell(line)
+    write_json(json, {
+        "old": old.fingerprint.hex(), "new": new.fingerprint.hex(), "differences": [one._asdict() for one in found],
+        "same_devices": old.fingerprint == new.fingerprint, "devices": devices, "histories": histories,
+    })  # fmt: skip
+
+
+def _table(found: list[Difference]) -> Table:
+    table = Table(*(Column(head, overflow="fold") for head in ("key", "old", "new", "new fingerprint")))
+    for one in found:
+        table.add_row(escape(one.key), *(_short(value) for value in _shown(one)), "yes" if one.fingerprint else "no")
+    return table
+
+
+def _shown(one: Difference) -> tuple[Any, Any]:
+    """Returns the old and the new value; of two lists only the entries that the other list does not have, if there are any."""
+    if isinstance(one.old, list) and isinstance(one.new, list) and (before := set(one.old)) != (after := set(one.new)):
+        gone, added = ([x for x in one.old if x not in after], [x for x in one.new if x not in before])
+        return ("without " if gone else "") + ", ".join(map(str, gone)), ("with " if added else "") + ", ".join(map(str, added))
+    return one.old, one.new
+
+
+def _short(value: Any) -> str:
+    text = "–" if value is None or value == "" else str(value)
+    return escape(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")
+
+
+def _devices(old: Survey, new: Survey) -> list[str]:
+    """Says whether devices keep their memos and budgets."""
+    if old.fingerprint == new.fingerprint:
+        return [f"Devices keep their memos and their budget: the fingerprint stays {new.fingerprint.hex()}."]
+    lines = [
+        "Devices need a new file with new memos and a new budget: the fingerprint changes from "
+        f"{old.fingerprint.hex()} to {new.fingerprint.hex()}.",
+        f"The losses add up. While a person's values stay the same, all reports lose at most {number(_in_all(old))} nats "
+        f"in {old.name} and {number(_in_all(new))} nats in {new.name}.",
+    ]
+    if old.name == new.name:
+        lines.append(f"Both surveys are named {new.name}: give the new survey a name of its own, since topics have its name.")
+    return lines
+
+
+def _in_all(survey: Survey) -> float:
+    """Returns a bound of the loss of all reports of a device while its values stay the same, in nats."""
+
+    def loss(m: Any) -> float:
+        of_reports = float("inf") if survey.n_steps is None else m.eps_1 * m.reports_in(survey.n_steps)
+        return float(min(m.eps_inf, m.eps_lifetime, of_reports))
+
+    return device_loss(survey, loss)
+
+
+def _histories(old: Survey, new: Survey) -> dict[str, str]:
+    """Says for each attribute of both surveys how the histories join."""
+    if old.fingerprint == new.fingerprint:
+        return {attribute.name: "goes on" for attribute in new.attributes}
+    said = {}
+    for attribute in new.attributes:
+        found = join(old, new, attribute.name)
+        said[attribute.name] = ("joined" if found.joined else "not joined") + (f": {found.reason}" if found.reason else "")
+    names = {attribute.name for attribute in new.attributes}
+    said |= {a.name: f"ends: {new.name} has no attribute {a.name}" for a in old.attributes if a.name not in names}
+    if new.replaces != old.fingerprint.hex():
+        said = {name: f'{how}; it needs replaces = "{old.fingerprint.hex()}"' if how.startswith("joined") else how
+                for name, how in said.items()}  # fmt: skip
+    return said

@@ -1,0 +1,31 @@
+"""Pages of other origins that may report (cross-origin resource sharing, CORS).
+
+By default no page may: a browser asks the gateway first (a preflight), because a report's content type and key need permission,
+and the gateway does not give it. The gateway uses no cookies, so an allowed page has only the token that it brings.
+"""
+
+from collections.abc import Sequence
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+REQUEST_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key")
+ANSWER_HEADERS = ("Retry-After",)
+MAX_AGE_S = 7200  # how long a browser remembers a permission; Chromium remembers for at most two hours
+
+
+def allow(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
+    """Returns the application with answers to preflights, and with permission for pages of these origins to read answers."""
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app, origins, allow_methods=("GET", "POST"), allow_headers=REQUEST_HEADERS, expose_headers=ANSWER_HEADERS,
+        max_age=MAX_AGE_S,
+    )  # fmt: skip
+
+
+def permissions(origins: Sequence[str]) -> dict[bytes, bytes]:
+    """Returns, for each allowed origin, the headers of an answer that a page of this origin may read."""
+    exposed = ", ".join(ANSWER_HEADERS)
+    text = "access-control-allow-origin: {}\r\naccess-control-expose-headers: {}\r\nvary: Origin\r\n"
+    return {origin.encode(): text.format(origin, exposed).encode() for origin in origins}

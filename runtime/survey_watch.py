@@ -1,0 +1,45 @@
+"""Watches the survey files of a service: one log line for each change, and a metric of broken files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+from prometheus_client import Gauge
+
+from surveys.folder import Changes, SurveyFolder
+
+log = structlog.get_logger("ldpstream.surveys")
+
+LOOK_S = 1.0  # time between two looks
+
+survey_files = Gauge("ldpstream_survey_files", "Surveys served, and survey files and folders that are broken", ["state"])
+
+
+class SurveyWatch(SurveyFolder):
+    """A survey folder that logs every change and sets the metric `survey_files`.
+
+    A service with one survey file (`only_file`) reads it once and does not call `look`.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__(paths)
+        for path, why in self.broken.items():
+            log.error("survey file broken", file=str(path), error=why)
+        self._count()
+
+    def look(self) -> Changes:
+        changes = super().look()
+        for path, why in changes.broken.items():
+            log.error("survey file broken", file=str(path), error=why)
+        for path in changes.mended:
+            log.info("survey file no longer broken", file=str(path))
+        for what in ("added", "removed", "updated"):
+            for text in getattr(changes, what):
+                survey = text.survey
+                log.info(f"survey {what}", survey=survey.name, fingerprint=survey.fingerprint.hex(), file=str(text.path))
+        self._count()
+        return changes
+
+    def _count(self) -> None:
+        survey_files.labels("served").set(len(self.surveys))
+        survey_files.labels("broken").set(len(self.broken))

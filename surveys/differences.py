@@ -1,0 +1,61 @@
+"""The differences between two surveys, key by key."""
+
+import json
+from datetime import UTC
+from typing import Any, NamedTuple
+
+from surveys.survey import Survey
+
+FOR_PEOPLE = ("title", "description", "purpose", "owner", "contact", "retention_steps", "replaces")  # keys of a survey
+FOR_ESTIMATES = ("ordered", "aliases")  # keys of an attribute
+
+
+class Difference(NamedTuple):
+    """One key whose value differs.
+
+    Attributes:
+        key: such as ``step_seconds``, or ``attribute.mode.level.standard.eps_1`` with the names of attribute and level.
+        old, new: the values; None for a survey without the key.
+        fingerprint: True if the key is part of the fingerprint.
+    """
+
+    key: str
+    old: Any
+    new: Any
+    fingerprint: bool
+
+
+def differences(old: Survey, new: Survey) -> list[Difference]:
+    """All keys whose values differ, in the order of the canonical text; then the keys that devices need not know.
+
+    Mechanisms are compared as resolved, never as ``auto``. `start` is a text in UTC, and `ends` is the number of steps.
+    """
+    return [*_changed(_canonical(old), _canonical(new), True), *_changed(_others(old), _others(new), False)]
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any], fingerprint: bool) -> list[Difference]:
+    keys = [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
+    return [Difference(key, before.get(key), after.get(key), fingerprint) for key in keys]
+
+
+def _canonical(survey: Survey) -> dict[str, Any]:
+    """The keys of the canonical text. The order of the attributes and of an attribute's levels is a key of its own."""
+    keys = json.loads(survey.canonical)
+    keys["start"] = survey.start.astimezone(UTC).isoformat()
+    attributes = keys.pop("attribute")
+    keys["attributes"] = [attribute["name"] for attribute in attributes]
+    for attribute in attributes:
+        prefix, levels = f"attribute.{attribute.pop('name')}", attribute.pop("level")
+        keys[f"{prefix}.levels"] = [level["name"] for level in levels]
+        keys |= {f"{prefix}.{key}": value for key, value in attribute.items()}
+        for level in levels:
+            name = level.pop("name")
+            keys |= {f"{prefix}.level.{name}.{key}": value for key, value in level.items()}
+    return dict(keys)
+
+
+def _others(survey: Survey) -> dict[str, Any]:
+    keys = {key: getattr(survey, key) for key in FOR_PEOPLE}
+    for attribute in survey.attributes:
+        keys |= {f"attribute.{attribute.name}.{key}": getattr(attribute, key) or None for key in FOR_ESTIMATES}
+    return keys

@@ -1,0 +1,198 @@
+"""The surveys in files and folders, by fingerprint, and the changes since the last look.
+
+A folder's surveys are its files ``*.toml``, without hidden names and sub-folders. This suits a Kubernetes ConfigMap mount: its
+names are links through the hidden link ``..data``, and an update swaps that link.
+
+`SurveyFolder.look` compares what `stat` says about each file (inode, size, time of change) and reads the files that differ:
+
+    a new file                          its survey is added
+    a file with another survey          the old survey is removed and the new one added
+    a file with the same fingerprint    the survey is updated: in comments, or in keys that devices need not know
+    a missing file                      its survey is removed
+    a broken file or folder             reported once; the last good survey stays
+    a second file with a used name      broken, unless its fingerprint is the same: then both files hold one survey
+
+A new, changed or missing file counts in the second look that finds it so. A file that is still being written is thus not read.
+"""
+
+import os.path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from surveys.errors import UserError
+from surveys.survey import Survey, SurveyError
+from surveys.survey_file import read_survey
+
+Stamp = tuple[int, int, int]  # inode, size, time of change in ns
+
+
+class SurveyFolderError(UserError):
+    """Raised at the start if there is no survey, or two different surveys have one name. The message is one line."""
+
+
+class SurveyText(NamedTuple):
+    """A survey, the file that it comes from, and the file's text."""
+
+    survey: Survey
+    path: Path
+    text: str
+
+
+class Changes(NamedTuple):
+    """The result of a look.
+
+    Attributes:
+        added: surveys to serve from now on.
+        removed: surveys to serve no longer. A replaced file gives one removed and one added survey.
+        updated: surveys with a known fingerprint and a new text.
+        broken: newly broken files and folders, and the reason, in one line.
+        mended: files and folders that are no longer broken.
+    """
+
+    added: tuple[SurveyText, ...]
+    removed: tuple[SurveyText, ...]
+    updated: tuple[SurveyText, ...]
+    broken: Mapping[Path, str]
+    mended: tuple[Path, ...]
+
+
+@dataclass(slots=True)
+class _File:
+    seen: Stamp | None = None  # in the last look; None if the file was missing
+    read: Stamp | None = None  # at the last reading; None if the system refused the reading: each look tries again
+    good: SurveyText | None = None  # the last survey that could be read
+    why: str = ""  # why the last reading failed; "" if it did not
+
+
+class SurveyFolder:
+    """The surveys in files and folders. Not thread-safe.
+
+    Args:
+        paths: survey files, and folders of survey files; at least one path.
+
+    Attributes:
+        surveys: the surveys to serve, by fingerprint, in the order of the paths and of the names in a folder.
+        broken: broken files and folders, and the reason.
+        only_file: the file, if there is one path and it is no folder; otherwise None.
+
+    Raises:
+        SurveyError: if a path does not exist, or the only file is broken.
+        SurveyFolderError: if there is no survey, or two files hold different surveys with one name.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = tuple(paths)
+        self._folders = {path for path in self._paths if os.path.isdir(path)}  # unlike `Path.is_dir`, raises no error
+        self._files: dict[Path, _File] = {}
+        self.surveys: dict[bytes, SurveyText] = {}
+        self.broken: dict[Path, str] = {}
+        self.only_file = self._paths[0] if len(self._paths) == 1 and not self._folders else None
+        for path in self._paths:
+            if path == self.only_file or not os.path.exists(path):
+                read_survey(path)  # raises the error of a broken or missing file
+        self._read(at_once=True)
+        for path, why in self._named_twice().items():
+            raise SurveyFolderError(f"{path}: {why}")
+        self._settle({})
+        if not self.surveys:
+            reason = next((f"{path}: {why}" for path, why in self.broken.items()), "a folder's surveys are its files *.toml")
+            raise SurveyFolderError(f"{' '.join(map(str, self._paths))}: no survey found; {reason}")
+
+    def look(self) -> Changes:
+        """Looks for changes. Call this method about every second."""
+        return self._settle(self._read(at_once=False))
+
+    def _read(self, at_once: bool) -> dict[Path, str]:
+        """Reads new and changed files. Returns the folders that cannot be read, and the reason.
+
+        Args:
+            at_once: True to read files in the first look that finds them.
+        """
+        unreadable: dict[Path, str] = {}
+        files: dict[Path, _File] = {}
+        for path in self._paths:
+            try:
+                found = survey_files(path) if path in self._folders else [path]
+            except OSError as error:
+                unreadable[path] = f"cannot be read: {error.strerror}"
+                files |= {file: known for file, known in self._files.items() if file.parent == path}
+                continue
+            found += [file for file in self._files if file.parent == path and file not in found]
+            for file in found:
+                if file in files:
+                    continue
+                known = self._files.get(file, _File())
+                try:
+                    stamp = _stamp(file)
+                except OSError as error:
+                    files[file] = known
+                    known.read, known.why = None, f"cannot be read: {error.strerror}"
+                    continue
+                settled, known.seen = at_once or (file in self._files and stamp == known.seen), stamp
+                if stamp is None and settled:
+                    continue
+                files[file] = known
+                if stamp is not None and settled and stamp != known.read:
+                    _read_file(file, known, stamp)
+        self._files = files
+        return unreadable
+
+    def _named_twice(self) -> dict[Path, str]:
+        """Returns the files whose survey has the name of another file's different survey. A survey that is served wins."""
+        good = [known.good for known in self._files.values() if known.good is not None]
+        first: dict[str, SurveyText] = {}
+        for text in sorted(good, key=lambda text: text.survey.fingerprint not in self.surveys):  # a stable sort
+            first.setdefault(text.survey.name, text)
+        return {
+            text.path: f"two different surveys are named {text.survey.name}: {first[text.survey.name].path} has this name too"
+            for text in good
+            if first[text.survey.name].survey.fingerprint != text.survey.fingerprint
+        }
+
+    def _settle(self, unreadable: Mapping[Path, str]) -> Changes:
+        """Replaces `surveys` and `broken`, and returns the differences."""
+        twice = self._named_twice()
+        old_surveys, old_broken = self.surveys, self.broken
+        self.surveys = {}
+        for path, known in self._files.items():
+            if known.good is not None and path not in twice:
+                self.surveys.setdefault(known.good.survey.fingerprint, known.good)
+        self.broken = {**unreadable, **{path: known.why for path, known in self._files.items() if known.why}, **twice}
+        return Changes(
+            added=tuple(text for key, text in self.surveys.items() if key not in old_surveys),
+            removed=tuple(text for key, text in old_surveys.items() if key not in self.surveys),
+            updated=tuple(
+                text for key, text in self.surveys.items() if key in old_surveys and old_surveys[key].text != text.text
+            ),
+            broken={path: why for path, why in self.broken.items() if old_broken.get(path) != why},
+            mended=tuple(path for path in old_broken if path not in self.broken),
+        )
+
+
+def survey_files(folder: Path) -> list[Path]:
+    """The survey files of a folder, in the order of their names."""
+    files = sorted(folder.iterdir())
+    return [file for file in files if file.suffix == ".toml" and not file.name.startswith(".") and not os.path.isdir(file)]
+
+
+def _stamp(file: Path) -> Stamp | None:
+    """Returns None if the file is missing. Raises OSError if the system refuses to tell."""
+    try:
+        about = file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return about.st_ino, about.st_size, about.st_mtime_ns
+
+
+def _read_file(file: Path, known: _File, stamp: Stamp) -> None:
+    known.read, known.why = stamp, ""
+    try:
+        survey, text = read_survey(file)
+    except SurveyError as error:
+        if isinstance(error.__cause__, OSError):
+            known.read = None  # a change of rights leaves the stamp as it is
+        known.why = str(error).removeprefix(f"{file}: ")
+    else:
+        known.good = SurveyText(survey, file, text)

@@ -1,0 +1,111 @@
+"""The life of a survey: its state, the surveys that it replaces, and how their histories join.
+
+A survey with ``replaces = "fingerprint"`` continues the history of the survey with that fingerprint. Each has a name of its
+own, since topics have the survey's name. `join` decides for each attribute whether its shares mean the same in both surveys.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from surveys.questions import Attribute
+from surveys.survey import Survey, SurveyError
+
+State = Literal["not begun", "open", "ended", "replaced"]
+MOST_NAMED = 5  # values in a message
+
+
+class Join(NamedTuple):
+    """How an attribute's history continues the history of the replaced survey.
+
+    Attributes:
+        joined: True if the shares of single steps mean the same in both surveys.
+        windows: True if also the shares of windows mean the same.
+        reason: why not, or what differs; "" if nothing differs.
+        places: for each value its index in the replaced survey; None for an added value, whose earlier share is unknown. Empty
+            if `joined` is False.
+    """
+
+    joined: bool
+    windows: bool
+    reason: str
+    places: tuple[int | None, ...]
+
+
+def state(survey: Survey, now_ms: int, replaced: bool) -> State:
+    """The survey's state at a time. `replaced` says that another survey that has begun replaces it."""
+    step = survey.step_at(now_ms)
+    return "replaced" if replaced else "not begun" if step < 0 else "ended" if survey.ended(step) else "open"
+
+
+def predecessors(survey: Survey, known: Mapping[str, Survey]) -> list[Survey]:
+    """The survey that this survey replaces, the one that that survey replaces, and so on.
+
+    Args:
+        survey: the survey.
+        known: surveys by fingerprint, as hexadecimal digits.
+
+    Raises:
+        SurveyError: if `known` does not have one of them, or if the surveys replace each other in a circle.
+    """
+    found: list[Survey] = []
+    last = survey
+    while last.replaces is not None:
+        before = known.get(last.replaces)
+        if before is None:
+            raise SurveyError(f"survey {last.name}: replaces: there is no survey with the fingerprint {last.replaces}")
+        found.append(before)
+        if before.fingerprint in {other.fingerprint for other in [survey, *found[:-1]]}:
+            names = " replaces ".join(other.name for other in [survey, *found])
+            raise SurveyError(f"survey {survey.name}: replaces: the surveys replace each other: {names}")
+        last = before
+    return found
+
+
+def join(old: Survey, new: Survey, name: str) -> Join:
+    """How the history of an attribute of `new` continues the history of the attribute with this name in `old`.
+
+    Added values and values with another name (`aliases`) join. A removed value does not: its people now have other values, so
+    the shares of all values changed their meaning.
+    """
+    after = new.attributes[new.index(name)]
+    before = next((attribute for attribute in old.attributes if attribute.name == name), None)
+    if before is None:
+        return _apart(f"{old.name} has no attribute {name}")
+    if old.step_seconds != new.step_seconds:
+        return _apart(f"a step had {old.step_seconds} s and now has {new.step_seconds} s")
+    values = _places(before, after)
+    if isinstance(values, str):
+        return _apart(values)
+    notes = []
+    if renamed := [f"{was} is now {now}" for was, now in after.aliases.items() if was in (before.values or ())]:
+        notes.append(_named(renamed))
+    if added := [after.label(i) for i, place in enumerate(values) if place is None]:
+        notes.append(f"added: {_named(added)}; earlier shares unknown")
+    windows = old.window_steps == new.window_steps
+    if not windows:
+        notes.append(f"windows not joined: they had {old.window_steps} steps and now have {new.window_steps}")
+    return Join(True, windows, "; ".join(notes), values)
+
+
+def _apart(reason: str) -> Join:
+    return Join(False, False, reason, ())
+
+
+def _places(before: Attribute, after: Attribute) -> tuple[int | None, ...] | str:
+    """For each value its index in the earlier attribute, or the reason why the values do not mean the same."""
+    if before.bins is not None or after.bins is not None:
+        return tuple(range(after.k)) if before.bins == after.bins else "the bins have other edges"
+    if (before.values is None) != (after.values is None):
+        return "values were integers below a size, or are now"
+    renamed, labels = [after.aliases.get(label, label) for label in before.labels], set(after.labels)
+    if removed := [label for label, now in zip(before.labels, renamed, strict=True) if now not in labels]:
+        return f"removed: {_named(removed)}"
+    places = {label: i for i, label in enumerate(renamed)}
+    if joined := [label for i, label in enumerate(renamed) if places[label] != i]:
+        return f"two values became one: {_named(joined)}"
+    return tuple(places.get(label) for label in after.labels)
+
+
+def _named(names: list[str]) -> str:
+    rest = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,181 @@
+"""The questions of a survey: attributes with their values, and privacy levels with their mechanisms."""
+
+import math
+from bisect import bisect_right
+from functools import cached_property
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from mechanisms import Mechanism, OneTime, mechanism
+
+MAX_LABELS = 2**24
+NAME = r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
+LABEL = r"\A[^\x00-\x1f\x7f-\x9f]*\Z"  # no control characters: a terminal would obey them
+Name = Annotated[str, Meta(pattern=NAME)]
+Label = Annotated[str, Meta(min_length=1, max_length=200, pattern=LABEL)]
+Calibration = Literal["exact", "paper"]
+
+
+def distinct(what: str, names: list[str]) -> None:
+    """Raises ValueError if two names are equal."""
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise ValueError(f"two {what}s are named {name}")
+
+
+class Level(Struct, frozen=True, forbid_unknown_fields=True):
+    """A privacy level that a participant may choose.
+
+    Attributes:
+        name: unique within the attribute.
+        mechanism: a mechanism's name, or ``"auto"``.
+        eps_inf, eps_1: loss of any number of reports of one memo, and of one report, in nats (longitudinal mechanisms).
+        eps: loss of each report, in nats (one-time mechanisms).
+        calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms.
+        every_steps: w; a device reports at one of w consecutive steps, for one-time mechanisms (`OneTime.spaced`).
+        lifetime_reports: the largest number of reports that a device makes, for one-time mechanisms.
+    """
+
+    name: Name
+    mechanism: str
+    eps_inf: float | None = None
+    eps_1: float | None = None
+    eps: float | None = None
+    calibration: Calibration | None = None
+    every_steps: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    lifetime_reports: Annotated[int, Meta(ge=1, le=10**9)] | None = None
+
+    def build(self, k: int, share: int) -> Mechanism:
+        """The mechanism on k values, with the budget divided by `share`.
+
+        Raises:
+            ValueError: if the mechanism does not take the level's keys.
+        """
+        eps, eps_inf, eps_1 = (None if budget is None else budget / share for budget in (self.eps, self.eps_inf, self.eps_1))
+        built = mechanism(self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration)
+        if isinstance(built, OneTime):
+            return built.spaced(self.every_steps or 1, self.lifetime_reports)
+        for key in ("every_steps", "lifetime_reports"):
+            if getattr(self, key) is not None:
+                raise ValueError(f"{key} needs a one-time mechanism (with eps): a memo links all reports of {built.name}")
+        return built
+
+
+class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
+    """One question: its values, in the order of their indices 0 … k-1, and its levels.
+
+    `ordered` and `aliases` change only the estimates and their history. Devices need not know these keys, and the survey's
+    fingerprint leaves them out.
+
+    Attributes:
+        name: unique within the survey.
+        values, size, bins: the domain, by one of three keys.
+        ordered: True if neighbouring values are similar.
+        aliases: label in the survey that this survey replaces -> label of the same value here.
+        levels: the privacy levels.
+    """
+
+    name: Name
+    values: tuple[Label, ...] | None = None
+    size: Annotated[int, Meta(ge=2, le=MAX_LABELS)] | None = None
+    bins: tuple[float, ...] | None = None
+    ordered: bool = False
+    aliases: dict[Label, Label] = {}
+    levels: Annotated[tuple[Level, ...], Meta(min_length=1, max_length=32)] = field(name="level")
+
+    def __post_init__(self) -> None:
+        given = [key for key in ("values", "size", "bins") if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise ValueError(f"needs exactly one of values, size and bins, got {' and '.join(given) or 'none'}")
+        if self.values is not None and (len(self.values) < 2 or len(set(self.values)) < len(self.values)):
+            raise ValueError("values must be at least 2 different texts")
+        if self.bins is not None and (
+            len(self.bins) < 3 or not all(map(math.isfinite, self.bins)) or any(b <= a for a, b in pairwise(self.bins))
+        ):
+            raise ValueError("bins must be at least 3 finite edges in ascending order")
+        for old, new in self.aliases.items():
+            if self.values is None or new not in self.values:
+                raise ValueError(f"aliases: {new!r} must be one of the values")
+            if old in self.values:
+                raise ValueError(f"aliases: {old!r} is one of the values, so it has no other name here")
+        if len(set(self.aliases.values())) < len(self.aliases):
+            raise ValueError("aliases must rename different values: two values cannot become one")
+        distinct("level", [level.name for level in self.levels])
+
+    @cached_property
+    def k(self) -> int:
+        """Domain size."""
+        if self.values is not None:
+            return len(self.values)
+        return self.size if self.size is not None else len(self.bins or ()) - 1
+
+    @property
+    def in_order(self) -> bool:
+        """True if neighbouring values are similar: for bins, and if `ordered` is true."""
+        return self.ordered or self.bins is not None
+
+    @cached_property
+    def edges(self) -> tuple[float, ...] | None:
+        """The k + 1 edges of the values' numbers: the bins' edges, or i - ½ and i + ½ for an ordered integer i; else None."""
+        if self.bins is None and self.size is not None and self.ordered:
+            return tuple(i - 0.5 for i in range(self.size + 1))
+        return self.bins
+
+    def label(self, index: int) -> str:
+        """The text of the value with this index: the value itself, the number, or the bin ``[a, b)``."""
+        if self.values is not None:
+            return self.values[index]
+        if self.bins is None:
+            return str(index)
+        return f"[{_short(self.bins[index])}, {_short(self.bins[index + 1])}{']' if index == self.k - 1 else ')'}"
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """All k labels, in the order of the indices."""
+        return tuple(self.label(i) for i in range(self.k))
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {label: i for i, label in enumerate(self.values or ())}
+
+    def index(self, raw: str) -> int:
+        """The index of a value given as a text.
+
+        Raises:
+            ValueError: if the value is not in the domain. The message does not show the value, which is private.
+        """
+        found: int | None = None
+        if self.values is not None:
+            found = self._index.get(raw)
+        elif self.bins is not None:
+            number = _number(raw)
+            if number is not None and self.bins[0] <= number <= self.bins[-1]:
+                found = min(bisect_right(self.bins, number) - 1, self.k - 1)
+        elif raw.isascii() and raw.isdigit() and int(raw) < self.k:
+            found = int(raw)
+        if found is None:
+            raise ValueError(f"not a value of the attribute {self.name} ({self.domain})")
+        return found
+
+    @property
+    def domain(self) -> str:
+        """The domain in a few words, for messages."""
+        if self.values is not None:
+            return f"{self.k} values, {self.values[0]} … {self.values[-1]}"
+        if self.bins is None:
+            return f"integers 0 … {self.k - 1}"
+        return f"numbers {_short(self.bins[0])} … {_short(self.bins[-1])}"
+
+
+def _short(number: float) -> str:
+    """The shortest text that parses to the same number."""
+    return repr(number).removesuffix(".0")
+
+
+def _number(raw: str) -> float | None:
+    try:
+        return float(raw)
+    except ValueError:
+        return None

@@ -1,0 +1,43 @@
+"""The page shows the history of a replaced survey before the survey's own, and says where it comes from."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from estimators.publishing.page_server import PageServer
+from tests.estimators.replaced_rig import BETWEEN, NEW_STEPS, OLD, api_of_new
+
+from .page_rig import OpenPage, shoot
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    server = PageServer(api_of_new(), "127.0.0.1", 0)
+    yield server.url
+    server.close()
+
+
+def test_the_curves_begin_with_the_replaced_survey(url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{url}?attribute=mode&span=step&values=0,2,3")
+    said = page.locator("#earlier li")
+    expect(said).to_have_count(1)
+    expect(said).to_contain_text(f"from the replaced survey travel ({OLD.fingerprint.hex()}), up to the grey dashed line")
+    expect(said).to_contain_text("bike is now bicycle; added: scooter; earlier shares unknown")
+    expect(said).to_contain_text(f"step 0 to {BETWEEN - 1}")
+    expect(page.locator("#legend-period")).to_contain_text(f"(step {NEW_STEPS - 1})")
+    box = page.locator("#series canvas").bounding_box()
+    assert box is not None
+    page.locator("#series .u-over").hover(position={"x": 0.15 * box["width"], "y": 40})
+    expect(page.locator("#legend-period")).to_contain_text("of survey travel)")
+    now = page.locator("#legend .now")
+    expect(now.nth(0)).to_have_text("–")  # scooter
+    expect(now.nth(2)).to_contain_text("%")  # bicycle
+    shoot(page, "replaced")
+
+
+def test_a_history_that_is_not_joined_is_named(url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{url}?attribute=distance_km")
+    expect(page.locator("#earlier li")).to_have_text(
+        f"The history of the replaced survey travel ({OLD.fingerprint.hex()}) is not shown here: the bins have other edges."
+    )

@@ -1,0 +1,32 @@
+"""The start page of several surveys shows new estimates, also while somebody uses its table."""
+
+import numpy as np
+from msgspec.structs import replace
+from playwright.sync_api import Browser, expect
+
+from estimators.publishing.api import create_surveys_api
+from estimators.publishing.api_routes import Served
+from estimators.publishing.page_server import PageServer
+
+from .page_rig import extend, many
+
+
+def test_the_start_page_shows_new_estimates_and_keeps_the_focus(browser: Browser) -> None:
+    survey, results = many(5, attributes=1, steps=1)
+    survey = replace(survey, title="<b>Travel</b> & more")
+    server = PageServer(create_surveys_api({survey.name: Served(survey, results, dict)}), "127.0.0.1", 0)
+    page = browser.new_page()
+    page.clock.install()
+    try:
+        page.goto(server.url)
+        link = page.get_by_role("link", name="<b>Travel</b> & more")
+        for step, used in enumerate((page.get_by_role("region", name="Surveys"), link), 1):
+            used.focus()
+            extend(survey, results, step, np.random.default_rng(step))
+            page.clock.fast_forward(6000)
+            expect(page.locator("tbody")).to_contain_text(f"step {step}")
+            expect(used).to_be_focused()
+        assert page.locator("#surveys b").count() == 0
+    finally:
+        page.close()
+        server.close()

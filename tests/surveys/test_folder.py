@@ -1,0 +1,243 @@
+"""Folders of surveys: which files count, when a change counts, and what a broken file leaves alone."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from surveys import SurveyError
+from surveys.folder import Changes, SurveyFolder, SurveyFolderError
+
+NOTHING = Changes((), (), (), {}, ())
+
+
+def toml(name: str, size: int = 5) -> str:
+    return f"""
+        name = "{name}"
+        start = 2026-01-05T00:00:00Z
+        step_seconds = 60
+        window_steps = 3
+        lateness_steps = 1
+        collection = "smp"
+        [[attribute]]
+        name = "a"
+        size = {size}
+        level = [{{ name = "l", mechanism = "GRR", eps = 1.0 }}]
+        """
+
+
+def write(path: Path, text: str) -> None:
+    """Replaces a file in one step, as editors do; the new file has another inode."""
+    new = path.with_name(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    write(tmp_path / "a.toml", toml("a"))
+    write(tmp_path / "b.toml", toml("b"))
+    return tmp_path
+
+
+def names(folder: SurveyFolder) -> list[str]:
+    return [text.survey.name for text in folder.surveys.values()]
+
+
+def two_looks(folder: SurveyFolder) -> Changes:
+    """Looks twice, and checks that the first look changes nothing."""
+    assert folder.look() == NOTHING
+    return folder.look()
+
+
+def test_surveys_of_files_and_folders(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    (place / ".hidden.toml").write_text("[")
+    (place / "readme.md").write_text("[")
+    (place / "deeper.toml").mkdir()
+    other = tmp_path_factory.mktemp("other") / "c.txt"
+    write(other, toml("c"))
+    folder = SurveyFolder([other, place, place / "a.toml"])
+    assert names(folder) == ["c", "a", "b"]
+    assert folder.broken == {}
+    assert folder.only_file is None
+    for fingerprint, text in folder.surveys.items():
+        assert text.survey.fingerprint == fingerprint
+        assert text.path.read_text() == text.text
+    assert SurveyFolder([other]).only_file == other
+    assert folder.look() == folder.look() == NOTHING
+
+
+def test_changes_count_in_the_second_look(place: Path) -> None:
+    folder = SurveyFolder([place])
+    write(place / "c.toml", toml("c"))
+    write(place / "a.toml", toml("a", size=6))
+    (place / "b.toml").unlink()
+    changes = two_looks(folder)
+    assert [text.survey.name for text in changes.added] == ["a", "c"]
+    assert [text.survey.name for text in changes.removed] == ["a", "b"]
+    assert changes.added[0].survey.fingerprint != changes.removed[0].survey.fingerprint
+    assert names(folder) == ["a", "c"]
+    assert folder.look() == NOTHING
+
+
+def test_a_file_that_is_still_written_is_not_read(place: Path) -> None:
+    folder, text = SurveyFolder([place]), toml("c")
+    for size in (20, 200, len(text)):
+        (place / "c.toml").write_text(text[:size])
+        assert folder.look() == NOTHING
+    assert [added.survey.name for added in folder.look().added] == ["c"]
+
+
+def test_a_file_that_is_gone_for_a_moment_stays(place: Path) -> None:
+    folder = SurveyFolder([place])
+    shutil.move(place / "a.toml", place / "a.bak")
+    assert folder.look() == NOTHING
+    shutil.move(place / "a.bak", place / "a.toml")
+    assert folder.look() == folder.look() == NOTHING
+    assert names(folder) == ["a", "b"]
+
+
+def test_a_broken_file_keeps_its_last_survey_and_harms_no_other(place: Path) -> None:
+    folder = SurveyFolder([place])
+    write(place / "a.toml", "size = [")
+    write(place / "c.toml", toml("c", size=1))
+    write(place / "d.toml", toml("d"))
+    changes = two_looks(folder)
+    assert [text.survey.name for text in changes.added] == ["d"]
+    assert changes.removed == ()
+    assert {path.name for path in changes.broken} == {"a.toml", "c.toml"}
+    assert all("\n" not in why and str(place) not in why for why in changes.broken.values())
+    assert names(folder) == ["a", "b", "d"]
+    assert folder.look() == NOTHING  # reported once
+    write(place / "a.toml", toml("a"))
+    (place / "c.toml").unlink()
+    changes = two_looks(folder)
+    assert set(changes.mended) == {place / "a.toml", place / "c.toml"}
+    assert names(folder) == ["a", "b", "d"]
+    assert folder.broken == {}
+
+
+def test_the_same_fingerprint_with_another_text_is_an_update(place: Path) -> None:
+    folder = SurveyFolder([place])
+    write(place / "a.toml", toml("a").replace("size = 5", "size = 5\nordered = true"))
+    changes = two_looks(folder)
+    assert changes._replace(updated=()) == NOTHING
+    assert changes.updated[0].survey.attributes[0].ordered
+
+
+def test_one_name_belongs_to_one_survey(place: Path) -> None:
+    folder = SurveyFolder([place])
+    write(place / "0.toml", toml("a", size=6))
+    changes = two_looks(folder)
+    expected = f"two different surveys are named a: {place / 'a.toml'} has this name too"
+    assert changes == NOTHING._replace(broken={place / "0.toml": expected})
+    with pytest.raises(SurveyFolderError, match=r"a\.toml: two different surveys are named a: .*0\.toml has this name too"):
+        SurveyFolder([place])
+    (place / "a.toml").unlink()
+    changes = two_looks(folder)
+    assert (len(changes.added), len(changes.removed)) == (1, 1)
+    assert folder.broken == {}
+    write(place / "copy.toml", toml("a", size=6))
+    two_looks(folder)
+    assert names(folder) == ["a", "b"]
+    assert folder.broken == {}
+
+
+def test_a_config_map_mount(tmp_path: Path) -> None:
+    def mount(version: str, **texts: str) -> None:
+        """Swaps the data folder as Kubernetes does."""
+        data = tmp_path / f"..{version}"
+        data.mkdir()
+        for name, text in texts.items():
+            (data / f"{name}.toml").write_text(text)
+        (tmp_path / "..data_tmp").symlink_to(data.name)
+        os.replace(tmp_path / "..data_tmp", tmp_path / "..data")
+        for link in tmp_path.glob("[!.]*"):
+            if not link.exists():
+                link.unlink()
+        for name in texts:
+            if not (tmp_path / f"{name}.toml").is_symlink():
+                (tmp_path / f"{name}.toml").symlink_to(f"..data/{name}.toml")
+
+    mount("1", a=toml("a"), b=toml("b"))
+    folder = SurveyFolder([tmp_path])
+    assert names(folder) == ["a", "b"]
+    mount("2", a=toml("a"), b=toml("b", size=6), c=toml("c"))
+    changes = two_looks(folder)
+    assert [text.survey.name for text in changes.added] == ["b", "c"]
+    assert [text.survey.name for text in changes.removed] == ["b"]
+    mount("3", a=toml("a"))
+    assert len(two_looks(folder).removed) == 2
+    assert names(folder) == ["a"]
+
+
+def test_a_folder_that_cannot_be_read_keeps_its_surveys(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = SurveyFolder([place])
+    place.rename(place.with_name("away"))
+    assert folder.look() == NOTHING._replace(broken={place: "cannot be read: No such file or directory"})
+    assert folder.look() == folder.look() == NOTHING
+    assert names(folder) == ["a", "b"]
+    place.with_name("away").rename(place)
+    assert folder.look() == NOTHING._replace(mended=(place,))
+
+
+def test_a_folder_may_lose_all_its_surveys_later_but_not_at_the_start(place: Path) -> None:
+    folder = SurveyFolder([place])
+    for path in place.glob("*.toml"):
+        path.unlink()
+    assert len(two_looks(folder).removed) == 2
+    assert folder.surveys == {}
+    with pytest.raises(SurveyFolderError, match=r"no survey found; a folder's surveys are its files \*\.toml"):
+        SurveyFolder([place])
+    write(place / "c.toml", "size = [")
+    with pytest.raises(SurveyFolderError, match=r"no survey found; .*c\.toml: not TOML"):
+        SurveyFolder([place])
+
+
+def test_a_broken_file_at_the_start(place: Path) -> None:
+    write(place / "c.toml", "size = [")
+    folder = SurveyFolder([place])
+    assert names(folder) == ["a", "b"]
+    assert list(folder.broken) == [place / "c.toml"]
+    with pytest.raises(SurveyError, match=r"c\.toml: not TOML"):
+        SurveyFolder([place / "c.toml"])
+    with pytest.raises(SurveyError, match=r"nowhere: cannot be read"):
+        SurveyFolder([place, place / "nowhere"])
+
+
+def test_a_file_that_may_be_read_again_is_no_longer_broken(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of the file's rights changes neither its size nor its time."""
+    folder = SurveyFolder([place])
+    write(place / "a.toml", toml("a", size=6))
+
+    def refuse(path: Path, *_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", refuse)
+        assert two_looks(folder).broken == {place / "a.toml": "cannot be read: Permission denied"}
+        assert folder.look() == NOTHING
+    changes = folder.look()
+    assert changes.mended == (place / "a.toml",)
+    assert [text.survey.attributes[0].size for text in changes.added] == [6]
+
+
+def test_a_path_that_the_system_refuses_is_a_survey_error(place: Path) -> None:
+    """`Path.is_dir` raises most errors of the system, for example for a folder without the right to enter."""
+    with pytest.raises(SurveyError, match="cannot be read: File name too long"):
+        SurveyFolder([place / ("a" * 300)])
+
+
+def test_a_file_that_the_system_refuses_is_broken_and_its_survey_stays(place: Path) -> None:
+    """Only a missing file ends its survey. An error of a network disk does not."""
+    folder = SurveyFolder([place])
+    (place / "b.toml").unlink()
+    (place / "b.toml").symlink_to("a" * 300)
+    write(place / "a.toml", toml("a", size=6))
+    assert folder.look().broken == {place / "b.toml": "cannot be read: File name too long"}
+    assert [text.survey.name for text in folder.look().added] == ["a"]
+    assert names(folder) == ["a", "b"]
+    write(place / "b.toml", toml("b"))
+    assert two_looks(folder).mended == (place / "b.toml",)
+    assert folder.broken == {}

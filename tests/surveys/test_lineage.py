@@ -1,0 +1,128 @@
+"""The life of a survey: states, the surveys that it replaces, and the attributes whose histories join."""
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from surveys import Survey, SurveyError, parse_survey
+from surveys.differences import differences
+from surveys.lineage import Join, join, predecessors, state
+
+LEVEL = [{"name": "l", "mechanism": "GRR", "eps": 1.0}]
+
+
+def survey(name: str = "old", replaces: Survey | None = None, **keys: Any) -> Survey:
+    head = tomllib.loads(
+        'start = 2026-01-05T00:00:00Z\nstep_seconds = 60\nwindow_steps = 3\nlateness_steps = 1\ncollection = "smp"'
+    )
+    head |= {} if replaces is None else {"replaces": replaces.fingerprint.hex()}
+    return parse_survey({"name": name, "attribute": [asked(values=["x", "y", "z"])], **head, **keys})
+
+
+def asked(name: str = "a", **keys: Any) -> dict[str, Any]:
+    return {"name": name, "level": LEVEL, **keys}
+
+
+OLD = survey()
+
+
+def joined(old: dict[str, Any], new: dict[str, Any]) -> Join:
+    return join(survey(attribute=[asked(**old)]), survey("new", attribute=[asked(**new)]), "a")
+
+
+def test_the_state_follows_the_steps() -> None:
+    ending = survey(ends=3)
+    times = [ending.start_ms - 1, ending.start_ms, ending.opens_ms(3) - 1, ending.opens_ms(3)]
+    assert [state(ending, now, False) for now in times] == ["not begun", "open", "open", "ended"]
+    assert state(OLD, OLD.opens_ms(10**6), False) == "open"
+    assert state(OLD, OLD.start_ms, True) == "replaced"
+
+
+def test_predecessors_are_followed_to_the_first_survey() -> None:
+    second = survey("second", OLD)
+    third = survey("third", second)
+    known = {s.fingerprint.hex(): s for s in (third, OLD, second)}
+    assert predecessors(third, known) == [second, OLD]
+    assert predecessors(OLD, known) == []
+    with pytest.raises(
+        SurveyError, match=f"third: replaces: there is no survey with the fingerprint {second.fingerprint.hex()}"
+    ):
+        predecessors(third, {})
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_a_circle_of_replacements_is_an_error(length: int) -> None:
+    """`replaces` is not part of the fingerprint, so a circle can be written."""
+    plain = [survey(f"s{i}") for i in range(length)]
+    circle = [survey(f"s{i}", plain[i - 1]) for i in range(length)]
+    first = survey("first", circle[0])
+    known = {s.fingerprint.hex(): s for s in (*circle, first)}
+    for one in (first, *circle):
+        with pytest.raises(SurveyError, match="replace each other: ") as caught:
+            predecessors(one, known)
+        assert str(caught.value).count(" replaces ") == length + (one is first)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "places", "reason"),
+    [
+        ({"values": ["x", "y"]}, {"values": ["x", "y"]}, (0, 1), ""),
+        ({"values": ["x", "y"]}, {"values": ["y", "x"], "ordered": True}, (1, 0), ""),
+        ({"values": ["x", "y"]}, {"values": ["w", "y", "x"]}, (None, 1, 0), "added: w; earlier shares unknown"),
+        ({"values": ["x", "y"]}, {"values": ["y", "ex"], "aliases": {"x": "ex"}}, (1, 0), "x is now ex"),
+        ({"values": ["x", "y"]}, {"values": ["x", "y"], "aliases": {"older": "x"}}, (0, 1), ""),
+        ({"values": ["x", "y", "z"]}, {"values": ["x", "y"]}, None, "removed: z"),
+        ({"values": ["x", "y"]}, {"values": ["y", "ex"]}, None, "removed: x"),
+        ({"values": ["x", "ex"]}, {"values": ["y", "ex"], "aliases": {"x": "ex"}}, None, "two values became one: ex"),
+        ({"size": 2}, {"size": 4}, (0, 1, None, None), "added: 2, 3; earlier shares unknown"),
+        ({"size": 9}, {"size": 2}, None, "removed: 2, 3, 4, 5, 6 and 2 more"),
+        ({"size": 2}, {"values": ["0", "1"]}, None, "integers below a size"),
+        ({"bins": [0, 1, 2]}, {"bins": [0.0, 1.0, 2.0]}, (0, 1), ""),
+        ({"bins": [0, 1, 2]}, {"bins": [0, 1, 2, 3]}, None, "the bins have other edges"),
+        ({"bins": [0, 1, 2]}, {"size": 2}, None, "the bins have other edges"),
+        ({"name": "b", "size": 2}, {"size": 2}, None, "old has no attribute a"),
+    ],
+)
+def test_an_attribute_joins_if_its_values_mean_the_same(
+    old: dict[str, Any], new: dict[str, Any], places: tuple[int | None, ...] | None, reason: str
+) -> None:
+    found = joined(old, new)
+    assert found.joined is found.windows is (places is not None)
+    assert found.places == (places or ())
+    assert (reason in found.reason) if reason else found.reason == ""
+
+
+def test_another_length_of_steps_or_windows_is_another_meaning() -> None:
+    longer = join(OLD, survey("new", step_seconds=61), "a")
+    assert (longer.joined, longer.windows, longer.reason) == (False, False, "a step had 60 s and now has 61 s")
+    wider = join(OLD, survey("new", window_steps=4), "a")
+    assert (wider.joined, wider.windows, wider.places) == (True, False, (0, 1, 2))
+    assert "they had 3 steps and now have 4" in wider.reason
+
+
+def test_differences_name_every_key_and_say_which_change_the_fingerprint() -> None:
+    level = [{"name": "l", "mechanism": "GRR", "eps": 0.5}, {"name": "m", "mechanism": "auto", "eps_inf": 2.0, "eps_1": 1.0}]
+    new = survey("new", OLD, attribute=[asked(values=["x", "y", "w"], aliases={"z": "w"}, level=level)], title="T", ends=5)
+    found = differences(OLD, new)
+    assert [(one.key, one.old, one.new) for one in found if one.fingerprint] == [
+        ("name", "old", "new"),
+        ("attribute.a.levels", ["l"], ["l", "m"]),
+        ("attribute.a.values", ["x", "y", "z"], ["x", "y", "w"]),
+        ("attribute.a.level.l.eps", 1, 0.5),
+        ("ends", None, 5),
+        ("attribute.a.level.m.eps_1", None, 1),
+        ("attribute.a.level.m.eps_inf", None, 2),
+        ("attribute.a.level.m.mechanism", None, "L-GRR"),
+    ]
+    others = [("title", None, "T"), ("replaces", None, OLD.fingerprint.hex()), ("attribute.a.aliases", None, {"z": "w"})]
+    assert [(one.key, one.old, one.new) for one in found if not one.fingerprint] == others
+    assert differences(OLD, survey()) == []
+
+
+def test_the_fingerprint_changes_exactly_with_a_difference_that_says_so() -> None:
+    for keys in ({"title": "T"}, {"retention_steps": 5}, {"ends": 4}, {"lateness_steps": 2}, {"skew_seconds": 7}):
+        new = survey(**keys)
+        found = differences(OLD, new)
+        assert [one.key for one in found] == list(keys)
+        assert found[0].fingerprint is (new.fingerprint != OLD.fingerprint)
