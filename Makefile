@@ -2,13 +2,15 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+unexport PYTHONDONTWRITEBYTECODE # otherwise every process of the tests would compile the modules again
 
 .PHONY: demo test lint fast fuzz services peers lock clean
 
 demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one process
 	$(BIN)/ldpstream demo
 
-test: $(VENV)/.dev services peers lint  ## everything; starts Kafka and Redis for the tests that need them
+test:                             ## everything; starts Kafka and Redis for the tests that need them
+	$(MAKE) --jobs=4 $(VENV)/.dev services peers lint # at once: they mostly wait for downloads
 	$(BIN)/python -m pytest -q -ra -n 2 --no-loadscope-reorder
 
 fast: $(VENV)/.dev                ## the tests that need no service
@@ -27,12 +29,12 @@ lint: $(VENV)/.dev
 services:                         ## installs what the service tests need, if it can
 	bash deploy/local/setup_services.sh
 
-peers: $(VENV)/.dev               ## other libraries, which some tests run, in a separate environment in the cache
+peers: | $(VENV)/bin/python        ## other libraries, which some tests run, in a separate environment in the cache
 	$(BIN)/python -m experiments.peers.environment || test -z "$$CI"
 
 lock:                             ## renews the locked dependencies
-	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock
-	uv pip compile pyproject.toml --extra dev --extra bench --extra plot --universal --python-version 3.11 --generate-hashes --no-header -o requirements-dev.lock
+	uv pip compile pyproject.toml --extra service --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock
+	uv pip compile pyproject.toml --extra service --extra dev --extra export --extra plot --universal --python-version 3.11 --generate-hashes --no-header -o requirements-dev.lock
 	uv pip compile experiments/peers/peers.in --universal --python-version 3.11 --generate-hashes --no-header -o experiments/peers/peers.lock
 
 clean:

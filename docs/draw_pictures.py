@@ -137,7 +137,7 @@ def year() -> None:
     curves = published(survey, moving_shares())
     lines = [f"{name}: {curves.describe(value)}" for name, value in (("chat", CHAT), ("search", SEARCH))]
     lines += [f"published at step {t}, {t - JUMP} steps after the jump: {jump}" for t, jump in curves.jumps]
-    print("\n".join(lines))  # noqa: T201
+    sys.stdout.write("\n".join([*lines, ""]))
     _, (above, below) = plt.subplots(2, 1, figsize=(9, 7))
     _draw(above, curves, range(0, YEAR, DAY))
     _draw(below, curves, range(JUMP - 4 * DAY, JUMP + 5 * DAY))

@@ -16,6 +16,7 @@ settings.load_profile("house")
 Figures = dict[str, Counter[str]]
 
 SERVICES = "tests/services/"
+OWN_SERVICES = SERVICES + "test_security.py"  # starts its own Kafka and Redis
 _figures = pytest.StashKey[Figures]()
 
 # The folder of the real data sets: `$LDPSTREAM_DATA`, else a folder beside the project.
@@ -45,11 +46,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--redis", metavar="URL", help="an empty Redis database; the tests empty it afterwards")
 
 
-class _Units(LoadScopeScheduling):  # type: ignore[misc]
-    """Distributes the tests to processes by file. Tests with real services are one unit, so that Kafka is started once."""
+class _Units(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
+    """Distributes the tests to processes by file. Tests that share a Kafka or Redis are one unit."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "services" if nodeid.startswith(SERVICES) else nodeid.partition("::")[0]
+        file = nodeid.partition("::")[0]
+        return "services" if file.startswith(SERVICES) and file != OWN_SERVICES else file
 
 
 @pytest.hookimpl(optionalhook=True)

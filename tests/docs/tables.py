@@ -28,7 +28,8 @@ def _metrics() -> dict[str, dict[str, Metric]]:
     made: dict[str, dict[str, Metric]] = {}
     for name, kind, labels, process, *_ in rows("## Metrics"):
         metric = Metric(kind, frozenset(re.findall(r"`(\w+)`", labels)))
-        made.setdefault(process, {})[name.strip("`")] = metric
+        for one in process.split(", "):
+            made.setdefault(one, {})[name.strip("`")] = metric
     return made
 
 

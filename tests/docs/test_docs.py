@@ -18,6 +18,7 @@ from producers.gateway.problems import FINAL, RETRY_S, STATUS
 from runtime.settings import Settings
 from surveys import parse_survey
 from surveys.envelope import REASONS, seal
+from tests.docs.estimates_schema import SCHEMA, estimates_schema
 from tests.docs.settings_table import settings_table, written_table
 from tests.docs.tables import METRICS
 
@@ -58,7 +59,7 @@ def test_every_setting_exists(name: str) -> None:
 
 def test_the_example_envelope_is_the_codes() -> None:
     survey = parse_survey(tomllib.loads((ROOT / "surveys" / "samples" / "demo.toml").read_text()))
-    assert survey.fingerprint.hex() == "2a87fc1bb228f5a1"
+    assert survey.fingerprint.hex() == "c10ed7176688c4ea"
     sealed = seal(survey, 0, 0, 7, np.array([5, 0, 3], survey.mechanisms[0][0].report_dtype))
     assert sealed.hex(" ") in TEXTS["wire_format.md"]
     assert all(reason in TEXTS["wire_format.md"].replace("\n", " ") for reason in (*REASONS, "unreadable batch"))
@@ -89,6 +90,12 @@ def test_the_table_of_settings_is_the_codes() -> None:
     assert settings_table().count("\n") == len(Settings.model_fields)
 
 
+def test_the_schema_of_the_estimates_is_the_codes() -> None:
+    """If this test fails after a change of the publications, run `python -m tests.docs.estimates_schema`."""
+    assert SCHEMA.read_text() == estimates_schema()
+    assert "estimates.schema.json" in TEXTS["wire_format.md"]
+
+
 def test_every_alert_has_a_documented_cause_and_remedy() -> None:
     rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())["groups"][0]["rules"]
     sections = dict(re.findall(r"(?ms)^### (Ldpstream\w+)\n(.*?)(?=^#|\Z)", TEXTS["operate.md"]))
@@ -100,13 +107,14 @@ def test_every_alert_has_a_documented_cause_and_remedy() -> None:
 
 
 def test_the_table_of_gateway_answers_is_the_codes() -> None:
-    rows = re.findall(r"(?m)^\| (\d{3}[\d, ]*) \| (.*?) \| (.*?) \|", TEXTS["device.md"])
+    text = TEXTS["write_a_device.md"]
+    rows = re.findall(r"(?m)^\| (\d{3}[\d, ]*) \| (.*?) \| (.*?) \|", text[text.index("| status | problems |") :])
     told = {cause: int(status) for statuses, causes, _ in rows for cause, status in _each(statuses, causes)}
     assert told == STATUS
     by_outcome = {outcome: [int(status) for status in statuses.split(", ")] for statuses, _, outcome in rows}
     assert by_outcome["never count by this or a later attempt"] == list(FINAL)
     assert by_outcome["may be in the log"] == [500, 504]
-    (waits,) = re.findall(r"`Retry-After` comes with (.*?)\.", TEXTS["device.md"])
+    (waits,) = re.findall(r"`Retry-After` comes with (.*?)\.", text)
     assert sorted({STATUS[cause] for cause in RETRY_S}) == [int(status) for status in re.findall(r"\d+", waits)]
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from estimators.publishing import schedule
 from mechanisms import guessing, mechanism
 from mechanisms.local_hashing import LongitudinalHashing
 from runtime import topics
 from surveys import load_survey, parse_survey
+from surveys.survey import KEPT_STEPS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -100,7 +100,7 @@ def test_the_numbers_of_hash_functions() -> None:
 
 def test_the_retention() -> None:
     assert f"at least {topics.WEEK_MS // 86_400_000} days, longer for long windows" in PLAIN
-    assert f"estimates of {schedule.KEPT_STEPS} steps" in PLAIN
+    assert f"estimates of {KEPT_STEPS} steps" in PLAIN
 
 
 def test_the_notices_examples_are_the_readmes_survey() -> None:

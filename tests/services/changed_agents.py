@@ -1,36 +1,53 @@
 """Agents with a changed part, as programs:  python -P tests/services/changed_agents.py NAME [METHOD]
 
-hangs            short timeouts; the consumer's thread hangs while the file HANG exists
+hangs            the consumer's thread hangs while the file HANG exists. Each health check takes 30 s of the stall detector's
+                 clock and one tick of the watchdog, and adds a line to the file CHECKS. No limit depends on real time
 shut-out METHOD  the group refuses the coordinator's METHOD while the file SHUT exists; each refusal adds a line to the file
+unhurried        commits only after a stop signal, and has minutes for that commit
 waits            waits between its checks and its start: makes the file CHECKED, then waits for the file GO
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import GroupAuthorizationFailedError
 
 import agents.app as app
-from agents import stall_detector, watchdog
-from agents.consumer import chunks, second_client
+from agents import counting, watchdog
+from agents.consumer import chunks
 
 
 def hangs() -> None:
-    stall_detector.REPLACE_AFTER_S, stall_detector.STALLED_AFTER_S = 1.0, 15.0
-    chunks.ANSWER_S, second_client.ANSWER_MS = 2.0, 1500
-    watchdog.Watchdog.TICK_S = 0.25
+    checks_s, ticks, healthy = [0.0], threading.Semaphore(0), counting.Counting.healthy
     fetch = chunks.ChunkThread._fetch_records
 
+    async def healthy_later(self: counting.Counting) -> bool:
+        checks_s[0] += 30.0
+        ticks.release()
+        well = await healthy(self)
+        with Path("CHECKS").open("a") as told:  # noqa: ASYNC230  # a short write
+            told.write("healthy\n" if well else "stalled\n")
+        return well
+
     async def fetch_or_hang(self: Any, *arguments: Any, **named: Any) -> Any:
-        while Path("HANG").exists():  # noqa: ASYNC240 blocks the thread's event loop on purpose
-            time.sleep(1)  # noqa: ASYNC251
+        while Path("HANG").exists():  # noqa: ASYNC240  # blocks the thread's event loop on purpose
+            time.sleep(1)  # noqa: ASYNC251  # blocks it too
         return await fetch(self, *arguments, **named)
 
-    chunks.ChunkThread._fetch_records = fetch_or_hang  # type: ignore[method-assign]
+    patch.object(counting.Counting, "healthy", healthy_later).start()
+    patch.object(app, "Counting", partial(counting.Counting, clock=lambda: checks_s[0])).start()
+    watchdog.Watchdog.TICKS = 3
+    patch.object(watchdog, "time", SimpleNamespace(sleep=lambda seconds: ticks.acquire())).start()
+    chunks.ANSWER_S = 2.0
+    patch.object(chunks.ChunkThread, "_fetch_records", fetch_or_hang).start()
 
 
 def shut_out(method: str) -> None:
@@ -38,7 +55,7 @@ def shut_out(method: str) -> None:
 
     async def do_or_not(self: Any, *arguments: Any) -> Any:
         try:
-            with Path("SHUT").open("r+") as heard:  # noqa: ASYNC230 a short write
+            with Path("SHUT").open("r+") as heard:  # noqa: ASYNC230  # a short write
                 heard.seek(0, 2)
                 heard.write("refused\n")
         except FileNotFoundError:
@@ -46,6 +63,14 @@ def shut_out(method: str) -> None:
         raise GroupAuthorizationFailedError(self.group_id)
 
     setattr(GroupCoordinator, method, do_or_not)
+
+
+def unhurried() -> None:
+    counting.CLOSE_S, app.STOP_S = 100.0, 110.0
+    rarely_s = 1e4  # longer than the setting LDPSTREAM_COMMIT_INTERVAL_MS may be
+    patch.object(
+        app, "Counting", lambda survey, store, source, interval_s: counting.Counting(survey, store, source, rarely_s)
+    ).start()
 
 
 def waits() -> None:
@@ -57,11 +82,11 @@ def waits() -> None:
         while not Path("GO").exists():
             time.sleep(0.05)
 
-    app.AgentApp.prepare = prepare_and_wait  # type: ignore[method-assign]
+    patch.object(app.AgentApp, "prepare", prepare_and_wait).start()
 
 
 if __name__ == "__main__":
-    changes: dict[str, Callable[..., None]] = {"hangs": hangs, "shut-out": shut_out, "waits": waits}
+    changes: dict[str, Callable[..., None]] = {"hangs": hangs, "shut-out": shut_out, "unhurried": unhurried, "waits": waits}
     changes[sys.argv[1]](*sys.argv[2:])
     sys.argv[1:] = []
     app._work(app._from_environment())

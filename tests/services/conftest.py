@@ -4,20 +4,28 @@ A session starts one Kafka and one Redis, each when a test first needs the servi
 skipped with the reason. If `CI` is set, the test fails instead.
 """
 
+import contextlib
 import re
 import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import numpy as np
 import pytest
 import redis
 from kafka import KafkaAdminClient
 
+from estimators.publishing.publication import conclude
 from ldpstream.local.kafka_jars import JarsError
+from surveys import load_survey
 from tests.conftest import give_up
+from tests.devices.conftest import typescript as typescript  # a fixture for devices in a browser
 
+from .agent_site import MakeSite, Site, new_site
 from .rig import KafkaNode, RedisNode, missing
 
 MakeTopic = Callable[..., str]
+SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +61,15 @@ def kafka_node(own_kafka: KafkaNode) -> Iterator[KafkaNode]:
         own_kafka.resume()
     else:
         own_kafka.start()
+
+
+@pytest.fixture(scope="session")
+def kernels() -> None:
+    """The estimator's kernels, compiled before a test starts an estimator: in a new working copy this takes half a minute."""
+    rng = np.random.default_rng(1)
+    for number, mechanisms in enumerate(SURVEY.mechanisms):
+        pane = [m.tabulate(m.simulate(rng.integers(0, m.k, 500), rng)) for m in mechanisms]
+        conclude(SURVEY, number, 0, "step", [pane], complete=True)
 
 
 @pytest.fixture
@@ -111,3 +128,19 @@ def redis_node(own_redis: RedisNode) -> Iterator[RedisNode]:
         own_redis.start()
     with redis.Redis.from_url(own_redis.url) as client:
         client.flushall()
+
+
+@pytest.fixture
+def make_site(tmp_path: Path) -> Iterator[MakeSite]:
+    """Creates sites (see `new_site`) and kills their agents at the end."""
+    sites: list[Site] = []
+
+    def make(kafka: str, url: str, step_seconds: int = 2) -> Site:
+        sites.append(new_site(tmp_path, kafka, url, step_seconds))
+        return sites[-1]
+
+    yield make
+    for site in sites:
+        for worker in site.workers:
+            with contextlib.suppress(ProcessLookupError):
+                worker.kill()

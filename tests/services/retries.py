@@ -37,8 +37,8 @@ from runtime.clock import now_ms
 from surveys import Survey, seal
 from tests.faults.invariant import numbers_of
 
+from .agent_site import PARTITIONS, Site, new_site
 from .rig import PATIENCE_S, KafkaNode, RedisNode, free_ports, freeze, wait_until
-from .test_agents import PARTITIONS, Site, new_site
 
 GATEWAYS, CLIENTS = 3, 8
 STEP_S, REPORTS = 20, 16

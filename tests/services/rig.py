@@ -9,19 +9,25 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ldpstream.local import servers
 from ldpstream.local.nodes import Node, NodeError
 from ldpstream.local.ports import LOOPBACK, free_ports
+from runtime.waiting import wait_for
+
+T = TypeVar("T")
 
 __all__ = [
-    "ENDED_S", "LOOPBACK", "PATIENCE_S", "KafkaNode", "NodeError", "Pausable", "RedisNode", "free_ports", "freeze", "missing",
-    "temporary_folder", "wait_until",
+    "ENDED_S", "LOOPBACK", "PATIENCE_S", "STOPPED", "KafkaNode", "NodeError", "Pausable", "RedisNode", "free_ports", "freeze",
+    "missing", "patiently", "temporary_folder", "wait_until",
 ]  # fmt: skip
 
 PATIENCE_S = 240.0  # longest wait in a test, then the test fails; enough for a very busy machine
-ENDED_S = 30.0  # a process ends within 10 s of SIGTERM; a busy machine may need three times as long
+# A process ends within 10 s of SIGTERM, on a busy machine later. Without a deadline, an agent takes 88 s if Kafka hangs.
+ENDED_S = 60.0
+# Exit statuses of an agent after SIGTERM. On a busy machine the alarm of `runtime.shutdown` may end the agent.
+STOPPED = (0, -signal.SIGALRM)
 
 
 def missing(*, kafka: bool = True, redis: bool = True) -> str | None:
@@ -44,6 +50,17 @@ def wait_until(well: Callable[[], object], what: Callable[[], object], timeout_s
                 return
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what()}"
         time.sleep(0.05)
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """Retries while Kafka does not answer in time, as our processes do at their start."""
+    deadline = time.monotonic() + PATIENCE_S
+
+    def stop(seconds: float) -> bool:
+        time.sleep(seconds)
+        return time.monotonic() > deadline
+
+    return wait_for("Kafka", ask, stop, print)
 
 
 def freeze(process: subprocess.Popen[Any]) -> None:

@@ -1,5 +1,6 @@
 """A Kafka and a Redis with access control: TLS, passwords, client certificates, and rights for each user."""
 
+import contextlib
 import re
 import secrets
 from collections.abc import Iterable, Mapping
@@ -10,19 +11,22 @@ import redis
 from kafka import KafkaAdminClient
 from kafka.admin import (
     ACL,
+    ACLFilter,
     ACLOperation,
     ACLPermissionType,
     ACLResourcePatternType,
     ResourcePattern,
+    ResourcePatternFilter,
     ResourceType,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
 
 from runtime.settings import Settings
+from runtime.topics import TopicError, check_broker
 
 from .certificates import Authority
-from .rig import LOOPBACK, KafkaNode, RedisNode
+from .rig import LOOPBACK, KafkaNode, RedisNode, wait_until
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -61,12 +65,24 @@ class SecureKafkaNode(KafkaNode):
         return Settings(**given)
 
     def add_user(self, user: str, password: str, mechanism: str = "SCRAM_SHA_512") -> None:
-        """Creates a user, or changes the user's password."""
+        """Creates a user, or changes the user's password. Returns when the broker accepts the password.
+
+        The controller answers earlier.
+        """
         with KafkaAdminClient(**self.admin_options) as admin:
             admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, ScramMechanism[mechanism], password)])
+        settings = self.settings(user, password, kafka_sasl_mechanism=mechanism.replace("_", "-"))
+
+        def let_in() -> bool:
+            with contextlib.suppress(TopicError):
+                check_broker(settings)
+                return True
+            return False
+
+        wait_until(let_in, lambda: f"the broker accepts the password of {user}")
 
     def grant(self, principal: str, rights: Iterable[tuple[str, str, str]]) -> None:
-        """Grants rights.
+        """Grants rights, and returns when the broker applies them. The controller answers earlier.
 
         Args:
             principal: ``User:name``.
@@ -79,7 +95,12 @@ class SecureKafkaNode(KafkaNode):
             acls.append(ACL(principal, "*", ACLOperation[operation.upper()], ACLPermissionType.ALLOW, resource))
         with KafkaAdminClient(**self.admin_options) as admin:
             failed = admin.create_acls(acls)["failed"]
-        assert not failed, failed
+            assert not failed, failed
+            anything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+            of_user = ACLFilter(principal, None, ACLOperation.ANY, ACLPermissionType.ANY, anything)
+            wait_until(
+                lambda: {*acls} <= {*admin.describe_acls(of_user)[0]}, lambda: f"the broker applies the rights of {principal}"
+            )
 
     def _properties(self) -> dict[str, str | int | Path]:
         server = self.authority.issue(LOOPBACK, common_name="broker")

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,7 +13,8 @@ from .rig import LOOPBACK, PATIENCE_S, NodeError, Pausable, RedisNode, free_port
 
 SLOTS = 16384
 # Other nodes and the Sentinel treat a node as dead after this time without an answer. Even a busy machine answers sooner.
-DEAD_MS = 3000
+DEAD_MS = 60_000
+KILLED_MS = 3000  # the same time, once a test has killed the master
 
 
 def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> None:
@@ -90,7 +92,7 @@ class RedisClusterNodes(_Together):
                     client.execute_command("CLUSTER MEET", host, port, self._buses[0])
         for node in self.nodes:
             with node.client() as client:
-                wait_for(lambda client=client: self._whole(client), "the nodes know each other")  # type: ignore[misc]
+                wait_for(partial(self._whole, client), "the nodes know each other")
 
     def _whole(self, client: Any) -> bool:
         about = client.execute_command("CLUSTER INFO")
@@ -179,17 +181,26 @@ class WatchedRedis(_Together):
             wait_for(lambda: client.info("replication")["master_link_status"] == "up", "the replica is connected")
         self._started.enter_context(self.sentinel)
         with self.sentinel.client() as client:
-            known: Any = lambda: [replica["master-link-status"] for replica in client.sentinel_slaves(self.service)]  # noqa: E731
-            wait_for(lambda: known() == ["ok"], "the Sentinel knows the replica")
+
+            def known() -> bool:
+                return [replica["master-link-status"] for replica in client.sentinel_slaves(self.service)] == ["ok"]
+
+            wait_for(known, "the Sentinel knows the replica")
 
     def await_replica(self) -> None:
         """Waits until the replica has all the master's writes."""
         with self.master.client() as client:
             wait_for(lambda: client.wait(1, 1000) == 1, "the replica has all writes")
 
+    def kill_master(self) -> None:
+        """Kills the master. The Sentinel then promotes the replica."""
+        self.master.kill()
+        with self.sentinel.client() as client:
+            client.sentinel_set(self.service, "down-after-milliseconds", KILLED_MS)
+
     def fail_over(self) -> None:
         """Kills the master, and waits until the replica has become master."""
-        self.master.kill()
+        self.kill_master()
         self.await_promotion()
 
     def cut_replica_off(self) -> None:

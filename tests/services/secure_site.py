@@ -27,7 +27,7 @@ from stores.redis_store import RedisCountStore
 from surveys import Survey, load_survey
 
 from .certificates import Authority
-from .rig import PATIENCE_S
+from .rig import PATIENCE_S, patiently
 from .rig_secure import SecureKafkaNode, SecureRedisNode
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,7 @@ class Site:
     def make_topics(self, survey: Survey) -> None:
         """Creates the survey's topics as the administrator."""
         user, password = "admin", self.kafka.admin_options["sasl_plain_password"]
-        ensure_topics(self.kafka.settings(user, password), survey)
+        patiently(lambda: ensure_topics(self.kafka.settings(user, password), survey))
 
     def user(self, role: str, survey: str, but: tuple[str, ...] = (), rules: str | None = None) -> Settings:
         """Creates a user with the rights of a role, and returns the user's settings.
@@ -166,12 +166,13 @@ def exercise_estimator(survey: Survey, settings: Settings) -> None:
         store.tables(range(3))
         store.prune(now_ms(), store.heads())  # the time grows, so each call has something to write
         before, nothing = results.progress(), [[m.empty_table() for m in survey.mechanisms[0]]]
-        publication = conclude(survey, 0, 0, "step", nothing, True, "none")
+        publication = conclude(survey, 0, 0, "step", nothing, True)
         progress = Progress(first_step=0, next_step=(before.next_step if before else 0) + 1)
         assert results.save([publication], before, progress, {"screen": b"state"})
         assert results.filters() == {"screen": b"state"}
         assert results.get([publication.key]) == [publication]
         results.history()
+        assert not results.balance()
         assert results.lead()
         results.resign()
 

@@ -24,7 +24,7 @@ from kafka.errors import KafkaError
 
 from agents import Record
 from agents.report_keys import HEADER_BYTES
-from estimators.publishing.log_position import KafkaLogPosition
+from estimators.publishing.log_position import KafkaLogPosition, connect_admin
 from estimators.publishing.results import MemoryResults
 from runtime.clock import now_ms
 from runtime.errors import LogUnavailable
@@ -46,8 +46,8 @@ from tests.faults.invariant import (
     truth_of,
 )
 
+from .agent_site import PARTITIONS, Site, Worker
 from .rig import PATIENCE_S, KafkaNode, RedisNode, freeze
-from .test_agents import PARTITIONS, Site, Worker
 
 MAX_AGENTS = 3
 ENOUGH = 600  # minimum number of records in a run
@@ -161,13 +161,14 @@ class Estimator(threading.Thread):
         module = Code.real().schedule
         publish_counts(module)
         try:
-            position = KafkaLogPosition(self.site.survey, self.site.settings, timeout_ms=30_000)
+            admin = connect_admin(self.site.settings, timeout_ms=30_000)
+            position = KafkaLogPosition(self.site.survey, self.site.settings, admin)
             store = _Unpruned(self.site.survey, self.site.settings)
             schedule = module.Schedule(self.site.survey, store, position, self.results, [self])
             while not self._over.wait(0.2):
                 with contextlib.suppress(LogUnavailable, StoreUnavailable):
                     schedule.run(now_ms())
-            position.close()
+            admin.close()
             store.close()
         except BaseException as error:
             self.error = error

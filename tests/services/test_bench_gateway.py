@@ -1,6 +1,7 @@
 """`ldpstream bench gateway` with a real Kafka and a real Redis, at tiny sizes: the gateway, the overload, and the clean-up."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -35,8 +36,9 @@ def test_an_acknowledged_report_that_is_not_in_the_log_is_an_error(monkeypatch: 
     monkeypatch.setattr(gateway, "_load", lambda *_: {"seconds": 1.0, "statuses": {"202": 5, "503": 1}, "closed": 0})
     records = iter([10, 14])
     monkeypatch.setattr(gateway, "_records", lambda _: next(records))
+    site: Any = None  # the replaced functions do not use it
     with pytest.raises(BenchError, match="5 reports acknowledged, 4 in the log"):
-        gateway._overload(None, 1, QUICK, Path())  # type: ignore[arg-type]
+        gateway._overload(site, 1, QUICK, Path())
 
 
 def test_the_table_states_time_and_cores() -> None:
@@ -46,5 +48,5 @@ def test_the_table_states_time_and_cores() -> None:
     with console.capture() as captured:
         console.print(gateway_table(result), *gateway_notes(result))
     shown = captured.get()
-    for text in ("50.0", "20 k", "13.9", "10.0", "Not installed: granian.", "5 × 202, 1 × 503; 5 records in the log."):
+    for text in ("50.0", "13.9", "10.0", "Not installed: granian.", "5 × 202, 1 × 503; 5 records in the log."):
         assert text in shown

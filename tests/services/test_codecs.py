@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,10 +15,8 @@ from agents import Record, tally
 from agents.consumer.batches import FetchedBytes
 from tests.agents.samples import PANES, sound
 
+from .agent_site import PARTITIONS, MakeSite, Site
 from .rig import PATIENCE_S
-from .test_agents import PARTITIONS, Site, make_site
-
-__all__ = ["make_site"]
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 ENVELOPES = 125  # for each codec and writer; the broker and the clients each compress at least 500 in all
@@ -27,7 +25,7 @@ ENVELOPES = 125  # for each codec and writer; the broker and the clients each co
 class Codecs(FetchedBytes):
     """Remembers the codec of every fetched batch."""
 
-    seen: set[int] = set()  # noqa: RUF012
+    seen: ClassVar[set[int]] = set()
 
     def __init__(self, raw: bytes) -> None:
         super().__init__(raw)
@@ -67,7 +65,7 @@ async def send(site: Site, values: list[bytes], codec: str | None) -> None:
 
 
 def test_reports_in_every_kafka_codec_are_counted(
-    kafka: str, redis_url: str, make_site: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
+    kafka: str, redis_url: str, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker compresses the reports (topic setting `compression.type`), or the client compresses them."""
     monkeypatch.setattr(fetcher, "MemoryRecords", Codecs)

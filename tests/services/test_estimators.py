@@ -5,21 +5,28 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 import pytest
 import redis
+from msgspec.structs import replace
 
 from estimators.publishing.publication import Publication
 from estimators.publishing.publishers import KafkaPublisher
 from estimators.publishing.results import RedisResults
-from estimators.publishing.schedule import Schedule
+from estimators.publishing.schedule import Progress, Schedule
+from estimators.publishing.service import serve
+from ldpstream.arguments import DEMO_SURVEY
+from runtime.clock import now_ms
 from runtime.errors import LogUnavailable
 from runtime.settings import Settings
+from runtime.survey_watch import SurveyWatch
 from runtime.topics import ensure_topics
 from stores.checkpoint import Checkpoint
 from stores.redis_connection import connect
 from stores.redis_store import RedisCountStore
-from surveys import Survey
+from surveys import Survey, load_survey
 from tests.estimators.schedule_rig import MARGIN_MS, Log, pane
 
 from .rig import PATIENCE_S, RedisNode
@@ -64,8 +71,8 @@ class Estimator:
     def __init__(self, survey: Survey, settings: Settings, log: Log) -> None:
         self.store, self.client = HangingStore(survey, settings), connect(settings)
         self.results, self.topic = RedisResults(survey, self.client), HangingTopic(survey, settings)
-        self.results.lead = lambda for_ms=None: True  # type: ignore[method-assign]
-        self.schedule = Schedule(survey, self.store, log, self.results, [], "none", MARGIN_MS, self.topic)
+        vars(self.results)["lead"] = lambda for_ms=None: True
+        self.schedule = Schedule(survey, self.store, log, self.results, [], MARGIN_MS, self.topic)
         self.error: Exception | None = None
 
     def run(self, step: int) -> list[Publication]:
@@ -119,7 +126,7 @@ class Site:
 
 @pytest.fixture
 def site(kafka: str, topic: str, redis_node: RedisNode) -> Iterator[Site]:
-    survey = SURVEY.model_copy(update={"name": topic[-40:]})
+    survey = replace(SURVEY, name=topic[-40:])
     settings = Settings(kafka=kafka, redis=redis_node.url)
     ensure_topics(settings, survey)
     log = Log([SURVEY.opens_ms(step) for step in range(STEPS)])
@@ -182,3 +189,19 @@ def test_losing_the_progress_alone_does_no_harm(site: Site) -> None:
         client.delete(site.one.results._progress_key, site.one.results._estimates_key)
     site.two.run(STEPS - 1)
     site.check()
+
+
+def test_an_estimator_with_a_last_step_estimates_no_later_step(kafka: str, topic: str, redis_url: str, tmp_path: Path) -> None:
+    """Several steps are due at the start, as after a slow start."""
+    file = tmp_path / "survey.toml"
+    file.write_text(DEMO_SURVEY.read_text().replace('name = "demo"', f'name = "{topic[-40:]}"'))
+    watch, survey = SurveyWatch([file]), load_survey(file)
+    settings = Settings(kafka=kafka, redis=redis_url, page_port=0)
+    ensure_topics(settings, survey)
+    first = survey.step_at(now_ms() - MARGIN_MS) - survey.lateness_steps - 6  # six steps at least have closed
+    with closing(connect(settings)) as client:
+        assert RedisResults(survey, client).save([], None, Progress(first_step=first, next_step=first))
+    made = serve(
+        watch, settings, threading.Event(), lambda publication: None, partial(ensure_topics, settings), until=first + 1
+    )
+    assert {(p.step, p.complete) for p in made} == {(first, True), (first + 1, True)}

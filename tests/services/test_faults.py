@@ -30,11 +30,10 @@ from tests.faults.operations import (
     Wait,
 )
 
+from .agent_site import MakeSite, Site
 from .rig import KafkaNode, RedisNode
 from .site_under_faults import Run
-from .test_agents import Site, make_site  # noqa: F401
 
-MakeSite = Callable[[str, str], Site]
 CarryOut = Callable[[int, list[Operation]], Run]
 
 LISTS = int(os.environ.get("LDPSTREAM_REAL_FAULT_LISTS", "1"))
@@ -76,12 +75,7 @@ def random_list(seed: int, length: int = 18) -> list[Operation]:
 
 
 @pytest.fixture
-def carry_out(
-    kafka_node: KafkaNode,
-    redis_node: RedisNode,
-    make_site: MakeSite,  # noqa: F811
-    figures: Figures,
-) -> CarryOut:
+def carry_out(kafka_node: KafkaNode, redis_node: RedisNode, make_site: MakeSite, figures: Figures) -> CarryOut:
     """Runs and prints a list of operations, and adds up the events."""
 
     def do(seed: int, operations: list[Operation]) -> Run:

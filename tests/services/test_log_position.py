@@ -4,8 +4,9 @@ from contextlib import closing
 from pathlib import Path
 
 from kafka import KafkaAdminClient, KafkaProducer
+from msgspec.structs import replace
 
-from estimators.publishing.log_position import KafkaLogPosition
+from estimators.publishing.log_position import KafkaLogPosition, connect_admin
 from runtime.settings import Settings
 from runtime.topics import ensure_topics
 from surveys import load_survey
@@ -15,11 +16,12 @@ SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.t
 
 def test_the_estimator_waits_for_an_added_partition_at_once(kafka: str, topic: str) -> None:
     """Without this wait, the estimator would publish steps as complete although the new partition's records are missing."""
-    survey = SURVEY.model_copy(update={"name": topic[-40:]})
+    survey = replace(SURVEY, name=topic[-40:])
     settings = Settings(kafka=kafka, partitions=1)
     ensure_topics(settings, survey)
     far_ms = survey.closes_ms(10**6)
-    with closing(KafkaLogPosition(survey, settings)) as position:
+    with connect_admin(settings) as reader:
+        position = KafkaLogPosition(survey, settings, reader)
         assert position.offsets_at(far_ms) == {0: 0}
         assert position.earliest_ms() is None
         with closing(KafkaAdminClient(bootstrap_servers=kafka)) as admin:

@@ -6,11 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from msgspec.structs import replace
 
 from estimators.publishing import publishers
-from estimators.publishing.publication import Frequencies, Publication, conclude
+from estimators.publishing.frequencies import Frequencies
+from estimators.publishing.publication import Publication, conclude
 from estimators.publishing.publishers import KafkaPublisher
-from estimators.publishing.service import MAX_PUBLISHED_K
+from estimators.publishing.survey_estimator import MAX_PUBLISHED_K
 from runtime.errors import LogUnavailable
 from runtime.settings import Settings
 from runtime.topics import TopicError, ensure_topics
@@ -46,7 +48,7 @@ def published(settings: Settings, topic: str) -> list[tuple[int, bool]]:
 
 def test_an_abandoned_publication_never_arrives(kafka_node: KafkaNode, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A publication that times out in a broker's outage never arrives. The publisher must then take over the topic again."""
-    survey = SURVEY.model_copy(update={"name": topic[-40:]})
+    survey = replace(SURVEY, name=topic[-40:])
     settings = Settings(kafka=kafka_node.bootstrap)
     ensure_topics(settings, survey)
     with closing(KafkaPublisher(survey, settings)) as publisher:
@@ -56,7 +58,11 @@ def test_an_abandoned_publication_never_arrives(kafka_node: KafkaNode, topic: st
             publisher.take_over(0, lambda: True)
         publisher.publish([publication(survey, 0, complete=True)])
         kafka_node.kill()
-        with pytest.raises(LogUnavailable, match=f"Kafka at {settings.kafka} does not accept estimates for"):
+        with (
+            monkeypatch.context() as impatient,
+            pytest.raises(LogUnavailable, match=f"Kafka at {settings.kafka} does not accept estimates for"),
+        ):
+            impatient.setattr(publishers, "DELIVERY_MS", 0)  # waits 10 s for the commit, not 30 s
             publisher.publish([publication(survey, 1, complete=False)])
         with pytest.raises(LogUnavailable, match="has not taken the topic over"):
             publisher.publish([publication(survey, 1, complete=False)])
@@ -70,7 +76,7 @@ def test_an_abandoned_publication_never_arrives(kafka_node: KafkaNode, topic: st
 
 
 def test_only_the_last_publisher_to_take_over_can_publish(kafka: str, topic: str) -> None:
-    survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
+    survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     old, new = KafkaPublisher(survey, settings), KafkaPublisher(survey, settings)
     with closing(old), closing(new):
@@ -88,7 +94,7 @@ def test_only_the_last_publisher_to_take_over_can_publish(kafka: str, topic: str
 
 def test_records_of_another_survey_are_skipped(kafka: str, topic: str) -> None:
     """A skipped record has another survey's fingerprint under the same name, or is not a publication."""
-    survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
+    survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     other = msgspec.structs.replace(publication(survey, 3, complete=True), fingerprint="00")
     with closing(KafkaPublisher(survey, settings)) as publisher:
@@ -102,7 +108,7 @@ def test_records_of_another_survey_are_skipped(kafka: str, topic: str) -> None:
 
 def test_a_record_that_only_resembles_a_publication_is_skipped(kafka: str, topic: str) -> None:
     """Another version of the program may have written such a record. The record's step is estimated again."""
-    survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
+    survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     value = {"fingerprint": survey.fingerprint.hex(), "step": 0, "complete": True, "reports": 9}
     with closing(KafkaPublisher(survey, settings)) as publisher:
@@ -115,7 +121,7 @@ def test_a_record_that_only_resembles_a_publication_is_skipped(kafka: str, topic
 
 
 def test_a_take_over_ends_when_another_estimator_leads(kafka: str, topic: str) -> None:
-    survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
+    survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     with closing(KafkaPublisher(survey, settings)) as publisher:
         with pytest.raises(LogUnavailable, match="another estimator leads"):
@@ -128,7 +134,7 @@ def test_a_take_over_ends_when_another_estimator_leads(kafka: str, topic: str) -
 
 
 def test_a_topic_of_estimates_must_have_one_partition(kafka: str, topic: str) -> None:
-    survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
+    survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
     with KafkaAdminClient(bootstrap_servers=kafka) as admin:
         admin.create_topics({survey.estimates_topic: {"num_partitions": 2, "replication_factor": 1}}, timeout_ms=30_000)
     with pytest.raises(TopicError, match="must have 1 partition, got 2"):
@@ -137,13 +143,12 @@ def test_a_topic_of_estimates_must_have_one_partition(kafka: str, topic: str) ->
 
 def test_the_largest_publication_is_accepted(kafka: str, topic: str) -> None:
     """The publication has the maximum number of values, each of the maximum length in JSON."""
-    survey, settings = SURVEY.model_copy(update={"name": topic[-40:]}), Settings(kafka=kafka)
+    survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
     ensure_topics(settings, survey)
     longest: list[float | None] = [-1.2345678901234567e-100] * MAX_PUBLISHED_K
-    shares = Frequencies(frequencies=longest, standard_errors=longest, iterations=10_000, converged=False)
-    large = msgspec.structs.replace(
-        publication(survey, 0, complete=True), estimators=dict.fromkeys(("mi", "ibu", "mle"), shares)
-    )
+    raw = Frequencies(frequencies=longest, standard_errors=longest, iterations=10_000, converged=False)
+    shares = msgspec.structs.replace(raw, low=longest, high=longest)
+    large = msgspec.structs.replace(publication(survey, 0, complete=True), estimators={"eb": shares, "mi": raw})
     assert len(msgspec.json.encode(large)) > 0.85 * publishers.MAX_PUBLICATION_BYTES
     with closing(KafkaPublisher(survey, settings)) as publisher:
         publisher.take_over(0, lambda: True)

@@ -1,21 +1,16 @@
 """Retries through several gateways while processes are killed: every acknowledged report is counted exactly once."""
 
-from collections.abc import Callable
-
 from tests.conftest import Figures
 
+from .agent_site import MakeSite
 from .retries import STEP_S, run
 from .rig import KafkaNode, RedisNode
-from .test_agents import Site, make_site  # noqa: F401
 
 POSTS = 2500
 
 
 def test_retries_through_several_gateways_count_once(
-    kafka_node: KafkaNode,
-    redis_node: RedisNode,
-    make_site: Callable[..., Site],  # noqa: F811
-    figures: Figures,
+    kafka_node: KafkaNode, redis_node: RedisNode, make_site: MakeSite, figures: Figures
 ) -> None:
     """The control: the log itself has many envelopes more than once."""
     site = make_site(kafka_node.bootstrap, redis_node.url, STEP_S)

@@ -22,12 +22,12 @@ from surveys import load_survey
 from tests.agents.samples import during, make_survey
 from tests.conftest import give_up
 
+from .agent_site import MakeSite
 from .certificates import Authority
 from .rig import PATIENCE_S, free_ports, missing
 from .rig_secure import SecureRedisNode
 from .rig_topologies import RedisClusterNodes, WatchedRedis, wait_for
 from .secure_site import DEMO, REDIS_RULES, check_agent, check_estimator, exercise_agent, exercise_estimator
-from .test_agents import Site, make_site  # noqa: F401
 
 SURVEY = make_survey("topologies")
 PARTITIONS = 9
@@ -133,7 +133,7 @@ def test_a_cluster_stores_results(cluster: RedisClusterNodes) -> None:
     with closing(connect(Settings(redis=cluster.url))) as client:
         results = RedisResults(SURVEY, client)
         empty = [[m.empty_table() for m in SURVEY.mechanisms[0]]]
-        publication, progress = conclude(SURVEY, 0, 0, "step", empty, True, "none"), Progress(first_step=0, next_step=1)
+        publication, progress = conclude(SURVEY, 0, 0, "step", empty, True), Progress(first_step=0, next_step=1)
         assert results.progress() is None
         states = {"a": bytes(range(256)), "größe": b""}
         assert results.filters() == {}
@@ -213,7 +213,7 @@ def test_a_commit_after_a_lost_commit_is_refused(watched: WatchedRedis) -> None:
         before = store.positions()[0]
         watched.cut_replica_off()
         assert store.commit(0, (before, ""), random_change(rng, before + 5, store))
-        watched.master.kill()
+        watched.kill_master()
         watched.replica.resume()
         retried(store.positions)
         watched.await_promotion()
@@ -268,11 +268,7 @@ def test_a_sentinel_may_require_a_password() -> None:
 
 @pytest.mark.parametrize("topology", ["cluster", "sentinel"])
 def test_an_agent_counts_exactly_on_each_topology(
-    topology: str,
-    kafka: str,
-    cluster: RedisClusterNodes,
-    watched: WatchedRedis,
-    make_site: Callable[[str, str], Site],  # noqa: F811
+    topology: str, kafka: str, cluster: RedisClusterNodes, watched: WatchedRedis, make_site: MakeSite
 ) -> None:
     site, rng = make_site(kafka, cluster.url if topology == "cluster" else watched.url), np.random.default_rng(7)
     with site.producer() as producer:

@@ -41,7 +41,7 @@ def command_line(pid: int) -> str:
 
 
 @pytest.fixture
-def trial(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def trial(kernels: None, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     if reason := missing():
         give_up(reason)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": "nowhere:1"}

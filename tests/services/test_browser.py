@@ -1,0 +1,122 @@
+"""Devices in a browser, the gateway, Kafka, an agent and the estimator: the published histogram equals a direct count."""
+
+import json
+import os
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import sync_playwright
+
+from estimators.matrix_inversion import matrix_inversion
+from ldpstream.rehearse import rehearse
+from runtime.clock import now_ms
+from surveys import open_envelope
+from tests.conftest import give_up
+from tests.devices.browser_rig import PageServer, page_server, tab
+from tests.ldpstream.conftest import CHROMIUM, QUIET
+
+from .rig import LOOPBACK, free_ports, wait_until
+from .test_pipeline import Services
+
+SOURCE = """
+name = "browser-NUMBER"
+start = 2026-01-05T00:00:00Z
+step_seconds = 3600
+window_steps = 1
+lateness_steps = 8                  # steps take 4 s: half a minute to send the reports
+collection = "smp"
+[[attribute]]
+name = "zone"
+size = 6
+[[attribute.level]]
+name = "standard"
+mechanism = "L-GRR"
+eps_inf = 4.0
+eps_1 = 2.0
+"""
+STEP_S, DEVICES, PER_DEVICE = 4, 60, 2
+REPORT_AND_SEND = """async ([url, name, devices]) => {
+    const { Device, fetchSurvey, IndexedDBStore, Sender } = await import("/build/ldpstream-device.js");
+    const gateway = { url };
+    const survey = await fetchSurvey(gateway);
+    const made = [];
+    const live = async (i) => {
+        const device = await Device.open(survey, new IndexedDBStore(`${name}-${i}`));
+        const envelope = await device.report("zone", i % 4);
+        const [report] = await device.waiting();
+        made.push([Array.from(envelope), report.key]);
+        if (i % 3 == 0) { // the answer to the first attempt is lost
+            const headers = { "Content-Type": "application/vnd.ldpstream.envelope", "Idempotency-Key": report.key };
+            await fetch(`${url}/v1/reports`, { method: "POST", body: envelope, headers }).catch(() => null);
+        }
+        await new Sender(device, gateway).run();
+    };
+    await Promise.all(Array.from({ length: devices }, (_, i) => live(i)));
+    return made;
+}"""
+
+
+@pytest.fixture
+def services(kernels: None, kafka: str, redis_url: str, tmp_path: Path) -> Iterator[Services]:
+    made = Services(kafka, redis_url, tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def server(typescript: Path) -> Iterator[PageServer]:
+    with page_server(typescript) as server:
+        yield server
+
+
+def ready(port: int) -> bool:
+    """True if the gateway accepts reports."""
+    with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/ready", timeout=30) as answer:
+        return bool(answer.status == 200)
+
+
+def test_reports_of_a_browser_become_a_histogram(services: Services, server: PageServer, tmp_path: Path) -> None:
+    if CHROMIUM is None:
+        give_up("no Chromium on this machine")
+    (tmp_path / "source.toml").write_text(SOURCE.replace("NUMBER", f"{os.getpid()}-{time.time_ns()}"))
+    survey_file, (port,) = tmp_path / "survey.toml", free_ports(1)
+    survey = rehearse(tmp_path / "source.toml", survey_file, STEP_S, now_s=time.time())
+    services.start("agent", survey_file)
+    services.start(
+        "gateway", survey_file, LDPSTREAM_GATEWAY_PORT=str(port), LDPSTREAM_GATEWAY_ORIGINS=server.url,
+        LDPSTREAM_GATEWAY_RATE="1000", LDPSTREAM_METRICS_PORT="0",
+    )  # fmt: skip
+    wait_until(lambda: ready(port), services.logs)
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        page = tab(browser.new_context(), server)
+        made = [
+            one
+            for turn in range(PER_DEVICE)
+            for one in page.evaluate(REPORT_AND_SEND, [f"http://{LOOPBACK}:{port}", f"turn-{turn}", DEVICES])
+        ]
+        browser.close()
+
+    envelopes = [bytes(envelope) for envelope, _ in made]
+    assert len({key for _, key in made}) == len(made) == DEVICES * PER_DEVICE
+    opened = [open_envelope(survey, envelope, now_ms()) for envelope in envelopes]
+    counts = Counter((envelope.step, envelope.payload[0]) for envelope in opened)
+    steps = sorted({envelope.step for envelope in opened})
+    out = tmp_path / "estimates.json"
+    services.finish(services.start("estimate", survey_file, "--until", steps[-1], "--json", out, LDPSTREAM_PAGE_PORT="0"))
+
+    published = {e["step"]: e for e in json.loads(out.read_text())["estimates"] if e["span"] == "step"}
+    m = survey.mechanisms[0][0]
+    for step in steps:
+        direct = np.array([counts[step, value] for value in range(m.k)])
+        assert published[step]["reports"] == direct.sum()
+        assert published[step]["complete"]
+        expected = matrix_inversion(m, m.table(int(direct.sum()), direct))
+        assert published[step]["estimators"]["mi"]["frequencies"] == pytest.approx(expected.frequencies.tolist(), abs=1e-12)
+    assert sum(one["reports"] for one in published.values()) == len(made)

@@ -1,0 +1,118 @@
+"""Agents that count a folder of surveys, as real processes with a real Kafka and a real Redis, while the folder changes."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from runtime.settings import Settings
+from stores.redis_store import RedisCountStore
+from surveys import load_survey
+
+from .agent_site import PARTITIONS, SURVEY, Site
+
+MakeFolderSite = Callable[[str], "FolderSite"]
+
+
+class FolderSite(Site):
+    """One survey of a folder."""
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "surveys" / f"{self.survey.name}.toml"
+
+    def group_offsets(self) -> dict[int, int]:
+        with KafkaConsumer(
+            bootstrap_servers=self.settings.kafka, group_id=self.settings.group, enable_auto_commit=False
+        ) as consumer:
+            found = {p: consumer.committed(TopicPartition(self.survey.reports_topic, p)) for p in range(PARTITIONS)}
+        return {p: offset for p, offset in found.items() if offset is not None}
+
+    def exchange(self, rng: np.random.Generator, n: int) -> None:
+        """Sends envelopes, and waits until they are counted."""
+        with self.producer() as producer:
+            self.send(producer, rng, n)
+        self.until(lambda: self.counted() == self.n_sent)
+
+    def told(self, event: str) -> bool:
+        """True if every agent has logged this event of this survey."""
+        wanted = (f'"event": "{event}"', f'"survey": "{self.survey.name}"')
+        logs = [worker.log.read_text().splitlines() for worker in self.workers]
+        return all(any(all(part in line for part in wanted) for line in lines) for lines in logs)
+
+
+@pytest.fixture
+def make_folder_site(tmp_path: Path, kafka: str, redis_url: str) -> Iterator[MakeFolderSite]:
+    """Makes a survey that begins now, with its file in the folder, and shares the agents between all surveys."""
+    (tmp_path / "surveys").mkdir()
+    group = f"group-{time.time_ns()}"
+    named = {"LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": redis_url, "LDPSTREAM_SURVEY": str(tmp_path / "surveys")}
+    environment = dict(os.environ) | named | {"LDPSTREAM_GROUP": group, "PYTHONPATH": str(Path(__file__).parents[2])}
+    sites = list[FolderSite]()
+
+    def make(name: str) -> FolderSite:
+        start = datetime.now(UTC).replace(microsecond=0).isoformat()
+        new = tmp_path / f"{name}-{time.time_ns()}.toml"
+        new.write_text(SURVEY.format(name=new.stem, start=start, step_seconds=60))
+        survey, settings = load_survey(new), Settings.model_validate({"kafka": kafka, "redis": redis_url, "group": group})
+        site = FolderSite(survey, settings, RedisCountStore(survey, settings), environment, tmp_path)
+        if sites:
+            site.workers = sites[0].workers
+        sites.append(site)
+        new.rename(site.file)
+        return site
+
+    yield make
+    for worker in sites[0].workers if sites else ():
+        if worker.process.poll() is None:
+            worker.kill()
+
+
+def test_a_folder_that_changes_is_counted_exactly(make_folder_site: MakeFolderSite, tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    kept, removed = make_folder_site("kept"), make_folder_site("removed")
+    broken = tmp_path / "surveys" / "broken.toml"
+    broken.write_text("name = [")
+    first = kept.start()
+    for site in (kept, removed):
+        site.exchange(rng, 200)
+    assert f'"file": "{broken}"' in first.log.read_text()
+    kept.start()
+    kept.until(lambda: kept.told("counting"))
+    for site in (kept, removed):
+        site.exchange(rng, 200)
+    removed.check()
+
+    added = make_folder_site("added")
+    kept.exchange(rng, 200)
+    added.until(lambda: added.told("survey added"))
+    added.exchange(rng, 200)
+    removed.file.unlink()
+    removed.until(lambda: removed.told("survey removed"))
+    for site in (kept, added):
+        site.exchange(rng, 200)
+    assert removed.counted() == removed.n_sent
+
+    broken.unlink()
+    make_folder_site("mended").exchange(rng, 200)
+    first.kill()
+    for site in (kept, added):
+        site.exchange(rng, 200)
+        site.check()
+    kept.workers[1].stop()
+    kept.check_logs()
+
+
+def test_a_folder_without_surveys_is_one_line_and_exit_code_2(tmp_path: Path, make_folder_site: MakeFolderSite) -> None:
+    site = make_folder_site("moved")
+    site.file.unlink()
+    worker = site.start()
+    assert worker.process.wait(240) == 2
+    assert worker.log.read_text() == (
+        f"ldpstream agent: {tmp_path / 'surveys'}: no survey found; a folder's surveys are its files *.toml\n"
+    )
