@@ -10,8 +10,9 @@ SAMPLE = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
 
 
 def counted(state: str) -> float:
-    samples = survey_files.collect()[0].samples  # not the registry: other metrics may call objects of other tests
-    return next(sample.value for sample in samples if sample.labels == {"state": state})
+    (metric,) = survey_files.collect()  # not the whole registry: other metrics may call objects of other tests
+    (value,) = [float(sample.value) for sample in metric.samples if sample.labels == {"state": state}]
+    return value
 
 
 def test_log_and_metric(tmp_path: Path) -> None:
