@@ -12,6 +12,7 @@ Sources: Andrés, Bordenabe, Chatzikokolakis and Palamidessi 2013 (geo-indisting
 """
 
 import math
+from abc import abstractmethod
 from functools import cached_property
 from typing import NoReturn
 
@@ -134,9 +135,9 @@ class ChannelMechanism(OneTime):
 class LocationMechanism(ChannelMechanism):
     """A mechanism whose report is one of the k values. Its ε is not an LDP ε."""
 
+    @abstractmethod
     def distances(self) -> FloatArray:
         """(k, k) distance between every two values, in the unit of the geo-indistinguishability guarantee."""
-        raise NotImplementedError
 
     @cached_property
     def eps_distance(self) -> float:

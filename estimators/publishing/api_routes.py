@@ -1,7 +1,7 @@
 """The routes of one survey: its API and its page. `api` puts them at the root, or below the name of each survey."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path as FilePath
 from typing import Annotated, Any
@@ -205,7 +205,7 @@ class News:
     def _newer_than(self, number: int) -> bool:
         return self._number != number
 
-    async def stream(self) -> AsyncIterator[str]:
+    async def stream(self) -> AsyncGenerator[str, None]:
         """Yields the events: one at once, one after every change of the progress, and keep-alives."""
         self._listeners += 1
         if self._watching is None or self._watching.done():

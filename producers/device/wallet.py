@@ -28,7 +28,7 @@ MAX_WINDOW_S = 10**12
 
 @dataclass(frozen=True, slots=True)
 class WalletSpent:
-    """What a person has spent in all surveys. No number depends on the values.
+    """The privacy loss that a person has spent in all surveys. The numbers do not depend on the person's values.
 
     Attributes:
         surveys: one row for each enrolment, in their order.

@@ -106,6 +106,7 @@ class FakeCounting:
         self.name, self.order, self.open = name, order, asyncio.Event()
         self.open.set()
         self.ready = self.store_answers = self.well = True
+        self.hangs = False
 
     def assign(self, partitions: set[int]) -> None:
         self.assigned = partitions
@@ -121,6 +122,8 @@ class FakeCounting:
         self.assigned -= partitions
 
     async def healthy(self) -> bool:
+        if self.hangs:
+            await asyncio.Event().wait()
         return self.well
 
     async def run(self) -> None:
@@ -208,7 +211,7 @@ async def alive_after(rig: Rig, sick: str, moving: str = "", hangs: bool = False
     for name in sick:
         rig.fakes[name].well = False
     for fake in rig.fakes.values() if hangs else ():
-        fake.healthy = asyncio.Event().wait  # type: ignore[method-assign]
+        fake.hangs = True
     watching = asyncio.create_task(rig.countings.watch(lambda: alive.append(None)))
     await settle()
     before = len(alive)

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import structlog
@@ -86,25 +87,24 @@ async def test_an_error_in_the_last_commit_of_a_survey_ends_only_this_survey(
     rig.surveys.check()
     await rig.surveys._reconcile(checked=True)
 
-    async def fail() -> None:
-        raise RuntimeError("the store broke")
-
-    rig.fakes["bad"].close = fail  # type: ignore[method-assign]
     rig.countings.take(topic("bad"), Chunk(0, 1, 99, []))
-    await settle()
+    with patch.object(rig.fakes["bad"], "close", side_effect=RuntimeError("the store broke")):
+        await settle()
     assert rig.countings.topics == {topic("good")}
     await rig.surveys._reconcile()
     assert topic("good") in rig.topics
     await rig.countings.close()
 
 
-async def test_a_replaced_survey_waits_until_the_old_one_of_its_name_has_ended(tmp_path: Path) -> None:
+async def test_a_replaced_survey_waits_until_the_old_one_of_its_name_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig = Rig(tmp_path)
     rig.unusable.clear()
     rig.surveys.check()
     await rig.surveys._reconcile(checked=True)
     closing = asyncio.Event()
-    rig.fakes["bad"].close = closing.wait  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(rig.fakes["bad"], "close", closing.wait)
     old = next(text.survey for text in rig.watch.surveys.values() if text.survey.name == "bad")
     giving_up = asyncio.create_task(rig.surveys.give_up(old))
     await asyncio.sleep(0)

@@ -5,7 +5,7 @@ import csv
 import io
 import math
 import tomllib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -309,7 +309,7 @@ async def test_events_report_every_change_once_and_at_once(monkeypatch: pytest.M
     monkeypatch.setattr("estimators.publishing.api_routes.POLL_S", 0.01)
     results, beats = MemoryResults(), 0
     news = News(results)
-    stream: AsyncIterator[str] = news.stream()
+    stream = news.stream()
     assert "data: -1" in await anext(stream)
     before = None
     for step in range(3):
@@ -323,7 +323,7 @@ async def test_events_report_every_change_once_and_at_once(monkeypatch: pytest.M
     for _ in range(2):
         beats += (await asyncio.wait_for(anext(stream), 20)).startswith(":")
     assert beats == 2  # without publications, only keep-alives
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
 
 
 def test_the_api_conforms_to_its_description(demo: Demo) -> None:

@@ -288,4 +288,6 @@ def test_injective_hash_functions_give_a_smaller_error(name: str) -> None:
         errors.append([np.square(found.frequencies - truth).sum() for found in estimates])
     ours, inverted = np.mean(errors, axis=0)
     assert ours < 0.75 * inverted
-    assert build("BLH", 10, 1.0).injective(build("BLH", 10, 1.0).empty_table()) is None  # type: ignore[attr-defined]
+    binary = build("BLH", 10, 1.0)
+    assert isinstance(binary, Hashing)
+    assert binary.injective(binary.empty_table()) is None

@@ -3,9 +3,11 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 from unittest.mock import Mock
 
 import msgspec
@@ -80,14 +82,15 @@ class Topic:
 
 
 def test_a_run_that_stops_after_one_step_keeps_the_topic() -> None:
-    store, topic, results = MemoryCountStore(SURVEY), Topic(), MemoryResults()
+    store, results = MemoryCountStore(SURVEY), MemoryResults()
+    topic: Any = Topic()
     store.commit(0, None, Checkpoint(4, SURVEY.opens_ms(4), {key: t for s in range(4) for key, t in pane(s).items()}))
     log = Log([SURVEY.opens_ms(s) for s in range(4)])
-    schedule = Schedule(SURVEY, store, log, results, [], topic=topic)  # type: ignore[arg-type]
+    schedule = Schedule(SURVEY, store, log, results, [], topic=topic)
     made = []
     for _ in range(4):
         calls = iter([False])
-        made += keys(schedule.run(SURVEY.closes_ms(3) + MARGIN_MS, lambda calls=calls: next(calls, True)))  # type: ignore[misc]
+        made += keys(schedule.run(SURVEY.closes_ms(3) + MARGIN_MS, partial(next, calls, True)))
     assert made == [(step, True) for step in range(4)]
     assert (topic.taken, topic.published) == (1, 4)
 

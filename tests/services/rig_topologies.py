@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
@@ -28,7 +29,7 @@ def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = PATIENC
     raise NodeError(f"not within {timeout_s} s: {what}")
 
 
-class _Together:
+class _Together(ABC):
     """Nodes that start and end together; a context manager."""
 
     def __init__(self) -> None:
@@ -45,9 +46,9 @@ class _Together:
     def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
         self._started.close()
 
+    @abstractmethod
     def start(self) -> None:
         """Starts the nodes, and returns when the whole group answers."""
-        raise NotImplementedError
 
 
 class RedisClusterNodes(_Together):

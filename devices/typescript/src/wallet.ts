@@ -47,7 +47,7 @@ export interface SurveySpent {
   readonly forEver: number; // charge for ever, in nats; Infinity if the claim has no bound
 }
 
-/** What a person has spent in all surveys. */
+/** The privacy loss that a person has spent in all surveys. The numbers do not depend on the person's values. */
 export interface WalletSpent {
   readonly surveys: readonly SurveySpent[]; // in the order of their enrolments
   readonly spent: number;
