@@ -13,6 +13,7 @@ from surveys import Attribute, Survey
 
 FEW_ROWS, MANY_ROWS = 10, 1000  # values shown of each of several attributes; of one attribute
 SPANS = {"window": "sliding window", "step": "one step", "filtered": "filtered curve"}
+NUMBERS = {"mean": "mean", "p50": "median", "p90": "90th percentile", "p99": "99th percentile"}
 NUMBER = ' class="number"'
 HEAD = """<!doctype html>
 <html lang="en">
@@ -85,7 +86,8 @@ def _section(a: Attribute, h: Histogram, outlook: dict[str, Outlook], window: in
     rows = "".join(_row(cells) for cells in _rows(h))
     left = "" if h.others is None else f" The other {a.k - len(h.values):,} values have {_percent(h.others)} together."
     return (
-        f'<section class="card"><h2>{escape(a.name)}</h2>\n<p>{_about(h, window)}{left}</p>\n{_privacy(a, outlook)}'
+        f'<section class="card"><h2>{escape(a.name)}</h2>\n<p>{_about(h, window)}{left}</p>\n'
+        f"{_numbers(h)}{_privacy(a, outlook)}"
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n'
         f'<p class="links">{" ".join(links)}</p></section>\n'
     )
@@ -112,6 +114,19 @@ def _about(h: Histogram, window: int) -> str:
         f"(step {h.step}), {SPANS[h.span]}{width}, estimator {escape(h.estimator)}: "
         f"{h.reports:,} reports of at least {h.people_at_least:,} people.{kept}{withheld}"
     )
+
+
+def _numbers(h: Histogram) -> str:
+    """The mean and the percentiles with their 95 % intervals; "" for an attribute without numbers."""
+    shown = []
+    for name, number in h.numbers.items():
+        interval = "" if number.low is None else f" (95 %: {_four_digits(number.low)} to {_four_digits(number.high)})"
+        shown.append(f"{NUMBERS[name]} {_four_digits(number.value)}{interval}")
+    return f"<p>In the attribute's unit, from the default estimate: {', '.join(shown)}.</p>\n" if shown else ""
+
+
+def _four_digits(number: float | None) -> str:
+    return "–" if number is None else f"{float(f'{number:.4g}'):,.10g}".replace("-", "−")
 
 
 def _names(h: Histogram) -> list[str]:

@@ -160,6 +160,8 @@ def test_the_table_shows_the_latest_estimates(client: TestClient, demo: Demo) ->
     chance = SURVEY.mechanisms[0][0].guess(STEPS)
     assert f"from all {STEPS} reports so far: {100 * chance:.2f} % if the value never changed" in answer.text
     assert answer.text.count("<table>") == 2
+    median = published(demo, "latency_ms", "window", STEPS - 1).numbers["p50"]
+    assert f"median {median.value:.4g} (95 %: {median.low:.4g} to {median.high:.4g})" in answer.text
     alone = client.get("/table", params={"attribute": "latency_ms", "span": "step", "step": 1, "estimator": "mi"}).text
     assert alone.count("<tr>") == 1 + SURVEY.attributes[1].k
     assert "<script" not in answer.text + alone
