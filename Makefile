@@ -11,10 +11,10 @@ demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one 
 
 test:                             ## everything; starts Kafka and Redis for the tests that need them
 	$(MAKE) --jobs=4 $(VENV)/.dev services peers lint # at once: they mostly wait for downloads
-	$(BIN)/python -m pytest -q -ra -n 2 --no-loadscope-reorder
+	$(BIN)/python -m pytest -q -ra -n 3 --dist loadfile --no-loadscope-reorder # the tests of services mostly wait
 
 fast: $(VENV)/.dev                ## the tests that need no service
-	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder --ignore=tests/services
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/services
 
 fuzz: $(VENV)/.dev                ## more random lists of faults and damaged envelopes than the tests, for some minutes
 	$(BIN)/python -m tests.faults.search --first $(or $(SEED),100000) --lists $(or $(LISTS),10000)

@@ -1,4 +1,4 @@
-"""Set-up of all tests: options for running services, skips if data or services are missing, and the printed figures."""
+"""Set-up of all tests: skips if data or services are missing, the order of the tests, and the printed figures."""
 
 import json
 import os
@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile("house", deadline=None)  # tests check results; benchmarks measure speed
 settings.load_profile("house")
@@ -16,7 +15,6 @@ settings.load_profile("house")
 Figures = dict[str, Counter[str]]
 
 SERVICES = "tests/services/"
-OWN_SERVICES = SERVICES + "test_security.py"  # starts its own Kafka and Redis
 _figures = pytest.StashKey[Figures]()
 
 # The folder of the real data sets: `$LDPSTREAM_DATA`, else a folder beside the project.
@@ -39,29 +37,8 @@ def data_folder() -> Path:
     return DATA
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--kafka` and `--redis`. Pytest reads options only from this top `conftest.py`."""
-    group = parser.getgroup("services", "running services (without them the tests start their own)")
-    group.addoption("--kafka", metavar="HOST:PORT", help="a Kafka broker; the tests add their own topics")
-    group.addoption("--redis", metavar="URL", help="an empty Redis database; the tests empty it afterwards")
-
-
-class _Units(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Distributes the tests to processes by file. Tests that share a Kafka or Redis are one unit."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "services" if file.startswith(SERVICES) and file != OWN_SERVICES else file
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Units:
-    """Return the scheduler of `pytest -n 2`, which distributes the tests to processes."""
-    return _Units(config, log)
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests with real services first. These tests mostly wait; meanwhile another process runs the other tests."""
+    """Put the tests with real services first: they take longest. Each process of `pytest -n` runs whole files."""
     items.sort(key=lambda item: not item.nodeid.startswith(SERVICES))
 
 

@@ -1,7 +1,7 @@
 """Fixtures for the tests that need a real Kafka or Redis.
 
-A session starts one Kafka and one Redis, each when a test first needs the service. If a service cannot be started, the test is
-skipped with the reason. If `CI` is set, the test fails instead.
+Each process of `pytest -n` starts one Kafka and one Redis, each when a test first needs the service. If a service cannot be
+started, the test is skipped with the reason. If `CI` is set, the test fails instead.
 """
 
 import contextlib
@@ -29,10 +29,8 @@ SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.t
 
 
 @pytest.fixture(scope="session")
-def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaNode]:
+def own_kafka() -> Iterator[KafkaNode]:
     """The Kafka that this session started. After a test that disturbs the broker, `kafka_node` restores it."""
-    if request.config.getoption("--kafka"):
-        pytest.skip("this test may stop its broker and therefore does not use the broker given by --kafka")
     if reason := missing(redis=False):
         give_up(reason)
     try:
@@ -44,13 +42,9 @@ def own_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaNode]:
 
 
 @pytest.fixture(scope="session")
-def kafka(request: pytest.FixtureRequest) -> str:
-    """A broker's `host:port`: the one given by `--kafka`, or the Kafka that this session started."""
-    given: str | None = request.config.getoption("--kafka")
-    if given:
-        return given
-    node: KafkaNode = request.getfixturevalue("own_kafka")
-    return node.bootstrap
+def kafka(own_kafka: KafkaNode) -> str:
+    """The `host:port` of the Kafka that this session started."""
+    return own_kafka.bootstrap
 
 
 @pytest.fixture
@@ -106,15 +100,11 @@ def own_redis() -> Iterator[RedisNode]:
 
 
 @pytest.fixture
-def redis_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of an empty Redis database: the one given by `--redis`, or the Redis that this session started."""
-    given: str | None = request.config.getoption("--redis")
-    url: str = given or request.getfixturevalue("own_redis").url
-    with redis.Redis.from_url(url) as client:
-        if given and (n_keys := client.dbsize()):
-            pytest.fail(f"--redis names a database with {n_keys} keys, which the tests would delete: name an empty one")
+def redis_url(own_redis: RedisNode) -> Iterator[str]:
+    """The URL of the Redis that this session started; its database is empty."""
+    with redis.Redis.from_url(own_redis.url) as client:
         client.flushdb()
-        yield url
+        yield own_redis.url
         client.flushdb()
 
 
