@@ -28,8 +28,8 @@ class Counts:
         check: what is counted.
         successes, trials: (m,) counts.
         probabilities: (m,) probability of a success if the claim holds.
-        rival: probability of a success for a device with the fault that the check must be able to detect; None for no such
-            fault.
+        rival: (m,) probability of a success for a device with the fault that the check must be able to detect; None for no
+            such fault.
     """
 
     place: str
@@ -37,7 +37,7 @@ class Counts:
     successes: IntArray
     trials: IntArray
     probabilities: FloatArray
-    rival: float | None = None
+    rival: FloatArray | None = None
 
     @property
     def p_values(self) -> FloatArray:
@@ -55,12 +55,23 @@ def counts(
     successes: npt.ArrayLike,
     trials: npt.ArrayLike,
     probabilities: npt.ArrayLike,
-    rival: float | None = None,
+    rival: npt.ArrayLike | None = None,
 ) -> Counts:
     """Counts as arrays of one shape, without those that have no trials."""
-    x, n, p = np.broadcast_arrays(np.atleast_1d(successes), trials, probabilities)
+    x, n, p, r = np.broadcast_arrays(np.atleast_1d(successes), trials, probabilities, math.nan if rival is None else rival)
     kept = n > 0
-    return Counts(place, check, x[kept].astype(np.int64), n[kept].astype(np.int64), p[kept].astype(np.float64), rival)
+    x, n, p, r = x[kept].astype(np.int64), n[kept].astype(np.int64), p[kept].astype(np.float64), r[kept].astype(np.float64)
+    return Counts(place, check, x, n, p, None if rival is None else r)
+
+
+def by_probability(
+    place: str, check: str, yes: npt.ArrayLike, probabilities: FloatArray, rivals: FloatArray | None = None
+) -> Counts:
+    """Counts of (n,) independent events: events of equal probability are one count."""
+    distinct, first, group = np.unique(probabilities, return_index=True, return_inverse=True)
+    successes = np.bincount(group, np.asarray(yes, np.float64), distinct.size)
+    trials = np.bincount(group, minlength=distinct.size)
+    return counts(place, check, successes, trials, distinct, None if rivals is None else rivals[first])
 
 
 def uniform(place: str, check: str, numbers: IntArray, n: int) -> Counts:

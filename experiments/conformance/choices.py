@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.conformance.binomial import Counts, counts, uniform
+from experiments.conformance.binomial import Counts, by_probability, counts, uniform
 from experiments.conformance.rules import Observed, Rows
-from experiments.conformance.supports import support_one
+from experiments.conformance.supports import support_chances, support_one
 from mechanisms.arguments import IntArray
 from surveys import Survey
 
@@ -49,10 +49,13 @@ def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> l
         i, j = i[left], j[right]
         both = support_one(m1, one.rows[i], one.values[i]) & support_one(m2, two.rows[j], two.values[j])
         d = m1.fakes
-        fake1, fake2 = (m.device.q + (m.device.p - m.device.q) / m.k for m in (m1, m2))
-        expected = (m1.device.p * fake2 + fake1 * m2.device.p + (d - 2) * fake1 * fake2) / d if d > 1 else m1.p * m2.p
+        (own1, fake1), (own2, fake2) = (
+            (own[held], fake[held])
+            for (own, fake), held in ((support_chances(m1), one.values[i]), (support_chances(m2), two.values[j]))
+        )
+        expected = (own1 * fake2 + fake1 * own2 + (d - 2) * fake1 * fake2) / d if d > 1 else own1 * own2
         place = f"{survey.attributes[first[0]].name} and {survey.attributes[second[0]].name}"
-        found.append(counts(place, "both attributes support the device's values", both.sum(), both.size, expected))
+        found.append(by_probability(place, "both attributes support the device's values", both, expected))
     return found
 
 

@@ -18,7 +18,9 @@ from experiments.conformance.choices import choice_counts
 from experiments.conformance.privacy import Bound, audit_rows
 from experiments.conformance.rows import FIRST_TWO, HELD, channel_counts
 from experiments.conformance.rules import Fault, check_rules
-from mechanisms import ChannelMechanism, Longitudinal
+from experiments.conformance.waves import wave_counts
+from mechanisms import Longitudinal
+from mechanisms.square_wave import SquareWave
 from surveys import Survey
 
 FALSE_ALARM = 0.001
@@ -98,10 +100,8 @@ def check_device(survey: Survey, calls: Iterable[Call]) -> Conformance:
     """Checks the calls of a foreign device.
 
     Raises:
-        ConformanceError: if the survey has a mechanism that the check does not know, or if there are too few calls for a
-            verdict and no fault is visible.
+        ConformanceError: if there are too few calls for a verdict and no fault is visible.
     """
-    _require_known(survey)
     observed = check_rules(survey, calls)
     if not observed.calls:
         raise ConformanceError("there are no calls")
@@ -109,7 +109,7 @@ def check_device(survey: Survey, calls: Iterable[Call]) -> Conformance:
     for (a, level), rows in sorted(observed.rows.items()):
         place = f"{survey.attributes[a].name}, {survey.attributes[a].levels[level].name}"
         m = survey.mechanisms[a][level]
-        groups += channel_counts(place, m, rows)
+        groups += wave_counts(place, m, rows) if isinstance(m, SquareWave) else channel_counts(place, m, rows)
         bounds += audit_rows(place, m, rows, FALSE_ALARM / 2 / sum(map(len, survey.mechanisms)))
     alpha = FALSE_ALARM / 2 / max(sum(group.trials.size for group in groups), 1)
     tested = [_tested(group, alpha) for group in groups if group.trials.size]
@@ -121,19 +121,11 @@ def check_device(survey: Survey, calls: Iterable[Call]) -> Conformance:
     return found
 
 
-def _require_known(survey: Survey) -> None:
-    """Raises the error of a mechanism whose reports the check cannot judge."""
-    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
-        for level, m in zip(attribute.levels, mechanisms, strict=True):
-            if isinstance(m, ChannelMechanism):
-                raise ConformanceError(f"{attribute.name}, {level.name}: the check does not know the mechanism {m.name}")
-
-
 def _tested(group: Counts, alpha: float) -> Tested:
     p_values = group.p_values
     worst = int(np.argmin(p_values))
     n, expected = int(group.trials[worst]), float(group.probabilities[worst])
-    needed = None if group.rival is None else trials_needed(abs(expected - group.rival), expected, alpha)
+    needed = None if group.rival is None else trials_needed(abs(expected - float(group.rival[worst])), expected, alpha)
     return Tested(
         group.place, group.check, p_values.size, expected, float(group.successes[worst] / n), n, float(p_values[worst]),
         detectable(n, expected, alpha), needed, bool(p_values[worst] >= alpha),

@@ -32,7 +32,7 @@ def channel_counts(place: str, m: Mechanism, reports: Rows) -> list[Counts]:
     fresh = _independent(m, reports)
     return [
         *_held_value(place, m, fresh),
-        *_other_values(place, m, _one_of_each(fresh) if _keeps_function(m) else fresh),
+        *_other_values(place, m, one_of_each(fresh) if _keeps_function(m) else fresh),
         *_other_symbols(place, m, fresh),
         *_functions(place, m, reports),
         *_bit_pairs(place, m, fresh),
@@ -40,22 +40,22 @@ def channel_counts(place: str, m: Mechanism, reports: Rows) -> list[Counts]:
     ]
 
 
-def _take(reports: Rows, positions: IntArray) -> Rows:
+def take(reports: Rows, positions: IntArray) -> Rows:
     return Rows(reports.devices[positions], reports.values[positions], reports.steps[positions], reports.rows[positions])
 
 
-def _one_of_each(reports: Rows) -> Rows:
+def one_of_each(reports: Rows) -> Rows:
     """The first report of each device."""
-    return _take(reports, np.sort(np.unique(reports.devices, return_index=True)[1]))
+    return take(reports, np.sort(np.unique(reports.devices, return_index=True)[1]))
 
 
 def _independent(m: Mechanism, reports: Rows) -> Rows:
     """Reports that are independent given the values: all, the first of each memo, or the first of each device (fake data)."""
     if m.fakes > 1:
-        return _one_of_each(reports)
+        return one_of_each(reports)
     if not isinstance(m, Longitudinal):
         return reports
-    return _take(reports, np.sort(np.unique(_memos(m, reports), return_index=True)[1]))
+    return take(reports, np.sort(np.unique(_memos(m, reports), return_index=True)[1]))
 
 
 def _memos(m: Mechanism, reports: Rows) -> IntArray:
@@ -111,10 +111,10 @@ def _functions(place: str, m: Mechanism, reports: Rows) -> list[Counts]:
     if hashing is None:
         return []
     kept = isinstance(hashing, Longitudinal)
-    numbers = (_one_of_each(reports) if kept else reports).rows["function"].astype(np.int64)
+    numbers = (one_of_each(reports) if kept else reports).rows["function"].astype(np.int64)
     found = [uniform(place, "number of the hash function", numbers, hashing.pool.size)]
     if not kept:
-        first, second = _pairs(reports.devices)
+        first, second = pairs(reports.devices)
         functions = reports.rows["function"]
         same = (functions[first] == functions[second]).sum()
         found.append(counts(place, "two reports with one hash function", same, first.size, 1 / hashing.pool.size))
@@ -160,7 +160,7 @@ def _unary(m: Mechanism) -> bool:
 # ---- two reports
 
 
-def _pairs(groups: IntArray) -> tuple[IntArray, IntArray]:
+def pairs(groups: IntArray) -> tuple[IntArray, IntArray]:
     """The positions of the first and of the second member of each group that has two."""
     order = np.argsort(groups, kind="stable")
     begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
@@ -168,7 +168,7 @@ def _pairs(groups: IntArray) -> tuple[IntArray, IntArray]:
     return order[begins], order[begins + 1]
 
 
-def _ends(groups: IntArray) -> tuple[IntArray, IntArray]:
+def ends(groups: IntArray) -> tuple[IntArray, IntArray]:
     """The positions of the first and of the last member of each group that has three or more."""
     order = np.argsort(groups, kind="stable")
     begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
@@ -180,11 +180,11 @@ def _ends(groups: IntArray) -> tuple[IntArray, IntArray]:
 def _repeated(place: str, m: Mechanism, reports: Rows) -> list[Counts]:
     held = reports.devices * 2**31 + reports.values  # not the memos: their number of reports would tell which hashes are equal
     found = []
-    for which, (first, second) in ((FIRST_TWO, _pairs(held)), ("first and last reports of a value", _ends(held))):
+    for which, (first, second) in ((FIRST_TWO, pairs(held)), ("first and last reports of a value", ends(held))):
         if m.fakes > 1 or _keeps_function(m):  # pairs of one device share the fake value or a memo: one pair of each device
             kept = np.sort(np.unique(reports.devices[first], return_index=True)[1])
             first, second = first[kept], second[kept]
-        found += _two_reports(place, which, m, _take(reports, first), _take(reports, second))
+        found += _two_reports(place, which, m, take(reports, first), take(reports, second))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Tests whether a report supports a value, for symbols, bits, sets and hashes alike."""
+"""Tests whether a report supports a value, for symbols, bits, sets, hashes and cells near the value alike."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mechanisms import Longitudinal, Mechanism, Reports
-from mechanisms.arguments import IntArray
+from mechanisms.arguments import FloatArray, IntArray
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from mechanisms.square_wave import SquareWave
 
 Bools = npt.NDArray[np.bool_]
 
@@ -19,13 +20,34 @@ def hashed(m: Mechanism) -> LocalHashing | LongitudinalHashing | None:
 
 
 def support_one(m: Mechanism, rows: Reports, values: IntArray) -> Bools:
-    """(n,) true where row i supports value i: the value's bit is set, or the symbol is the value or the value's hash."""
+    """(n,) true where row i supports value i.
+
+    The value's bit is set, the symbol is the value or the value's hash, or the cell is near the value.
+    """
+    if isinstance(m, SquareWave):
+        offset = rows.astype(np.int64) - values
+        return np.asarray((offset >= 0) & (offset < m.width))
     if (hashing := hashed(m)) is not None:
         return np.asarray(hashing.pool.hash(rows["function"].astype(np.int64), values) == rows["symbol"])
     if m.report_dtype.shape:
         byte = rows[np.arange(len(rows)), values >> 3]
         return np.asarray((byte >> (values & 7).astype(np.uint8)) & 1 == 1)
     return np.asarray(rows == values)
+
+
+def support_chances(m: Mechanism) -> tuple[FloatArray, FloatArray]:
+    """(k,) Pr[a report supports v], for each value v: if the device encoded v, and if it encoded a uniform fake value."""
+    if isinstance(m, SquareWave):
+        near = near_chances(m)
+        return near.diagonal(), near.mean(axis=0)
+    p, q = m.device.p, m.device.q
+    return np.full(m.k, p), np.full(m.k, q + (p - q) / m.k)
+
+
+def near_chances(m: SquareWave) -> FloatArray:
+    """(k, k) Pr[a report of value u is one of the L cells near value v], at [u, v]."""
+    below = np.pad(np.cumsum(m.device.channel(), axis=1), ((0, 0), (1, 0)))
+    return np.asarray(below[:, m.width : m.width + m.k] - below[:, : m.k])
 
 
 def memo_keys(m: Mechanism, rows: Reports, values: IntArray) -> IntArray:

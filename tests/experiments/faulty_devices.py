@@ -115,6 +115,20 @@ class FirstSubset(ForeignDevice):
         return [int(v in others or (v == value and inside)) for v in range(m.k)]
 
 
+class WaveAroundTheValue(ForeignDevice):
+    """Centres the wave on the cell with the value's number; the first cells are then likelier for small values."""
+
+    def once(self, m: Any, value: int) -> Row:
+        return max(super().once(m, value) - m.width // 2, 0)
+
+
+class OtherCellsFromTheValue(ForeignDevice):
+    """Counts the other cells from the end of the wave, and does not reach the last cells before the value."""
+
+    def far_cell(self, m: Any, value: int) -> int:
+        return int((value + m.width + self.below(m.k - 2)) % m.cells)
+
+
 class TwoReportsInAWindow(ForeignDevice):
     """Makes up for a missed step."""
 

@@ -15,6 +15,7 @@ from experiments.conformance.calls import Call
 from mechanisms import Longitudinal, Mechanism
 from mechanisms.grr import GRR, LongitudinalGRR
 from mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from mechanisms.square_wave import SquareWave
 from mechanisms.subset import SubsetSelection
 from surveys import Survey
 from surveys.envelope import seal
@@ -103,6 +104,8 @@ class ForeignDevice:
         if isinstance(m, LocalHashing):
             function = self.below(m.pool.size)
             return function, self.symbol(m.g, self.hash(m, function, value), m.p)
+        if isinstance(m, SquareWave):
+            return value + self.below(m.width) if self.toss(m.keep) else self.far_cell(m, value)
         if isinstance(m, SubsetSelection):
             inside = self.toss(m.p)
             others = self.random.sample([v for v in range(m.k) if v != value], m.omega - inside)
@@ -110,6 +113,10 @@ class ForeignDevice:
         return self.randomize(m, self.clear(m, value), m.p, m.q)
 
     # ---- draws
+
+    def far_cell(self, m: SquareWave, value: int) -> int:
+        other = self.below(m.k - 1)
+        return other + m.width * (other >= value)
 
     def toss(self, p: float) -> bool:
         return self.random.random() < p
