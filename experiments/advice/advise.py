@@ -18,6 +18,7 @@ import numpy as np
 from experiments.advice.question import AdviceError, Question
 from experiments.advice.runs import Combination, Source, inversion_variances, people, simulate
 from experiments.advice.windows import EqualPromise, equal_promises
+from experiments.bench.accuracy.methods import DEFAULT
 from experiments.populations import SHAPES
 from mechanisms import Mechanism, mechanism
 from mechanisms.arguments import FloatArray, IntArray, integer
@@ -61,8 +62,8 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mechanism: the mechanism's name.
-        estimator: ``"mi"``, ``"ibu"`` or ``"mle"``, the name in publications.
-        post: a method of `estimators.post_processing` for mi; ``"none"`` for ibu and mle.
+        estimator: ``"eb"``, ``"mi"``, ``"ibu"`` or ``"mle"``, the name in publications.
+        post: a method of `estimators.post_processing` for mi; ``"none"`` for the other estimators.
         error: mean of the metric over repetitions and distributions; infinite if one value is infinite.
         standard_error: standard error of the mean; NaN if the mean is infinite.
         best: True for the first combination, and for each combination whose error is not significantly larger: the paired
@@ -80,6 +81,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """The adviser's answer: the inputs, `candidates` sorted by exact variance, and `ranking` sorted by simulated error.
 
+    `first` is the advised combination: the default estimate if it is as good as the best, else the first of the ranking.
     `promises` compares the advised memoized mechanism with reports every 24 steps; it is empty for a one-time mechanism.
     """
 
@@ -90,12 +92,8 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     rare: float
     candidates: list[Candidate]
     ranking: list[Ranked]
+    first: Ranked
     promises: list[EqualPromise]
-
-    @property
-    def first(self) -> Ranked:
-        """The advised combination: the first of the ranking."""
-        return self.ranking[0]
 
     def candidate(self, name: str) -> Candidate:
         """The candidate whose mechanism has this name."""
@@ -164,9 +162,10 @@ def advise(
     errors = {combination: runs.mean(axis=0) for combination, runs in found.items()}  # (repeats,) means over the distributions
     noise = candidates[0].deviation
     ranking = rank(errors)
+    first = next((row for row in ranking if row.best and row.estimator == DEFAULT), ranking[0])
     promises = []
     if question.eps_inf is not None:
-        promises = equal_promises(question.build(ranking[0].mechanism), question.n, question.horizon, shares)
+        promises = equal_promises(question.build(first.mechanism), question.n, question.horizon, shares)
     return Advice(
         question=question,
         seed=seed,
@@ -175,6 +174,7 @@ def advise(
         rare=float(np.mean([(f < noise).mean() for f in shares])),
         candidates=candidates,
         ranking=ranking,
+        first=first,
         promises=promises,
     )
 

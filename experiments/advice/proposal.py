@@ -16,6 +16,7 @@ from experiments.advice.advise import SURVEY, Advice, advise, document
 from experiments.advice.columns import Column, Domain, Dropped, propose, read_columns
 from experiments.advice.question import MAX_N, AdviceError, Question
 from experiments.advice.tables import reasons, toml_lines, use
+from experiments.bench.accuracy.methods import DEFAULT
 from mechanisms import mechanism
 from mechanisms.arguments import IntArray
 from producers.people_file import value_of
@@ -126,19 +127,19 @@ def propose_survey(
             seen(i * total + done, len(plan.kept) * total, name)
 
         advice = advise(question, counts, repeats=repeats, seed=seed, seen=advised, processes=1)
-        asked.append(Asked(column, domain, _smallest_variance_first(advice)))
+        asked.append(Asked(column, domain, _smallest_variance(advice)))
     text = _text(name, start, least, asked)
     return Proposal(text, parse_survey(tomllib.loads(text), "the proposed survey"), asked)
 
 
-def _smallest_variance_first(advice: Advice) -> Advice:
-    """Moves the best row of the mechanism with the smallest exact variance to the front.
+def _smallest_variance(advice: Advice) -> Advice:
+    """Advises the mechanism with the smallest exact variance, with the default estimate.
 
     With few people and few repetitions, chance and post-processing decide which mechanism has the smallest simulated error: an
     estimate that is pulled to equal shares looks good for a noisy mechanism. The exact variance depends on neither.
     """
-    first = min(advice.ranking, key=lambda row: advice.candidate(row.mechanism).deviation)
-    return msgspec.structs.replace(advice, ranking=[first, *(row for row in advice.ranking if row is not first)])
+    of_default = [row for row in advice.ranking if row.estimator == DEFAULT]
+    return msgspec.structs.replace(advice, first=min(of_default, key=lambda row: advice.candidate(row.mechanism).deviation))
 
 
 def _counts(column: Column, domain: Domain) -> IntArray:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.advice.question import METRICS, Question
-from experiments.bench.accuracy.methods import estimates, powered_estimates
+from experiments.bench.accuracy.methods import default_estimates, estimates, powered_estimates
 from experiments.drawn_tables import drawn_table
 from experiments.populations import population
 from experiments.processes import worker_pool
@@ -93,7 +93,7 @@ def repetition(
     run = Run({}, {})
     for m in built:
         table = drawn_table(m, counts, np.random.default_rng([seed, *task, zlib.crc32(m.name.encode())]))
-        for name, frequencies in (*estimates(m, table), *powered_estimates(m, table)):
+        for name, frequencies in (*default_estimates(m, table), *estimates(m, table), *powered_estimates(m, table)):
             estimator, _, post = name.partition(" ")
             known = np.isfinite(frequencies).all()  # the likelihood of bit reports gives no estimate if all bits are 0
             run.errors[m.name, estimator, post or "none"] = metric(truth, frequencies) if known else math.inf

@@ -10,12 +10,16 @@ from rich.table import Table
 from experiments.advice.advise import Advice, Candidate, Ranked, document
 from experiments.advice.gain import INFORMED, KINDS, Compared, Gain, gains
 from experiments.advice.windows import EVERY_STEPS
+from experiments.bench.accuracy.methods import DEFAULT
 from experiments.papers.reproduction import Curve, Outcome, Panel
 from experiments.tables import table
 
 SHOWN = 15
 KNOWLEDGE = {"sample": "with a sample of 5 %", "shapes": "with no data"}
-ESTIMATORS = {"mi": "matrix inversion (mi)", "ibu": "the iterative Bayesian update (ibu)", "mle": "maximum likelihood (mle)"}
+ESTIMATORS = {
+    "eb": "empirical Bayes (eb), the default estimate", "mi": "matrix inversion (mi)",
+    "ibu": "the iterative Bayesian update (ibu)", "mle": "maximum likelihood (mle)",
+}  # fmt: skip
 
 
 def candidate_table(advice: Advice) -> Table:
@@ -103,7 +107,9 @@ def _why_estimate(advice: Advice, first: Ranked) -> str:
         gain = f"{first.error / raw.error:.3g} times that" if raw.error else "0, like that"
     else:
         gain = "finite, unlike that"
-    if advice.rare >= 0.05:
+    if first.estimator == DEFAULT:
+        why = "this estimate learns from the counts how the shares are distributed"
+    elif advice.rare >= 0.05:
         why = f"{advice.rare:.0%} of the values have shares below the noise, and this estimate moves them towards zero"
     else:
         why = "this estimate assumes that shares are not negative and sum to one"

@@ -230,7 +230,7 @@ def test_the_stanza_is_a_survey_with_the_advised_mechanism(advices: list[Advice]
 def test_advice_gives_its_reasons(advices: list[Advice]) -> None:
     one_time, kl, shapes = advices
     assert {r.mechanism for r in one_time.ranking} <= set(ONE_TIME)
-    assert len(one_time.ranking) == FEW * 10
+    assert len(one_time.ranking) == FEW * 11
     assert (one_time.sample, shapes.sample) == (100, None)
     assert one_time.first.error < next(r.error for r in one_time.ranking if r.post == "none" and r.estimator == "mi")
     assert math.isfinite(kl.first.error)
