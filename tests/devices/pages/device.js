@@ -2,7 +2,7 @@
 
 import * as library from "/build/ldpstream-device.js";
 
-const { Device, IndexedDBStore, MemoryStore, openSurvey, Sender } = library;
+const { Device, IndexedDBStore, MemoryStore, openSurvey, Sender, Wallet } = library;
 const ATTRIBUTE = "zone";
 const NAME = "store";
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -60,6 +60,35 @@ window.memos = () =>
   });
 
 window.spent = () => device.spent(ATTRIBUTE);
+
+/** Opens the wallet, and enrolls in a survey: each returns null or the error. */
+window.open_wallet = async (limits, options = {}) => {
+  try {
+    window.wallet = await Wallet.open(new IndexedDBStore(NAME), limits, options);
+    return null;
+  } catch (error) {
+    return failure(error);
+  }
+};
+
+window.enroll = async (document) => {
+  try {
+    window.device = await wallet.device(await openSurvey(document));
+    return null;
+  } catch (error) {
+    return failure(error);
+  }
+};
+
+/** Returns the names of the wallet's surveys and the charge of the present window, or the error. */
+window.wallet_spent = async () => {
+  try {
+    const { surveys, chargedPerWindow } = await wallet.spent();
+    return [surveys.map(({ survey }) => survey), chargedPerWindow];
+  } catch (error) {
+    return failure(error);
+  }
+};
 
 /** Deletes the database of the store. */
 window.delete_store = () =>
