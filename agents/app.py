@@ -46,6 +46,7 @@ from runtime.shutdown import end_within
 from runtime.survey_watch import SurveyWatch
 from runtime.topics import check_session, group_id
 from runtime.waiting import Stopped, wait_for
+from stores.redis_connection import SharedClient
 from stores.redis_store import RedisCountStore
 from surveys import Survey
 from surveys.errors import UserError
@@ -79,12 +80,13 @@ class AgentApp(faust.App):
 
     def __init__(self, watch: SurveyWatch, settings: Settings) -> None:
         self.agent_settings, self.watchdog, self.second_client = settings, Watchdog(), SecondClient(settings)
+        self.redis = SharedClient(settings)
         self.stopping = threading.Event()
         self.countings = Countings(self._new_counting, self._done, self._failed)
         surveys = [text.survey for text in watch.surveys.values()]
         self._only_survey = None if watch.only_file is None else surveys[0]
         group = settings.group if self._only_survey is None else group_id(self._only_survey)
-        check = partial(check_survey, settings, group=group)
+        check = partial(check_survey, settings, group=group, client=self.redis)
         self.surveys = ServedSurveys(watch, self.countings, check, self._assigned, self._subscribe)
         metrics.partitions.set_function(lambda: self.countings.n_partitions)
         metrics.store_available.set_function(lambda: self.countings.store_answers)
@@ -132,8 +134,8 @@ class AgentApp(faust.App):
 
     def _new_counting(self, survey: Survey) -> Counting:
         settings = self.agent_settings
-        source = KafkaLog(self, self.second_client, survey)
-        return Counting(survey, RedisCountStore(survey, settings), source, settings.commit_interval_ms / 1000)
+        store, source = RedisCountStore(survey, settings, client=self.redis), KafkaLog(self, self.second_client, survey)
+        return Counting(survey, store, source, settings.commit_interval_ms / 1000)
 
     @property
     def _reader(self) -> ChunkConsumer:

@@ -1,34 +1,32 @@
 """The start-up checks of an agent."""
 
-from contextlib import closing
-
 import structlog
 
 from runtime.settings import Settings, SettingsError
 from runtime.topics import ensure_topics
 from stores.count_store import StoreUnavailable
-from stores.redis_connection import StoreRefused
+from stores.redis_connection import SharedClient, StoreRefused
 from stores.redis_store import RedisCountStore
 from surveys import Survey
 
 log = structlog.get_logger("ldpstream.agent")
 
 
-def check_survey(settings: Settings, survey: Survey, group: str) -> None:
+def check_survey(settings: Settings, survey: Survey, group: str, client: SharedClient) -> None:
     """Checks that a survey's topics and its part of Redis can be used. Creates missing topics.
 
     Args:
         settings: where Kafka and Redis are.
         survey: the survey.
         group: our consumer group.
+        client: our client of Redis.
 
     Raises:
         TopicError: if the broker or a topic cannot be used (the subclass BrokerUnreachable: if the broker is unreachable).
         StoreRefused, SettingsError: as `check_redis`.
     """
     ensure_topics(settings, survey, "agent", group)
-    with closing(RedisCountStore(survey, settings)) as store:
-        check_redis(store)
+    check_redis(RedisCountStore(survey, settings, client=client))
 
 
 def check_redis(store: RedisCountStore) -> None:

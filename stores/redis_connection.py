@@ -1,6 +1,7 @@
 """Connections to Redis: the same client and the same errors for a single server, for Sentinels and for a Cluster."""
 
 import ssl
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, cast
@@ -72,6 +73,38 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
         return redis.Redis(unix_socket_path=url.socket, db=url.db, retry=at_once, **ours)
     host, port = url.addresses[0]
     return redis.Redis(host, port, db=url.db, retry=at_once, **ours)
+
+
+class SharedClient:
+    """A client of Redis for several count stores and threads. The client connects at the first call of `get`.
+
+    The client keeps one connection for each command that runs at the same time, whatever the number of stores.
+
+    Args:
+        settings, timeout_s: as for `connect`.
+    """
+
+    def __init__(self, settings: Settings, timeout_s: float = TIMEOUT_S) -> None:
+        self._settings, self._timeout_s = settings, timeout_s
+        self._client: Client | None = None
+        self._connecting = threading.Lock()
+
+    def get(self) -> Client:
+        """Returns the client.
+
+        Raises:
+            StoreUnavailable: if no node of a Cluster answers.
+        """
+        with self._connecting:
+            if self._client is None:
+                self._client = connect(self._settings, self._timeout_s)
+            return self._client
+
+    def close(self) -> None:
+        """Closes all connections. Until the next command, the client has none."""
+        with self._connecting:
+            if self._client is not None:
+                self._client.close()
 
 
 class _SentinelClient(redis.Redis):

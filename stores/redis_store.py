@@ -21,7 +21,6 @@ script remains one atomic step in a Cluster. The fingerprint separates the count
 """
 
 import json
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -30,7 +29,7 @@ from mechanisms import CountTable
 from runtime.settings import Settings
 from stores.checkpoint import KEY_BYTES, Checkpoint, Missing, PaneKey, first_open_step, sum_rejected
 from stores.count_store import CountStore, StoreDamaged
-from stores.redis_connection import TIMEOUT_S, Client, Command, check_rights, connect, store_errors
+from stores.redis_connection import TIMEOUT_S, Client, Command, SharedClient, check_rights, store_errors
 from surveys import Reason, Survey
 
 _PANE = b"pane:"
@@ -100,23 +99,21 @@ class RedisCountStore(CountStore):
         client: a client to share, which `close` leaves open; None for a client of the store's own.
     """
 
-    def __init__(self, survey: Survey, settings: Settings, timeout_s: float = TIMEOUT_S, client: Client | None = None) -> None:
+    def __init__(
+        self, survey: Survey, settings: Settings, timeout_s: float = TIMEOUT_S, client: SharedClient | Client | None = None
+    ) -> None:
         self.survey = survey
-        self._settings, self._timeout_s = settings, timeout_s
-        self._client, self._shares = client, client is not None
-        self._connecting = threading.Lock()
+        self._settings, self._shares = settings, client is not None
+        self._client = SharedClient(settings, timeout_s) if client is None else client
         self._id = f"{survey.name}:{survey.fingerprint.hex()}"
 
     @property
     def _redis(self) -> Client:
-        with self._connecting:
-            if self._client is None:
-                self._client = connect(self._settings, self._timeout_s)
-            return self._client
+        return self._client.get() if isinstance(self._client, SharedClient) else self._client
 
     def close(self) -> None:
         """Closes the store's own connections."""
-        if self._client is not None and not self._shares:
+        if not self._shares:
             self._client.close()
 
     def check_counting(self) -> None:
