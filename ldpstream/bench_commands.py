@@ -273,3 +273,24 @@ def service_command(
     for line in service_notes(result):
         console.print(line, highlight=False)
     write_json(json, msgspec.to_builtins(result))
+
+
+@app.command(name="surveys")
+def surveys_command(
+    quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
+    json: JsonFile = None,
+) -> None:
+    """Measure what many surveys cost one agent and one estimator, beside a pair each: about twenty minutes (Linux only).
+
+    Runs on the configured Kafka and Redis, and cleans up like `bench service`. Also serves 500 surveys without Kafka.
+    """
+    from experiments.bench.surveys import FULL, QUICK, bench
+    from experiments.bench.surveys_tables import surveys_notes, surveys_tables
+
+    with _on_services() as progress:
+        result = bench(load_settings(), QUICK if quick else FULL, progress)
+    for table in surveys_tables(result):
+        console.print(table)
+    for line in surveys_notes(result):
+        console.print(line, highlight=False)
+    write_json(json, msgspec.to_builtins(result))

@@ -30,7 +30,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from experiments.bench.gateway_load import TOKEN
 from experiments.bench.service_load import ATTRIBUTES, SEED, random_reports
-from experiments.bench.service_site import BenchError, Process, Site
+from experiments.bench.service_site import BenchError, Process, Site, free_port
 from producers.gateway.bodies import BATCH as BATCH_KIND
 from producers.gateway.bodies import ENVELOPE
 from producers.gateway.protocol import MAX_CONNECTIONS
@@ -130,7 +130,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda
                 result.missing.append(name)
                 continue
             seen(name)
-            port = _free_port()
+            port = free_port()
             with _running([part.format(folder=folder, port=port) for part in command], folder, port) as pid:
                 result.served.append(_measure(name, pid, port, sizes, ENVELOPE, single, 1))
     return result
@@ -162,7 +162,7 @@ def _bodies(survey: Survey, folder: Path) -> tuple[Path, Path]:
 @contextmanager
 def _gateway(site: Site, folder: Path) -> Iterator[tuple[Process, int]]:
     """Runs `ldpstream gateway`, and yields it once it is ready."""
-    tokens, port = folder / "tokens", _free_port()
+    tokens, port = folder / "tokens", free_port()
     tokens.write_text(f"another-{TOKEN}\n{TOKEN}\n")
     rates = {f"LDPSTREAM_GATEWAY_{name}": "1e9" for name in ("RATE", "BYTES_RATE", "REPORTS_RATE")}
     given = {"LDPSTREAM_GATEWAY_PORT": str(port), "LDPSTREAM_GATEWAY_TOKENS_FILE": str(tokens)}
@@ -242,9 +242,3 @@ def _cpu_s(pid: int) -> float:
     own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return own + sum(_cpu_s(int(child)) for child in children)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

@@ -32,9 +32,9 @@ Asked = tuple[str, int, str]  # name, k and mechanism of an attribute
 ATTRIBUTES: tuple[Asked, ...] = (("route", 300, "L-OSUE"), ("cell", 600, "L-OSUE"), ("app", 1000, "L-GRR"))
 
 
-def write_survey(file: Path, name: str, step_seconds: int, attributes: Sequence[Asked]) -> Survey:
-    """Writes a survey to a file. The survey's step 0 begins at the current second, even if a step lasts a day."""
-    start = datetime.fromtimestamp(time.time() // 1, UTC)
+def write_survey(file: Path, name: str, step_seconds: int, attributes: Sequence[Asked], start_s: float | None = None) -> Survey:
+    """Writes a survey to a file. Its step 0 begins at the second `start_s`, by default now, even if a step lasts a day."""
+    start = datetime.fromtimestamp((time.time() if start_s is None else start_s) // 1, UTC)
     lines = [f'name = "{name}"', f"start = {start:%Y-%m-%dT%H:%M:%SZ}", f"step_seconds = {step_seconds}"]
     lines += ["window_steps = 3", "lateness_steps = 0", 'collection = "spl"']
     share = len(attributes)  # `spl` (split) gives each attribute 1/share of the budget

@@ -1,6 +1,6 @@
-"""An isolated survey on a real Kafka and a real Redis, with a random name and separate topics, keys and processes.
+"""Isolated surveys on a real Kafka and a real Redis, with a random name and separate topics, keys and processes.
 
-A site neither reads nor writes data of other surveys. `Site.close` deletes everything that the site created.
+A site neither reads nor writes data of other surveys. Its method `close` deletes everything that the site created.
 """
 
 import json
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -25,8 +25,9 @@ from estimators.publishing.results import RedisResults
 from experiments.bench.service_load import Asked, write_survey
 from runtime.settings import Settings
 from runtime.topics import ensure_topics
-from stores.redis_connection import connect
+from stores.redis_connection import Client, connect
 from stores.redis_store import RedisCountStore
+from surveys import Survey
 
 T = TypeVar("T")
 P = TypeVar("P", bound="Process")
@@ -95,12 +96,12 @@ class Process:
         tail = self._log.read_text(errors="replace").strip().splitlines()[-5:]
         return BenchError("\n".join((f"{self.name} {what}", *tail)))
 
-    def answer(self) -> Any:
+    def answer(self, patience_s: float = PATIENCE_S) -> Any:
         """The JSON that the process prints before it ends."""
         try:
-            out, _ = self._process.communicate(timeout=PATIENCE_S)
+            out, _ = self._process.communicate(timeout=patience_s)
         except subprocess.TimeoutExpired:
-            raise self.failed(f"did not end within {PATIENCE_S:g} s") from None
+            raise self.failed(f"did not end within {patience_s:g} s") from None
         try:
             return json.loads(out)
         except ValueError:
@@ -125,54 +126,51 @@ class Process:
 
 
 class Agent(Process):
-    """A process of `ldpstream agent`, or of the agent that profiles itself."""
+    """A process of `ldpstream agent`, or of the agent that profiles itself; `port` is the port of its metrics."""
 
     def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
-        served = {"LDPSTREAM_METRICS_PORT": str(self._port), "LDPSTREAM_METRICS_HOST": "127.0.0.1"}
+        self.port = free_port()
+        served = {"LDPSTREAM_METRICS_PORT": str(self.port), "LDPSTREAM_METRICS_HOST": "127.0.0.1"}
         super().__init__(module, arguments, environment | served, log)
 
     def partitions(self) -> int:
         """Number of partitions that the agent counts; 0 while the agent is not ready."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/ready", timeout=2):
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ready", timeout=2):
                 pass
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=2) as page:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=2) as page:
                 lines = page.read().decode().splitlines()
         except OSError:
             return 0
         return int(float(next(line for line in lines if line.startswith("ldpstream_partitions ")).split()[1]))
 
 
-class Site:
-    """A new survey with its topics; close the site after use.
+class BaseSite:
+    """New surveys with their topics and processes; close the site after use.
 
     Args:
         settings: addresses of Kafka and Redis, and how to log in.
         folder: an existing folder for files.
-        step_seconds, attributes: the survey's step and attributes.
-        partitions: number of partitions of the survey's reports topic.
+        name: a random name, which is part of the name of each survey and of each consumer group.
+        surveys: the surveys.
+        partitions: number of partitions of each reports topic.
 
     Raises:
         TopicError: if the broker cannot be used.
         StoreUnavailable: if Redis cannot be used.
     """
 
-    def __init__(
-        self, settings: Settings, folder: Path, step_seconds: int, attributes: tuple[Asked, ...], partitions: int
-    ) -> None:
-        self.partitions = partitions
+    patience_s = PATIENCE_S  # longest wait of `until`
+
+    def __init__(self, settings: Settings, folder: Path, name: str, surveys: list[Survey], partitions: int) -> None:
+        self.partitions, self.surveys = partitions, surveys
         self.settings = settings.model_copy(update={"partitions": partitions})
-        name = f"bench-{secrets.token_hex(6)}"
-        self._folder, self.file = folder, folder / f"{name}.toml"
-        self.survey = write_survey(self.file, name, step_seconds, attributes)
-        self.store, self.redis = RedisCountStore(self.survey, settings), connect(settings, timeout_s=10)
-        self.results = RedisResults(self.survey, self.redis)
+        self._folder, self._name = folder, name
+        self.redis = connect(settings, timeout_s=10)
         self._processes: list[Process] = []
-        self.store.positions()  # raises here if Redis cannot be used
-        ensure_topics(self.settings, self.survey)
+        RedisCountStore(surveys[0], settings, client=self.redis).positions()  # raises here if Redis cannot be used
+        for survey in surveys:
+            ensure_topics(self.settings, survey)
 
     def __enter__(self) -> Self:
         return self
@@ -180,58 +178,33 @@ class Site:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def agent(self) -> Agent:
-        """Start `ldpstream agent`."""
-        return self._started(Agent, "ldpstream", "agent", str(self.file))
-
-    def estimator(self) -> Process:
-        """Start `ldpstream estimate`."""
-        return self._started(Process, "ldpstream", "estimate", str(self.file))
-
-    def gateway(self, **environment: str) -> Process:
-        """Start `ldpstream gateway` with further settings."""
-        return self._started(Process, "ldpstream", "gateway", str(self.file), **environment)
-
-    def profiled_agent(self, out: Path, commit_interval_ms: int) -> Agent:
-        """Start `experiments.bench.profiled_agent`."""
-        interval = {"LDPSTREAM_COMMIT_INTERVAL_MS": str(commit_interval_ms)}
-        return self._started(Agent, "experiments.bench.profiled_agent", str(self.file), str(out), **interval)
-
-    def reader(self, module: str, records: int) -> Process:
-        """Start a module that reads this many records of the reports topic."""
-        return self._started(Process, module, self.survey.reports_topic, str(records), str(self._folder / "reader"))
-
-    def _started(self, kind: type[P], module: str, *arguments: str, **environment: str) -> P:
+    def started(self, kind: type[P], module: str, *arguments: str, **environment: str) -> P:
+        """Starts a Python module with further environment variables. `close` ends the process."""
         ports = {"LDPSTREAM_PAGE_PORT": "0", "LDPSTREAM_METRICS_PORT": "0"}
         common = ports | {"LDPSTREAM_PARTITIONS": str(self.partitions), "LDPSTREAM_LOG_LEVEL": "info"}
-        log = self._folder / f"{self.survey.name}-{len(self._processes)}.log"
+        log = self._folder / f"{self._name}-{len(self._processes)}.log"
         process = kind(module, list(arguments), common | environment, log)
         self._processes.append(process)
         return process
 
-    def counted(self) -> int:
-        """Number of records below the offsets in the count store."""
-        return sum(self.store.positions().values())
-
-    def until(self, condition: Callable[[], T], processes: list[Process], what: str) -> T:
+    def until(self, condition: Callable[[], T], processes: Sequence[Process], what: str, poll_s: float = POLL_S) -> T:
         """Wait until the condition returns a true value, and return this value.
 
         Raises:
-            BenchError: if a process ends during the wait, or if the wait exceeds two minutes.
+            BenchError: if a process ends during the wait, or if the wait exceeds `patience_s`.
         """
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + self.patience_s
         while not (found := condition()):
             for process in processes:
                 process.check()
             if time.monotonic() > deadline:
-                raise (processes[0].failed if processes else BenchError)(f"{what}: not within {PATIENCE_S:g} s")
-            time.sleep(POLL_S)
+                raise (processes[0].failed if processes else BenchError)(f"{what}: not within {self.patience_s:g} s")
+            time.sleep(poll_s)
         return found
 
     def forget(self) -> None:
-        """Delete all keys of the survey in Redis; agents then count the log again from its beginning."""
-        for key in self.redis.scan_iter(match=f"ldpstream:*{self.survey.name}*", count=1000):
-            self.redis.delete(key)
+        """Delete all keys of the surveys in Redis; agents then count the log again from its beginning."""
+        delete_keys(self.redis, self._name)
 
     def close(self) -> None:
         """End the processes, delete keys, topics and consumer groups."""
@@ -241,15 +214,79 @@ class Site:
             process.stop()
         self.forget()
         self.redis.close()
-        self.store.close()
-        topics = {self.survey.reports_topic, self.survey.rejected_topic, self.survey.estimates_topic}
+        topics = {topic for s in self.surveys for topic in (s.reports_topic, s.rejected_topic, s.estimates_topic)}
         with _administrator(self.settings) as admin:
             admin.delete_topics(sorted(topics & set(admin.list_topics())))
-            groups = [group["group_id"] for group in admin.list_groups() if self.survey.name in group["group_id"]]
+            groups = [group["group_id"] for group in admin.list_groups() if self._name in group["group_id"]]
             for group in groups:  # a killed process stays a group member for a while
                 members = admin.describe_groups([group])[group]["members"]
                 admin.remove_group_members(group, [MemberToRemove(member["member_id"]) for member in members])
             admin.delete_groups(groups)
+
+
+class Site(BaseSite):
+    """A new survey with its topics; close the site after use.
+
+    Args:
+        settings, folder, partitions: as for `BaseSite`.
+        step_seconds, attributes: the survey's step and attributes.
+
+    Raises:
+        TopicError, StoreUnavailable: as for `BaseSite`.
+    """
+
+    def __init__(
+        self, settings: Settings, folder: Path, step_seconds: int, attributes: tuple[Asked, ...], partitions: int
+    ) -> None:
+        name = random_name()
+        self.file = folder / f"{name}.toml"
+        self.survey = write_survey(self.file, name, step_seconds, attributes)
+        super().__init__(settings, folder, name, [self.survey], partitions)
+        self.store = RedisCountStore(self.survey, settings, client=self.redis)
+        self.results = RedisResults(self.survey, self.redis)
+
+    def agent(self) -> Agent:
+        """Start `ldpstream agent`."""
+        return self.started(Agent, "ldpstream", "agent", str(self.file))
+
+    def estimator(self) -> Process:
+        """Start `ldpstream estimate`."""
+        return self.started(Process, "ldpstream", "estimate", str(self.file))
+
+    def gateway(self, **environment: str) -> Process:
+        """Start `ldpstream gateway` with further settings."""
+        return self.started(Process, "ldpstream", "gateway", str(self.file), **environment)
+
+    def profiled_agent(self, out: Path, commit_interval_ms: int) -> Agent:
+        """Start `experiments.bench.profiled_agent`."""
+        interval = {"LDPSTREAM_COMMIT_INTERVAL_MS": str(commit_interval_ms)}
+        return self.started(Agent, "experiments.bench.profiled_agent", str(self.file), str(out), **interval)
+
+    def reader(self, module: str, records: int) -> Process:
+        """Start a module that reads this many records of the reports topic."""
+        return self.started(Process, module, self.survey.reports_topic, str(records), str(self._folder / "reader"))
+
+    def counted(self) -> int:
+        """Number of records below the offsets in the count store."""
+        return sum(self.store.positions().values())
+
+
+def delete_keys(client: Client, name: str) -> None:
+    """Deletes all keys in Redis of the surveys with this part in their names."""
+    for key in client.scan_iter(match=f"ldpstream:*{name}*", count=1000):
+        client.delete(key)
+
+
+def random_name() -> str:
+    """Returns a name that no other site has."""
+    return f"bench-{secrets.token_hex(6)}"
+
+
+def free_port() -> int:
+    """Returns a port on loopback that no process uses now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 @contextmanager

@@ -1,0 +1,40 @@
+"""`ldpstream bench surveys` with a real Kafka and a real Redis, at tiny sizes: all measurements, and the clean-up."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import redis
+
+from experiments.bench.surveys import QUICK
+
+from .test_bench_service import ROOT, held
+
+
+def test_the_command_measures_two_surveys_and_cleans_up(kafka: str, redis_url: str, kernels: None, tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    environment = {"LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": redis_url, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "ldpstream", "bench", "surveys", "--quick", "--json", str(file)]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with redis.Redis.from_url(redis_url) as client:
+        assert client.dbsize() == 0
+    assert held(kafka) == (set(), set())
+    assert list(tmp_path.iterdir()) == [file]
+
+    result = json.loads(file.read_text())
+    [row] = result["served"]
+    assert (row["surveys"], row["deployments"], row["records"], row["steps"]) == (2, 1, QUICK.records, QUICK.steps)
+    assert 0 < row["read_s"] <= row["counted_s"]
+    assert 0 < row["late_s"][0] <= row["late_s"][1] <= row["late_s"][2]
+    for role in ("agents", "estimators"):
+        costs = row[role]["costs"]
+        assert 0 < costs["share_mib"] <= costs["resident_mib"]
+        assert min(costs["threads"], costs["kafka_connections"], costs["redis_connections"]) > 0
+    assert row["estimators"]["working_cores"] > 0
+    assert min(row[what]["bytes"] for what in ("agent_metrics", "metrics", "page", "api")) > 0
+    assert result["agent"]["surveys"] == result["estimator"]["surveys"] == QUICK.simulated
+    assert result["agent"]["records"] == QUICK.simulated * QUICK.simulated_records
+    assert min(result["estimator"][what]["bytes"] for what in ("metrics", "page", "api")) > 0
